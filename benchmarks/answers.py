@@ -37,7 +37,9 @@ def grader_on(executor: str, **how: Any) -> Iterator[Grader]:
         yield grader
 
 
-def grade_all(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None) -> list[Verdict]:
+def grade_all(
+    grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None
+) -> list[Verdict]:
     """Grade `workers` answers at a time (by default one a core); the verdicts come in order."""
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         return list(pool.map(lambda job: grader.grade(*job), jobs))

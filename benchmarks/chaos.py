@@ -1,11 +1,13 @@
-"""Kill graders and restart the Docker engine while answers are graded: does every answer get the right verdict in the end?
+"""Kill graders and restart the Docker engine while answers are graded: does every answer get the right
+verdict in the end?
 
     python -m benchmarks.chaos [--executor docker] [--grades 500] [--kill-every 60] [--restarts 4] [--seed 5]
 
-`rtl-distill grade` grades numbered answers, of which two in three are right. It is killed with SIGKILL after a random number of verdicts
-and started again, as a user would do. With Docker a separate engine is started (this needs root, and the image in the machine's engine) and
-restarted by SIGTERM or SIGKILL. In the end every answer must have its right verdict, and no container, process or workspace may be left;
-otherwise the exit code is 1.
+`rtl-distill grade` grades numbered answers, of which two in three are right. It is killed with SIGKILL
+after a random number of verdicts and started again, as a user would do. With Docker a separate engine is
+started (this needs root, and the image in the machine's engine) and restarted by SIGTERM or SIGKILL. In the
+end every answer must have its right verdict, and no container, process or workspace may be left; otherwise
+the exit code is 1.
 """
 
 import contextlib
@@ -73,19 +75,36 @@ def verdicts_in(path: Path) -> dict[int, str]:
 
 
 def chaos(
-    grades: int, folder: Path, *, kill_every: int, seed: int, engine: Engine | None = None, restarts: int = 0
+    grades: int,
+    folder: Path,
+    *,
+    kill_every: int,
+    seed: int,
+    engine: Engine | None = None,
+    restarts: int = 0,
 ) -> Outcome:
     """Run graders until everything is graded, in the `engine`'s Docker if there is one, else in bubblewrap.
 
-    A grader is killed after 0.5 to 1.5 times `kill_every` answers, so that fast and slow machines see as many kills. The engine is restarted
-    `restarts` times at random.
+    A grader is killed after 0.5 to 1.5 times `kill_every` answers, so that fast and slow machines see as
+    many kills. The engine is restarted `restarts` times at random.
     """
     chance, outcome, path = random.Random(seed), Outcome(), folder / "verdicts.jsonl"
     mark = f"{folder.name}-{os.getpid()}"
     environment = {**os.environ, MARK: mark, **({"DOCKER_HOST": engine.host} if engine else {})}
     problems, answers = write_answers(folder, grades)
     executor = "docker" if engine else "bubblewrap"
-    words = command("grade", problems, "--answers", answers, "--output", path, "--executor", executor, "--jobs", 2)
+    words = command(
+        "grade",
+        problems,
+        "--answers",
+        answers,
+        "--output",
+        path,
+        "--executor",
+        executor,
+        "--jobs",
+        2,
+    )
     others = set(workspaces())  # left by earlier graders that were killed
     restart_at = sorted(grades * chance.uniform(0.1, 0.8) for _ in range(restarts))
     fruitless = 0
@@ -113,20 +132,31 @@ def chaos(
     found = verdicts_in(path)
     outcome.graded = len(found)
     deserved = {number: "passed" if number % 3 else "interface_mismatch" for number in found}
-    outcome.wrong = {number: verdict for number, verdict in found.items() if verdict != deserved[number]}
+    outcome.wrong = {
+        number: verdict for number, verdict in found.items() if verdict != deserved[number]
+    }
     outcome.left = left_behind(mark, engine, others)
     return outcome
 
 
 def left_behind(mark: str, engine: Engine | None, others: set[Path]) -> list[str]:
-    """What outlives the graders after a grace period and, for Docker, the sweep of the next start. Workspaces among `others` do not count."""
+    """What outlives the graders after a grace period and, for Docker, the sweep of the next start.
+    Workspaces among `others` do not count."""
     if engine:
         sweep = "from rtl_grader.grading.executors import make_executor; make_executor('docker').close()"
-        subprocess.run([sys.executable, "-c", sweep], env={**os.environ, "DOCKER_HOST": engine.host}, check=True)
+        subprocess.run(
+            [sys.executable, "-c", sweep],
+            env={**os.environ, "DOCKER_HOST": engine.host},
+            check=True,
+        )
     deadline = time.monotonic() + 30
     while True:
         found = [f"process {pid}" for pid in marked(f"{MARK}={mark}")]
-        found += [f"workspace {path}" for path in workspaces() if path not in others and not is_owned(path)]
+        found += [
+            f"workspace {path}"
+            for path in workspaces()
+            if path not in others and not is_owned(path)
+        ]
         found += [f"container {identity}" for identity in (engine.containers() if engine else ())]
         if not found or time.monotonic() > deadline:
             return found
@@ -154,13 +184,22 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rtl-chaos-") as name:
         folder = Path(name)
-        with Engine(folder / "engine") if executor == "docker" else contextlib.nullcontext() as engine:
+        with (
+            Engine(folder / "engine")
+            if executor == "docker"
+            else contextlib.nullcontext() as engine
+        ):
             outcome = chaos(folder=folder, engine=engine, **given)
     print(
-        f"{executor}: {outcome.graded} answers graded in {time.monotonic() - began:.0f} s, {outcome.kills} graders killed, "
-        f"{outcome.restarts} engine restarts: {len(outcome.wrong)} wrong verdicts, {len(outcome.left)} things left behind"
+        f"{executor}: {outcome.graded} answers graded in {time.monotonic() - began:.0f} s, "
+        f"{outcome.kills} graders killed, "
+        f"{outcome.restarts} engine restarts: {len(outcome.wrong)} wrong verdicts, "
+        f"{len(outcome.left)} things left behind"
     )
-    for line in (*(f"wrong: {number} {verdict}" for number, verdict in outcome.wrong.items()), *outcome.left):
+    for line in (
+        *(f"wrong: {number} {verdict}" for number, verdict in outcome.wrong.items()),
+        *outcome.left,
+    ):
         print(line)
     return bool(outcome.wrong or outcome.left)
 

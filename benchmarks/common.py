@@ -31,22 +31,29 @@ EVERY_STEP_WITH_TEACHER = (
 """Overrides for a run whose steps are all RL steps with the teacher's scores."""
 
 
-def options(doc: str | None, *, data: bool = False, overrides: bool = False, **others: Any) -> argparse.ArgumentParser:
+def options(
+    doc: str | None, *, data: bool = False, overrides: bool = False, **others: Any
+) -> argparse.ArgumentParser:
     """An argument parser whose description is a module's docstring. `data` adds `--data`, `overrides` adds `--set`.
 
-    Each of `others` is an option: `rounds=5`, or `rounds=(5, "help")`, is `--rounds` with 5 as the default. A list is an option with
-    several comma-separated values (of several names, only these), False a switch, and a type an option without a default. An error of ours
-    that ends the program is then shown without a traceback.
+    Each of `others` is an option: `rounds=5`, or `rounds=(5, "help")`, is `--rounds` with 5 as the default.
+    A list is an option with several comma-separated values (of several names, only these), False a switch,
+    and a type an option without a default. An error of ours that ends the program is then shown without a
+    traceback.
     """
     sys.excepthook = _show_error
     spec = sys.modules["__main__"].__spec__
     program = f"python -m {spec.name.removesuffix('.__main__')}" if spec else None
-    parser = argparse.ArgumentParser(program, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        program, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     if data:
         parser.add_argument("--data", type=Path, default=DATA, help="folder of the published sets")
     if overrides:
         what = "override a key of the configuration; repeatable"
-        parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=what)
+        parser.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=what
+        )
     for name, given in others.items():
         default, what = given if isinstance(given, tuple) else (given, "")
         flag = f"--{name.replace('_', '-')}"
@@ -57,20 +64,33 @@ def options(doc: str | None, *, data: bool = False, overrides: bool = False, **o
         else:
             several = partial(_several, default) if isinstance(default, list) else None
             shown = ",".join(map(str, default)) if several else default
-            parser.add_argument(flag, type=several or type(default), default=default, help=f"{what} ({shown})".lstrip())
+            parser.add_argument(
+                flag,
+                type=several or type(default),
+                default=default,
+                help=f"{what} ({shown})".lstrip(),
+            )
     return parser
 
 
 def _several(default: list[Any], text: str) -> list[Any]:
     kind = type(default[0])
     values = [kind(value) for value in text.split(",") if value]
-    unknown = [value for value in values if value not in default] if kind is str and len(default) > 1 else []
+    unknown = (
+        [value for value in values if value not in default]
+        if kind is str and len(default) > 1
+        else []
+    )
     if unknown or not values:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is none of {', '.join(map(str, default))}")
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(unknown) or 'nothing'} is none of {', '.join(map(str, default))}"
+        )
     return values
 
 
-def _show_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _show_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     if not isinstance(error, UserError):
         sys.__excepthook__(kind, error, trace)
     else:
@@ -79,15 +99,27 @@ def _show_error(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 def command(*words: object, sets: Iterable[str] = ()) -> list[str]:
     """The command line of `rtl-distill` with these arguments, in this Python, with `--set` for each override."""
-    return [sys.executable, "-m", "rtl_distill.cli", *map(str, words), *(f"--set={override}" for override in sets)]
+    return [
+        sys.executable,
+        "-m",
+        "rtl_distill.cli",
+        *map(str, words),
+        *(f"--set={override}" for override in sets),
+    ]
 
 
 def run_settings(name: str, folder: Path, history: Path | str = "history.duckdb") -> list[str]:
-    """Overrides for a run of this name that keeps its files and its history in `folder`, or the history at another (absolute) path."""
+    """Overrides for a run of this name that keeps its files and its history in `folder`, or the history at
+    another (absolute) path."""
     return [f"run.name={name}", f"run.directory={folder}", f"run.history={folder / history}"]
 
 
-def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any] | None], width: int = 120) -> None:
+def show(
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any] | None],
+    width: int = 120,
+) -> None:
     """Print a table, with numbers aligned to the right. A row of None starts a new section."""
     lines = [None if row is None else [str(cell) for cell in row] for row in rows]
     table = Table(title=title)
@@ -103,8 +135,8 @@ def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def in_turns(ways: Mapping[str, Callable[[], Result]], rounds: int) -> dict[str, list[Result]]:
-    """Call each way once a round, in turns, so that other load on the machine affects all alike; return the results by way. A first round
-    warms up and is dropped."""
+    """Call each way once a round, in turns, so that other load on the machine affects all alike; return the
+    results by way. A first round warms up and is dropped."""
     found: dict[str, list[Result]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
         for name, way in ways.items():
@@ -118,7 +150,8 @@ def write_jsonl(path: Path, rows: Iterable[object]) -> None:
 
 
 def marked(mark: str, file: str = "environ") -> list[int]:
-    """PIDs of the other processes on this machine that have `mark` in their environment or (`file="cmdline"`) command line."""
+    """PIDs of the other processes on this machine that have `mark` in their environment or
+    (`file="cmdline"`) command line."""
     found = []
     for entry in Path("/proc").glob(f"[0-9]*/{file}"):
         with contextlib.suppress(OSError):  # the process has ended
@@ -130,4 +163,6 @@ def marked(mark: str, file: str = "environ") -> list[int]:
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
     lines = [columns, ["---"] * len(columns), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )

@@ -1,11 +1,14 @@
 """How well the passes of a problem tell which of them are wrong, when the golden answer is hidden.
 
-    python -m benchmarks.consensus [--answers 2,4,16] [--problems 24] [--wrong .25] [--cut 8] [--shared] [--sets starter,VerilogEval,RTLLM]
+    python -m benchmarks.consensus [--answers 2,4,16] [--problems 24] [--wrong .25] [--cut 8] [--shared]
+    [--sets starter,VerilogEval,RTLLM]
 
-Imagines a harness without checks: whatever compiles passes. Each answer is wrong with probability `--wrong`: a mutant that the golden
-answer tells apart; otherwise it is a rewrite of the golden answer (benchmarks/equivalence.py). No two texts are the same. With --cut N a
-mutant must also pass a harness that compares only N random vectors or clock cycles. With --shared all wrong answers to a problem are one
-mutant in different texts. Prints precision and recall of `doubtful` with Wilson's 95 % intervals, and the answers without a majority.
+Imagines a harness without checks: whatever compiles passes. Each answer is wrong with probability
+`--wrong`: a mutant that the golden answer tells apart; otherwise it is a rewrite of the golden answer
+(benchmarks/equivalence.py). No two texts are the same. With --cut N a mutant must also pass a harness that
+compares only N random vectors or clock cycles. With --shared all wrong answers to a problem are one mutant
+in different texts. Prints precision and recall of `doubtful` with Wilson's 95 % intervals, and the answers
+without a majority.
 """
 
 import os
@@ -29,11 +32,16 @@ from rtl_grader.validation.mutants import mutants
 Files = Mapping[str, str]
 
 
-def in_other_words(files: Files, number: int, rng: random.Random, *, plain: bool = False) -> dict[str, str]:
-    """The same design as another text; `plain` applies no rewrites, for designs whose rewrites Icarus does not accept."""
+def in_other_words(
+    files: Files, number: int, rng: random.Random, *, plain: bool = False
+) -> dict[str, str]:
+    """The same design as another text; `plain` applies no rewrites, for designs whose rewrites Icarus does
+    not accept."""
     changed = {}
     for path, text in files.items():
-        for change in () if plain else rng.sample((renamed, reordered, procedural), rng.randrange(3)):
+        for change in (
+            () if plain else rng.sample((renamed, reordered, procedural), rng.randrange(3))
+        ):
             if SourceTree(again := change(SourceTree(text))).errors == 0:
                 text = again
         changed[path] = text.replace("endmodule", f"  wire unused_{number};\nendmodule", 1)
@@ -41,7 +49,13 @@ def in_other_words(files: Files, number: int, rng: random.Random, *, plain: bool
 
 
 def answers(
-    executor: Executor, problem: Problem, wrong: list[Files], count: int, share: float, shared: bool, rng: random.Random
+    executor: Executor,
+    problem: Problem,
+    wrong: list[Files],
+    count: int,
+    share: float,
+    shared: bool,
+    rng: random.Random,
 ) -> list[tuple[bool, Files]]:
     """`count` answers: (whether it is right, files)."""
     assert problem.golden is not None
@@ -59,13 +73,20 @@ def answers(
 
 
 def wrong_answers(executor: Executor, problem: Problem, cut: int) -> list[Files]:
-    """Mutants that the golden answer tells apart, and that a harness of `cut` vectors or cycles does not; 0 means no harness."""
+    """Mutants that the golden answer tells apart, and that a harness of `cut` vectors or cycles does not; 0
+    means no harness."""
     golden, found = problem.golden or {}, []
     assert problem.interface is not None
     weak = Effort(exhaustive_bits=0, vectors=cut, cycles=1, stretch=1, run=cut, parameter_sets=0)
     for mutant in mutants(golden, problem.interface.module, 48 if cut else 12, 1):
-        passes = not cut or compare(executor, problem, golden, mutant.files, LIMITS, effort=weak).agrees
-        if passes and compare(executor, problem, golden, mutant.files, LIMITS, effort=EFFORT).result == "different":
+        passes = (
+            not cut or compare(executor, problem, golden, mutant.files, LIMITS, effort=weak).agrees
+        )
+        if (
+            passes
+            and compare(executor, problem, golden, mutant.files, LIMITS, effort=EFFORT).result
+            == "different"
+        ):
             found.append(mutant.files)
     return found
 
@@ -81,18 +102,33 @@ def measure(
         return tallies
 
     for count in counts:
-        right, files = zip(*answers(executor, problem, wrong, count, share, shared, rng), strict=True)
-        found = by_consensus(
-            executor, lambda golden: problem.model_copy(update={"golden": dict(golden)}), files, LIMITS, EFFORT
+        right, files = zip(
+            *answers(executor, problem, wrong, count, share, shared, rng), strict=True
         )
-        tallies[count].update(f"{'right' if r else 'wrong'} {c.result}" for r, c in zip(right, found, strict=True))
+        found = by_consensus(
+            executor,
+            lambda golden: problem.model_copy(update={"golden": dict(golden)}),
+            files,
+            LIMITS,
+            EFFORT,
+        )
+        tallies[count].update(
+            f"{'right' if r else 'wrong'} {c.result}" for r, c in zip(right, found, strict=True)
+        )
     return tallies
 
 
 def main() -> None:
     arguments = options(
-        __doc__, data=True, sets=[*SETS], answers=[2, 4, 16], problems=(24, "of each set"), wrong=0.25, cut=0, shared=False
-    ).parse_args()  # fmt: skip
+        __doc__,
+        data=True,
+        sets=[*SETS],
+        answers=[2, 4, 16],
+        problems=(24, "of each set"),
+        wrong=0.25,
+        cut=0,
+        shared=False,
+    ).parse_args()
     counts, lines = arguments.answers, []
     whole = {count: Counter[str]() for count in counts}
 
@@ -109,7 +145,18 @@ def main() -> None:
                 whole[count] += tally
                 lines.append((name, count, *_row(tally)))
     lines += [None, *(("all", count, *_row(whole[count])) for count in counts)]
-    columns = ("set", "answers", "right", "wrong", "doubtful", "precision", "95 %", "recall", "95 %", "no majority")
+    columns = (
+        "set",
+        "answers",
+        "right",
+        "wrong",
+        "doubtful",
+        "precision",
+        "95 %",
+        "recall",
+        "95 %",
+        "no majority",
+    )
     show(None, columns, lines, width=140)
 
 
@@ -118,9 +165,13 @@ def _row(tally: Counter[str]) -> list[str]:
     wrong = tally.total() - right
     hit, false = tally["wrong different"], tally["right different"]
     return [
-        str(right), str(wrong), str(hit + false), *_share(hit, hit + false), *_share(hit, wrong),
+        str(right),
+        str(wrong),
+        str(hit + false),
+        *_share(hit, hit + false),
+        *_share(hit, wrong),
         str(tally["right unknown"] + tally["wrong unknown"]),
-    ]  # fmt: skip
+    ]
 
 
 def _share(part: int, of: int) -> tuple[str, str]:

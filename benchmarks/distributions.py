@@ -2,9 +2,9 @@
 
     python -m benchmarks.distributions [--problems 16] [--samples 3] [--config demo-hard]
 
-The untrained student answers the first training problems. transformers scores these answers with both models over the whole vocabulary, for
-the exact divergence and its gradient by the student's logits. Prints, in % of the exact value, the error of the mean divergence and the mean
-length of the gradient's error.
+The untrained student answers the first training problems. transformers scores these answers with both
+models over the whole vocabulary, for the exact divergence and its gradient by the student's logits. Prints,
+in % of the exact value, the error of the mean divergence and the mean length of the gradient's error.
 """
 
 import asyncio
@@ -34,21 +34,29 @@ def logprobs_of(model: str, answers: Answers) -> NDArray[np.float64]:
     found = []
     with torch.no_grad():
         for prompt_P, tokens_T in answers:
-            logits = network(torch.tensor([[*prompt_P, *tokens_T]])).logits[0, len(prompt_P) - 1 : -1]
+            logits = network(torch.tensor([[*prompt_P, *tokens_T]])).logits[
+                0, len(prompt_P) - 1 : -1
+            ]
             found.append(logits.double().log_softmax(-1).numpy())
     return np.concatenate(found)
 
 
-def errors(student_NV: NDArray[np.float64], teacher_NV: NDArray[np.float64], kind: Divergence, tail: Tail) -> list[str]:
+def errors(
+    student_NV: NDArray[np.float64], teacher_NV: NDArray[np.float64], kind: Divergence, tail: Tail
+) -> list[str]:
     """For each of KS: the error of the mean divergence and of the gradient by the logits, in % of the exact ones."""
     p_NV, everything = np.exp(student_NV), np.argsort(-teacher_NV, axis=-1)
 
     def by(k: int) -> tuple[float, NDArray[np.float64]]:
         ids_NK = everything[:, :k]
-        student_NK, teacher_NK = (np.take_along_axis(values, ids_NK, -1) for values in (student_NV, teacher_NV))
+        student_NK, teacher_NK = (
+            np.take_along_axis(values, ids_NK, -1) for values in (student_NV, teacher_NV)
+        )
         value_N, pull_NK = divergence(student_NK, teacher_NK, kind, tail)
         gradient_NV = -p_NV * pull_NK.sum(-1, keepdims=True)
-        np.put_along_axis(gradient_NV, ids_NK, np.take_along_axis(gradient_NV, ids_NK, -1) + pull_NK, -1)
+        np.put_along_axis(
+            gradient_NV, ids_NK, np.take_along_axis(gradient_NV, ids_NK, -1) + pull_NK, -1
+        )
         return float(value_N.mean()), gradient_NV
 
     whole, exact_NV = by(student_NV.shape[1])
@@ -73,8 +81,12 @@ async def measure(name: str, problems: int, samples: int) -> None:
         assert config.tinker.teacher is not None
         models = [str(model_path(one)) for one in (config.tinker.student, config.tinker.teacher)]  # type: ignore[arg-type]
         student_NV, teacher_NV = (logprobs_of(model, answers) for model in models)
-        print(f"{len(answers)} answers, {student_NV.shape[0]:,} tokens, vocabulary {student_NV.shape[1]}\n")
-        rows = [(k, tail, *errors(student_NV, teacher_NV, k, tail)) for k in KINDS for tail in TAILS]
+        print(
+            f"{len(answers)} answers, {student_NV.shape[0]:,} tokens, vocabulary {student_NV.shape[1]}\n"
+        )
+        rows = [
+            (k, tail, *errors(student_NV, teacher_NV, k, tail)) for k in KINDS for tail in TAILS
+        ]
         print(markdown(("divergence", "tail", *(f"k = {k}" for k in KS)), rows))
 
 

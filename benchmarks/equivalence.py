@@ -1,11 +1,14 @@
 """What the proof of equivalence decides about golden answers, harmless rewrites of them, and mutants.
 
-    python -m benchmarks.equivalence [--sets starter,VerilogEval,RTLLM] [--mutants 6] [--starter 78] [--cpu 10] [--data ../shared/data]
+    python -m benchmarks.equivalence [--sets starter,VerilogEval,RTLLM] [--mutants 6] [--starter 78] [--cpu
+    10] [--data ../shared/data]
 
-Each golden answer is compared with itself, three rewrites (renamed internal signals; blocks in another order; `always` blocks instead of
-`assign`) and mutants. `told apart` counts mutants that a simulation beside the golden answer detects, `rarely wrong` designs that are wrong for
-one value of an input and escape it. Every difference is replayed in the simulator; one that does not show there counts as undecided. The
-exit code is 1 if a design that the simulation tells apart, or a rarely wrong one, is called equal, or a golden answer or a rewrite different.
+Each golden answer is compared with itself, three rewrites (renamed internal signals; blocks in another
+order; `always` blocks instead of `assign`) and mutants. `told apart` counts mutants that a simulation
+beside the golden answer detects, `rarely wrong` designs that are wrong for one value of an input and escape
+it. Every difference is replayed in the simulator; one that does not show there counts as undecided. The
+exit code is 1 if a design that the simulation tells apart, or a rarely wrong one, is called equal, or a
+golden answer or a rewrite different.
 """
 
 import os
@@ -51,10 +54,14 @@ def renamed(tree: SourceTree) -> str:
     """Rename the signals that a module declares, other than ports."""
     text = tree.data.decode()
     kinds = ("DataDeclaration", "NetDeclaration")
-    named = {tree.text(node.name) for node in tree.of("Declarator") if name_of(node.parent) in kinds}
+    named = {
+        tree.text(node.name) for node in tree.of("Declarator") if name_of(node.parent) in kinds
+    }
     ports = {node.declarator.name.rawText for node in tree.of("ImplicitAnsiPort")}
     ports |= set(re.findall(r"\.\s*(\w+)\s*\(", text))
-    ports |= {name for node in tree.of("PortDeclaration") for name in re.findall(r"\w+", tree.text(node))}
+    ports |= {
+        name for node in tree.of("PortDeclaration") for name in re.findall(r"\w+", tree.text(node))
+    }
     for name in sorted(filter(None, named - ports)):
         text = re.sub(rf"(?<![\w$.`\\]){re.escape(name)}\b", f"{name}_other", text)
     return text
@@ -75,9 +82,16 @@ def procedural(tree: SourceTree) -> str:
     """Replace each `assign` whose right side can change by `always @*`."""
     edits = []
     for number, node in enumerate(tree.of("ContinuousAssign")):
-        if len(node.assignments) != 1 or not tree.span(node) or node.delay is not None or node.strength is not None:
+        if (
+            len(node.assignments) != 1
+            or not tree.span(node)
+            or node.delay is not None
+            or node.strength is not None
+        ):
             continue
-        left, right = (tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right))
+        left, right = (
+            tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right)
+        )
         changes = re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+", "", right))
         if not changes or name_of(node.parent) != "ModuleDeclaration":
             continue
@@ -93,13 +107,21 @@ def answers(problem: Problem, count: int) -> Iterator[tuple[str, Files]]:
     yield "itself", golden
     for kind, change in zip(EQUAL[1:], (renamed, reordered, procedural), strict=True):
         hdl = {path for path in golden if path.endswith((".v", ".sv"))}
-        yield kind, {path: change(SourceTree(text)) if path in hdl else text for path, text in golden.items()}
+        yield (
+            kind,
+            {
+                path: change(SourceTree(text)) if path in hdl else text
+                for path, text in golden.items()
+            },
+        )
     assert problem.interface is not None
     for mutant in mutants(golden, problem.interface.module, count, 0):
         yield f"mutant: {mutant.description}", mutant.files
     if problem.source == "starter":
         for name, files in rarely_wrong(problem, random.Random(problem.id), RARE):
-            if name.startswith("one input"):  # outputs may never have the value that makes the other kind wrong
+            if name.startswith(
+                "one input"
+            ):  # outputs may never have the value that makes the other kind wrong
                 yield f"rarely wrong: {name}", files
 
 
@@ -128,37 +150,56 @@ class Held:
         return outcome == "equal" and self.row != "mutant, not told apart"
 
 
-def hold(executor: Executor, problem: Problem, kind: str, files: Files, cpu_s: float) -> Held | None:
+def hold(
+    executor: Executor, problem: Problem, kind: str, files: Files, cpu_s: float
+) -> Held | None:
     """Compare an answer with the golden one; None where they cannot be compared, or do not compile side by side."""
     try:
         pair = Pair.of(executor, problem, problem.golden or {}, files, LIMITS)
     except IncomparableError:
         return None
     simulated = pair.simulate({}, pair.interface, USUAL)
-    if "compile" in simulated.detail or (kind.startswith("rarely") and simulated.result == "different"):
+    if "compile" in simulated.detail or (
+        kind.startswith("rarely") and simulated.result == "different"
+    ):
         return None
     if kind in EQUAL[1:] and simulated.result == "different":
         return None  # not a rewrite: a race, or another object's name was changed
     before = pair.cpu_s
     proof = prove(pair, {}, pair.interface, cpu_s)
     cpu = pair.cpu_s - before
-    if proof.outcome == "different" and pair.replay({}, pair.interface, proof.trace, proof.clock).result != "different":
-        proof = Proof("undecided", why="a difference only in X, or one that the simulator does not show")
+    if (
+        proof.outcome == "different"
+        and pair.replay({}, pair.interface, proof.trace, proof.clock).result != "different"
+    ):
+        proof = Proof(
+            "undecided", why="a difference only in X, or one that the simulator does not show"
+        )
     return Held(kind, simulated.result, proof, cpu)
 
 
 def problems_of(name: str, data: Path, starter: int) -> list[Problem]:
     """The comparable problems of a set; `starter` problems of the starter set."""
-    return [problem for problem in SETS[name](data, starter) if problem.golden and problem.interface]
+    return [
+        problem for problem in SETS[name](data, starter) if problem.golden and problem.interface
+    ]
 
 
 def main() -> None:
     arguments = options(
-        __doc__, data=True, sets=[*SETS], mutants=(6, "of each golden answer"), starter=(78, "starter problems"),
-        cpu=(10.0, "CPU seconds of ABC for each proof"), executor="bubblewrap",
-    ).parse_args()  # fmt: skip
+        __doc__,
+        data=True,
+        sets=[*SETS],
+        mutants=(6, "of each golden answer"),
+        starter=(78, "starter problems"),
+        cpu=(10.0, "CPU seconds of ABC for each proof"),
+        executor="bubblewrap",
+    ).parse_args()
     wrong, lines = 0, []
-    with make_executor(arguments.executor) as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with (
+        make_executor(arguments.executor) as executor,
+        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+    ):
         for name in arguments.sets:
             todo = [
                 (p, kind, files)
@@ -189,8 +230,18 @@ def _counts(rows: list[Held]) -> list[str]:
     spent = sorted(held.cpu_s for held in rows)
     decided = counts["equal"] + counts["different"]
     return [
-        *map(str, (len(rows), *(counts[outcome] for outcome in ("equal", "bounded", "different", "undecided")))),
-        *(f"{100 * decided / len(rows):.0f} %", f"{spent[len(spent) // 2]:.2f}", f"{spent[-1]:.1f}"),
+        *map(
+            str,
+            (
+                len(rows),
+                *(counts[outcome] for outcome in ("equal", "bounded", "different", "undecided")),
+            ),
+        ),
+        *(
+            f"{100 * decided / len(rows):.0f} %",
+            f"{spent[len(spent) // 2]:.2f}",
+            f"{spent[-1]:.1f}",
+        ),
     ]
 
 

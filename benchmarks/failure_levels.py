@@ -1,10 +1,12 @@
-"""Check that the failure level of an answer says what is wrong with it, on starter golden answers that are broken in known ways.
+"""Check that the failure level of an answer says what is wrong with it, on starter golden answers that are
+broken in known ways.
 
     python -m benchmarks.failure_levels [--answers 360] [--seed 0] [--families counter,fifo]
 
-Each way to break an answer (`WAYS`) is labelled with the level that it should get. Ways and families take turns until each label has its
-share of the answers. These are graded and recorded in a history, whose view `failure_levels` gives the level. Broken answers that pass are
-left out: the change had no effect. Prints a table of labels against levels, and each answer with another level.
+Each way to break an answer (`WAYS`) is labelled with the level that it should get. Ways and families take
+turns until each label has its share of the answers. These are graded and recorded in a history, whose view
+`failure_levels` gives the level. Broken answers that pass are left out: the change had no effect. Prints a
+table of labels against levels, and each answer with another level.
 
 The exit code is 1 if less than 90 % of the answers get the level of their label.
 """
@@ -57,11 +59,17 @@ class Broken:
 
     @property
     def moved(self) -> str:
-        """Declare `moved__`: whether there was a clock edge out of reset since the last reset; always 1 without a clock."""
+        """Declare `moved__`: whether there was a clock edge out of reset since the last reset; always 1
+        without a clock."""
         if not self.clocked:
             return "wire moved__ = 1;"
-        reset = f" or {'neg' if self.spec.active_low else 'pos'}edge {self.spec.reset}" * self.spec.asynchronous
-        return f"reg moved__; always @(posedge {self.spec.clock}{reset}) moved__ <= !({self.reset});"
+        reset = (
+            f" or {'neg' if self.spec.active_low else 'pos'}edge {self.spec.reset}"
+            * self.spec.asynchronous
+        )
+        return (
+            f"reg moved__; always @(posedge {self.spec.clock}{reset}) moved__ <= !({self.reset});"
+        )
 
     @property
     def clocked(self) -> bool:
@@ -72,7 +80,10 @@ class Broken:
         right = AroundGolden(self.problem)
         changed = right.outputs if self.rng.random() < 0.5 else [self.rng.choice(right.outputs)]
         values = {p.name: value(p.name, f"{p.name}{INNER}", p.width or 1) for p in changed}
-        lines = [body, *(f"assign {name} = {values.get(name, name + INNER)};" for name in right.ranges)]
+        lines = [
+            body,
+            *(f"assign {name} = {values.get(name, name + INNER)};" for name in right.ranges),
+        ]
         (text,) = (right.answer("".join(f"  {line}\n" for line in lines)) or {}).values()
         return text
 
@@ -80,7 +91,8 @@ class Broken:
         """Delay one or all outputs by a clock edge, through registers that reset clears or does not."""
         reset = f"({self.reset}) ? 0 : " * cleared
         registers = " ".join(
-            f"reg [{(p.width or 1) - 1}:0] {p.name}__late; always @(posedge {self.spec.clock}) {p.name}__late <= {reset}{p.name}{INNER};"
+            f"reg [{(p.width or 1) - 1}:0] {p.name}__late; always @(posedge {self.spec.clock}) "
+            f"{p.name}__late <= {reset}{p.name}{INNER};"
             for p in AroundGolden(self.problem).outputs
         )
         return self.around(lambda name, right, width: f"{name}__late", registers)
@@ -91,26 +103,38 @@ class Broken:
 
     def where(self, condition: str) -> str:
         """Complement one or all outputs while a condition holds; empty for an empty condition."""
-        return self.around(lambda name, right, width: f"({condition}) ? ~{right} : {right}") if condition else ""
+        return (
+            self.around(lambda name, right, width: f"({condition}) ? ~{right} : {right}")
+            if condition
+            else ""
+        )
 
     @property
     def bits(self) -> list[str]:
         """The bits of the data inputs and, in a clocked design, of the right outputs, in random order."""
-        ports = [p for p in BY_NAME[self.spec.family].signals(self.spec) if p.is_input or self.clocked]
+        ports = [
+            p for p in BY_NAME[self.spec.family].signals(self.spec) if p.is_input or self.clocked
+        ]
         names = [(f"{p.name}{'' if p.is_input else INNER}", p.width) for p in ports]
-        bits = [f"{name}[{i}]" if width > 1 else name for name, width in names for i in range(width)]
+        bits = [
+            f"{name}[{i}]" if width > 1 else name for name, width in names for i in range(width)
+        ]
         return self.rng.sample(bits, len(bits))
 
     def corner(self, count: int) -> str:
         """A condition that `count` bits have one value; empty if there are fewer bits."""
         bits = self.bits[:count]
-        return f"{{{', '.join(bits)}}} == {self.rng.getrandbits(count)}" if len(bits) == count else ""
+        return (
+            f"{{{', '.join(bits)}}} == {self.rng.getrandbits(count)}" if len(bits) == count else ""
+        )
 
     def quarter(self) -> str:
         """A condition that is true a quarter of the time for any inputs: two parities, each of half of the bits."""
         bits = self.bits
         middle = len(bits) // 2
-        return f"^{{{', '.join(bits[:middle])}}} & ^{{{', '.join(bits[middle:])}}}" if middle else ""
+        return (
+            f"^{{{', '.join(bits[:middle])}}} & ^{{{', '.join(bits[middle:])}}}" if middle else ""
+        )
 
 
 def _clocked(make: Callable[[Broken], str]) -> Callable[[Broken], str]:
@@ -120,7 +144,9 @@ def _clocked(make: Callable[[Broken], str]) -> Callable[[Broken], str]:
 
 def _lines(*lines: str) -> Callable[[Broken], str]:
     """Add lines to the golden answer's module."""
-    return lambda broken: broken.text.replace("endmodule", "".join(f"  {line}\n" for line in lines) + "endmodule")
+    return lambda broken: broken.text.replace(
+        "endmodule", "".join(f"  {line}\n" for line in lines) + "endmodule"
+    )
 
 
 WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
@@ -156,7 +182,9 @@ WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
     "X on outputs": {
         "not driven": lambda b: b.around(lambda name, right, width: f"{width}'bz"),
         "one bit": lambda b: b.around(lambda name, right, width: f"{right} ^ 1'bx"),
-        "register never set": lambda b: b.around(lambda name, right, width: f"{right} ^ never__", "reg never__;"),
+        "register never set": lambda b: b.around(
+            lambda name, right, width: f"{right} ^ never__", "reg never__;"
+        ),
     },
     "off by a cycle": {
         "delayed, cleared in reset": _clocked(lambda b: b.delayed(cleared=True)),
@@ -166,7 +194,13 @@ WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
         "value": _clocked(lambda b: b.text.replace("<= 0;", "<= 1;", 1)),
         "polarity": _clocked(lambda b: b.other(active_low=not b.spec.active_low)),
         "kind": _clocked(lambda b: b.other(asynchronous=not b.spec.asynchronous)),
-        "edge": _clocked(lambda b: re.sub(rf"(pos|neg)(?=edge {b.spec.reset}\b)", lambda m: {"pos": "neg", "neg": "pos"}[m[1]], b.text)),
+        "edge": _clocked(
+            lambda b: re.sub(
+                rf"(pos|neg)(?=edge {b.spec.reset}\b)",
+                lambda m: {"pos": "neg", "neg": "pos"}[m[1]],
+                b.text,
+            )
+        ),
     },
     "wrong in corner values only": {
         "at six bits": lambda b: b.where(b.corner(6)),
@@ -174,21 +208,29 @@ WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
     },
     "wrong in some checks": {"a quarter": lambda b: b.where(b.quarter())},
     "wrong in most checks": {
-        "complement": lambda b: b.around(lambda name, right, width: f"moved__ ? ~{right} : {right}", b.moved),
+        "complement": lambda b: b.around(
+            lambda name, right, width: f"moved__ ? ~{right} : {right}", b.moved
+        ),
         "one more": lambda b: b.around(lambda name, right, width: f"{right} + moved__", b.moved),
     },
-}  # fmt: skip
-"""Level -> way -> function that breaks an answer; it returns an empty or unchanged text where the way does not apply."""
+}
+"""Level -> way -> function that breaks an answer; it returns an empty or unchanged text where the way does
+not apply."""
 
 
-def broken_answers(families: list[str], answers: int, seed: int) -> Iterator[tuple[str, str, Problem, Answer]]:
-    """Yield (label, way, problem, answer): about `answers` in all, the same number for each label if there are enough ways."""
+def broken_answers(
+    families: list[str], answers: int, seed: int
+) -> Iterator[tuple[str, str, Problem, Answer]]:
+    """Yield (label, way, problem, answer): about `answers` in all, the same number for each label if there
+    are enough ways."""
     specs = {family: specs_of(family, SPECS, seed) for family in families}
     rng = random.Random(f"failure levels {seed}")
     each = -(-answers // len(WAYS))
     for label, ways in WAYS.items():
         seen: set[tuple[str, str]] = set()
-        turns = itertools.islice(zip(itertools.cycle(ways.items()), _in_turn(specs, rng), strict=False), 40 * each)
+        turns = itertools.islice(
+            zip(itertools.cycle(ways.items()), _in_turn(specs, rng), strict=False), 40 * each
+        )
         for (way, make), spec in turns:
             problem = problem_of(spec)
             ((path, text),) = (problem.golden or {}).items()
@@ -196,7 +238,9 @@ def broken_answers(families: list[str], answers: int, seed: int) -> Iterator[tup
             if wrong in ("", text) or (problem.id, wrong) in seen:
                 continue
             seen.add((problem.id, wrong))
-            answer = answer_to(problem, wrong) if label == "no answer" else Answer(files={path: wrong})
+            answer = (
+                answer_to(problem, wrong) if label == "no answer" else Answer(files={path: wrong})
+            )
             yield label, way, problem, answer
             if len(seen) == each:
                 break
@@ -216,8 +260,12 @@ def levels_of(found: list[tuple[str, str, Problem, Answer]], verdicts: list[Verd
         history = History(Path(folder) / "history.duckdb")
         rollouts = made_up(0, problems=len(found), samples=1)
         history.record_rollouts(rollouts)
-        history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(rollouts, verdicts, strict=True)])
-        levels = {row["rollout"]: row["level"] for row in history.query("FROM failure_levels").to_pylist()}
+        history.record_verdicts(
+            [(r.key, verdict, None) for r, verdict in zip(rollouts, verdicts, strict=True)]
+        )
+        levels = {
+            row["rollout"]: row["level"] for row in history.query("FROM failure_levels").to_pylist()
+        }
     return [levels.get(r.key, "") for r in rollouts]
 
 
@@ -226,7 +274,10 @@ def main() -> None:
     found = list(broken_answers(arguments.families, arguments.answers, arguments.seed))
     with grader_on("bubblewrap") as grader:
         # Known-good answers set the time that others may take.
-        grade_all(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
+        grade_all(
+            grader,
+            [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()],
+        )
         verdicts = grade_all(grader, [(p, answer) for _, _, p, answer in found])
     levels = levels_of(found, verdicts)
     counted: dict[str, Counter[str]] = defaultdict(Counter)
@@ -235,13 +286,23 @@ def main() -> None:
             counted[label][level] += 1
         if level not in ("", label):
             print(f"{label}, {way} ({problem.id}): {level}; {'; '.join(verdict.reasons)[:900]}")
-    short = {level: re.sub(r"wrong in | values only| checks|does not | on outputs", "", level) for level in counted}
-    rows = [(short[label], *(row[level] or "·" for level in counted)) for label, row in counted.items()]
+    short = {
+        level: re.sub(r"wrong in | values only| checks|does not | on outputs", "", level)
+        for level in counted
+    }
+    rows = [
+        (short[label], *(row[level] or "·" for level in counted)) for label, row in counted.items()
+    ]
     show("level of the answer", ("made as", *short.values()), rows, width=160)
-    total, agreed = sum(map(Counter.total, counted.values())), sum(row[label] for label, row in counted.items())
+    total, agreed = (
+        sum(map(Counter.total, counted.values())),
+        sum(row[label] for label, row in counted.items()),
+    )
     if not total:
         sys.exit("no answer was judged wrong")
-    print(f"{agreed} of {total} as made ({agreed / total:.1%}); {levels.count('')} passed and are left out")
+    print(
+        f"{agreed} of {total} as made ({agreed / total:.1%}); {levels.count('')} passed and are left out"
+    )
     sys.exit(agreed < GOAL * total)
 
 

@@ -3,15 +3,16 @@
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
                                  [--against CHECKOUT]
 
-The bare tools are the harness' own command, run on the host without a sandbox, by as many threads. All take turns, so that other load on the
-machine affects them alike; a first round is not counted. Each answer is a golden answer of the starter set or of the published CVDP
-examples. Prints wall time, the CPU time of the tools alone, and the phases of one answer's wall time.
+The bare tools are the harness' own command, run on the host without a sandbox, by as many threads. All take
+turns, so that other load on the machine affects them alike; a first round is not counted. Each answer is a
+golden answer of the starter set or of the published CVDP examples. Prints wall time, the CPU time of the
+tools alone, and the phases of one answer's wall time.
 
-After `rtl-distill toolchain install` the executors run the simulation image's tools, and the bare tools are this machine's;
-point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
+After `rtl-distill toolchain install` the executors run the simulation image's tools, and the bare tools are
+this machine's; point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
---against runs the same loop in turns with another checkout's (after `make setup` there), each over its own problems, and prints the ratio of
-their medians; bare tools are not measured then.
+--against runs the same loop in turns with another checkout's (after `make setup` there), each over its own
+problems, and prints the ratio of their medians; bare tools are not measured then.
 
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
@@ -57,29 +58,45 @@ def bare(problem: Problem) -> None:
             full.parent.mkdir(parents=True, exist_ok=True)
             full.write_text(_here(text, top))
         for step in read_services(problem.harness)[0]:
-            environment = {**os.environ, **{name: _here(value, top) for name, value in step.env.items()}}
+            environment = {
+                **os.environ,
+                **{name: _here(value, top) for name, value in step.env.items()},
+            }
             environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
             environment["HOME"] = str(top / "rundir")
             # Plugins of this environment cost the bare tools up to half their time; CVDP's image has none.
             environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
             command = [_here(word, top) for word in step.argv]
             done = subprocess.run(
-                command, cwd=top / "rundir", env=environment, capture_output=True, text=True, check=False
+                command,
+                cwd=top / "rundir",
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if done.returncode:
-                raise SystemExit(f"{problem.id}: {shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+                raise SystemExit(
+                    f"{problem.id}: {shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+                )
     finally:
         shutil.rmtree(top)
 
 
 def _here(text: str, top: Path) -> str:
     """A text of the harness with the sandbox's paths moved below `top`."""
-    text = text.replace("/code/", f"{top}/").replace("/rundir/", f"{top}/rundir/").replace("/src/", f"{top}/src/")
+    text = (
+        text.replace("/code/", f"{top}/")
+        .replace("/rundir/", f"{top}/rundir/")
+        .replace("/src/", f"{top}/src/")
+    )
     text = text.replace(f"{top}{top}", str(top))
     return f"{text.removesuffix('/src')}{top}/src" if text.endswith("/src") else text
 
 
-def measure(work: Callable[[Problem], object], problems: list[Problem], threads: int) -> tuple[float, float]:
+def measure(
+    work: Callable[[Problem], object], problems: list[Problem], threads: int
+) -> tuple[float, float]:
     """(wall seconds, CPU seconds of ended child processes) for one pass over the problems."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
@@ -98,13 +115,21 @@ def examples(data: Path) -> list[Problem]:
 
 def main() -> None:
     parser = options(
-        __doc__, data=True, count=(36, "starter problems"), rounds=3, threads=os.cpu_count() or 1,
-        executors=["bubblewrap"], against=(Path, "another checkout of this project, to compare with"),
-    )  # fmt: skip
+        __doc__,
+        data=True,
+        count=(36, "starter problems"),
+        rounds=3,
+        threads=os.cpu_count() or 1,
+        executors=["bubblewrap"],
+        against=(Path, "another checkout of this project, to compare with"),
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     rounds, threads = arguments.rounds, arguments.threads
-    sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
+    sets = {
+        "starter set": starter_problems("train", arguments.count, 0),
+        "CVDP goldens": examples(arguments.data) * 6,
+    }
     if arguments.serve:
         _serve(sets, arguments.executors[0], threads)
         return
@@ -119,13 +144,17 @@ def main() -> None:
         _compare(title, problems, arguments.executors, rounds, threads)
 
 
-def _compare(title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int) -> None:
+def _compare(
+    title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int
+) -> None:
     """Alternate bare tools and executors over the same problems, and print the tables."""
     said: dict[str, list[Verdict]] = {name: [] for name in executors}
 
     def by(name: str, grader: Grader) -> tuple[float, float]:
         before = grader.executor.cpu_s
-        wall, _ = measure(lambda problem: said[name].append(_graded(grader, problem)), problems, threads)
+        wall, _ = measure(
+            lambda problem: said[name].append(_graded(grader, problem)), problems, threads
+        )
         return wall, grader.executor.cpu_s - before
 
     with ExitStack() as stack:
@@ -136,11 +165,22 @@ def _compare(title: str, problems: list[Problem], executors: list[str], rounds: 
     medians = {name: np.median(figures, axis=0) for name, figures in found.items()}
     rows = []
     for name, (wall, cpu) in medians.items():
-        each = (f"{wall / len(problems):.3f}", f"{cpu / len(problems):.3f}", f"{wall / medians['bare tools'][0]:.2f}")
+        each = (
+            f"{wall / len(problems):.3f}",
+            f"{cpu / len(problems):.3f}",
+            f"{wall / medians['bare tools'][0]:.2f}",
+        )
         rows.append((name, f"{60 * len(problems) / wall:.0f}", *each))
     columns = ("", "answers/min", "wall s each", "CPU s each", "wall, bare = 1")
-    show(f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds", columns, rows)
-    parts = [(name, *map("{:.3f}".format, split(verdicts[len(problems) :]))) for name, verdicts in said.items()]
+    show(
+        f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds",
+        columns,
+        rows,
+    )
+    parts = [
+        (name, *map("{:.3f}".format, split(verdicts[len(problems) :])))
+        for name, verdicts in said.items()
+    ]
     show(f"{title}: where its time goes", ("median s of one answer", *PHASES), parts)
 
 
@@ -156,16 +196,31 @@ def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
 def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
     """Alternate this version and another checkout's, and print the ratio of their times."""
     folders = {"this version": ROOT, "the other": arguments.against.resolve()}
-    serve = ["-m", "benchmarks.grading", "--serve", "--executors", name, "--data", str(arguments.data.resolve())]
+    serve = [
+        "-m",
+        "benchmarks.grading",
+        "--serve",
+        "--executors",
+        name,
+        "--data",
+        str(arguments.data.resolve()),
+    ]
     serve += ["--count", str(arguments.count), "--threads", str(arguments.threads)]
-    if missing := [folder for folder in folders.values() if not (folder / ".venv/bin/python").exists()]:
+    if missing := [
+        folder for folder in folders.values() if not (folder / ".venv/bin/python").exists()
+    ]:
         raise SystemExit(f"no .venv in {missing[0]}: run `make setup` there")
 
     def seconds(folder: Path, title: str) -> float:
         """Seconds per answer of a second pass; the first one starts the sandboxes."""
         command = [".venv/bin/python", *serve]
         done = subprocess.run(
-            command, cwd=folder, input=f"{title}\n" * 2, stdout=subprocess.PIPE, text=True, check=True
+            command,
+            cwd=folder,
+            input=f"{title}\n" * 2,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
         return float(done.stdout.splitlines()[-1])
 
@@ -174,7 +229,11 @@ def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> Non
         ways = {label: partial(seconds, folder, title) for label, folder in folders.items()}
         ours, other = map(statistics.median, in_turns(ways, arguments.rounds).values())
         rows.append((title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}"))
-    show(f"{name}: median s each of {arguments.rounds} rounds, in turns", ("", *folders, "ratio"), rows)
+    show(
+        f"{name}: median s each of {arguments.rounds} rounds, in turns",
+        ("", *folders, "ratio"),
+        rows,
+    )
 
 
 def split(verdicts: list[Verdict]) -> list[float]:

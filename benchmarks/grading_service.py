@@ -2,14 +2,16 @@
 
     python -m benchmarks.grading_service [--grades 10000] [--clients 8] [--batch 4] [--rounds 5] [--block 120]
 
-First a grader in this process and `rtl-distill serve-grader` grade the same `rounds` blocks of answers in turns, each with as many at a time;
-the ratio is that of the medians. Then clients have `grades` distinct answers graded, in batches. When half of these are done, the server is
-killed and started again on the same file. Clients retry failed requests (no connection, 429, 503). Checks that every answer gets the right
-verdict, that the file holds each once and with its seal, that every repeated answer is known, and that the server's memory is flat after
-the restart.
+First a grader in this process and `rtl-distill serve-grader` grade the same `rounds` blocks of answers in
+turns, each with as many at a time; the ratio is that of the medians. Then clients have `grades` distinct
+answers graded, in batches. When half of these are done, the server is killed and started again on the same
+file. Clients retry failed requests (no connection, 429, 503). Checks that every answer gets the right
+verdict, that the file holds each once and with its seal, that every repeated answer is known, and that the
+server's memory is flat after the restart.
 
-Of five answers three are golden ones to starter problems, one ends the simulation early and one does not compile; a numbered comment makes each
-distinct. Not covered: several graders at one address, networks that lose packets.
+Of five answers three are golden ones to starter problems, one ends the simulation early and one does not
+compile; a numbered comment makes each distinct. Not covered: several graders at one address, networks that
+lose packets.
 """
 
 import contextlib
@@ -65,9 +67,21 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        words = ("serve-grader", "--source", "starter", "--output", self.output, "--port", self.port, "--queue", 64)
+        words = (
+            "serve-grader",
+            "--source",
+            "starter",
+            "--output",
+            self.output,
+            "--port",
+            self.port,
+            "--queue",
+            64,
+        )
         environment = {**os.environ, "RTL_DISTILL_GRADER_TOKEN": TOKEN}
-        self.process = subprocess.Popen(command(*words), env=environment, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command(*words), env=environment, stdout=subprocess.PIPE, text=True
+        )
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if "GRADER_URL=" in line:
@@ -83,8 +97,14 @@ class Server:
 
     def metric(self, name: str) -> float:
         """A metric of /metrics, summed over its labels."""
-        text = httpx.get(f"{self.address}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60).text
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.split("{")[0].split()[0] == name)
+        text = httpx.get(
+            f"{self.address}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
+        ).text
+        return sum(
+            float(line.split()[-1])
+            for line in text.splitlines()
+            if line.split("{")[0].split()[0] == name
+        )
 
     @property
     def memory_mb(self) -> float:
@@ -102,7 +122,9 @@ class Load:
         """What a client does, while the others go on, when this many answers are graded."""
         self._lock = threading.Lock()
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        self._http = httpx.Client(base_url=server.address, headers=headers, timeout=httpx.Timeout(600))
+        self._http = httpx.Client(
+            base_url=server.address, headers=headers, timeout=httpx.Timeout(600)
+        )
 
     def problem(self, number: int) -> Problem:
         return self.problems[number % len(self.problems)]
@@ -115,7 +137,10 @@ class Load:
 
     def _grade(self, numbers: range) -> None:
         problems = [self.problem(number) for number in numbers]
-        answers = [{"id": p.id, "files": answer(p, n), "sample": n} for n, p in zip(numbers, problems, strict=True)]
+        answers = [
+            {"id": p.id, "files": answer(p, n), "sample": n}
+            for n, p in zip(numbers, problems, strict=True)
+        ]
         while True:
             try:
                 response = self._http.post("/v1/grade", json={"answers": answers})
@@ -145,7 +170,14 @@ def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, lis
     ):
 
         def here(numbers: range) -> None:
-            list(pool.map(lambda n: grader.grade(load.problem(n), Answer(files=answer(load.problem(n), n))), numbers))
+            list(
+                pool.map(
+                    lambda n: grader.grade(
+                        load.problem(n), Answer(files=answer(load.problem(n), n))
+                    ),
+                    numbers,
+                )
+            )
 
         def rate(way: Callable[[range], None], starts: Iterator[int]) -> float:
             start, began = next(starts), time.monotonic()
@@ -153,7 +185,9 @@ def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, lis
             return block / (time.monotonic() - began)
 
         ways = {"in process": here, "service": load.send}
-        return in_turns({name: partial(rate, way, count(first, block)) for name, way in ways.items()}, rounds)
+        return in_turns(
+            {name: partial(rate, way, count(first, block)) for name, way in ways.items()}, rounds
+        )
 
 
 def main() -> int:
@@ -167,9 +201,13 @@ def main() -> int:
         load = Load(problems, server, asked.clients, asked.batch)
         rates = throughput(load, asked.rounds, asked.block, asked.grades)
         for name, found in rates.items():
-            print(f"{name:>10}: {statistics.median(found):6.2f} answers/s, {', '.join(f'{r:.2f}' for r in found)}")
+            print(
+                f"{name:>10}: {statistics.median(found):6.2f} answers/s, {', '.join(f'{r:.2f}' for r in found)}"
+            )
         ratio = statistics.median(rates["service"]) / statistics.median(rates["in process"])
-        print(f"service against the grader in this process: {ratio:.3f} (medians of {asked.rounds} rounds in turns)")
+        print(
+            f"service against the grader in this process: {ratio:.3f} (medians of {asked.rounds} rounds in turns)"
+        )
         before, load.outcomes = sum(1 for _ in output.open("rb")), {}
         memory, half = list[float](), asked.grades // 2
         load.marks = [
@@ -184,9 +222,17 @@ def main() -> int:
         again = range(0, asked.grades, max(1, asked.grades // 100))
         load.send(again)
         known = server.metric("rtl_grader_known_total") - known
-        bad += [] if known == len(again) else [f"{known:.0f} of {len(again)} repeated answers were known"]
-        print(f"{asked.grades} grades from {asked.clients} clients in {seconds:.0f} s; retries: {dict(load.repeats)}")
-        print(f"memory of the server soon after the restart, at the end, MiB: {first:.0f}, {last:.0f}")
+        bad += (
+            []
+            if known == len(again)
+            else [f"{known:.0f} of {len(again)} repeated answers were known"]
+        )
+        print(
+            f"{asked.grades} grades from {asked.clients} clients in {seconds:.0f} s; retries: {dict(load.repeats)}"
+        )
+        print(
+            f"memory of the server soon after the restart, at the end, MiB: {first:.0f}, {last:.0f}"
+        )
         if last > GROWTH * first and asked.grades >= ENOUGH:
             bad.append(f"memory grew from {first:.0f} to {last:.0f} MiB")
         for complaint in bad:

@@ -3,9 +3,10 @@
     python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens tests/fidelity/goldens]
                                    [--all] [--only ID ...]
 
-Each harness grades a golden answer if there is one: the set's, or ID.sv or ID.json in --goldens. Otherwise it grades something that should
-compile: the context's version of the targets, or a stub with the demanded ports and no behaviour. That should fail; the question is
-whether the harness gets as far as judging it.
+Each harness grades a golden answer if there is one: the set's, or ID.sv or ID.json in --goldens. Otherwise
+    it grades something that should
+compile: the context's version of the targets, or a stub with the demanded ports and no behaviour. That
+should fail; the question is whether the harness gets as far as judging it.
 """
 
 import re
@@ -70,38 +71,54 @@ def kind(verdict: Verdict) -> Kind:
 
 RUNS = (Kind.PASSES, Kind.JUDGES)
 Row = tuple[str, str, dict[str, tuple[Kind, str]], str]
-"""Problem, category, (executor and Icarus version -> how far the harness got, and the outcome), and why it did not run."""
+"""Problem, category, (executor and Icarus version -> how far the harness got, and the outcome), and why it
+did not run."""
 
 
 def rows_of(
-    path: Path, executors: Mapping[str, Executor], limits: Limits, goldens: Path | None, only: Container[str] | None
+    path: Path,
+    executors: Mapping[str, Executor],
+    limits: Limits,
+    goldens: Path | None,
+    only: Container[str] | None,
 ) -> list[Row]:
-    """Grade a file's problems, or only those in `only`; without it also list the problems left out and the broken lines."""
+    """Grade a file's problems, or only those in `only`; without it also list the problems left out and the
+    broken lines."""
     found = read_cvdp(path)
     problems = [problem for problem in found.problems if only is None or problem.id in only]
     verdicts: dict[str, list[Verdict]] = {}
     for name, executor in executors.items():
         with closing(Grader(executor, limits=limits)) as grader:
-            verdicts[name] = grade_all(grader, [(problem, answer_to(problem, goldens)) for problem in problems])
+            verdicts[name] = grade_all(
+                grader, [(problem, answer_to(problem, goldens)) for problem in problems]
+            )
     rows: list[Row] = []
     for problem, *each in zip(problems, *verdicts.values(), strict=True):
         cells = {
-            f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
+            f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (
+                kind(v),
+                f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}",
+            )
             for name, v in zip(verdicts, each, strict=True)
-        }  # fmt: skip
+        }
         stopped = [v for v in each if kind(v) not in RUNS]
         rows.append((problem.id, problem.category, cells, _word(stopped[0]) if stopped else ""))
     if only is not None:
         return rows
     rows += [(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
-    return rows + [(one.id or f"line {one.line}", "", {}, f"broken: {one.reason}") for one in found.broken]
+    return rows + [
+        (one.id or f"line {one.line}", "", {}, f"broken: {one.reason}") for one in found.broken
+    ]
 
 
 def main() -> None:
     parser = options(
-        __doc__, executors=["bubblewrap"], timeout=60.0, all=(False, "also show harnesses that run everywhere"),
+        __doc__,
+        executors=["bubblewrap"],
+        timeout=60.0,
+        all=(False, "also show harnesses that run everywhere"),
         goldens=(Path, "a folder of answers, ID.sv or ID.json"),
-    )  # fmt: skip
+    )
     parser.add_argument("problems", type=Path, nargs="+")
     parser.add_argument("--only", nargs="*", metavar="ID", help="these problems alone")
     arguments = parser.parse_args()
@@ -110,11 +127,23 @@ def main() -> None:
     with ExitStack() as stack:
         executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors}
         files = arguments.problems
-        rows = [row for path in files for row in rows_of(path, executors, limits, arguments.goldens, only)]
+        rows = [
+            row
+            for path in files
+            for row in rows_of(path, executors, limits, arguments.goldens, only)
+        ]
     graders = list(dict.fromkeys(name for _, _, found, _ in rows for name in found))
-    counts = {name: Counter(found[name][0] for _, _, found, _ in rows if name in found) for name in graders}
+    counts = {
+        name: Counter(found[name][0] for _, _, found, _ in rows if name in found)
+        for name in graders
+    }
     title = ", ".join(path.name for path in files)
-    show(title, ("", *Kind), [(name, *(counts[name][one] for one in Kind)) for name in graders], width=160)
+    show(
+        title,
+        ("", *Kind),
+        [(name, *(counts[name][one] for one in Kind)) for name in graders],
+        width=160,
+    )
     shown = []
     for problem, category, found, why in rows:
         if arguments.all or not found or any(far not in RUNS for far, _ in found.values()):
@@ -122,11 +151,15 @@ def main() -> None:
             shown.append((problem.removeprefix("cvdp_"), category, *said, why))
     show(title, ("problem", "category", *graders, "why"), shown, width=160)
     if unknown := (only or set()) - {problem for problem, *_ in rows}:
-        parser.error(f"no problem is called {', '.join(sorted(unknown))}")  # last: the others took minutes
+        parser.error(
+            f"no problem is called {', '.join(sorted(unknown))}"
+        )  # last: the others took minutes
 
 
 def _word(verdict: Verdict) -> str:
-    reasons = verdict.stage(Stage.TESTS).reasons or verdict.reasons or verdict.stage(Stage.SYNTAX).reasons
+    reasons = (
+        verdict.stage(Stage.TESTS).reasons or verdict.reasons or verdict.stage(Stage.SYNTAX).reasons
+    )
     return reasons[0][:200] if reasons else ""
 
 

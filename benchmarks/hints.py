@@ -2,9 +2,10 @@
 
     python -m benchmarks.hints smollm2 [--problems 32] [--set tinker.student=...]
 
-Needs the configuration of a run with `learning.self_hint = "golden"`. The untrained student scores the golden answers of the first training
-problems after the usual prompt, and after the prompt with the hint. The difference is the most that self-distillation can teach. Prints the
-mean log-probability of a token, and the share of whole answers that a sample would reproduce (the product over their tokens).
+Needs the configuration of a run with `learning.self_hint = "golden"`. The untrained student scores the
+golden answers of the first training problems after the usual prompt, and after the prompt with the hint.
+The difference is the most that self-distillation can teach. Prints the mean log-probability of a token, and
+the share of whole answers that a sample would reproduce (the product over their tokens).
 """
 
 import asyncio
@@ -27,11 +28,15 @@ from rtl_core.run.session import Session, open_session
 async def scratch_session(config: str, overrides: Sequence[str] = ()) -> AsyncIterator[Session]:
     """A session of a run whose folder and history are temporary."""
     with tempfile.TemporaryDirectory() as scratch:
-        async with open_session(load_config(config, [*run_settings("scratch", Path(scratch)), *overrides])) as session:
+        async with open_session(
+            load_config(config, [*run_settings("scratch", Path(scratch)), *overrides])
+        ) as session:
             yield session
 
 
-async def measure(config: str, problems: int, overrides: Sequence[str]) -> dict[str, list[np.ndarray]]:
+async def measure(
+    config: str, problems: int, overrides: Sequence[str]
+) -> dict[str, list[np.ndarray]]:
     """Kind of prompt -> log-probabilities [T] of each golden answer."""
     found: dict[str, list[np.ndarray]] = {"as it is": [], "with the hint": []}
     async with scratch_session(config, overrides) as session:
@@ -39,8 +44,12 @@ async def measure(config: str, problems: int, overrides: Sequence[str]) -> dict[
         for problem in [p for p in session.usable(session.loaded.train) if p.golden][:problems]:
             messages, answer = session.prompts[problem.id].messages, golden_response(problem)
             tokens_T = chat.tokens_of(answer)
-            for name, prompt in zip(found, (messages, after_right_answer(messages, answer)), strict=True):
-                found[name].append(await backend.logprobs(Weights("student"), chat.encode(prompt), tokens_T))
+            for name, prompt in zip(
+                found, (messages, after_right_answer(messages, answer)), strict=True
+            ):
+                found[name].append(
+                    await backend.logprobs(Weights("student"), chat.encode(prompt), tokens_T)
+                )
     return found
 
 

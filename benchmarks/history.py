@@ -1,13 +1,16 @@
-"""Measure the costs of the history: storing rollouts, querying a million of them, and the pages of `rtl-distill view` over them.
+"""Measure the costs of the history: storing rollouts, querying a million of them, and the pages of
+`rtl-distill view` over them.
 
     python -m benchmarks.history [store queries pages] [--rollouts 1000000] [--folder /tmp/bench-history] [--keep]
 
-Runs the named parts, or all (minutes on two cores, 2 GB of disk), over a made-up run in `--folder`, which is created once. Prints wall time,
-which is valid on an otherwise idle machine, and CPU time, which is also valid on a busy one. `benchmarks.step` measures what the writes
-of a step cost a run. For `pages` a server in a separate process is asked over HTTP, a new address each time (it caches no answers).
+Runs the named parts, or all (minutes on two cores, 2 GB of disk), over a made-up run in `--folder`, which
+is created once. Prints wall time, which is valid on an otherwise idle machine, and CPU time, which is also
+valid on a busy one. `benchmarks.step` measures what the writes of a step cost a run. For `pages` a server
+in a separate process is asked over HTTP, a new address each time (it caches no answers).
 
-Not covered: how the pipeline builds rollouts; millions of token arrays (they are in separate tables; only `kl-by-position` reads them, from a
-sample); drawing a page in the browser (tests/view measures that in Chromium), and simulators that use the same cores.
+Not covered: how the pipeline builds rollouts; millions of token arrays (they are in separate tables; only
+`kl-by-position` reads them, from a sample); drawing a page in the browser (tests/view measures that in
+Chromium), and simulators that use the same cores.
 """
 
 import contextlib
@@ -55,10 +58,20 @@ def fill(folder: Path, n: int) -> History:
         half = path.with_suffix(".part")
         half.unlink(missing_ok=True)
         history = History(half)
-        history.start_run(RunRecord(name=RUN, status="running", student="student", teacher="teacher"))
-        history.record_problems(RUN, [(p, "train", i) for i, p in enumerate(_problems("train", TRAIN))])
+        history.start_run(
+            RunRecord(name=RUN, status="running", student="student", teacher="teacher")
+        )
+        history.record_problems(
+            RUN, [(p, "train", i) for i, p in enumerate(_problems("train", TRAIN))]
+        )
         history.record_problems(RUN, [(p, "heldout", None) for p in _problems("heldout", HELDOUT)])
-        sizes = {"n": n, "train": TRAIN, "heldout": HELDOUT, "samples": SAMPLES, "per_step": PER_STEP}
+        sizes = {
+            "n": n,
+            "train": TRAIN,
+            "heldout": HELDOUT,
+            "samples": SAMPLES,
+            "per_step": PER_STEP,
+        }
         with connection.connect(half, read_only=False) as con:
             con.execute(_FILL.substitute(sizes, run=RUN, step=PER_STEP * SAMPLES, place=PLACE))
         half.rename(path)
@@ -68,13 +81,17 @@ def fill(folder: Path, n: int) -> History:
 def _problems(split: Split, count: int) -> list[Problem]:
     made = starter_problems(split, -(-count // ALIKE), 0)
     return [
-        p.model_copy(update={"id": f"{split}_{number:02d}_{p.id}", "prompt": f"{p.prompt} ({number})"})
+        p.model_copy(
+            update={"id": f"{split}_{number:02d}_{p.id}", "prompt": f"{p.prompt} ({number})"}
+        )
         for p in made
         for number in range(ALIKE)
     ]
 
 
-def rollouts(step: int, problems: int = 12, samples: int = 6, tokens: int = 60, characters: int = 500) -> list[Rollout]:
+def rollouts(
+    step: int, problems: int = 12, samples: int = 6, tokens: int = 60, characters: int = 500
+) -> list[Rollout]:
     """The rollouts of a step."""
     rng = np.random.default_rng(step)
     line = "assign q = a ^ b; // made up\n"
@@ -116,7 +133,9 @@ def store(folder: Path, steps: int) -> Iterator[Row]:
     history = History(folder / "store.duckdb")
     history.start_run(RunRecord(name=RUN))
     batches = (rollouts(number, 64, 8, 2_000, 5_000) for number in range(steps))
-    wall, cpu = np.sum([timed(partial(history.record_rollouts, batch))[:2] for batch in batches], axis=0)
+    wall, cpu = np.sum(
+        [timed(partial(history.record_rollouts, batch))[:2] for batch in batches], axis=0
+    )
     total = 512 * steps
     each = f"{1e3 * wall / total:.3f} ms each (CPU {1e3 * cpu / total:.3f})"
     yield f"store {total:,} rollouts", each, met(wall / total, 0.5e-3, "≤ 0.5 ms")
@@ -126,7 +145,11 @@ def store(folder: Path, steps: int) -> Iterator[Row]:
 def queries(folder: Path, n: int) -> Iterator[Row]:
     """Run each named query over the history, from opening the file to the last row; median of three."""
     made_s, _, history = timed(lambda: fill(folder, n))
-    yield f"history of {n:,} rollouts", f"{history.path.stat().st_size / 1e6:.0f} MB, made in {made_s:.0f} s", ""
+    yield (
+        f"history of {n:,} rollouts",
+        f"{history.path.stat().st_size / 1e6:.0f} MB, made in {made_s:.0f} s",
+        "",
+    )
     for name, query in named_queries().items():
         given = {"from": "0", "to": "99"} if name == "kl-by-position" else {}
         ask_once = partial(history.query, query.sql, query.bind(given, RUN) or None)
@@ -163,11 +186,13 @@ def ask(address: str) -> float:
 def clicks(history: History) -> dict[str, str]:
     """Addresses of each kind of page, around the latest failed answer whose tokens are there."""
     (one,) = history.query(
-        "SELECT rollout, step, problem_id, family FROM verdicts JOIN tokens USING (rollout) JOIN run_problems USING (run, problem_id)"
+        "SELECT rollout, step, problem_id, family FROM verdicts JOIN tokens USING (rollout) JOIN "
+        "run_problems USING (run, problem_id)"
         " WHERE outcome = 'tests_failed' AND purpose = 'train' ORDER BY step DESC LIMIT 1"
     ).to_pylist()
     (last,) = history.query(
-        "SELECT count(DISTINCT step) // 40 AS steps, count(*) // 120 AS rollouts, max(evaluation) AS evaluation FROM rollouts"
+        "SELECT count(DISTINCT step) // 40 AS steps, count(*) // 120 AS rollouts, max(evaluation) "
+        "AS evaluation FROM rollouts"
     ).to_pylist()
     key, step = one["rollout"], one["step"]
     return {
@@ -179,10 +204,14 @@ def clicks(history: History) -> dict[str, str]:
         "rollout": rollout_link(key),
         "rollout against golden": rollout_link(key, against="golden", overlay="advantage"),
         "all rollouts": link("/rollouts", run=RUN),
-        f"all rollouts, page {last['rollouts'] + 1:,}": link("/rollouts", run=RUN, page=last["rollouts"]),
+        f"all rollouts, page {last['rollouts'] + 1:,}": link(
+            "/rollouts", run=RUN, page=last["rollouts"]
+        ),
         "by outcome": link("/rollouts", run=RUN, outcome="tests_failed"),
         "by kind of failing": link("/rollouts", run=RUN, outcome="reset wrong"),
-        "by mistake and family": link("/rollouts", run=RUN, mistake="extra_port", family=one["family"]),
+        "by mistake and family": link(
+            "/rollouts", run=RUN, mistake="extra_port", family=one["family"]
+        ),
         "by check": link("/rollouts", run=RUN, check="reset_value", outcome="tests_failed"),
         "by a word of the text": link("/rollouts", run=RUN, q="line 31", outcome="tests_failed"),
         "what goes wrong": link("/wrong", run=RUN),
@@ -207,8 +236,12 @@ def pages(history: History) -> Iterator[Row]:
 def main() -> None:
     keep = (False, "keep the files, so that the run is not made again")
     steps = (20, "written by `store`")
-    parser = options(__doc__, rollouts=1_000_000, folder=Path("/tmp/bench-history"), keep=keep, steps=steps)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="store, queries, pages (default: all)")
+    parser = options(
+        __doc__, rollouts=1_000_000, folder=Path("/tmp/bench-history"), keep=keep, steps=steps
+    )
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="store, queries, pages (default: all)"
+    )
     given = parser.parse_args()
     if unknown := {*given.parts} - {"store", "queries", "pages"}:
         parser.error(f"{', '.join(unknown)} is none of store, queries, pages")

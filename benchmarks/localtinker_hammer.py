@@ -1,14 +1,18 @@
-"""Many clients load one embedded Tinker service: there must be no error, and its memory must stay flat after the warm-up.
+"""Many clients load one embedded Tinker service: there must be no error, and its memory must stay flat
+after the warm-up.
 
     python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--allowed-mb 24]
 
-Each client has its own session and makes random cases of `rtl-distill check-service`: groups of samples, scores, forward passes, train steps with
-every loss, saving, loading, listing and deleting states, new sampling clients, bad requests that must be refused; also samples of random
-prompts and cancelled requests. Now and then it closes its session and opens a new one. The memory of the service and its sampling processes is
-read once a second, with shared pages counted once. Duration and warm-up are counted in cases, so that slow machines measure the same.
+Each client has its own session and makes random cases of `rtl-distill check-service`: groups of samples,
+scores, forward passes, train steps with every loss, saving, loading, listing and deleting states, new
+sampling clients, bad requests that must be refused; also samples of random prompts and cancelled requests.
+Now and then it closes its session and opens a new one. The memory of the service and its sampling processes
+is read once a second, with shared pages counted once. Duration and warm-up are counted in cases, so that
+slow machines measure the same.
 
-The exit code is 1 if a case failed, or memory grew: after the warm-up, the median of the second half may be at most 3 % and --allowed-mb above that
-of the first. The memory of pending requests varies by some 25 MB (one standard deviation), so a short run must allow more.
+The exit code is 1 if a case failed, or memory grew: after the warm-up, the median of the second half may be
+at most 3 % and --allowed-mb above that of the first. The memory of pending requests varies by some 25 MB
+(one standard deviation), so a short run must allow more.
 """
 
 import asyncio
@@ -49,7 +53,11 @@ async def random_samples(bench: Bench) -> None:
     prompts = [random.choices(range(3, VOCABULARY), k=random.randint(5, 60)) for _ in range(4)]
     asked = (sampler.sample(prompt(one), 4, params(random.randint(1, 80))) for one in prompts)
     groups = [answer.sequences for answer in await asyncio.gather(*asked)]
-    texts = [[*one, *answer.tokens] for one, group in zip(prompts, groups, strict=True) for answer in group]
+    texts = [
+        [*one, *answer.tokens]
+        for one, group in zip(prompts, groups, strict=True)
+        for answer in group
+    ]
     assert len(await bench.score(sampler, texts)) == 16
 
 
@@ -79,7 +87,9 @@ CASES: tuple[Case, ...] = (
 
 
 def name_of(case: Case) -> str:
-    return case.keywords["loss"] if isinstance(case, partial) else case.__name__.removeprefix("test_")
+    return (
+        case.keywords["loss"] if isinstance(case, partial) else case.__name__.removeprefix("test_")
+    )
 
 
 async def client(server: Server, cases: int, done: Counter[str], errors: list[str]) -> None:
@@ -115,7 +125,8 @@ def resident_mb(pid: int) -> tuple[float, float]:
 async def hammer(
     service: LocalTinker, clients: int, cases: int
 ) -> tuple[Counter[str], list[str], list[tuple[int, float, float]]]:
-    """Return counts of cases, errors, and once a second (cases done, memory in MB of the service and of its processes)."""
+    """Return counts of cases, errors, and once a second (cases done, memory in MB of the service and of its
+    processes)."""
     done, errors, samples = Counter[str](), list[str](), []
     server = Server(service.base_url, service.api_key, "student")
     await test_calls.test_capabilities(Bench(server))  # other cases need what it finds
@@ -131,9 +142,12 @@ async def hammer(
 
 def main() -> int:
     args = options(
-        __doc__, requests=(3000, "cases of all clients together"), clients=8, warm_up=(800, "cases before memory is watched"),
+        __doc__,
+        requests=(3000, "cases of all clients together"),
+        clients=8,
+        warm_up=(800, "cases before memory is watched"),
         allowed_mb=(24.0, "allowed growth, besides 3 %%"),
-    ).parse_args()  # fmt: skip
+    ).parse_args()
     random.seed(0)
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # some requests are meant to be refused
     began = time.monotonic()
@@ -152,10 +166,14 @@ def main() -> int:
     )
     rows = samples[:: max(1, len(samples) // 15)]
     show(
-        "memory", ("requests", "service MB", "sampling processes MB"), [(n, f"{a:.0f}", f"{b:.0f}") for n, a, b in rows]
+        "memory",
+        ("requests", "service MB", "sampling processes MB"),
+        [(n, f"{a:.0f}", f"{b:.0f}") for n, a, b in rows],
     )
     verdict = "flat" if flat else "GROWING"
-    print(f"memory after {args.warm_up} requests: {first:.0f} MB, in their second half {last:.0f} MB: {verdict}")
+    print(
+        f"memory after {args.warm_up} requests: {first:.0f} MB, in their second half {last:.0f} MB: {verdict}"
+    )
     print("\n".join([f"errors: {len(errors)}", *(f"  {error[:400]}" for error in errors[:10])]))
     return 0 if flat and not errors else 1
 

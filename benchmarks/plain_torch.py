@@ -1,4 +1,5 @@
-"""The other side of `benchmarks.localtinker`: the same work by plain transformers, peft and torch, in a separate process."""
+"""The other side of `benchmarks.localtinker`: the same work by plain transformers, peft and torch, in a
+separate process."""
 
 import multiprocessing
 import time
@@ -14,7 +15,8 @@ MICRO_TOKENS = 512
 
 
 class Plain:
-    """transformers and torch with their defaults. Methods take a batch by its name in `prepare`, and return its number of tokens."""
+    """transformers and torch with their defaults. Methods take a batch by its name in `prepare`, and return
+    its number of tokens."""
 
     def __init__(self, model: Path, dtype: str, threads: int) -> None:
         import torch
@@ -37,7 +39,9 @@ class Plain:
         from peft import LoraConfig, get_peft_model
 
         base = self._loaded()
-        linear = [name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)]
+        linear = [
+            name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)
+        ]
         lora: Any = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=32, target_modules=linear))
         return lora, torch.optim.AdamW([p for p in lora.parameters() if p.requires_grad], lr=1e-4)
 
@@ -53,10 +57,15 @@ class Plain:
         from rtl_core.starter import starter_problems
 
         problems, chat = starter_problems("heldout", count, seed=0), Chat(self._tokenizer)
-        return [build_prompt(p, chat, "bare", 1024).tokens_P for p in problems], self._tokenizer.eos_token_id
+        return [
+            build_prompt(p, chat, "bare", 1024).tokens_P for p in problems
+        ], self._tokenizer.eos_token_id
 
-    def prepare(self, name: str, rows: Sequence[list[int]], *, left: bool = False, **others: Sequence[list]) -> None:
-        """Keep a batch as padded tensors: rows of tokens, and others of the same lengths. Pads with 0 at the end, or on the left."""
+    def prepare(
+        self, name: str, rows: Sequence[list[int]], *, left: bool = False, **others: Sequence[list]
+    ) -> None:
+        """Keep a batch as padded tensors: rows of tokens, and others of the same lengths. Pads with 0 at
+        the end, or on the left."""
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
@@ -65,16 +74,28 @@ class Plain:
             return pad_sequence(tensors, batch_first=True, padding_side="left" if left else "right")
 
         mask = padded([[1] * len(row) for row in rows])
-        self._batches[name] = {"ids": padded(rows), "mask": mask, **{key: padded(v) for key, v in others.items()}}
+        self._batches[name] = {
+            "ids": padded(rows),
+            "mask": mask,
+            **{key: padded(v) for key, v in others.items()},
+        }
 
     def generate(self, name: str, tokens: int, eos: int | None) -> int:
         """Sample `tokens` tokens a row, or at most that many up to and including `eos`."""
         batch = self._batches[name]
         least = {"min_new_tokens": tokens} if eos is None else {}
         out = self._model.generate(
-            batch["ids"], attention_mask=batch["mask"], max_new_tokens=tokens, **least, do_sample=True, temperature=1.0, top_k=0,
-            top_p=1.0, eos_token_id=eos, pad_token_id=0 if eos is None else eos,
-        )[:, batch["ids"].shape[1] :]  # fmt: skip
+            batch["ids"],
+            attention_mask=batch["mask"],
+            max_new_tokens=tokens,
+            **least,
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            eos_token_id=eos,
+            pad_token_id=0 if eos is None else eos,
+        )[:, batch["ids"].shape[1] :]
         if eos is None:
             return out.numel()
         ended = (out == eos).int()
@@ -97,7 +118,9 @@ class Plain:
         lora, optimizer = self._trained
         batch = self._batches[name]
         rows = len(batch["ids"]) if whole else max(1, MICRO_TOKENS // batch["ids"].shape[1])
-        parts = [batch[key].split(rows) for key in ("ids", "mask", "targets", "logprobs", "advantages")]
+        parts = [
+            batch[key].split(rows) for key in ("ids", "mask", "targets", "logprobs", "advantages")
+        ]
         for ids, mask, targets, q, advantages in zip(*parts, strict=True):
             logits = lora(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()
             logp = torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]

@@ -2,9 +2,10 @@
 
     python -m benchmarks.starter_strength [--specs 3] [--seed 0] [--threads 2] [--families counter,fifo]
 
-For every family, takes `--specs` specifications over its widths, options and reset kinds, and grades wrong designs for each: the mutants and
-stubs of `rtl-distill validate`, other members of the family with the same ports, and golden answers that are wrong for one input pattern or in
-one state. Designs that fail are killed. A survivor is simulated beside the golden answer for at least 40,000 cycles or inputs, as in an
+For every family, takes `--specs` specifications over its widths, options and reset kinds, and grades wrong
+designs for each: the mutants and stubs of `rtl-distill validate`, other members of the family with the same
+ports, and golden answers that are wrong for one input pattern or in one state. Designs that fail are
+killed. A survivor is simulated beside the golden answer for at least 40,000 cycles or inputs, as in an
 audit: if they are told apart it counts against the bench, otherwise it is equivalent and left out.
 
 The exit code is 1 if fewer than 99 % of the distinguishable designs were killed, or a golden answer did not pass.
@@ -75,7 +76,9 @@ def specs_of(family: str, count: int, seed: int) -> list[Spec]:
     widths, found = made.widths, []
     for number in range(count):
         place = (len(widths) - 1) * (count - 1 - number) // max(1, count - 1)
-        spec = replace(base, width=widths[place], option=made.options[(number + seed) % len(made.options)])
+        spec = replace(
+            base, width=widths[place], option=made.options[(number + seed) % len(made.options)]
+        )
         if made.sequential:
             spec = replace(spec, asynchronous=bool(number % 2), active_low=bool(number // 2 % 2))
         found.append(spec)
@@ -86,9 +89,13 @@ def wrong_designs(spec: Spec, seed: int = 0) -> Wrong:
     """All wrong designs of a specification, with distinct texts; the same for the same arguments."""
     problem = problem_of(spec)
     golden = problem.golden or {}
-    found = {f"{m.kind}: {m.description}": m.files for m in mutants(golden, spec.module, MUTANTS, seed)}
+    found = {
+        f"{m.kind}: {m.description}": m.files for m in mutants(golden, spec.module, MUTANTS, seed)
+    }
     found |= {f"stub: {name}": files for name, files in stubs(problem).files.items()}
-    found |= dict(relatives(spec, golden)) | dict(rarely_wrong(problem, random.Random(f"{seed}/{spec}")))
+    found |= dict(relatives(spec, golden)) | dict(
+        rarely_wrong(problem, random.Random(f"{seed}/{spec}"))
+    )
     different = {tuple(files.items()): name for name, files in found.items() if files != golden}
     return {name: Answer(files=dict(files)) for files, name in different.items()}
 
@@ -98,11 +105,16 @@ def relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[st
     family, ((path, text),) = BY_NAME[spec.family], golden.items()
     others = [replace(spec, option=option) for option in family.options]
     if family.sequential:
-        others += [replace(spec, active_low=not spec.active_low), replace(spec, asynchronous=not spec.asynchronous)]
+        others += [
+            replace(spec, active_low=not spec.active_low),
+            replace(spec, asynchronous=not spec.asynchronous),
+        ]
     for other in others:
         code = family.code(other)
         if code.split("\n", 1)[0] == text.split("\n", 1)[0]:
-            what = f"{other.option}, active_low {other.active_low}, asynchronous {other.asynchronous}"
+            what = (
+                f"{other.option}, active_low {other.active_low}, asynchronous {other.asynchronous}"
+            )
             yield f"relative: {what}", {path: code}
 
 
@@ -113,7 +125,9 @@ def rarely_wrong(
     around = AroundGolden(problem)
     for what, ports, mark in (("input", around.inputs, ""), ("state", around.outputs, INNER)):
         wide = [(p.name + mark, p.width or 1) for p in ports]
-        bits = [f"{name}[{bit}]" if width > 1 else name for name, width in wide for bit in range(width)]
+        bits = [
+            f"{name}[{bit}]" if width > 1 else name for name, width in wide for bit in range(width)
+        ]
         for rarity in (number for number in (*rarities,) * EACH if number <= len(bits)):
             pattern = f"{{{', '.join(rng.sample(bits, rarity))}}} == {rng.randrange(1 << rarity)}"
             output = rng.choice(around.outputs)
@@ -123,7 +137,11 @@ def rarely_wrong(
 
 
 def strength(
-    executor: Executor, specs: Sequence[Spec], seed: int, threads: int, choose: Callable[[Wrong], Wrong] = dict
+    executor: Executor,
+    specs: Sequence[Spec],
+    seed: int,
+    threads: int,
+    choose: Callable[[Wrong], Wrong] = dict,
 ) -> Tally:
     """Grade the wrong designs of some specifications of a family. Raises AssertionError if a golden answer fails."""
     tally = Tally()
@@ -145,7 +163,8 @@ def strength(
                 else:
                     tally.unfit[f"{verdict.outcome.value} ({name})"] += 1
             compared = [
-                pool.submit(compare, executor, problem, golden, wrong[name].files, limits, EFFORT) for name in survived
+                pool.submit(compare, executor, problem, golden, wrong[name].files, limits, EFFORT)
+                for name in survived
             ]
             for name, found in zip(survived, (one.result() for one in compared), strict=True):
                 if found.agrees:
@@ -158,7 +177,9 @@ def strength(
 
 def main() -> None:
     specs = (3, "specifications of each family")
-    arguments = options(__doc__, specs=specs, seed=0, threads=os.cpu_count() or 1, families=[*BY_NAME]).parse_args()
+    arguments = options(
+        __doc__, specs=specs, seed=0, threads=os.cpu_count() or 1, families=[*BY_NAME]
+    ).parse_args()
     whole, rows = Tally(), []
     started = time.monotonic()
     with make_executor("bubblewrap") as executor:

@@ -1,11 +1,14 @@
-"""Measure where a train step's time goes: sample, grade, score, train, store, Prefect, and the overhead of the pipeline itself.
+"""Measure where a train step's time goes: sample, grade, score, train, store, Prefect, and the overhead of
+the pipeline itself.
 
     python -m benchmarks.step [--steps 10]
 
-Runs the demo's first steps twice with the same seeds, on fresh histories and empty verdict caches: through the Prefect flow, and through the
-same functions without Prefect. Stages of a step overlap, so their seconds add up to more than the step. `work` is the time in which at
-least one stage was running; the rest of `total` is the pipeline's overhead, and the difference between the two runs is Prefect's. The
-history has two figures: how long the step waited for it (`store_waited`; the rest of `store` overlaps other work), and its CPU time.
+Runs the demo's first steps twice with the same seeds, on fresh histories and empty verdict caches: through
+the Prefect flow, and through the same functions without Prefect. Stages of a step overlap, so their seconds
+add up to more than the step. `work` is the time in which at least one stage was running; the rest of
+`total` is the pipeline's overhead, and the difference between the two runs is Prefect's. The history has
+two figures: how long the step waited for it (`store_waited`; the rest of `store` overlaps other work), and
+its CPU time.
 """
 
 from __future__ import annotations
@@ -54,14 +57,17 @@ async def without_prefect(settings: list[str]) -> None:
 
 async def _group(session: Session, step: batch.Batch, problem_id: str) -> None:
     await batch.sample(session, step, problem_id)
-    await asyncio.gather(batch.grade(session, step, problem_id), scoring.score(session, step, problem_id))
+    await asyncio.gather(
+        batch.grade(session, step, problem_id), scoring.score(session, step, problem_id)
+    )
     datums.credit_group(session, step, problem_id)
 
 
 def step_times(history: Path) -> dict[str, float]:
     """Stage -> mean seconds of a step, without the first (warm-up); also `cpu/store`."""
     rows = History(history, read_only=True).query(
-        "SELECT name, avg(value) AS value FROM step_metrics WHERE (name LIKE 'time/%' OR name = 'cpu/store') AND step >= 1 GROUP BY name"
+        "SELECT name, avg(value) AS value FROM step_metrics WHERE (name LIKE 'time/%' OR name = "
+        "'cpu/store') AND step >= 1 GROUP BY name"
     )
     found = {row["name"].removeprefix("time/"): row["value"] for row in rows.to_pylist()}
     return {**dict.fromkeys((*STAGES, "cpu/store"), 0.0), **found}
@@ -75,13 +81,17 @@ def compare_prefect(folder: Path, steps: int) -> None:
     asyncio.run(train("demo", overrides(folder, "prefect", steps)))
     plain, prefect = (step_times(folder / f"{run}.duckdb") for run in ("plain", "prefect"))
     total = prefect["total"]
-    rows = [(x, f"{prefect[x]:.3f}", f"{plain[x]:.3f}", f"{prefect[x] / total:.1%}") for x in STAGES]
+    rows = [
+        (x, f"{prefect[x]:.3f}", f"{plain[x]:.3f}", f"{prefect[x] / total:.1%}") for x in STAGES
+    ]
     added = total - plain["total"]  # negative where it is within the noise between the two runs
     last = ("Prefect", f"{added:+.3f}", "", f"{added / total:+.1%}")
     columns = ("stage", "through Prefect", "without", "share of the step")
     show(f"seconds a step, mean of {steps - 1} steps", columns, [*rows, last])
     ours = total - prefect["work"]
-    print(f"pipeline overhead: {ours:.3f} s of {total:.3f} s a step ({ours / total:.1%}), with no stage running")
+    print(
+        f"pipeline overhead: {ours:.3f} s of {total:.3f} s a step ({ours / total:.1%}), with no stage running"
+    )
     waited, store, cores = prefect["store_waited"], prefect["cpu/store"], os.cpu_count() or 1
     print(
         f"history: a step waits {1e3 * waited:.0f} ms for it ({waited / total:.1%}), "

@@ -14,7 +14,8 @@ from localtinker.errors import LocalTinkerError
 from rtl_core.errors import UserError
 from rtl_grader.cli.running import run
 
-# Command name -> module with a function of that name, whose docstring is the help text; those of the two packages with a dot.
+# Command name -> module with a function of that name, whose docstring is the help text; those of the two
+# packages with a dot.
 COMMANDS: dict[str, str] = {
     "make-models": "setup",
     "fetch-model": "setup",
@@ -64,7 +65,10 @@ app = typer.Typer(
 def register() -> None:
     """Import every command and add it to `app`, once per process."""
     for name, module in COMMANDS.items():
-        command = getattr(importlib.import_module(module if "." in module else f"rtl_distill.cli.{module}"), name.replace("-", "_"))
+        command = getattr(
+            importlib.import_module(module if "." in module else f"rtl_distill.cli.{module}"),
+            name.replace("-", "_"),
+        )
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)  # a command with subcommands
         else:

@@ -16,32 +16,47 @@ if TYPE_CHECKING:
 
 # Listed from the files, because importing `rtl_core.config` would slow down `--help`.
 _SHIPPED = sorted(
-    path.name.removesuffix(".toml") for path in resources.files("rtl_core").joinpath("config", "shipped").iterdir()
+    path.name.removesuffix(".toml")
+    for path in resources.files("rtl_core").joinpath("config", "shipped").iterdir()
 )
 _CONFIG = f"A TOML file, or a shipped configuration: {', '.join(_SHIPPED)}."
 
 ConfigArgument = Annotated[str, typer.Argument(help=_CONFIG)]
 ConfigOption = Annotated[str, typer.Option("--config", help=_CONFIG)]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
 ]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(
         "--source",
         metavar="KIND[=PATH]",
-        help="Use this problem set instead of the configuration's, e.g. cvdp=PATH; `rtl-distill problems sources` lists all. May be repeated.",
+        help=(
+            "Use this problem set instead of the configuration's, e.g. cvdp=PATH; `rtl-distill "
+            "problems sources` lists all. May be repeated."
+        ),
     ),
 ]
-PurposeOption = Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts to include.")]
+PurposeOption = Annotated[
+    Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts to include.")
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")]
 DbOption = Annotated[
     Path | None,
-    typer.Option("--db", metavar="PATH", help="History file (default: $RTL_DISTILL_DB, else runs/history.duckdb)."),
+    typer.Option(
+        "--db",
+        metavar="PATH",
+        help="History file (default: $RTL_DISTILL_DB, else runs/history.duckdb).",
+    ),
 ]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run.")]
-NewestRunArgument = Annotated[str | None, typer.Argument(help="Name of the run (default: the newest).")]
-RolloutArgument = Annotated[str, typer.Argument(help="Key of a rollout, or an unambiguous end of it.")]
+NewestRunArgument = Annotated[
+    str | None, typer.Argument(help="Name of the run (default: the newest).")
+]
+RolloutArgument = Annotated[
+    str, typer.Argument(help="Key of a rollout, or an unambiguous end of it.")
+]
 
 
 def database_path(db: Path | None) -> Path:

@@ -29,23 +29,31 @@ def estimate(
     set_: SetOption = None,
     problems: Annotated[
         int | None,
-        typer.Option(min=1, help="Size of a data set that is not on this machine (default: size of the public set)."),
+        typer.Option(
+            min=1,
+            help="Size of a data set that is not on this machine (default: size of the public set).",
+        ),
     ] = None,
     completion: Annotated[
         float | None, typer.Option("--completion-tokens", min=1, help="Mean tokens per answer.")
     ] = None,
     prices: Annotated[
-        Path | None, typer.Option(help="Price list (default: the configuration's, else the shipped one).")
+        Path | None,
+        typer.Option(help="Price list (default: the configuration's, else the shipped one)."),
     ] = None,
     download: Annotated[
-        bool, typer.Option("--download", help="Download the student's tokenizer if it is not on this machine.")
+        bool,
+        typer.Option(
+            "--download", help="Download the student's tokenizer if it is not on this machine."
+        ),
     ] = False,
 ) -> None:
     """Print the maximum and the likely cost of a run, with every assumption: tokens by kind, dollars, hours.
 
-    `at most` is the bill that the run cannot exceed: every answer reaches its token limit and is trained on, every group is replaced
-    as often as the configuration allows, and no prompt is cached. `likely` uses measured lengths, shares and speeds if the history
-    has rollouts of the same student, and assumed ones otherwise.
+    `at most` is the bill that the run cannot exceed: every answer reaches its token limit and is trained
+    on, every group is replaced as often as the configuration allows, and no prompt is cached. `likely` uses
+    measured lengths, shares and speeds if the history has rollouts of the same student, and assumed ones
+    otherwise.
 
     Examples:
 
@@ -57,14 +65,21 @@ def estimate(
     from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
-    settings = load_config(config, set_ or [], check_files=False)  # the data set need not be on this machine
+    settings = load_config(
+        config, set_ or [], check_files=False
+    )  # the data set need not be on this machine
     notes: list[str] = []
     train, heldout = _prompts(settings, problems, download, notes)
     price_list = load_prices(prices or settings.cost.prices)
-    _show(settings, forecast(settings, train, heldout, notes, completion=completion, prices=price_list))
+    _show(
+        settings,
+        forecast(settings, train, heldout, notes, completion=completion, prices=price_list),
+    )
 
 
-def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> tuple[Prompts, Prompts]:
+def _prompts(
+    config: RunConfig, problems: int | None, download: bool, notes: list[str]
+) -> tuple[Prompts, Prompts]:
     """Return the prompts of both splits, training first; append to `notes` where they come from."""
     from rtl_core.cost.estimate import Prompts
     from rtl_core.errors import ConfigError
@@ -87,21 +102,30 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             mean = min(tokens, limit)
             train += [(mean, limit, source.kind)] * (total - held)
             heldout += [(mean, limit, source.kind)] * held
-            size = "as given" if problems else "the size of the public set (--problems N sets another)"
+            size = (
+                "as given" if problems else "the size of the public set (--problems N sets another)"
+            )
             absent = f"there is no {source.path} ({source.how_to_get(source.path)})"
-            notes.append(f"{absent}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
+            notes.append(
+                f"{absent}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed"
+            )
             continue
         loaded = LoadedProblems(split=config.problems.split)
         source.add_to(loaded, config.run.seed)
         for split, read in ((train, loaded.train), (heldout, loaded.heldout)):
             counted = [(count(problem), problem.source) for problem in read]
             split += [(tokens, tokens if exact else limit, kind) for tokens, kind in counted]
-        notes.append(f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read")
+        notes.append(
+            f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read"
+        )
     return Prompts.of(train), Prompts.of(heldout)
 
 
-def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple[Callable[[Problem], float], bool]:
-    """Return a function from a problem to its prompt tokens, and whether it is exact (the tokenizer) or assumed (characters)."""
+def _token_counter(
+    config: RunConfig, download: bool, notes: list[str]
+) -> tuple[Callable[[Problem], float], bool]:
+    """Return a function from a problem to its prompt tokens, and whether it is exact (the tokenizer) or
+    assumed (characters)."""
     import os
 
     from rtl_core.errors import PolicyError
@@ -113,7 +137,9 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         return build_messages(problem, config.prompting.template)
 
     if not download:
-        os.environ["HF_HUB_OFFLINE"] = "1"  # without network, the hub's client would retry for a minute
+        os.environ["HF_HUB_OFFLINE"] = (
+            "1"  # without network, the hub's client would retry for a minute
+        )
     try:
         from rtl_core.backend.registry import backend_of
 
@@ -123,8 +149,12 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         return lambda problem: min(float(len(chat.encode(messages_of(problem)))), budget), True
     except PolicyError:
         assumed = f"{CHARS_PER_TOKEN} characters per token, assumed"
-        notes.append(f"prompt lengths: {assumed}, because the student's tokenizer is not on this machine (--download)")
-    return lambda problem: min(sum(len(m["content"]) for m in messages_of(problem)) / CHARS_PER_TOKEN, budget), False
+        notes.append(
+            f"prompt lengths: {assumed}, because the student's tokenizer is not on this machine (--download)"
+        )
+    return lambda problem: min(
+        sum(len(m["content"]) for m in messages_of(problem)) / CHARS_PER_TOKEN, budget
+    ), False
 
 
 def _show(config: RunConfig, found: Forecast) -> None:
@@ -158,7 +188,10 @@ def _show(config: RunConfig, found: Forecast) -> None:
         say(f"budget  {sum_of(budget)} (cost.budget_usd) {covers} the most{then}")
     console.print(_table(found, here))
     for name, one in (("at most", most), ("likely ", likely)):
-        training, evaluating = total_dollars(one.training, prices), total_dollars(one.evaluating, prices)
+        training, evaluating = (
+            total_dollars(one.training, prices),
+            total_dollars(one.evaluating, prices),
+        )
         if training is not None and evaluating is not None:
             say(
                 f"{name} training ${training:,.2f} (${training / max(one.steps, 1):,.3f} per step), {one.evaluations}"
@@ -167,13 +200,17 @@ def _show(config: RunConfig, found: Forecast) -> None:
     hours, most_hours = found.hours()
     step_s = 3600 * hours / max(likely.steps, 1)
     say(
-        f"time: likely {duration(hours)} ({step_s:,.0f} s per step with its share of the evaluations); about {duration(most_hours)} for the maximum"
+        f"time: likely {duration(hours)} ({step_s:,.0f} s per step with its share of the "
+        f"evaluations); about {duration(most_hours)} for the maximum"
     )
     common = (
         f"prices of {prices.as_of:%Y-%m-%d} ({prices.source})",
         "not included: repeated work after a crash, storage of checkpoints, your own machine",
     )
-    for title, notes in (("assumptions of the likely estimate", found.assumptions), ("both estimates", common)):
+    for title, notes in (
+        ("assumptions of the likely estimate", found.assumptions),
+        ("both estimates", common),
+    ):
         say(f"\n{title}", "bold")
         for note in notes:
             say(f"  - {note}")
@@ -193,11 +230,21 @@ def _table(found: Forecast, here: bool) -> Table:
         return "-" if value is None else f"{value:,.{digits}f}"
 
     most, likely, prices = found.most, found.likely, found.prices
-    columns = ("model", "kind", "USD/M", "tokens\nat most", "USD\nat most", "tokens\nlikely", "USD\nlikely")
+    columns = (
+        "model",
+        "kind",
+        "USD/M",
+        "tokens\nat most",
+        "USD\nat most",
+        "tokens\nlikely",
+        "USD\nlikely",
+    )
     shown = [i for i, column in enumerate(columns) if not (here and column.startswith("USD"))]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i in shown:  # in a narrow terminal the model's name is folded, and no number is cut
-        table.add_column(columns[i], justify="left" if i < 2 else "right", no_wrap=i > 0, overflow="fold")
+        table.add_column(
+            columns[i], justify="left" if i < 2 else "right", no_wrap=i > 0, overflow="fold"
+        )
 
     def add(cells: tuple[str, ...]) -> None:
         table.add_row(*(cells[i] for i in shown))
@@ -210,7 +257,17 @@ def _table(found: Forecast, here: bool) -> Table:
         for kind, at_most in bound.by_kind().items():
             if at_most or counts[kind]:
                 rate = usd(getattr(price, kind), 3)
-                add((name, kind, rate, f"{at_most:,.0f}", usd(bounds[kind]), f"{counts[kind]:,.0f}", usd(costs[kind])))
+                add(
+                    (
+                        name,
+                        kind,
+                        rate,
+                        f"{at_most:,.0f}",
+                        usd(bounds[kind]),
+                        f"{counts[kind]:,.0f}",
+                        usd(costs[kind]),
+                    )
+                )
                 name = ""
         table.add_section()
     if not here:
@@ -224,4 +281,6 @@ def _replaced(config: RunConfig, steps: int) -> str:
     learning, count = config.learning, config.learning.replacements
     if not count or not any(learning.replaces_equal_at(step, steps) for step in range(steps)):
         return ""
-    return f", every group that may be replaced replaced {'once' if count == 1 else f'{count} times'}"
+    return (
+        f", every group that may be replaced replaced {'once' if count == 1 else f'{count} times'}"
+    )

@@ -18,26 +18,43 @@ if TYPE_CHECKING:
 _of_run = partial(typer.Option, rich_help_panel="For a run")
 _of_model = partial(typer.Option, rich_help_panel="For a model, without a run")
 
-RunOption = Annotated[str | None, typer.Argument(help="Name of a trained run. Omit it with --model.")]
-SamplesOption = Annotated[int | None, typer.Option(min=1, help="Answers per problem [default: 8, or the protocol's].")]
+RunOption = Annotated[
+    str | None, typer.Argument(help="Name of a trained run. Omit it with --model.")
+]
+SamplesOption = Annotated[
+    int | None, typer.Option(min=1, help="Answers per problem [default: 8, or the protocol's].")
+]
 TemplateOption = Annotated[
     str | None,
-    typer.Option(help="Override the prompt template of the run or protocol; `rtl-distill config --show` lists all."),
+    typer.Option(
+        help="Override the prompt template of the run or protocol; `rtl-distill config --show` lists all."
+    ),
 ]
-TemperatureOption = Annotated[float | None, typer.Option(min=0.01, help="Override the sampling temperature.")]
+TemperatureOption = Annotated[
+    float | None, typer.Option(min=0.01, help="Override the sampling temperature.")
+]
 TopPOption = Annotated[
     float | None,
-    typer.Option(min=0.01, max=1.0, help="Sample from the most likely tokens with this total probability."),
+    typer.Option(
+        min=0.01, max=1.0, help="Sample from the most likely tokens with this total probability."
+    ),
 ]
-MaxTokensOption = Annotated[int | None, typer.Option(min=1, help="Override the maximum tokens of an answer.")]
-HistoryOption = Annotated[Path, typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="History file.")]
+MaxTokensOption = Annotated[
+    int | None, typer.Option(min=1, help="Override the maximum tokens of an answer.")
+]
+HistoryOption = Annotated[
+    Path, typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="History file.")
+]
 SplitOption = Annotated[
     Literal["heldout", "test"] | None,
     _of_run(help="heldout (default), or test: problems that are not used for tuning."),
 ]
-PolicyOption = Annotated[Literal["student", "teacher"] | None, _of_run(help="student (default) or teacher.")]
+PolicyOption = Annotated[
+    Literal["student", "teacher"] | None, _of_run(help="student (default) or teacher.")
+]
 StepOption = Annotated[
-    int | None, _of_run(min=0, help="Student weights after this many train steps (default: newest).")
+    int | None,
+    _of_run(min=0, help="Student weights after this many train steps (default: newest)."),
 ]
 ModelOption = Annotated[
     str | None,
@@ -60,7 +77,8 @@ ProtocolOption = Annotated[
     ),
 ]
 BaseUrlOption = Annotated[
-    str | None, _of_model(help="`local` for the embedded service, or a service URL (default: the cloud).")
+    str | None,
+    _of_model(help="`local` for the embedded service, or a service URL (default: the cloud)."),
 ]
 EndpointOption = Annotated[
     str | None,
@@ -71,16 +89,23 @@ EndpointOption = Annotated[
 ]
 AgenticOption = Annotated[
     bool,
-    _of_model("--agentic", help="Also run episodes, in which the model works with tools in a sandbox."),
+    _of_model(
+        "--agentic", help="Also run episodes, in which the model works with tools in a sandbox."
+    ),
 ]
 ExecutorOption = Annotated[
-    Literal["bubblewrap", "docker"] | None, _of_model(help="Where simulators run: bubblewrap (default) or docker.")
+    Literal["bubblewrap", "docker"] | None,
+    _of_model(help="Where simulators run: bubblewrap (default) or docker."),
 ]
 NameOption = Annotated[
-    str | None, _of_model(help="Name to record the evaluation under (default: from protocol, model and settings).")
+    str | None,
+    _of_model(
+        help="Name to record the evaluation under (default: from protocol, model and settings)."
+    ),
 ]
 SetOption = Annotated[
-    list[str] | None, _of_model("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
+    list[str] | None,
+    _of_model("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
 ]
 
 
@@ -131,26 +156,49 @@ def evaluate(
     """
     of_run = {"RUN": run, "--split": split, "--policy": policy, "--step": step}
     of_model = {
-        "--model": model, "--problems": problems, "--protocol": protocol, "--base-url": base_url, "--executor": executor,
-        "--name": name, "--set": set_, "--endpoint": endpoint, "--agentic": agentic or None,
-    }  # fmt: skip
+        "--model": model,
+        "--problems": problems,
+        "--protocol": protocol,
+        "--base-url": base_url,
+        "--executor": executor,
+        "--name": name,
+        "--set": set_,
+        "--endpoint": endpoint,
+        "--agentic": agentic or None,
+    }
     _refuse_mistakes(of_run, of_model, template)
-    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    sampling: dict[str, Any] = {
+        "temperature": temperature,
+        "top_p": top_p,
+        "max_tokens": max_tokens,
+    }
     if model is not None:
         _evaluate_model(of_model, samples, template, sampling, db)
     else:
         from rtl_distill.cli.flow import run_flow
 
         conditions = {"template": template, **sampling}
-        asked = (run, str(db), policy or "student", split or "heldout", samples or 8, step, conditions)
+        asked = (
+            run,
+            str(db),
+            policy or "student",
+            split or "heldout",
+            samples or 8,
+            step,
+            conditions,
+        )
         run_flow("rtl_distill.flows.evaluate:evaluate", *asked, title=f"evaluate {run}")
 
 
-def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], template: str | None) -> None:
+def _refuse_mistakes(
+    of_run: Mapping[str, Any], of_model: Mapping[str, Any], template: str | None
+) -> None:
     """Report contradictory options and unknown templates before a server is started."""
     has_model = of_model["--model"] is not None
     if of_run["RUN"] is None and not has_model:
-        raise ConfigError("what is to be evaluated?", "name a trained RUN, or a --model with --problems")
+        raise ConfigError(
+            "what is to be evaluated?", "name a trained RUN, or a --model with --problems"
+        )
     others, other = (of_run, "--model") if has_model else (of_model, "a RUN")
     if given := [option for option, value in others.items() if value not in (None, [])]:
         raise ConfigError(
@@ -158,7 +206,10 @@ def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], tem
             "`rtl-distill evaluate --help` shows which options belong together",
         )
     if of_model["--endpoint"] is not None and of_model["--base-url"] is not None:
-        raise ConfigError("--endpoint cannot be combined with --base-url", "give only the one that serves the model")
+        raise ConfigError(
+            "--endpoint cannot be combined with --base-url",
+            "give only the one that serves the model",
+        )
     if template is not None:
         from rtl_grader.prompts import TEMPLATES
 
@@ -166,7 +217,11 @@ def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], tem
 
 
 def _evaluate_model(
-    options: Mapping[str, Any], samples: int | None, template: str | None, sampling: Mapping[str, Any], db: Path
+    options: Mapping[str, Any],
+    samples: int | None,
+    template: str | None,
+    sampling: Mapping[str, Any],
+    db: Path,
 ) -> None:
     """Evaluate a model with the options that go with `--model`, and record it in the history `db`."""
     import asyncio
@@ -179,7 +234,9 @@ def _evaluate_model(
 
     model = options["--model"]
     if not options["--problems"]:
-        raise ConfigError("--model: on which problems?", "add --problems PATH, for example a CVDP file")
+        raise ConfigError(
+            "--model: on which problems?", "add --problems PATH, for example a CVDP file"
+        )
     file = protocol_file(options["--protocol"] or "cvdp")
     keys = {
         "tinker.student": model,
@@ -199,20 +256,33 @@ def _evaluate_model(
         from rtl_core.backend.tinker import base_model_of
 
         base = asyncio.run(base_model_of(load_config(file, overrides), model))
-        overrides += [f"tinker.student={json.dumps(base)}", f"evaluation.weights={json.dumps(model)}"]
+        overrides += [
+            f"tinker.student={json.dumps(base)}",
+            f"evaluation.weights={json.dumps(model)}",
+        ]
     overrides = evaluation_overrides(file, overrides, samples, options["--name"])
-    if endpoint := load_config(file, overrides).evaluation.endpoint:  # from the option, the file or --set
+    if endpoint := load_config(
+        file, overrides
+    ).evaluation.endpoint:  # from the option, the file or --set
         check_reachable(endpoint)
-    run_flow("rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")
+    run_flow(
+        "rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}"
+    )
 
 
 def episode(
-    problem_id: Annotated[str, typer.Argument(metavar="PROBLEM", help="Problem id, as `problems list` shows it.")],
+    problem_id: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help="Problem id, as `problems list` shows it.")
+    ],
     by_hand: Annotated[
-        bool, typer.Option("--by-hand", help="Call the tools yourself, from this terminal or a pipe.")
+        bool,
+        typer.Option("--by-hand", help="Call the tools yourself, from this terminal or a pipe."),
     ] = False,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint whose --model plays the episode.")
+        str | None,
+        typer.Option(
+            metavar="URL", help="OpenAI-compatible endpoint whose --model plays the episode."
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="The model's name at the endpoint.")] = None,
     source: SourceOption = None,
@@ -237,7 +307,9 @@ def episode(
         rtl-distill episode ID --source cvdp=data/cvdp --endpoint http://localhost:8000/v1 --model qwen
     """
     if by_hand == (endpoint is not None):
-        raise ConfigError("who plays the episode?", "give either --by-hand, or --endpoint URL with --model NAME")
+        raise ConfigError(
+            "who plays the episode?", "give either --by-hand, or --endpoint URL with --model NAME"
+        )
     from contextlib import closing
 
     from rich.console import Console

@@ -11,17 +11,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-
     pass
 
 
 def run_flow(
-    flow: str, *arguments: Any, title: str, verbose: bool = False, ahead: Sequence[str] = (), **options: Any
+    flow: str,
+    *arguments: Any,
+    title: str,
+    verbose: bool = False,
+    ahead: Sequence[str] = (),
+    **options: Any,
 ) -> Any:
     """Run a flow in this process with progress on this terminal, and return its result.
 
     Args:
-        flow: `module:function`; imported after `title` is shown and a temporary Prefect server, if one is needed, is starting.
+        flow: `module:function`; imported after `title` is shown and a temporary Prefect server, if one is
+            needed, is starting.
         arguments, options: arguments of the flow.
         ahead: modules that the flow imports later, to be imported while the server starts.
 
@@ -36,7 +41,8 @@ def run_flow(
     from rtl_grader.cli.console import ConsoleProgress
     from rtl_grader.progress import progress
 
-    # Prefect forwards a SIGTERM that ended a flow to the previous handler; Python's default would kill the process at once.
+    # Prefect forwards a SIGTERM that ended a flow to the previous handler; Python's default would kill the
+    # process at once.
     signal.signal(signal.SIGTERM, _raise_terminated)
 
     with ConsoleProgress() as console:
@@ -48,15 +54,23 @@ def run_flow(
             module, name = flow.split(":")
             function = getattr(importlib.import_module(module), name)
             for needed in ahead:  # the flow's first call waits several seconds for the server
-                threading.Thread(target=importlib.import_module, args=(needed,), daemon=True).start()
+                threading.Thread(
+                    target=importlib.import_module, args=(needed,), daemon=True
+                ).start()
             return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
-        except (httpx.HTTPError, RuntimeError) as error:  # raised by Prefect's client after minutes of retries
-            if not isinstance(error, httpx.HTTPError) and not isinstance(error.__cause__, httpx.HTTPError):
+        except (
+            httpx.HTTPError,
+            RuntimeError,
+        ) as error:  # raised by Prefect's client after minutes of retries
+            if not isinstance(error, httpx.HTTPError) and not isinstance(
+                error.__cause__, httpx.HTTPError
+            ):
                 raise
             raise InfrastructureError(
-                f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} fails: {error.__cause__ or error}",
+                f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} "
+                f"fails: {error.__cause__ or error}",
                 "repair the server, unless it is this command's own; the same command then continues from here",
             ) from error
         except BaseException as error:
@@ -77,10 +91,11 @@ def _raise_terminated(number: int, frame: object) -> None:
 
 
 def quiet_logging() -> None:
-    """Limit Prefect's log to critical messages, unless an environment variable sets its level. Call it before Prefect is imported.
+    """Limit Prefect's log to critical messages, unless an environment variable sets its level. Call it
+    before Prefect is imported.
 
-    The command itself reports what ended a flow. Events that the server did not accept concern only Prefect's UI, and the temporary
-    server logs work that was cut off when the run ended.
+    The command itself reports what ended a flow. Events that the server did not accept concern only
+    Prefect's UI, and the temporary server logs work that was cut off when the run ended.
     """
     for logger in ("", "SERVER_", "INTERNAL_"):
         os.environ.setdefault(f"PREFECT_LOGGING_{logger}LEVEL", "CRITICAL")

@@ -23,21 +23,26 @@ from rtl_grader.cli.options import JobsOption
 
 def reproduce(
     verdicts: Annotated[
-        Path, typer.Argument(help="Records written by `grade`, `serve-grader` or `export -f verdicts`.")
+        Path,
+        typer.Argument(help="Records written by `grade`, `serve-grader` or `export -f verdicts`."),
     ],
     config: ConfigOption = "demo",
     source: SourceOption = None,
-    run: Annotated[str | None, typer.Option("--run", help="Use this run's problems from the history.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Use this run's problems from the history.")
+    ] = None,
     executor: Annotated[
-        str | None, typer.Option(help="bubblewrap or docker (default: the one that most records name).")
+        str | None,
+        typer.Option(help="bubblewrap or docker (default: the one that most records name)."),
     ] = None,
     jobs: JobsOption = 0,
     db: DbOption = None,
 ) -> None:
     """Grade the answers of verdict records again, and report which verdicts differ and why.
 
-    Each record is first compared with its own hashes (`altered` names the fields), then with a second grading under its own
-    conditions: tools, problem, harness, interface, conditions or outcome may differ. Exit code 0 when all are equal, else 1.
+    Each record is first compared with its own hashes (`altered` names the fields), then with a second
+    grading under its own conditions: tools, problem, harness, interface, conditions or outcome may differ.
+    Exit code 0 when all are equal, else 1.
 
     Examples:
 
@@ -49,30 +54,42 @@ def reproduce(
     from rtl_distill.cli.problems import load
     from rtl_grader.cli.grade import reproduced
 
-    problems = [*problems_as_recorded(open_history(db), run).values()] if run else load(config, source).every
+    problems = (
+        [*problems_as_recorded(open_history(db), run).values()]
+        if run
+        else load(config, source).every
+    )
     raise typer.Exit(reproduced(verdicts, problems, executor, jobs))
 
 
 def regrade(
     run: NewestRunArgument = None,
     executor: Annotated[
-        Literal["bubblewrap", "docker"] | None, typer.Option(help="Where the harness runs (default: as in the run).")
+        Literal["bubblewrap", "docker"] | None,
+        typer.Option(help="Where the harness runs (default: as in the run)."),
     ] = None,
-    image: Annotated[str | None, typer.Option(help="Simulation image for the Docker executor.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Simulation image for the Docker executor.")
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Random seed of the harnesses (default: as in the run).")
+        int | None,
+        typer.Option(min=0, help="Random seed of the harnesses (default: as in the run)."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Label of the regrading (default: executor, tools, seed).")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Label of the regrading (default: executor, tools, seed).")
+    ] = None,
     purpose: PurposeOption = "all",
     first_step: Annotated[int, typer.Option("--from", min=0, help="First step.")] = 0,
     last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = 2**31 - 1,
-    most: Annotated[int, typer.Option("--most", min=1, help="Maximum number of rollouts.")] = 2**31 - 1,
+    most: Annotated[int, typer.Option("--most", min=1, help="Maximum number of rollouts.")] = 2**31
+    - 1,
     db: DbOption = None,
 ) -> None:
     """Grade a run's answers again and report which verdicts changed; the original verdicts stay as they are.
 
-    New verdicts are stored under a label; after an interruption, repeat the command to continue. `rtl-distill query regrades` lists the
-    labels, and `rtl-distill query changed-verdicts` every rollout whose verdict changed.
+    New verdicts are stored under a label; after an interruption, repeat the command to continue.
+    `rtl-distill query regrades` lists the labels, and `rtl-distill query changed-verdicts` every rollout
+    whose verdict changed.
 
     Examples:
 
@@ -94,21 +111,30 @@ def audit(
     cycles: Annotated[
         int, typer.Option(min=100, help="Clock cycles, or random input patterns, per simulation.")
     ] = 24_000,
-    parameters: Annotated[int, typer.Option(min=0, help="Number of other parameter sets to try.")] = 6,
-    proof: Annotated[float, typer.Option(min=0.0, help="CPU seconds per proof; 0 means no proofs.")] = 10.0,
+    parameters: Annotated[
+        int, typer.Option(min=0, help="Number of other parameter sets to try.")
+    ] = 6,
+    proof: Annotated[
+        float, typer.Option(min=0.0, help="CPU seconds per proof; 0 means no proofs.")
+    ] = 10.0,
     most: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = 2**31 - 1,
     jobs: JobsOption = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a pass is doubtful.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 when a pass is doubtful.")
+    ] = False,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
+    ] = False,
     db: DbOption = None,
 ) -> None:
     """Compare every passed answer of a run with its problem's golden answer, and list the doubtful ones.
 
-    An answer that behaves the same in simulation is also proved equal if possible. Without a golden answer, the passes of a problem
-    are compared with each other.
+    An answer that behaves the same in simulation is also proved equal if possible. Without a golden answer,
+    the passes of a problem are compared with each other.
 
-    Findings are stored in the history and shown in reports; after an interruption, repeat the command to continue. Exit code: 0 when
-    every pass was examined (1 with --strict and a doubtful pass), 130 after Ctrl-C.
+    Findings are stored in the history and shown in reports; after an interruption, repeat the command to
+    continue. Exit code: 0 when every pass was examined (1 with --strict and a doubtful pass), 130 after
+    Ctrl-C.
 
     Examples:
 
@@ -130,12 +156,19 @@ def audit(
     console = Console(stderr=True) if json_ else Console()
     with stoppable(console) as tell:
         tell.stage(f"audit {name}")
-        choice, effort = Choice(purpose=purpose, most=most), Effort.of_cycles(cycles, parameters, proof)
+        choice, effort = (
+            Choice(purpose=purpose, most=most),
+            Effort.of_cycles(cycles, parameters, proof),
+        )
         done = audit_run(history.path, config_of(history, name), choice, effort, jobs=jobs)
         tell.line(done.in_words())
     summary = audit_summary(history, name) or summary_of([])
     if json_:
-        print(json.dumps({"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2))
+        print(
+            json.dumps(
+                {"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2
+            )
+        )
     else:
         console.print(render(history, name, summary))
     refuse_failed("the executor", "passes", done.failed)

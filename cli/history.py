@@ -12,7 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.errors import HistoryError
-from rtl_distill.cli.arguments import DbOption, NewestRunArgument, database_path, open_history, pick_run
+from rtl_distill.cli.arguments import (
+    DbOption,
+    NewestRunArgument,
+    database_path,
+    open_history,
+    pick_run,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,18 +28,29 @@ Format = Literal["parquet", "rollouts", "metrics", "verdicts", "all"]
 
 
 def query(
-    question: Annotated[str | None, typer.Argument(help="SQL, or the name of a query from --list.")] = None,
+    question: Annotated[
+        str | None, typer.Argument(help="SQL, or the name of a query from --list.")
+    ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", help="Run for a named query, or for `$run` in SQL (default: the newest).")
+        str | None,
+        typer.Option(
+            "--run", help="Run for a named query, or for `$run` in SQL (default: the newest)."
+        ),
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Parameter of the query. May be repeated."),
+        typer.Option(
+            "--param", "-p", metavar="NAME=VALUE", help="Parameter of the query. May be repeated."
+        ),
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = "table",
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Maximum rows of a table; 0 for all.")] = 200,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="Maximum rows of a table; 0 for all.")
+    ] = 200,
     list_: Annotated[bool, typer.Option("--list", help="List the named queries.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the schema with its comments.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the schema with its comments.")
+    ] = False,
     db: DbOption = None,
 ) -> None:
     """Query the history of all runs, with SQL or a named query. This works while a run is writing to it.
@@ -59,13 +76,17 @@ def query(
         typer.echo((files("rtl_core.history") / "schema.sql").read_text(encoding="utf-8"))
         return
     if not question:
-        raise HistoryError("ask something", "SQL in quotes, or a name from `rtl-distill query --list`")
+        raise HistoryError(
+            "ask something", "SQL in quotes, or a name from `rtl-distill query --list`"
+        )
     history = open_history(db)
     given: dict[str, Any] = {}
     for text in param or []:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise HistoryError(f"--param {text!r} is not NAME=VALUE", "for example --param limit=20")
+            raise HistoryError(
+                f"--param {text!r} is not NAME=VALUE", "for example --param limit=20"
+            )
         given[name.strip()] = value
     if len(question.split()) == 1:
         named = named_query(question)
@@ -75,7 +96,9 @@ def query(
         if "$run" in question:
             given["run"] = pick_run(history, run)
         elif run is not None:
-            raise HistoryError("the SQL does not use --run", "restrict it, for example by WHERE run = $run")
+            raise HistoryError(
+                "the SQL does not use --run", "restrict it, for example by WHERE run = $run"
+            )
         answer = history.query(question, given or None)
     _print(answer, output, limit)
 
@@ -98,7 +121,9 @@ def _print(answer: pa.Table, output: Output, limit: int) -> None:
 
         from rtl_core.reporting.text import finite
 
-        json.dump(finite(answer.to_pylist()), sys.stdout, indent=2, default=_plain, ensure_ascii=False)
+        json.dump(
+            finite(answer.to_pylist()), sys.stdout, indent=2, default=_plain, ensure_ascii=False
+        )
         sys.stdout.write("\n")
     elif output == "csv":
         import csv
@@ -143,8 +168,12 @@ def _table(answer: pa.Table, limit: int) -> None:
         table = Table(box=box.SIMPLE_HEAD)
         for field in answer.schema:
             kind = field.type
-            numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-            table.add_column(Text(field.name), justify="right" if numeric else "left", overflow="fold")
+            numeric = (
+                pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+            )
+            table.add_column(
+                Text(field.name), justify="right" if numeric else "left", overflow="fold"
+            )
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -156,7 +185,9 @@ def _table(answer: pa.Table, limit: int) -> None:
                 record.add_row(Text(name, style="bold"), value)
             console.print(record)
     if shown.num_rows < answer.num_rows:
-        console.print(f"{shown.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim")
+        console.print(
+            f"{shown.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim"
+        )
     elif answer.num_rows == 0:
         console.print("no rows", style="dim")
 
@@ -168,7 +199,8 @@ def snapshot(
 ) -> None:
     """Copy the history, even while a run is writing to it. The copy is consistent and has the newest schema.
 
-    Use a copy for long queries, notebooks and other programs: a program that keeps the history itself open makes the run wait.
+    Use a copy for long queries, notebooks and other programs: a program that keeps the history itself open
+        makes the run wait.
 
     Examples:
 
@@ -183,14 +215,22 @@ def snapshot(
 
 def export(
     run: NewestRunArgument = None,
-    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Output folder (default: export-RUN).")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Output folder (default: export-RUN)."),
+    ] = None,
     format_: Annotated[Format, typer.Option("--format", "-f", help="What to write.")] = "all",
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Include token ids and both models' log-probabilities in rollouts.jsonl.")
+        bool,
+        typer.Option(
+            "--tokens",
+            help="Include token ids and both models' log-probabilities in rollouts.jsonl.",
+        ),
     ] = False,
     db: DbOption = None,
 ) -> None:
-    """Export a run as files: one Parquet file per table, rollouts.jsonl and metrics.jsonl (one line per step, common metric names).
+    """Export a run as files: one Parquet file per table, rollouts.jsonl and metrics.jsonl (one line per
+    step, common metric names).
 
     `-f verdicts` writes only verdicts.jsonl, the sealed records that `rtl-distill reproduce` checks.
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rtl_core.errors import ConfigError
-from rtl_distill.cli.arguments import ConfigArgument, ConfigOption, SetOption, SourceOption, VerboseOption
+from rtl_distill.cli.arguments import (
+    ConfigArgument,
+    ConfigOption,
+    SetOption,
+    SourceOption,
+    VerboseOption,
+)
 from rtl_grader.cli.problems import (
     CountOption,
     FolderArgument,
@@ -80,9 +86,10 @@ def export(
 ) -> None:
     """Export problems as environments for another training loop, with rewards from this project's grader.
 
-    Inspect and verifiers grade in the client, which needs this package and its tools (`rtl-distill check`). Harbor and NeMo Gym call
-    `rtl-distill serve-grader`. Licence files next to the data are copied. A problem without one is only referenced by name, and the
-    client reads it from RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep it away from the policy.
+    Inspect and verifiers grade in the client, which needs this package and its tools (`rtl-distill check`).
+    Harbor and NeMo Gym call `rtl-distill serve-grader`. Licence files next to the data are copied. A
+    problem without one is only referenced by name, and the client reads it from RTL_DISTILL_SOURCES. The
+    folder holds harnesses and known-good answers: keep it away from the policy.
 
     Examples:
 
@@ -95,8 +102,11 @@ def export(
     export_to(folder, as_, *sources_of(config, source), heldout, count)
 
 
-def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSource, ...], int, SplitBy]:
-    """Return the sources given by `--source` or else by the configuration, the seed for generated problems, and how to split."""
+def sources_of(
+    config: str, source: list[str] | None
+) -> tuple[tuple[ProblemSource, ...], int, SplitBy]:
+    """Return the sources given by `--source` or else by the configuration, the seed for generated problems,
+    and how to split."""
     from rtl_core.config import load_config
     from rtl_grader.problems.sources import source_of
 
@@ -121,14 +131,22 @@ def synthesize(
     count: Annotated[int, typer.Option(min=1, help="Number of candidates to make.")] = 100,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="rename, polarity, bit-order, repair, family (default: all). May be repeated."),
+        typer.Option(
+            "--kind",
+            help="rename, polarity, bit-order, repair, family (default: all). May be repeated.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed for parents, names and places.")] = 0,
-    mutants: Annotated[int, typer.Option(min=1, help="Mutants of each golden answer that must fail.")] = 3,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed for parents, names and places.")
+    ] = 0,
+    mutants: Annotated[
+        int, typer.Option(min=1, help="Mutants of each golden answer that must fail.")
+    ] = 3,
 ) -> None:
-    """Make new problems: variants of training problems (renamed, opposite reset polarity, reversed bus), repairs of near misses, and
-    fresh specifications of the first generated source or else of the starter families. A problem is kept if its golden answer passes,
-    its mutants fail, and it is no near-duplicate of a held-out or test problem.
+    """Make new problems: variants of training problems (renamed, opposite reset polarity, reversed bus),
+    repairs of near misses, and fresh specifications of the first generated source or else of the starter
+    families. A problem is kept if its golden answer passes, its mutants fail, and it is no near-duplicate
+    of a held-out or test problem.
 
     Examples:
 
@@ -140,10 +158,15 @@ def synthesize(
     from rtl_core.synthesis.variants import KINDS, Kind
     from rtl_grader.problems.sources import load_problems
 
-    names: dict[str, Kind | Literal["family"]] = {**{k.replace(" ", "-"): k for k in KINDS}, "family": "family"}
+    names: dict[str, Kind | Literal["family"]] = {
+        **{k.replace(" ", "-"): k for k in KINDS},
+        "family": "family",
+    }
     chosen = list(dict.fromkeys(kind or names))
     if unknown := [name for name in chosen if name not in names]:
-        raise ConfigError(f"--kind {unknown[0]}: there is no such kind", f"choose from {', '.join(names)}")
+        raise ConfigError(
+            f"--kind {unknown[0]}: there is no such kind", f"choose from {', '.join(names)}"
+        )
     if output.exists() and output.stat().st_size:
         raise ConfigError(f"--output {output}: the file exists", "name a new one")
     sources, run_seed, split = sources_of(config, source)
@@ -166,20 +189,30 @@ def validate(
     source: SourceOption = None,
     set_: SetOption = None,
     level: Annotated[
-        Literal["full", "quick"], typer.Option(help="full: every check; quick: the checks of a training run.")
+        Literal["full", "quick"],
+        typer.Option(help="full: every check; quick: the checks of a training run."),
     ] = "full",
-    mutants: Annotated[int, typer.Option(help="Mutants of each golden answer (full level).", min=0)] = 20,
-    seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer (full level).", min=1)] = 3,
+    mutants: Annotated[
+        int, typer.Option(help="Mutants of each golden answer (full level).", min=0)
+    ] = 20,
+    seeds: Annotated[
+        int, typer.Option(help="Different seeds for each golden answer (full level).", min=1)
+    ] = 3,
     audit: Annotated[
-        Path | None, typer.Option(help="Also write the findings of each problem as a document: OUT.html or OUT.jsonl.")
+        Path | None,
+        typer.Option(
+            help="Also write the findings of each problem as a document: OUT.html or OUT.jsonl."
+        ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")
+    ] = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Validate problems: golden answers must pass, wrong ones must fail, and verdicts must not flip.
 
-    Prints a table by source, and each problem that is not fit with its reason. Results of an earlier validation with the same tools are
-    taken from the history (`run.history`).
+    Prints a table by source, and each problem that is not fit with its reason. Results of an earlier
+    validation with the same tools are taken from the history (`run.history`).
 
     Examples:
 

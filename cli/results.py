@@ -11,7 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from rtl_core.errors import ConfigError, HistoryError
-from rtl_distill.cli.arguments import DbOption, NewestRunArgument, RolloutArgument, open_history, pick_run
+from rtl_distill.cli.arguments import (
+    DbOption,
+    NewestRunArgument,
+    RolloutArgument,
+    open_history,
+    pick_run,
+)
 
 if TYPE_CHECKING:
     from rtl_core.debugging.again import Case
@@ -21,19 +27,31 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="One run, or several to compare (default: the newest).")
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN...", help="One run, or several to compare (default: the newest)."
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="HTML file (default: report-RUN.html beside the history).")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="HTML file (default: report-RUN.html beside the history)."
+        ),
     ] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="DIR", help="Also write every figure as a PNG file to this folder.")
+        Path | None,
+        typer.Option(
+            "--png", metavar="DIR", help="Also write every figure as a PNG file to this folder."
+        ),
     ] = None,
-    dark: Annotated[bool, typer.Option("--dark", help="Make the PNG files for a dark background.")] = False,
+    dark: Annotated[
+        bool, typer.Option("--dark", help="Make the PNG files for a dark background.")
+    ] = False,
     section: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Add a section of your own (docs/architecture.md). May be repeated."
+            metavar="MODULE:FUNCTION",
+            help="Add a section of your own (docs/architecture.md). May be repeated.",
         ),
     ] = None,
     db: DbOption = None,
@@ -53,7 +71,10 @@ def report(
     history = open_history(db)
     names = [pick_run(history, name) for name in runs] if runs else [pick_run(history, None)]
     path = write_report(
-        history, names, output or history.path.with_name(f"report-{'-'.join(names)}.html"), section or []
+        history,
+        names,
+        output or history.path.with_name(f"report-{'-'.join(names)}.html"),
+        section or [],
     )
     typer.echo(str(path))
     if png is not None:
@@ -66,11 +87,14 @@ def report(
 def compare(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN RUN...", help="Two or more runs; the others are compared with the first."),
+        typer.Argument(
+            metavar="RUN RUN...", help="Two or more runs; the others are compared with the first."
+        ),
     ],
     db: DbOption = None,
 ) -> None:
-    """Compare runs: held-out results with a paired test, short curves, problems on which they differ, different settings.
+    """Compare runs: held-out results with a paired test, short curves, problems on which they differ,
+    different settings.
 
     Examples:
 
@@ -88,7 +112,9 @@ def compare(
 
 def watch(
     run: NewestRunArgument = None,
-    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between updates.")] = 2.0,
+    every: Annotated[
+        float, typer.Option("--every", min=0.2, help="Seconds between updates.")
+    ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print the state once and exit.")] = False,
     db: DbOption = None,
 ) -> None:
@@ -121,8 +147,12 @@ def watch(
 
 
 def view(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")] = True,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")
+    ] = True,
     db: DbOption = None,
 ) -> None:
     """Serve a local web page: runs, steps, groups, rollouts with their tokens and waveforms, and the model's mistakes.
@@ -154,7 +184,10 @@ def show(
     rollout: RolloutArgument,
     tokenizer: Annotated[
         str | None,
-        typer.Option("--tokenizer", help="Folder or name of the tokenizer (default: the student's, as in the run)."),
+        typer.Option(
+            "--tokenizer",
+            help="Folder or name of the tokenizer (default: the student's, as in the run).",
+        ),
     ] = None,
     db: DbOption = None,
 ) -> None:
@@ -180,12 +213,17 @@ def show(
     console.print(rollout_view(stored, problem, texts, level, messages=history.messages(key)))
     if found := audit_of(history, stored.rollout.key):
         console.print(
-            f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}", soft_wrap=True, markup=False
+            f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}",
+            soft_wrap=True,
+            markup=False,
         )
         for text in filter(None, (found["netlist"], found["waveform"])):
             console.print(text, markup=False, highlight=False)
     if stored.teacher and texts is None:
-        console.print("no tokenizer found: tokens are shown by number; name a tokenizer with --tokenizer", style="dim")
+        console.print(
+            "no tokenizer found: tokens are shown by number; name a tokenizer with --tokenizer",
+            style="dim",
+        )
 
 
 def debug(
@@ -193,21 +231,25 @@ def debug(
     waves: Annotated[
         Path | None,
         typer.Option(
-            help="Write the waveforms of the failed simulation to this VCD file, and print those around the failing check."
+            help=(
+                "Write the waveforms of the failed simulation to this VCD file, and print those "
+                "around the failing check."
+            )
         ),
     ] = None,
     shell: Annotated[
         bool,
         typer.Option(
-            "--shell", help="Open a shell in the sandbox, with its files, environment and limits but no timeout."
+            "--shell",
+            help="Open a shell in the sandbox, with its files, environment and limits but no timeout.",
         ),
     ] = False,
     db: DbOption = None,
 ) -> None:
     """Grade a stored rollout again, with waveforms or a shell in its sandbox. The recorded verdict is not changed.
 
-    Sandbox, limits and seed are those of the run, the tools those of this machine. In the shell, `harness` runs the harness; commands
-    can also be piped in. Verilator simulations dump no waveforms.
+    Sandbox, limits and seed are those of the run, the tools those of this machine. In the shell, `harness`
+    runs the harness; commands can also be piped in. Verilator simulations dump no waveforms.
 
     Exit code: 0 when the verdict equals the recorded one, else 1; with --shell, the shell's exit code.
 
@@ -224,7 +266,9 @@ def debug(
     from rtl_grader.grading.jobs import Watched
 
     if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
-        raise ConfigError(f"{waves} cannot hold the waves", "name a .vcd file in an existing folder")
+        raise ConfigError(
+            f"{waves} cannot hold the waves", "name a .vcd file in an existing folder"
+        )
     case = open_case(open_history(db), rollout)
     with closing(executor_of(case)) as executor:
         watched = Watched(executor, case.problem)
@@ -234,7 +278,8 @@ def debug(
         if shell:
             opened = shell_of(watched)
             _tell(
-                "sandbox", f"{executor.name}; /code holds rtl, verif, docs, and the harness in src; type exit to leave"
+                "sandbox",
+                f"{executor.name}; /code holds rtl, verif, docs, and the harness in src; type exit to leave",
             )
             _tell("harness", f"the command `harness` runs {opened.command}")
             raise typer.Exit(opened.open(executor))
@@ -249,14 +294,24 @@ def _grade_again(case: Case, watched: Watched) -> bool:
     was = case.verdict
     _tell("rollout", case.stored.rollout.key)
     _tell(
-        "problem", f"{case.problem.id} ({case.problem.source}), answer in {', '.join(case.answer.files) or 'no file'}"
+        "problem",
+        f"{case.problem.id} ({case.problem.source}), answer in {', '.join(case.answer.files) or 'no file'}",
     )
     _tell("verdict", *in_words(was))
     now = grade_again(case, watched)
-    if check := next((first_failing_check(r.steps, case.problem.harness) for _, r in watched.runs), None):
+    if check := next(
+        (first_failing_check(r.steps, case.problem.harness) for _, r in watched.runs), None
+    ):
         _tell("check", *filter(None, (check.test, *check.words.splitlines())))
     same = is_same(was, now)
-    _tell("again", *(["the same verdict"] if same else ["ANOTHER VERDICT", *in_words(now), *other_tools(was, now)]))
+    _tell(
+        "again",
+        *(
+            ["the same verdict"]
+            if same
+            else ["ANOTHER VERDICT", *in_words(now), *other_tools(was, now)]
+        ),
+    )
     return same
 
 

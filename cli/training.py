@@ -26,13 +26,18 @@ if TYPE_CHECKING:
 
 TRAIN = "rtl_distill.flows.train:train"
 AcceptOption = Annotated[
-    bool, typer.Option("--accept-changes", help="Continue a run even if its problems, reward or model changed.")
+    bool,
+    typer.Option(
+        "--accept-changes", help="Continue a run even if its problems, reward or model changed."
+    ),
 ]
 
 
 def config(
     config: ConfigArgument = "demo",
-    show: Annotated[bool, typer.Option("--show", help="Print every key with its value and meaning, as TOML.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print every key with its value and meaning, as TOML.")
+    ] = False,
     set_: SetOption = None,
 ) -> None:
     """Check a configuration, or print all of it with --show, ready to be saved and edited.
@@ -46,12 +51,16 @@ def config(
     from rtl_core.algorithms.base import chosen
     from rtl_core.config import load_config, to_toml
 
-    settings = load_config(config, set_ or [], check_files=not show)  # with --show, the data set may be fetched later
+    settings = load_config(
+        config, set_ or [], check_files=not show
+    )  # with --show, the data set may be fetched later
     chosen(settings)
     if show:
         typer.echo(to_toml(settings), nl=False)
     else:
-        typer.echo(f"{config}: a valid configuration of run {settings.run.name!r}; --show prints it")
+        typer.echo(
+            f"{config}: a valid configuration of run {settings.run.name!r}; --show prints it"
+        )
 
 
 def check(
@@ -61,8 +70,9 @@ def check(
 ) -> None:
     """Check everything a run needs, in under a minute, and say how to fix each problem.
 
-    Checks credentials, account, models, context, tokenizers, data set, sandbox and tools, Prefect, disk, and the maximum cost. Nothing is
-    sampled or written. Exit code 0 when a run could start, even with warnings, and 2 when something is wrong.
+    Checks credentials, account, models, context, tokenizers, data set, sandbox and tools, Prefect, disk,
+    and the maximum cost. Nothing is sampled or written. Exit code 0 when a run could start, even with
+    warnings, and 2 when something is wrong.
 
     Examples:
 
@@ -86,7 +96,9 @@ def check(
         load_config(config, set_ or [])
     except ConfigError as error:
         missing = error
-    with quiet(logging.ERROR, "rtl_distill", "huggingface_hub"):  # the findings contain their warnings
+    with quiet(
+        logging.ERROR, "rtl_distill", "huggingface_hub"
+    ):  # the findings contain their warnings
         findings = asyncio.run(preflight(settings, missing))
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
@@ -119,8 +131,8 @@ def train(
 ) -> None:
     """Train a student, or continue a run that stopped.
 
-    A run is identified by `run.name`: after a crash, the same command continues from the last recorded stage. Everything that
-    `rtl-distill check` reports as wrong stops the run before anything is sampled.
+    A run is identified by `run.name`: after a crash, the same command continues from the last recorded
+    stage. Everything that `rtl-distill check` reports as wrong stops the run before anything is sampled.
 
     Examples:
 
@@ -138,7 +150,11 @@ def train(
 
     # Checked here too, so that a mistake is reported at once and without a server.
     settings = load_config(config, set_ or [])
-    if settings.backend.name != "tinker" or not settings.tinker.is_local or settings.tinker.teacher_apart:
+    if (
+        settings.backend.name != "tinker"
+        or not settings.tinker.is_local
+        or settings.tinker.teacher_apart
+    ):
         from rtl_core.backend.registry import backend_of
         from rtl_core.run.check.readiness import ready
 
@@ -168,7 +184,11 @@ def pause(run: RunArgument, db: DbOption = None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     running = is_held(lock_path(config))
-    effect = "stops after the current step" if running else "is not running on this machine and will not start"
+    effect = (
+        "stops after the current step"
+        if running
+        else "is not running on this machine and will not start"
+    )
     typer.echo(f"{run} {effect}; `rtl-distill resume {run}` continues it")
 
 
@@ -176,7 +196,10 @@ def resume(
     run: RunArgument,
     release: Annotated[
         bool,
-        typer.Option("--release", help="Only lift the pause; the next trigger of its deployment continues the run."),
+        typer.Option(
+            "--release",
+            help="Only lift the pause; the next trigger of its deployment continues the run.",
+        ),
     ] = False,
     set_: SetOption = None,
     accept_changes: AcceptOption = False,
@@ -208,7 +231,8 @@ def resume(
 
 
 def set_aside(run: RunArgument, db: DbOption = None) -> None:
-    """Discard the answers of a run's next step, so that it is sampled again. They stay in the history, marked `set_aside`.
+    """Discard the answers of a run's next step, so that it is sampled again. They stay in the history,
+    marked `set_aside`.
 
     A run does this by itself, once per step, when trainer and sampler disagree about the sampled tokens.
 
@@ -224,9 +248,13 @@ def set_aside(run: RunArgument, db: DbOption = None) -> None:
     history = open_history(db, forward=True)
     step = next((state.step for state in history.steps(run) if state.status == "planned"), None)
     if step is None:
-        raise HistoryError(f"{run!r} has no step that is planned and not trained: there is nothing to set aside")
+        raise HistoryError(
+            f"{run!r} has no step that is planned and not trained: there is nothing to set aside"
+        )
     count = history.set_step_aside(run, step)
-    typer.echo(f"step {step + 1}: {count} answers are set aside; `rtl-distill resume {run}` samples the step again")
+    typer.echo(
+        f"step {step + 1}: {count} answers are set aside; `rtl-distill resume {run}` samples the step again"
+    )
 
 
 BaseOption = Annotated[
@@ -241,11 +269,17 @@ BaseOption = Annotated[
 def checkpoints(
     run: RunArgument,
     export: Annotated[
-        Path | None, typer.Option("--export", metavar="DIR", help="Write the adapter and a model card to this folder.")
+        Path | None,
+        typer.Option(
+            "--export", metavar="DIR", help="Write the adapter and a model card to this folder."
+        ),
     ] = None,
     merged: Annotated[
         bool,
-        typer.Option("--merged", help="With --export: write base and adapter as one model that transformers can load."),
+        typer.Option(
+            "--merged",
+            help="With --export: write base and adapter as one model that transformers can load.",
+        ),
     ] = False,
     base: BaseOption = None,
     dtype: Annotated[
@@ -254,14 +288,17 @@ def checkpoints(
     ] = None,
     step: Annotated[
         str,
-        typer.Option(metavar="N|last|best", help="Weights after N train steps, the last, or the best held-out pass@1."),
+        typer.Option(
+            metavar="N|last|best",
+            help="Weights after N train steps, the last, or the best held-out pass@1.",
+        ),
     ] = "last",
     db: DbOption = None,
 ) -> None:
     """List the weights that a run has on the service, or export them as an adapter (peft's format) or a whole model.
 
-    With --merged, the model's log-probabilities are compared with those of the service. If they differ by more than rounding explains,
-    nothing is written.
+    With --merged, the model's log-probabilities are compared with those of the service. If they differ by
+    more than rounding explains, nothing is written.
 
     Examples:
 

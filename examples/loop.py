@@ -2,8 +2,9 @@
 
     .venv/bin/python examples/loop.py [STEPS]     # 6 steps by default, a minute on two cores
 
-The embedded Tinker service trains the demo's tiny student on starter problems. `rtl-distill train demo` does the same and
-adds what long runs need: validation, a curriculum, evaluation, a history that survives crashes, retries, limits and costs.
+The embedded Tinker service trains the demo's tiny student on starter problems. `rtl-distill train demo`
+does the same and adds what long runs need: validation, a curriculum, evaluation, a history that survives
+crashes, retries, limits and costs.
 """
 
 from __future__ import annotations
@@ -49,27 +50,46 @@ class Group(NamedTuple):
 
 
 async def group_of(
-    problem: Problem, config: RunConfig, chat: Chat, backend: Backend, sampler: str | None, grade: Grading
+    problem: Problem,
+    config: RunConfig,
+    chat: Chat,
+    backend: Backend,
+    sampler: str | None,
+    grade: Grading,
 ) -> Group:
     """Sample answers to one problem; then grade them and score them with the teacher concurrently."""
-    prompt_P, settings = chat.encode(build_messages(problem, config.prompting.template)), config.sampling
+    prompt_P, settings = (
+        chat.encode(build_messages(problem, config.prompting.template)),
+        config.sampling,
+    )
     sampling = SamplingParams(settings.max_tokens, settings.temperature, chat.stop)
-    answers = await backend.sample(Weights("student", sampler), prompt_P, settings.group_size, sampling)
+    answers = await backend.sample(
+        Weights("student", sampler), prompt_P, settings.group_size, sampling
+    )
     verdicts, teacher = await asyncio.gather(
         grade(problem, [answer_to(problem, answer.text) for answer in answers]),
-        asyncio.gather(*(backend.logprobs(Weights("teacher"), prompt_P, answer.tokens_T) for answer in answers)),
+        asyncio.gather(
+            *(backend.logprobs(Weights("teacher"), prompt_P, answer.tokens_T) for answer in answers)
+        ),
     )
-    graded = [Graded(problem, v, a.text, a.tokens_T, a.stop_reason) for a, v in zip(answers, verdicts, strict=True)]
+    graded = [
+        Graded(problem, v, a.text, a.tokens_T, a.stop_reason)
+        for a, v in zip(answers, verdicts, strict=True)
+    ]
     rewards_G = np.array([reward(one, config.reward.weights).total for one in graded])
     advantages_G = group_advantages(rewards_G, normalise_std=True)
     datums, kl = [], []
-    for one, verdict, advantage, teacher_T in zip(answers, verdicts, advantages_G, teacher, strict=True):
+    for one, verdict, advantage, teacher_T in zip(
+        answers, verdicts, advantages_G, teacher, strict=True
+    ):
         student_T = np.array(one.logprobs_T, np.float32)
         kl.append(k1(student_T, teacher_T).mean())
         # a_t = A_i − λ (s_t − q_t); the teacher corrects only answers that did not pass.
         weight = 0.0 if verdict.passed else config.learning.kl_weight
         advantages_T = token_advantages(advantage, student_T, teacher_T, kl_weight=weight)
-        datums.append(Datum(prompt_P, one.tokens_T, {"logprobs": student_T, "advantages": advantages_T}))
+        datums.append(
+            Datum(prompt_P, one.tokens_T, {"logprobs": student_T, "advantages": advantages_T})
+        )
     passed = float(np.mean([verdict.passed for verdict in verdicts]))
     return Group(datums, float(rewards_G.mean()), passed, float(np.mean(kl)))
 
@@ -78,7 +98,13 @@ async def train(steps: int, folder: str) -> None:
     """Train for `steps` steps, each on new problems, and print the progress."""
     config = load_config("demo", [f"run.directory={folder}"])
     learning = config.learning
-    adam = Adam(learning.learning_rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
+    adam = Adam(
+        learning.learning_rate,
+        learning.beta1,
+        learning.beta2,
+        learning.eps,
+        learning.grad_clip_norm,
+    )
     problems = starter_problems("train", steps * PROBLEMS, seed=0)
     provider = backend_of(config)
     chat = Chat(provider.tokenizer(config, config.tinker.student))
@@ -88,13 +114,18 @@ async def train(steps: int, folder: str) -> None:
                 trainer, sampler = await backend.open_trainer(None), None
                 for step in range(steps):
                     chosen = problems[step * PROBLEMS :][:PROBLEMS]
-                    made = (group_of(problem, config, chat, backend, sampler, pool.grade) for problem in chosen)
+                    made = (
+                        group_of(problem, config, chat, backend, sampler, pool.grade)
+                        for problem in chosen
+                    )
                     groups = await asyncio.gather(*made)
                     datums = [datum for group in groups for datum in group.datums]
                     await trainer.step(datums, learning.loss, learning.loss_settings, adam)
                     sampler = (await trainer.save(f"loop-{step}", None)).sampler_path
                     rewards, passed, kl = np.mean([group[1:] for group in groups], axis=0)
-                    print(f"step {step + 1}: reward {rewards:.2f}, pass {passed:.2f}, KL to the teacher {kl:.3f}")
+                    print(
+                        f"step {step + 1}: reward {rewards:.2f}, pass {passed:.2f}, KL to the teacher {kl:.3f}"
+                    )
 
 
 if __name__ == "__main__":

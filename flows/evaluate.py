@@ -44,7 +44,8 @@ async def evaluate(
         split: held-out problems that the run evaluated on, or those kept apart while tuning.
         samples: answers per problem.
         step: number of train steps of the student's weights; the newest by default, 0 for the untrained student.
-        other: prompt template, temperature, top_p or limit of an answer's tokens, if they differ from the run's own evaluations.
+        other: prompt template, temperature, top_p or limit of an answer's tokens, if they differ from the
+            run's own evaluations.
 
     Returns:
         The key of the evaluation in the history.
@@ -65,7 +66,8 @@ async def evaluate(
 
 @flow(name="evaluate-model", flow_run_name="evaluate by {config}", validate_parameters=True)
 async def evaluate_model(config: str, overrides: list[str] | None = None) -> str:
-    """Evaluate a model on all problems of a configuration whose purpose is evaluation, as a run of its own, without training.
+    """Evaluate a model on all problems of a configuration whose purpose is evaluation, as a run of its own,
+    without training.
 
     Args:
         config: a TOML file with `run.purpose = "evaluation"`, such as a protocol's.
@@ -112,9 +114,9 @@ async def evaluate_policy(
 ) -> None:
     """Run one evaluation on an open session, unless the history holds it already.
 
-    A failed evaluation is recorded and does not end a run, unless no problem is fit. With `must_succeed`, if nothing else is left to do,
-    every error is raised. With `ahead`, each problem is validated before it is sampled. A `player` answers instead of the
-    session's policy.
+    A failed evaluation is recorded and does not end a run, unless no problem is fit. With `must_succeed`,
+    if nothing else is left to do, every error is raised. With `ahead`, each problem is validated before it
+    is sampled. A `player` answers instead of the session's policy.
     """
     tell = progress.get()
     if evaluation.is_done(session, plan):
@@ -148,7 +150,10 @@ async def evaluate_policy(
         await all_of(map(group, held.problem_ids))
         record = await evaluation.record(session, held, plan)
         tell.line(evaluation.in_words(session, plan, record))
-        for line in [*evaluation.sources_in_words(session, record), *evaluation.turns_in_words(session, held)]:
+        for line in [
+            *evaluation.sources_in_words(session, record),
+            *evaluation.turns_in_words(session, held),
+        ]:
             tell.line(line)
     except Exception as error:
         await evaluation.record_failure(session, plan)

@@ -62,10 +62,14 @@ async def regrade(
         open_regrading(Path(history), settings, choice, label=label, cluster=cluster) as regrading,
     ):
         waiting = sum(map(len, regrading.waiting.values()))
-        tell.stage(f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.known} regraded before")
+        tell.stage(
+            f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.known} regraded before"
+        )
         tally = Tally("problems", len(regrading.waiting))
         concurrency = 2 * regrading.pool.threads
-        await process_all(regrading.waiting, partial(regrade_problem, regrading), tally, concurrency=concurrency)
+        await process_all(
+            regrading.waiting, partial(regrade_problem, regrading), tally, concurrency=concurrency
+        )
         tell.line(regrading.in_words())
         tell.show(regrading.changes())
         refuse_failed("grading", "rollouts", regrading.failed)

@@ -1,8 +1,9 @@
 """Resume: restart every run that a crash ended. Scheduled every few minutes, it recovers even if everything else died.
 
-A run is dead if no process holds its lock. It is restarted if a deployment had started it and its row says `running` (it was
-killed, or stopped because of a transient error) or that a signal stopped it (its machine was shut down, its worker restarted). Runs
-that were cancelled, paused, finished, or failed permanently are left alone.
+A run is dead if no process holds its lock. It is restarted if a deployment had started it and its row says
+`running` (it was killed, or stopped because of a transient error) or that a signal stopped it (its machine
+was shut down, its worker restarted). Runs that were cancelled, paused, finished, or failed permanently are
+left alone.
 """
 
 from __future__ import annotations
@@ -49,17 +50,25 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
     """
     if not Path(history).is_file():
         return []
-    known, started = History(Path(history)), []  # migrates a history of an older release, as a run does
+    known, started = (
+        History(Path(history)),
+        [],
+    )  # migrates a history of an older release, as a run does
     with lines_in_flow_run_log():
         async with get_client() as client:
             for record in known.runs():
                 try:
                     config = folder.config_of(known, record.name)
                     holder = read_holder(lock_path(config))
-                    if should_restart(record, config, holder) and await restart(client, config, holder):
+                    if should_restart(record, config, holder) and await restart(
+                        client, config, holder
+                    ):
                         started.append(record.name)
                         progress.get().line(f"{record.name} had crashed; it is restarted")
-                except (ConfigError, OSError) as error:  # affects only this run, such as another user's lock
+                except (
+                    ConfigError,
+                    OSError,
+                ) as error:  # affects only this run, such as another user's lock
                     progress.get().line(str(error))
     return started
 
@@ -78,8 +87,9 @@ def should_restart(record: RunRecord, config: RunConfig, holder: dict[str, Any])
 async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, Any]) -> bool:
     """Trigger the run's deployment once for each death. Returns whether this call did.
 
-    Does nothing if its flow run was cancelled or will run again by itself. If the new flow run dies before it takes the run's lock,
-    the next call triggers another one. ConfigError if the deployment no longer exists, or after `ATTEMPTS` flow runs.
+    Does nothing if its flow run was cancelled or will run again by itself. If the new flow run dies before
+    it takes the run's lock, the next call triggers another one. ConfigError if the deployment no longer
+    exists, or after `ATTEMPTS` flow runs.
     """
     flow_run_id = UUID(holder["flow_run"])
     try:
@@ -104,7 +114,8 @@ async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, An
                 )
             except ObjectNotFound:
                 raise ConfigError(
-                    f"{config.run.name} had crashed, and the server no longer has its deployment {holder['deployment']}",
+                    f"{config.run.name} had crashed, and the server no longer has its deployment "
+                    f"{holder['deployment']}",
                     f"register it again, or resume with `rtl-distill resume {config.run.name}`",
                 ) from None
             return True
@@ -119,17 +130,22 @@ async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, An
 async def _confirm_end(client: PrefectClient, flow_run: FlowRun) -> bool:
     """Tell Prefect that a flow run's process is gone. Returns whether another flow run may replace it.
 
-    Prefect does not notice the end of a process whose worker died. Telling it also frees the deployment's concurrency slot.
+    Prefect does not notice the end of a process whose worker died. Telling it also frees the deployment's
+    concurrency slot.
     """
     state = flow_run.state
     if state is None or state.is_scheduled() or state.is_cancelled():
         return False
     if state.is_cancelling():
         # The process that should have confirmed it is gone.
-        await client.set_flow_run_state(flow_run.id, Cancelled(message="its process is gone"), force=True)
+        await client.set_flow_run_state(
+            flow_run.id, Cancelled(message="its process is gone"), force=True
+        )
         return False
     if not state.is_final():
-        await client.set_flow_run_state(flow_run.id, Crashed(message="its process is gone"), force=True)
+        await client.set_flow_run_state(
+            flow_run.id, Crashed(message="its process is gone"), force=True
+        )
     return True
 
 

@@ -1,4 +1,5 @@
-"""Train: validate, order, evaluate, then per epoch and step sample → grade → teacher-score → credit → train, evaluate again, report."""
+"""Train: validate, order, evaluate, then per epoch and step sample → grade → teacher-score → credit →
+train, evaluate again, report."""
 
 from __future__ import annotations
 
@@ -25,8 +26,20 @@ from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.artifacts import Publisher
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.orchestration import cancelled_with_flow_run, named_by_epoch, named_by_run, this_flow_run
-from rtl_distill.tasks.steps import grade_group, order_problems, sample_group, score_group, take_start, train_step
+from rtl_distill.tasks.orchestration import (
+    cancelled_with_flow_run,
+    named_by_epoch,
+    named_by_run,
+    this_flow_run,
+)
+from rtl_distill.tasks.steps import (
+    grade_group,
+    order_problems,
+    sample_group,
+    score_group,
+    take_start,
+    train_step,
+)
 from rtl_grader.progress import progress
 from rtl_grader.work import all_of
 
@@ -56,7 +69,9 @@ async def train(
             "`rtl-distill evaluate --model` resumes it",
         )
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
-        opened = open_session(settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster)
+        opened = open_session(
+            settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster
+        )
         async with opened as session:
             publisher = Publisher(session)
             publisher.at_start()
@@ -88,9 +103,13 @@ async def run_remaining(session: Session, ahead: ValidationAhead) -> str | None:
     reason, _ = await all_of([train_epochs(session, ahead), evaluate_teacher(session, ahead)])
     if reason is None:
         try:
-            await evaluate_policy(session, plan_evaluation(session, "student", steps), must_succeed=True)
+            await evaluate_policy(
+                session, plan_evaluation(session, "student", steps), must_succeed=True
+            )
         except Exception:
-            await retention.keep_final_weights(session)  # they must not expire before the command is repeated
+            await retention.keep_final_weights(
+                session
+            )  # they must not expire before the command is repeated
             raise
         await retention.keep_final_weights(session)
     return reason
@@ -176,7 +195,8 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
 
 
 async def train_batch(session: Session, ahead: ValidationAhead, batch: Batch) -> None:
-    """Train on a batch. If trainer and sampler disagree on its answers, they are set aside and the step is prepared once more."""
+    """Train on a batch. If trainer and sampler disagree on its answers, they are set aside and the step is
+    prepared once more."""
     try:
         await train_step(session, batch)
     except SamplerDriftError as error:
@@ -194,7 +214,8 @@ async def after_step(session: Session, batch: Batch) -> None:
 
 
 async def measure_problems(session: Session, ahead: ValidationAhead) -> None:
-    """Measure the pass rates of student and teacher on the training problems before the first step, if the curriculum needs them."""
+    """Measure the pass rates of student and teacher on the training problems before the first step, if the
+    curriculum needs them."""
     for planned in planning.measurements(session):
         progress.get().stage(f"measuring the training problems: {planned.sampler}")
         batch = open_batch(session, planned)

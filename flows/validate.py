@@ -37,7 +37,8 @@ async def validate_problems(
     seeds: int = 3,
     audit: str | None = None,
 ) -> dict[str, int]:
-    """Validate every problem of an open session that has no record in the history; unfit ones are excluded from the run.
+    """Validate every problem of an open session that has no record in the history; unfit ones are excluded
+    from the run.
 
     Args:
         session: the open run whose problems are validated.
@@ -49,7 +50,9 @@ async def validate_problems(
     Returns:
         Mapping of status to number of problems; `known`: how many records came from the history.
     """
-    found = survey.begin(session, full_level(mutants, seeds) if level == "full" else survey.level_of_run(session))
+    found = survey.begin(
+        session, full_level(mutants, seeds) if level == "full" else survey.level_of_run(session)
+    )
     waiting, tell = found.waiting, progress.get()
     tell.stage(f"validation: {counted(len(waiting), 'problem')}, {found.known} validated before")
     for moved in session.loaded.moved:
@@ -62,7 +65,9 @@ async def validate_problems(
         await found.writer.flush()
     found.mark_unfit()
     if audit is not None:
-        document.write_document(Path(audit), session.loaded, found.records, found.level, session.history)
+        document.write_document(
+            Path(audit), session.loaded, found.records, found.level, session.history
+        )
         tell.line(f"audit of the set written to {audit}")
     rows, unfit = table.by_source(found.records, session.loaded.broken, session.loaded.left_out)
     await acreate_table_artifact(
@@ -81,7 +86,8 @@ async def validate_problems(
 
 @asynccontextmanager
 async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
-    """Validate the problems of a run as they are needed within the block; records in the history are used immediately."""
+    """Validate the problems of a run as they are needed within the block; records in the history are used
+    immediately."""
     found = survey.begin(session, survey.level_of_run(session))
     tell = progress.get()
     known, all_ = found.known, len(session.problems)
@@ -108,8 +114,8 @@ async def validate(
 ) -> dict[str, int]:
     """Validate the problems of a configuration without training on them.
 
-    The run of the same name is not changed: records go to the run `<name>.validation`, and a later training run with the
-    same tools uses them.
+    The run of the same name is not changed: records go to the run `<name>.validation`, and a later training
+    run with the same tools uses them.
 
     Returns:
         Mapping of status to number of problems; `known`: how many records came from the history.
@@ -119,7 +125,9 @@ async def validate(
     settings = settings.model_copy(update={"run": section})
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with (
-            open_session(settings, with_policy=False, accept_changes=True, cluster=cluster) as session,
+            open_session(
+                settings, with_policy=False, accept_changes=True, cluster=cluster
+            ) as session,
             status.run_status(session),
         ):
             return await validate_problems(session, level, mutants, seeds, audit)

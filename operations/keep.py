@@ -2,9 +2,9 @@
 
     python -m rtl_distill.operations.keep PID_FILE LOG COMMAND ...
 
-Like systemd's `Restart=always` and compose's `restart: always`, for machines and containers that have neither. SIGTERM and SIGINT stop the
-command and its children, then this process; its end by SIGKILL ends the command too. The children of a command that crashed live on,
-like the runs of a worker.
+Like systemd's `Restart=always` and compose's `restart: always`, for machines and containers that have
+neither. SIGTERM and SIGINT stop the command and its children, then this process; its end by SIGKILL ends
+the command too. The children of a command that crashed live on, like the runs of a worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def _die_with_parent() -> None:
 
 
 def keep(pid_file: Path, log: Path, command: list[str]) -> None:
-    """Start the command repeatedly until a signal arrives. `pid_file` holds this process's id meanwhile; `log` gets the command's output."""
+    """Start the command repeatedly until a signal arrives. `pid_file` holds this process's id meanwhile;
+    `log` gets the command's output."""
     process: subprocess.Popen[bytes] | None = None
     stopping = False
 

@@ -1,8 +1,9 @@
 """A complete deployment on this machine: Prefect server, work pool, deployments and worker, on loopback.
 
-Everything is in one folder: process ids, logs, Prefect's data, and `env.sh` with the variables that a shell needs for this server.
-Server and worker each run under a keeper (keep.py), which restarts them after a crash. Every process has `MARK` in its environment,
-so that `down` finds processes that a crashed worker left behind.
+Everything is in one folder: process ids, logs, Prefect's data, and `env.sh` with the variables that a shell
+needs for this server. Server and worker each run under a keeper (keep.py), which restarts them after a
+crash. Every process has `MARK` in its environment, so that `down` finds processes that a crashed worker
+left behind.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class LocalDeployment:
             "PATH": f"{bin_folder}:{os.environ.get('PATH', '')}",
             # Runs also write their log lines to this file (tasks/logs.py), because a run may outlive its worker's pipe.
             "RTL_DISTILL_LOG": str((self.folder / "worker.log").resolve()),
-            # Keep concurrency leases on disk: leases in memory are lost with the server, which then ends every run that holds one.
+            # Keep concurrency leases on disk: leases in memory are lost with the server, which then ends
+            # every run that holds one.
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
             # With the default timeouts (5 and 10 s), the server of a busy machine responds with 500 or 503.
@@ -105,21 +107,31 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
         InfrastructureError: a part did not start; the message has the end of its log.
     """
     if not prefect_file.is_file():
-        raise ConfigError(f"there is no {prefect_file}", "run this in the repository, or name the file with --file")
+        raise ConfigError(
+            f"there is no {prefect_file}",
+            "run this in the repository, or name the file with --file",
+        )
     deployment.folder.mkdir(parents=True, exist_ok=True)
     if deployment.pid_of("server") is None:
         try:
             socket.create_server(("127.0.0.1", deployment.port)).close()
         except OSError as error:
             message = f"port {deployment.port} cannot be used: {os.strerror(error.errno or 0)}"
-            raise ConfigError(message, "stop the program that uses it, or choose another port with --port") from error
+            raise ConfigError(
+                message, "stop the program that uses it, or choose another port with --port"
+            ) from error
         tell(f"server: starting on {deployment.api}")
         server = [sys.executable, "-m", "rtl_distill.operations.prefect_server", "start"]
-        _keep(deployment, "server", [*server, "--host", "127.0.0.1", "--port", str(deployment.port)])
+        _keep(
+            deployment, "server", [*server, "--host", "127.0.0.1", "--port", str(deployment.port)]
+        )
     _wait(deployment, "server", lambda: _answers(deployment.api))
     _prefect(deployment, ["work-pool", "create", POOL, "--type", "process", "--overwrite"])
     tell(f"work pool: {POOL}")
-    _prefect(deployment, ["--no-prompt", "deploy", "--all", "--prefect-file", str(prefect_file.resolve())])
+    _prefect(
+        deployment,
+        ["--no-prompt", "deploy", "--all", "--prefect-file", str(prefect_file.resolve())],
+    )
     tell(f"deployments: from {prefect_file}")
     if deployment.pid_of("worker") is None:
         worker = [_prefect_program(), "worker", "start", "--pool", POOL, "--name", "local"]
@@ -128,10 +140,14 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
     _wait(deployment, "worker", lambda: b"started!" in log.read_bytes())
     tell(f"worker: polling {POOL}")
     shared = {name: value for name, value in deployment.settings().items() if name != MARK}
-    (deployment.folder / "env.sh").write_text("".join(f"export {n}={shlex.quote(v)}\n" for n, v in shared.items()))
+    (deployment.folder / "env.sh").write_text(
+        "".join(f"export {n}={shlex.quote(v)}\n" for n, v in shared.items())
+    )
 
 
-def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: float = 30.0) -> list[int]:
+def down(
+    deployment: LocalDeployment, tell: Callable[[str], None], grace_s: float = 30.0
+) -> list[int]:
     """Stop worker, runs and server, in this order, so that ending runs can still report to the server.
 
     Returns the ids of processes that had to be killed, ideally none.
@@ -150,7 +166,9 @@ def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: floa
     return left
 
 
-def _stop_part(deployment: LocalDeployment, part: str, tell: Callable[[str], None], grace_s: float) -> None:
+def _stop_part(
+    deployment: LocalDeployment, part: str, tell: Callable[[str], None], grace_s: float
+) -> None:
     if (pid := deployment.pid_of(part)) is not None:
         tell(f"{part}: stopping")
         _kill([pid], signal.SIGTERM)
@@ -166,20 +184,36 @@ def _kill(pids: Iterable[int], number: signal.Signals) -> None:
 def status(deployment: LocalDeployment) -> dict[str, str]:
     """Mapping of part to its state in words."""
     pids = {part: deployment.pid_of(part) for part in ("server", "worker")}
-    states = {part: f"running (kept up by process {pid})" if pid else "not running" for part, pid in pids.items()}
-    return {**states, "api": f"{deployment.api} {'answers' if _answers(deployment.api) else 'does not answer'}"}
+    states = {
+        part: f"running (kept up by process {pid})" if pid else "not running"
+        for part, pid in pids.items()
+    }
+    return {
+        **states,
+        "api": f"{deployment.api} {'answers' if _answers(deployment.api) else 'does not answer'}",
+    }
 
 
 def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> None:
     log = deployment.folder / f"{part}.log"
     log.write_bytes(b"")
-    keeper = [sys.executable, "-m", "rtl_distill.operations.keep", str(deployment.folder / f"{part}.pid"), str(log)]
+    keeper = [
+        sys.executable,
+        "-m",
+        "rtl_distill.operations.keep",
+        str(deployment.folder / f"{part}.pid"),
+        str(log),
+    ]
     with (deployment.folder / "keeper.log").open("ab") as keeper_log:
         subprocess.Popen(
             [*keeper, *kept_command],
-            stdin=subprocess.DEVNULL, stdout=keeper_log, stderr=keeper_log,
-            start_new_session=True, cwd=deployment.home, env=deployment.environment(),
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=keeper_log,
+            stderr=keeper_log,
+            start_new_session=True,
+            cwd=deployment.home,
+            env=deployment.environment(),
+        )
 
 
 def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
@@ -195,7 +229,9 @@ def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
         )
         if done.returncode == 0:
             return
-    raise InfrastructureError(f"`prefect {' '.join(arguments)}` failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    raise InfrastructureError(
+        f"`prefect {' '.join(arguments)}` failed:\n{(done.stdout + done.stderr)[-3000:]}"
+    )
 
 
 def _prefect_program() -> str:
@@ -208,16 +244,26 @@ def _prefect_program() -> str:
 
 def _answers(api: str) -> bool:
     try:
-        return httpx.get(f"{api}/health", timeout=3, trust_env=False).status_code == 200  # no proxy to loopback
+        return (
+            httpx.get(f"{api}/health", timeout=3, trust_env=False).status_code == 200
+        )  # no proxy to loopback
     except httpx.HTTPError:
         return False
 
 
-def _wait(deployment: LocalDeployment, part: str, ready: Callable[[], bool], patience_s: float = 900.0) -> None:
+def _wait(
+    deployment: LocalDeployment, part: str, ready: Callable[[], bool], patience_s: float = 900.0
+) -> None:
     if not _wait_until(ready, patience_s):
         log = deployment.folder / f"{part}.log"
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.is_file() else "(no log)"
-        raise InfrastructureError(f"the {part} was not ready after {patience_s:.0f} s:\n{tail}", f"see {log}")
+        tail = (
+            "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+            if log.is_file()
+            else "(no log)"
+        )
+        raise InfrastructureError(
+            f"the {part} was not ready after {patience_s:.0f} s:\n{tail}", f"see {log}"
+        )
 
 
 def _wait_until(condition: Callable[[], bool], patience_s: float) -> bool:

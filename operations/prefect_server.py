@@ -1,5 +1,5 @@
-"""Run `prefect server start ...` so that clients can write to its SQLite database concurrently, without errors and stalls:
-`python -m rtl_distill.operations.prefect_server start ...`.
+"""Run `prefect server start ...` so that clients can write to its SQLite database concurrently, without
+errors and stalls: `python -m rtl_distill.operations.prefect_server start ...`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def prepare_server() -> None:
 def _lock_at_begin() -> None:
     """Let transactions on SQLite wait for the write lock when they begin.
 
-    SQLite refuses a write at once if another transaction wrote after this one read. Prefect answers 503, and its client repeats after 2 seconds.
+    SQLite refuses a write at once if another transaction wrote after this one read. Prefect answers 503,
+    and its client repeats after 2 seconds.
     """
     from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
 
@@ -37,7 +38,9 @@ def _lock_at_begin() -> None:
     async def locked(self: Any, session: Any, with_for_update: bool = False) -> AsyncIterator[Any]:
         async with begin(self, session, with_for_update=True) as transaction:
             await session.connection()  # begins, and so takes the lock
-            SQLITE_BEGIN_MODE.set("DEFERRED")  # sessions within this one only read, and would wait for its lock
+            SQLITE_BEGIN_MODE.set(
+                "DEFERRED"
+            )  # sessions within this one only read, and would wait for its lock
             yield transaction
 
     sqlite.begin_transaction = locked
@@ -46,8 +49,9 @@ def _lock_at_begin() -> None:
 def _collect_garbage_apart() -> None:
     """Collect garbage only in a dedicated thread, every few seconds.
 
-    Freeing a cursor takes the mutex of its SQLite connection, which the connection's thread holds while it waits up to a minute for the
-    database lock. If the event loop freed the cursor, it would block, and the transaction that holds the lock could not end.
+    Freeing a cursor takes the mutex of its SQLite connection, which the connection's thread holds while it
+    waits up to a minute for the database lock. If the event loop freed the cursor, it would block, and the
+    transaction that holds the lock could not end.
     """
 
     def collect() -> None:

@@ -26,7 +26,9 @@ def variable(pid: int, name: str) -> str | None:
 def command_line(pid: int) -> str:
     """Command line of a process, joined by spaces; empty if the process is gone or another user's."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        )
     except OSError:
         return ""
 

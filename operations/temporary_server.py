@@ -1,12 +1,14 @@
 """A temporary Prefect server for one command, used when no other server is configured. It ends with the command.
 
-Server and command have a home of their own, which ends with them, because another Prefect may have migrated the database in the user's.
-The first server of a Prefect version leaves a prepared database in the user's cache; the others start on a copy of it.
+Server and command have a home of their own, which ends with them, because another Prefect may have migrated
+the database in the user's. The first server of a Prefect version leaves a prepared database in the user's
+cache; the others start on a copy of it.
 
-Prefect would start its own server at the first flow call, and wait for it (5 CPU-seconds, 10 with a new database). This one starts while
-the command imports the flow. It listens on an inherited socket, so early requests wait in the socket's queue. It ends at the end of its
-standard input, however the command ended, after Prefect's client has delivered its remaining events. It ignores SIGTERM and SIGINT,
-which a service manager sends to every process of a command, because the command still has to report its final state.
+Prefect would start its own server at the first flow call, and wait for it (5 CPU-seconds, 10 with a new
+database). This one starts while the command imports the flow. It listens on an inherited socket, so early
+requests wait in the socket's queue. It ends at the end of its standard input, however the command ended,
+after Prefect's client has delivered its remaining events. It ignores SIGTERM and SIGINT, which a service
+manager sends to every process of a command, because the command still has to report its final state.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ END_S = 5.0
 
 
 def start_temporary_server() -> None:
-    """Start a server for this process and set PREFECT_API_URL, unless a server is configured or Prefect is already imported."""
+    """Start a server for this process and set PREFECT_API_URL, unless a server is configured or Prefect is
+    already imported."""
     if "prefect" in sys.modules or names_server(os.environ, Path.cwd()):
         return
     os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="rtl-distill-prefect-")
@@ -48,10 +51,19 @@ def start_temporary_server() -> None:
 def start(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], str]:
     """Start a server, and return its process and API URL. Requests wait until it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "rtl_distill.operations.temporary_server", str(listener.fileno())]
+        command = [
+            sys.executable,
+            "-m",
+            "rtl_distill.operations.temporary_server",
+            str(listener.fileno()),
+        ]
         # In a new session, so that it does not receive the terminal's signals.
         server = subprocess.Popen(
-            command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+            env=environment,
         )
         return server, f"http://127.0.0.1:{listener.getsockname()[1]}/api"
 
@@ -76,7 +88,8 @@ def _text(file: Path) -> str:
 
 
 def server_environment() -> dict[str, str]:
-    """Environment of the server, without UI, task-run records (33 ms of CPU each) and blocks (a second of CPU at startup)."""
+    """Environment of the server, without UI, task-run records (33 ms of CPU each) and blocks (a second of
+    CPU at startup)."""
     services = ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "TRIGGERS")
     return {
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in services},
@@ -124,7 +137,9 @@ def serve(listener: socket.socket) -> None:
 
     prepare_server()
     app = create_app(ephemeral=True, final=True)
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # connections are cut when the server ends
+    logging.getLogger("sqlalchemy.pool").setLevel(
+        logging.CRITICAL
+    )  # connections are cut when the server ends
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
 
     def end_with_command() -> None:

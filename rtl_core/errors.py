@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from rtl_grader.errors import ConfigError, InfrastructureError, ProblemError, ToolMissingError, UserError
+from rtl_grader.errors import (
+    ConfigError,
+    InfrastructureError,
+    ProblemError,
+    ToolMissingError,
+    UserError,
+)
 
 __all__ = [
     "BackendUnavailableError",
@@ -50,4 +56,5 @@ class RunHealthError(UserError):
 
 
 class SamplerDriftError(RunHealthError):
-    """Trainer and sampler disagree on a step's answers. The step was not trained; its answers should be sampled again."""
+    """Trainer and sampler disagree on a step's answers. The step was not trained; its answers should be
+    sampled again."""

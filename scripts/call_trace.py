@@ -2,9 +2,10 @@
 
     python -m scripts.call_trace
 
-The demo runs in a temporary folder and ends when the first answer reaches a sandbox. The script prints the project's functions on the call
-stack at that moment, outermost first, including the stacks from which threads and asyncio tasks were started. The sandbox's own code is
-not traced. Exits with 1 above `MOST` functions.
+The demo runs in a temporary folder and ends when the first answer reaches a sandbox. The script prints the
+project's functions on the call stack at that moment, outermost first, including the stacks from which
+threads and asyncio tasks were started. The sandbox's own code is not traced. Exits with 1 above `MOST`
+functions.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def call_path(frame: FrameType | None) -> CallPath:
     here: list[CodeType] = []
     while frame is not None:
         file = Path(frame.f_code.co_filename)
-        if file.is_relative_to(ROOT) and not file.is_relative_to(ROOT / ".venv") and file != Path(__file__):
+        if (
+            file.is_relative_to(ROOT)
+            and not file.is_relative_to(ROOT / ".venv")
+            and file != Path(__file__)
+        ):
             here.append(frame.f_code)
         frame = frame.f_back
     return tuple(dict.fromkeys((*caller.get(), *reversed(here))))
@@ -55,7 +60,10 @@ def with_caller(path: CallPath, function: Callable[..., Any]) -> Callable[..., A
 
 def trace_callers() -> None:
     """Patch threads, pools and asyncio so that they record the call path that started them."""
-    create_task, submit = asyncio.BaseEventLoop.create_task, concurrent.futures.ThreadPoolExecutor.submit
+    create_task, submit = (
+        asyncio.BaseEventLoop.create_task,
+        concurrent.futures.ThreadPoolExecutor.submit,
+    )
     start = threading.Thread.start
 
     def traced_task(loop: Any, coroutine: Any, **kwargs: Any) -> Any:
@@ -76,7 +84,8 @@ def trace_callers() -> None:
 
 
 def print_path(agent: Any, message: dict[str, Any], patience_s: float) -> Any:
-    """Print the call path and exit when the first answer of a train step reaches a sandbox; forward all other requests."""
+    """Print the call path and exit when the first answer of a train step reaches a sandbox; forward all
+    other requests."""
     path = call_path(sys._getframe(1))
     if not any(code.co_qualname.startswith("prepare_step") for code in path):
         return original_ask(agent, message, patience_s)

@@ -1,7 +1,8 @@
 """List functions and classes that are too large: `python -m scripts.limits`.
 
-In product and benchmarks, a function has at most 60 lines and 8 parameters, and a class at most 12 annotated fields. Parameters are not
-limited in `cli`, where they are the options of a command, nor fields in `config` and `types`. Exits with 1 and names each violation.
+In product and benchmarks, a function has at most 60 lines and 8 parameters, and a class at most 12
+annotated fields. Parameters are not limited in `cli`, where they are the options of a command, nor fields
+in `config` and `types`. Exits with 1 and names each violation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
 
 
 def check(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[str]:
-    """Places in a file that exceed a limit, as `LINE: name: size, at most limit`; `parts` are those of the file's path."""
+    """Places in a file that exceed a limit, as `LINE: name: size, at most limit`; `parts` are those of the
+    file's path."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES:

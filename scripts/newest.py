@@ -2,8 +2,9 @@
 
     python -m scripts.newest [NAME ...] [--tests PATH ...]
 
-Each release is installed into a folder of build/newest that comes first on Python's path, with those of its requirements that the
-environment does not satisfy. Exit code 1 if a release that pyproject.toml allows breaks a test.
+Each release is installed into a folder of build/newest that comes first on Python's path, with those of its
+requirements that the environment does not satisfy. Exit code 1 if a release that pyproject.toml allows
+breaks a test.
 """
 
 from __future__ import annotations
@@ -25,15 +26,22 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PINNED_BY_IMAGE = ("cocotb", "pytest")
 """Packages whose versions decide verdicts; they follow the image of the CVDP benchmark."""
 TESTS = [
-    "tests/flows/test_train.py", "tests/history/test_history_store.py", "tests/grading/test_grader.py",
-    "tests/localtinker/test_sampling.py", "tests/reporting/test_report_page.py", "tests/config",
-]  # fmt: skip
+    "tests/flows/test_train.py",
+    "tests/history/test_history_store.py",
+    "tests/grading/test_grader.py",
+    "tests/localtinker/test_sampling.py",
+    "tests/reporting/test_report_page.py",
+    "tests/config",
+]
 
 
 def dependencies() -> dict[str, Requirement]:
     """Requirements of pyproject.toml by name, including extras."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    lines = [
+        *project["dependencies"],
+        *(line for extra in project["optional-dependencies"].values() for line in extra),
+    ]
     return {re.sub(r"[-_.]+", "-", r.name).lower(): r for r in map(Requirement, lines)}
 
 
@@ -47,9 +55,20 @@ def install(overlay: Path, name: str, version: str) -> list[str]:
     wanted, added = [f"{name}=={version}"], []
     while wanted:
         pip("install", "--quiet", "--no-deps", "--target", str(overlay), *wanted)
-        lines = [line for package in distributions(path=[str(overlay)]) for line in package.requires or []]
-        required = (r for r in map(Requirement, lines) if r.marker is None or r.marker.evaluate({"extra": ""}))
-        wanted = sorted({f"{r.name}{r.specifier}" for r in required if not _is_satisfied(overlay, r)} - set(added))
+        lines = [
+            line
+            for package in distributions(path=[str(overlay)])
+            for line in package.requires or []
+        ]
+        required = (
+            r
+            for r in map(Requirement, lines)
+            if r.marker is None or r.marker.evaluate({"extra": ""})
+        )
+        wanted = sorted(
+            {f"{r.name}{r.specifier}" for r in required if not _is_satisfied(overlay, r)}
+            - set(added)
+        )
         added += wanted
     return added
 
@@ -64,7 +83,9 @@ def failures(overlay: Path, tests: list[str]) -> list[str]:
     marks = "not slow and not docker and not cookbook and not clients and not newer_clients"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", marks]
     environment = {**os.environ, "PYTHONPATH": str(overlay)}
-    done = subprocess.run([*command, *tests], cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, *tests], cwd=REPOSITORY, env=environment, capture_output=True, text=True
+    )
     if done.returncode == 0:
         return []
     found = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.MULTILINE)
@@ -73,8 +94,12 @@ def failures(overlay: Path, tests: list[str]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="dependencies to try (default: all outdated ones)")
-    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH", help="tests to run with each")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="dependencies to try (default: all outdated ones)"
+    )
+    parser.add_argument(
+        "--tests", nargs="+", default=TESTS, metavar="PATH", help="tests to run with each"
+    )
     arguments = parser.parse_args()
     wanted = dependencies()
     broken = 0

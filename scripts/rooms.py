@@ -1,8 +1,8 @@
 """Print the rooms (packages) of the project, their size and the imports between them: `python -m scripts.rooms`.
 
-A room imports only rooms below it, also inside functions, and holds at most as many expression nodes (`ast.expr`, docstrings apart)
-as the table in docs/architecture.md allows. Nodes measure content: no formatting changes their number. Exits with 1 and names
-each violation.
+A room imports only rooms below it, also inside functions, and holds at most as many expression nodes
+(`ast.expr`, docstrings apart) as the table in docs/architecture.md allows. Nodes measure content: no
+formatting changes their number. Exits with 1 and names each violation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ ROOMS = (
     "rtl_core.types",
     "rtl_core",
 )
-"""From top to bottom. `rtl_core` itself holds the errors, the registry, the HTTP server, what is at work, and the version."""
+"""From top to bottom. `rtl_core` itself holds the errors, the registry, the HTTP server, what is at work,
+and the version."""
 RESTRICTED = {
     "tinker": ("rtl_core.backend", "localtinker", "rtl_core.interop"),
     "prefect": ("flows", "tasks", "operations"),
@@ -55,11 +56,16 @@ RESTRICTED = {
 
 
 def main(root: Path = Path(__file__).parents[1]) -> int:
-    """Print the rooms of the checkout at `root`. Returns 0 if all imports go down and no room exceeds its budget, else 1."""
+    """Print the rooms of the checkout at `root`. Returns 0 if all imports go down and no room exceeds its
+    budget, else 1."""
     nodes: Counter[str] = Counter()
     below: dict[str, set[str]] = defaultdict(set)
     broken: list[str] = []
-    for path in sorted(path for top in {room.split(".")[0] for room in ROOMS} for path in (root / top).rglob("*.py")):
+    for path in sorted(
+        path
+        for top in {room.split(".")[0] for room in ROOMS}
+        for path in (root / top).rglob("*.py")
+    ):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         here = room_of(".".join(path.relative_to(root).with_suffix("").parts))
         nodes[here] += content(tree)
@@ -73,8 +79,12 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
     most = budgets(root)
     for room in ROOMS:
         if nodes[room] > most.get(room, nodes[room]):
-            broken.append(f"{room} holds {nodes[room]} expression nodes, docs/architecture.md gives it {most[room]}")
-        names = ", ".join(sorted((name.removeprefix("rtl_core.") for name in below[room]), key=str.lower))
+            broken.append(
+                f"{room} holds {nodes[room]} expression nodes, docs/architecture.md gives it {most[room]}"
+            )
+        names = ", ".join(
+            sorted((name.removeprefix("rtl_core.") for name in below[room]), key=str.lower)
+        )
         print(f"{room:<22}{nodes[room]:>8} of {most.get(room, 0):>7}  {names}")
     print(f"{'product':<22}{nodes.total():>8} of {sum(most.values()):>7}")
     for line in broken:
@@ -83,9 +93,14 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
 
 
 def budgets(root: Path) -> dict[str, int]:
-    """Mapping of room to maximum expression nodes, from the rows ``| `room` | 1,200 |`` of docs/architecture.md; empty without that page."""
+    """Mapping of room to maximum expression nodes, from the rows ``| `room` | 1,200 |`` of
+    docs/architecture.md; empty without that page."""
     page = root / "docs" / "architecture.md"
-    rows = re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|", page.read_text(encoding="utf-8"), re.M) if page.exists() else []
+    rows = (
+        re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|", page.read_text(encoding="utf-8"), re.M)
+        if page.exists()
+        else []
+    )
     return {room: int(nodes.replace(",", "")) for room, nodes in rows}
 
 
@@ -93,7 +108,11 @@ def content(tree: ast.AST) -> int:
     """Number of expression nodes of a module, without docstrings and the strings below fields."""
     count = 0
     for node in ast.walk(tree):
-        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        text = (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
         count += isinstance(node, ast.expr) - text
     return count
 

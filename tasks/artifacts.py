@@ -1,7 +1,7 @@
 """Prefect artifacts of a run: its progress, a table of its last steps and evaluations, and the path of its report.
 
-Nothing depends on them. They are published in the background, only the newest state; if the server is unreachable they are lost,
-and the run's log says so once.
+Nothing depends on them. They are published in the background, only the newest state; if the server is
+unreachable they are lost, and the run's log says so once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Publisher:
                 await work()
             except Exception as error:  # nothing depends on artifacts
                 if not self._told:
-                    progress.get().line(f"Prefect's pages are not up to date: {type(error).__name__}: {error}")
+                    progress.get().line(
+                        f"Prefect's pages are not up to date: {type(error).__name__}: {error}"
+                    )
                 self._told = True
 
     async def _publish_step(self, done: int) -> None:
@@ -92,7 +94,9 @@ class Publisher:
         else:
             await aupdate_progress_artifact(self._progress, progress=percent, description=words)
         rows = await asyncio.to_thread(self._last_steps)
-        await acreate_table_artifact(key=artifact_key("steps", run), table=rows, description=f"The last steps of {run}")
+        await acreate_table_artifact(
+            key=artifact_key("steps", run), table=rows, description=f"The last steps of {run}"
+        )
 
     async def _publish_result(self) -> None:
         """Publish the report's path, commands to watch the run, money spent and results so far."""
@@ -114,7 +118,9 @@ class Publisher:
         table = await asyncio.to_thread(results_table, history, run)
         lines += table if len(table) > 2 else ["No evaluation yet."]
         key = artifact_key("result", run)
-        await acreate_markdown_artifact("\n".join(lines), key=key, description=f"{run}: where to look, and results")
+        await acreate_markdown_artifact(
+            "\n".join(lines), key=key, description=f"{run}: where to look, and results"
+        )
 
     def _last_steps(self) -> list[dict[str, Any]]:
         names = {
@@ -128,6 +134,11 @@ class Publisher:
         history, run = self._session.history, self._session.run
         last = history.last_trained_step(run)
         return [
-            {"step": step + 1, **{words: round(found[name], 4) for name, words in names.items() if name in found}}
-            for step, found in history.step_metrics(run, last.step - STEPS_SHOWN + 1 if last else 0).items()
+            {
+                "step": step + 1,
+                **{words: round(found[name], 4) for name, words in names.items() if name in found},
+            }
+            for step, found in history.step_metrics(
+                run, last.step - STEPS_SHOWN + 1 if last else 0
+            ).items()
         ]

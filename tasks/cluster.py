@@ -1,11 +1,12 @@
-"""Grading on an existing Dask cluster: an executor whose jobs run on the cluster's workers, in the same kind of executor there.
+"""Grading on an existing Dask cluster: an executor whose jobs run on the cluster's workers, in the same
+kind of executor there.
 
-The rest of grading stays in the run's process: analysis, stages, cache, and the history. Prefect's DaskTaskRunner makes the
-connection. Jobs are plain Dask functions, because a task run for each answer would cost more than most simulations. If a worker
-dies, the scheduler gives its jobs to another.
+The rest of grading stays in the run's process: analysis, stages, cache, and the history. Prefect's
+DaskTaskRunner makes the connection. Jobs are plain Dask functions, because a task run for each answer would
+cost more than most simulations. If a worker dies, the scheduler gives its jobs to another.
 
-Every worker needs this package and the simulators in the same versions; this is checked when the run starts and with every result.
-If the scheduler dies, the run stops as interrupted.
+Every worker needs this package and the simulators in the same versions; this is checked when the run starts
+and with every result. If the scheduler dies, the run stops as interrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def cluster_of(config: RunConfig) -> Iterator[ClusterExecutor | None]:
     if isinstance(workers, int):
         yield None
         return
-    executor = ClusterExecutor(workers.replace("dask://", "tcp://", 1), config.grading.executor, config.grading.image)
+    executor = ClusterExecutor(
+        workers.replace("dask://", "tcp://", 1), config.grading.executor, config.grading.image
+    )
     try:
         yield executor
     finally:
@@ -53,13 +56,16 @@ class ClusterExecutor:
             from prefect_dask import DaskTaskRunner
         except ImportError as error:
             raise ConfigError(
-                f"grading.workers: {error.name} is not installed", "pip install 'rtl-distill[dask]', on the workers too"
+                f"grading.workers: {error.name} is not installed",
+                "pip install 'rtl-distill[dask]', on the workers too",
             ) from error
         self.name, self._kind = kind, (kind, image)
         self.derives_images = kind == "docker"
         self.cpu_s = 0.0
         self._lock = threading.Lock()
-        self._runner = DaskTaskRunner(address=address, client_kwargs={"timeout": PATIENCE_S, "set_as_default": False})
+        self._runner = DaskTaskRunner(
+            address=address, client_kwargs={"timeout": PATIENCE_S, "set_as_default": False}
+        )
         self._died: tuple[type[BaseException], ...] = (
             distributed.scheduler.KilledWorker,
             distributed.comm.CommClosedError,
@@ -93,10 +99,13 @@ class ClusterExecutor:
             future = self._client.submit(run_here, self._kind, job, pure=False)
             tools, result = future.result()
         except self._died as error:
-            raise InfrastructureError(f"the cluster lost a job: {type(error).__name__}: {error}") from error
+            raise InfrastructureError(
+                f"the cluster lost a job: {type(error).__name__}: {error}"
+            ) from error
         if tools != self._tools:
             raise InfrastructureError(
-                f"a worker that joined later has other tools than those at the start of the run: {_differences(tools, self._tools)}",
+                "a worker that joined later has other tools than those at the start of the run: "
+                f"{_differences(tools, self._tools)}",
                 "install the same image or packages on it",
             )
         with self._lock:

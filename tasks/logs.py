@@ -1,7 +1,9 @@
-"""Sends all log lines of a run to the log of its flow run, whichever thread, task or subflow writes them, and warns about a busy server.
+"""Sends all log lines of a run to the log of its flow run, whichever thread, task or subflow writes them,
+and warns about a busy server.
 
-Prefect attributes a line to the flow run of the thread that writes it. Lines of subflows would then be missing from the log of the
-triggered flow run, and lines of plain threads (graders, the keeper of the embedded service) from every log.
+Prefect attributes a line to the flow run of the thread that writes it. Lines of subflows would then be
+missing from the log of the triggered flow run, and lines of plain threads (graders, the keeper of the
+embedded service) from every log.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _shared: list[tuple[logging.Handler, int]] = []
 _lock = threading.Lock()
 
 FIRST_ATTEMPT = 3
-"""Attempt from which a warning is logged: a server on SQLite answers 503 occasionally; the third attempt comes after about six seconds."""
+"""Attempt from which a warning is logged: a server on SQLite answers 503 occasionally; the third attempt
+comes after about six seconds."""
 AGAIN_S = 60.0
 _CLIENT = logging.getLogger("prefect.client")
 _AGAIN = re.compile(r"(.*)Another attempt will be made in ([\d.]+)s\. This is attempt (\d+)/\d+")
@@ -48,7 +51,11 @@ def lines_in_flow_run_log() -> Iterator[None]:
     """
     warn_of_busy_server()
     own = str(flow_run.id)
-    file = _file_handler(path, own, flow_run.name or own) if (path := os.environ.get(LOG_FILE)) else None
+    file = (
+        _file_handler(path, own, flow_run.name or own)
+        if (path := os.environ.get(LOG_FILE))
+        else None
+    )
     _enter(own)
     if file:
         _logger.addHandler(file)
@@ -78,7 +85,8 @@ def _enter(own: str) -> None:
 
 
 def _leave(own: str) -> None:
-    """Remove handler and filter with the last block. Prefect's handler is not closed: that would wait for the server."""
+    """Remove handler and filter with the last block. Prefect's handler is not closed: that would wait for
+    the server."""
     with _lock:
         _open.remove(own)
         if not _open:
@@ -100,14 +108,17 @@ def _attribute(record: logging.LogRecord) -> bool:
 def _file_handler(path: str, own: str, name: str) -> logging.Handler:
     """Return a handler that appends the lines of one flow run; several processes may append to one file."""
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
-    words = "%(asctime)s | %(levelname)-7s | Flow run '{}' - %(message)s".format(name.replace("%", "%%"))
+    words = "%(asctime)s | %(levelname)-7s | Flow run '{}' - %(message)s".format(
+        name.replace("%", "%%")
+    )
     handler.setFormatter(logging.Formatter(words))
     handler.addFilter(lambda record: getattr(record, "flow_run_id", None) == own)
     return handler
 
 
 def warn_of_busy_server() -> None:
-    """From now on in this process, warn if a request to Prefect's server fails for the third time, at most once a minute.
+    """From now on in this process, warn if a request to Prefect's server fails for the third time, at most
+    once a minute.
 
     Prefect's client retries for minutes and says so only in its debug log.
     """
@@ -117,7 +128,11 @@ def warn_of_busy_server() -> None:
 
 def _filter_client_line(record: logging.LogRecord) -> bool:
     again = _AGAIN.match(record.getMessage())
-    if again and int(again[3]) >= FIRST_ATTEMPT and (not _told or time.monotonic() - _told[-1] >= AGAIN_S):
+    if (
+        again
+        and int(again[3]) >= FIRST_ATTEMPT
+        and (not _told or time.monotonic() - _told[-1] >= AGAIN_S)
+    ):
         _told[:] = [time.monotonic()]
         logging.getLogger("rtl_distill").warning(
             "waiting for Prefect's server, which is busy or unreachable: next attempt in %.0f s. %s",

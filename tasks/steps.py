@@ -22,32 +22,38 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 Step = Callable[Given, Awaitable[Found]]
 
-# Seconds between attempts, in addition to the SDK's own retries over minutes: a quarter of an hour in all. After that the run
-# stops as interrupted and is restarted (see flows/resume.py).
+# Seconds between attempts, in addition to the SDK's own retries over minutes: a quarter of an hour in all.
+# After that the run stops as interrupted and is restarted (see flows/resume.py).
 PAUSES_S = (2, 5, 10, 30, 60, 120, 300, 300)
 LOGGED_FROM_S = 10
 """Pauses of at least this length are logged with their reason."""
 
 
 async def is_retryable(_task: Any, run: Any, state: Any) -> bool:
-    """Prefect's retry condition: whether the error of a failed state is transient. Called while there are attempts left."""
+    """Prefect's retry condition: whether the error of a failed state is transient. Called while there are
+    attempts left."""
     try:
         await state.aresult()
     except BaseException as error:
         again = is_transient(error)
         pause_s = PAUSES_S[min(run.run_count, len(PAUSES_S)) - 1]
         if again and pause_s >= LOGGED_FROM_S:
-            why = error.message if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            why = (
+                error.message
+                if isinstance(error, UserError)
+                else f"{type(error).__name__}: {error}"
+            )
             progress.get().line(f"{run.name}: {why}; next attempt in about {pause_s} s")
         return again
     return False
 
 
 def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[Given, Found]]:
-    """Decorator for a task of the training loop: retried on transient errors with growing, jittered pauses, never cached.
+    """Decorator for a task of the training loop: retried on transient errors with growing, jittered pauses,
+    never cached.
 
-    Verdicts and rollouts have their own store, so Prefect stores no results; a Prefect timeout could not stop a simulator or
-    a paid call, so there is none.
+    Verdicts and rollouts have their own store, so Prefect stores no results; a Prefect timeout could not
+    stop a simulator or a paid call, so there is none.
     """
 
     def told(step: Step[Given, Found]) -> Step[Given, Found]:
@@ -79,4 +85,6 @@ play_group = step_task("play group", "play {problem_id} ({batch.title})")(playin
 grade_group = step_task("grade group", "grade {problem_id} ({batch.title})")(batch.grade)
 score_group = step_task("teacher-score group", "score {problem_id} ({batch.title})")(scoring.score)
 train_step = step_task("train step", "train {batch.title}")(training.train)
-regrade_problem = step_task("regrade problem", "regrade {problem_id} ({self.label})")(Regrading.grade)
+regrade_problem = step_task("regrade problem", "regrade {problem_id} ({self.label})")(
+    Regrading.grade
+)

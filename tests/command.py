@@ -15,10 +15,19 @@ def run(
     *words: object, sets: Iterable[str] = (), env: dict[str, str] | None = None, **how: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a subprocess, 200 columns wide, without the environment's settings of the hub and of runs. Any exit code is allowed."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "RTL_DISTILL__"))}
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HF_", "RTL_DISTILL__"))
+    }
     environment = {**plain, "COLUMNS": "200", **(env or {})}
     return subprocess.run(
-        command(*words, sets=sets), env=environment, capture_output=True, text=True, check=False, **how
+        command(*words, sets=sets),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **how,
     )
 
 

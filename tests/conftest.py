@@ -76,7 +76,9 @@ def smollm2() -> Path:
     from rtl_core.pretrained.fetch import fetch_model
 
     own = os.environ.get("RTL_DISTILL_MODELS")
-    return fetch_model("SmolLM2-135M-Instruct", print, folder=Path(own) if own else REPOSITORY / "build" / "models")
+    return fetch_model(
+        "SmolLM2-135M-Instruct", print, folder=Path(own) if own else REPOSITORY / "build" / "models"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +90,9 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from rtl_distill.operations import temporary_server
 
     home = str(tmp_path_factory.mktemp("prefect"))
-    _server, url = temporary_server.start({**temporary_server.server_environment(), "PREFECT_HOME": home})
+    _server, url = temporary_server.start(
+        {**temporary_server.server_environment(), "PREFECT_HOME": home}
+    )
     with (
         temporary_settings({PREFECT_API_URL: url}),
         context._temporary_global_settings_context(context.get_settings_context()),
@@ -169,7 +173,9 @@ def _group_by_worker(items: list[pytest.Item]) -> None:
             shared.append("reporting")
         item.add_marker(pytest.mark.xdist_group(next(iter(shared), item.path.stem)))
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks)))
+    items.sort(
+        key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks))
+    )
 
 
 def _deselect_without_published_sets(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,7 +12,14 @@ from rtl_grader.types.verdict import Outcome, Verdict
 
 def a_problem(**given: Any) -> Problem:
     """A problem `p` with the target `rtl/m.sv`, without harness and golden answer."""
-    made = {"id": "p", "source": "cvdp", "category": "cid003", "difficulty": "easy", "prompt": "p", "harness": {}}
+    made = {
+        "id": "p",
+        "source": "cvdp",
+        "category": "cid003",
+        "difficulty": "easy",
+        "prompt": "p",
+        "harness": {},
+    }
     return Problem(**{**made, "targets": ("rtl/m.sv",), **given})
 
 
@@ -65,6 +72,14 @@ class NoExecutor:
 
 def a_rollout(**given: Any) -> Rollout:
     """An answer of one token in the first step of the run `r`, to the problem `p`."""
-    made = {"run": "r", "purpose": "train", "epoch": 0, "step": 0, "problem_id": "p", "sample": 0, "text": "x"}
+    made = {
+        "run": "r",
+        "purpose": "train",
+        "epoch": 0,
+        "step": 0,
+        "problem_id": "p",
+        "sample": 0,
+        "text": "x",
+    }
     tokens = {"prompt_P": (1,), "tokens_T": (2,), "logprobs_T": (-0.5,), "stop_reason": "stop"}
     return Rollout(**{**made, **tokens, "policy_step": given.get("step", 0), **given})

@@ -10,7 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rtl_core.history.records import EvaluationRecord, MessageRecord, RunRecord, StepPlan, StepRecord, TeacherRecord
+from rtl_core.history.records import (
+    EvaluationRecord,
+    MessageRecord,
+    RunRecord,
+    StepPlan,
+    StepRecord,
+    TeacherRecord,
+)
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Rules, credit
 from rtl_core.learning.distributions import Choices
@@ -19,12 +26,21 @@ from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.types.rollout import Rollout
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
-from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
+from rtl_grader.types.verdict import (
+    InterfaceMismatch,
+    MismatchKind,
+    Outcome,
+    Stage,
+    StageResult,
+    Verdict,
+)
 from rtl_grader.validation.record import ValidationRecord
 
 FAMILIES = ("adder", "mux", "counter", "arbiter", "parity", "gray", "shift_register", "comparator")
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
-HOSTILE = '</script><script>window.pwned=1</script><img src=x onerror="window.pwned=2">\u2028\x1b[31mred'
+HOSTILE = (
+    '</script><script>window.pwned=1</script><img src=x onerror="window.pwned=2">\u2028\x1b[31mred'
+)
 TOOLS = {"iverilog": "11.0", "cocotb": "2.0.1"}
 
 REACHED = {
@@ -78,12 +94,20 @@ def problem(index: int, split: str) -> Problem:
 def episode(key: str) -> list[MessageRecord]:
     """An episode of two turns with hostile texts, a failing compile call, and a submission."""
     fails, submits = (
-        {"id": name, "name": name, "arguments": f'{{"top": {json.dumps(HOSTILE)}}}'} for name in ("compile", "submit")
+        {"id": name, "name": name, "arguments": f'{{"top": {json.dumps(HOSTILE)}}}'}
+        for name in ("compile", "submit")
     )
     return [
         MessageRecord(key, 0, "model", HOSTILE, True, 1.5, HOSTILE, n_tokens=12),
         MessageRecord(
-            key, 1, "tool", f"iverilog: failed with exit code 2\n{HOSTILE}", False, 0.5, call=fails, used_s=0.25
+            key,
+            1,
+            "tool",
+            f"iverilog: failed with exit code 2\n{HOSTILE}",
+            False,
+            0.5,
+            call=fails,
+            used_s=0.25,
         ),
         MessageRecord(key, 2, "model", "", True, 0.5, n_tokens=5),
         MessageRecord(key, 3, "tool", "submitted", True, 0.0, call=submits),
@@ -112,14 +136,25 @@ def write_run(
 
 def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> None:
     rng = np.random.default_rng(seed)
-    config = {"train": {"lambda": 0.1, "learning_rate": 2e-3}, "learning": {"warm_start_steps": shape.warm_start}}
-    who = {"seed": seed, "student": "tiny-student", "teacher": "tiny-teacher", "versions": {"tinker": "0.38.0"}}
+    config = {
+        "train": {"lambda": 0.1, "learning_rate": 2e-3},
+        "learning": {"warm_start_steps": shape.warm_start},
+    }
+    who = {
+        "seed": seed,
+        "student": "tiny-student",
+        "teacher": "tiny-teacher",
+        "versions": {"tinker": "0.38.0"},
+    }
     hashes = {"config_hash": "c0ffee", "problems_hash": "abc"}
     history.start_run(RunRecord(name=name, status="running", config=config, **hashes, **who))
     train = [problem(i, "train") for i in range(shape.train)]
     heldout = [problem(i, "heldout") for i in range(shape.heldout)]
     train, heldout = (
-        [p.model_copy(update={"source": shape.sources[i % len(shape.sources)]}) for i, p in enumerate(found)]
+        [
+            p.model_copy(update={"source": shape.sources[i % len(shape.sources)]})
+            for i, p in enumerate(found)
+        ]
         for found in (train, heldout)
     )
     rows = [(p, "train", i) for i, p in enumerate(train)] + [(p, "heldout", None) for p in heldout]
@@ -127,10 +162,15 @@ def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> 
     history.record_validation(name, [validation(p, i) for i, p in enumerate(train + heldout)])
     evaluate(history, name, shape, heldout, "student", 0, 0.15, rng)
     for epoch in range(-(-shape.steps // shape.steps_per_epoch)):
-        numbers = range(epoch * shape.steps_per_epoch, min(shape.steps, (epoch + 1) * shape.steps_per_epoch))
+        numbers = range(
+            epoch * shape.steps_per_epoch, min(shape.steps, (epoch + 1) * shape.steps_per_epoch)
+        )
         plans = [
             StepPlan(
-                step=s, problem_ids=[train[(s * shape.per_step + j) % shape.train].id for j in range(shape.per_step)]
+                step=s,
+                problem_ids=[
+                    train[(s * shape.per_step + j) % shape.train].id for j in range(shape.per_step)
+                ],
             )
             for s in numbers
         ]
@@ -147,10 +187,25 @@ def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> 
 
 
 def validation(p: Problem, index: int) -> ValidationRecord:
-    status = ("fit", "fit", "fit_without_golden", "fit", "fit", "weak", "fit", "flaky", "fit", "broken")[index % 10]
+    status = (
+        "fit",
+        "fit",
+        "fit_without_golden",
+        "fit",
+        "fit",
+        "weak",
+        "fit",
+        "flaky",
+        "fit",
+        "broken",
+    )[index % 10]
     reasons = [] if status == "fit" else [f"{status}: see the log"]
     evidence = {"golden": "passed", "empty": "no_answer", "reasons": reasons}
-    whose = {"fingerprint": p.fingerprint, "tools_key": "bubblewrap-iverilog-11", "problem_id": p.id}
+    whose = {
+        "fingerprint": p.fingerprint,
+        "tools_key": "bubblewrap-iverilog-11",
+        "problem_id": p.id,
+    }
     return ValidationRecord(**whose, status=status, evidence=evidence, tools=TOOLS, wall_s=0.2)
 
 
@@ -160,7 +215,9 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
     for problem_id in plan.problem_ids:
         totals = []
         for sample in range(shape.samples):
-            r = rollout(name, "train", None, epoch, plan.step, problems[problem_id], sample, shape, rng)
+            r = rollout(
+                name, "train", None, epoch, plan.step, problems[problem_id], sample, shape, rng
+            )
             rollouts.append(r)
             verdict, earned = judge(problems[problem_id], skill, rng)
             verdicts.append((r.key, verdict, earned))
@@ -179,7 +236,9 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         history.record_verdicts(verdicts)
         history.record_teacher(teachers)
         history.record_advantages(advantages)
-        history.record_trainer_tokens([(r.key, [value - 0.001 for value in r.logprobs_T]) for r in rollouts])
+        history.record_trainer_tokens(
+            [(r.key, [value - 0.001 for value in r.logprobs_T]) for r in rollouts]
+        )
         history.record_messages(episode(rollouts[0].key))
     kl = sum(t.k1_mean * t.n_tokens for t in teachers) / sum(t.n_tokens for t in teachers)
     reward_mean = float(np.mean([earned.total for _, _, earned in verdicts]))
@@ -198,8 +257,13 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
     times = {"sample": 1.1, "grade": 2.2, "score": 0.3, "train": 0.9, "store": 0.05, "total": 3.4}
     paths = {f"{kind}_path": f"tinker://{name}/{kind}/{plan.step}" for kind in ("state", "sampler")}
     took = {k: v * float(rng.uniform(0.9, 1.1)) for k, v in times.items()}
-    trained = {"examples": len(rollouts), "train_tokens": sum(len(r.prompt_P) + len(r.tokens_T) - 1 for r in rollouts)}
-    record = StepRecord(run=name, epoch=epoch, step=plan.step, **paths, **trained, times=took, metrics=metrics)
+    trained = {
+        "examples": len(rollouts),
+        "train_tokens": sum(len(r.prompt_P) + len(r.tokens_T) - 1 for r in rollouts),
+    }
+    record = StepRecord(
+        run=name, epoch=epoch, step=plan.step, **paths, **trained, times=took, metrics=metrics
+    )
     history.finish_step(record)
 
 
@@ -241,18 +305,35 @@ def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
             status = "passed"  # wrong ports still compile
         reasons = (f"{stage.value} failed: {HOSTILE}",) if status == "failed" else ()
         stages.append(
-            StageResult(stage=stage, status=status, reasons=reasons, wall_s=0.05 if status != "skipped" else 0.0)
+            StageResult(
+                stage=stage,
+                status=status,
+                reasons=reasons,
+                wall_s=0.05 if status != "skipped" else 0.0,
+            )
         )
     mismatches = ()
     if outcome is Outcome.INTERFACE_MISMATCH:
         wrong = p.interface.ports[1]
         mismatches = (
-            InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name=wrong.name, expected=f"input [{wrong.width - 1}:0]"),
-            InterfaceMismatch(kind=MismatchKind.EXTRA_PORT, name=("d", "din", "a")[int(rng.integers(3))], got="input"),
+            InterfaceMismatch(
+                kind=MismatchKind.MISSING_PORT,
+                name=wrong.name,
+                expected=f"input [{wrong.width - 1}:0]",
+            ),
+            InterfaceMismatch(
+                kind=MismatchKind.EXTRA_PORT,
+                name=("d", "din", "a")[int(rng.integers(3))],
+                got="input",
+            ),
         )[: 1 + int(rng.random() < 0.6)]
     total = 8
     passed = (
-        total if outcome is Outcome.PASSED else int(rng.integers(0, total)) if outcome is Outcome.TESTS_FAILED else 0
+        total
+        if outcome is Outcome.PASSED
+        else int(rng.integers(0, total))
+        if outcome is Outcome.TESTS_FAILED
+        else 0
     )
     verdict = Verdict(
         outcome=outcome,
@@ -294,7 +375,12 @@ def evaluate(history, name, shape, problems, policy, step, skill, rng) -> None:
     """Write an evaluation with its rollouts, verdicts and summary."""
     key = f"{name}-{policy}-{step}"
     record = EvaluationRecord(
-        key=key, run=name, policy=policy, step=step, split="heldout", samples=shape.evaluation_samples
+        key=key,
+        run=name,
+        policy=policy,
+        step=step,
+        split="heldout",
+        samples=shape.evaluation_samples,
     )
     history.record_evaluation(record)
     rollouts, verdicts, passes = [], [], {p.id: 0 for p in problems}

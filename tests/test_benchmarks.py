@@ -57,7 +57,16 @@ def test_a_weak_harness_makes_fewer_checks():
 
 def test_the_history_benchmark_deletes_only_its_own_files(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    command = [sys.executable, "-m", "benchmarks.history", "store", "--steps", "1", "--folder", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.history",
+        "store",
+        "--steps",
+        "1",
+        "--folder",
+        str(tmp_path),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -71,7 +80,9 @@ def test_the_history_benchmark_deletes_only_its_own_files(tmp_path):
     ],
 )
 def test_a_mistake_in_a_command_is_told_without_a_traceback(words, told):
-    done = subprocess.run([sys.executable, "-m", f"benchmarks.{words[0]}", *words[1:]], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{words[0]}", *words[1:]], capture_output=True, text=True
+    )
     assert done.returncode
     assert told in done.stderr
     assert "Traceback" not in done.stderr

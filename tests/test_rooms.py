@@ -25,7 +25,11 @@ FORBIDDEN = {
         "packages/rtl-grader/rtl_grader/types/verdict.py:2: rtl_core.types may not import rtl_grader.grading.grader.Grader\n",
     ),
     "SDK and Prefect in other rooms": (
-        {"rtl_core/rollouts/saving.py": SDK, "rtl_core/backend/saving.py": SDK, "cli/grade.py": "import prefect\n"},
+        {
+            "rtl_core/rollouts/saving.py": SDK,
+            "rtl_core/backend/saving.py": SDK,
+            "cli/grade.py": "import prefect\n",
+        },
         "cli/grade.py:1: cli may not import prefect\n"
         "rtl_core/rollouts/saving.py:2: rtl_core.rollouts may not import tinker.types.Datum\n",
     ),
@@ -54,7 +58,12 @@ def test_every_room_has_a_budget():
 
 def test_violations_of_limits_are_reported(tmp_path, capsys):
     many = ", ".join(f"a{i}" for i in range(9))
-    text = "def long():\n" + "    a = 1\n" * 60 + f"def wide({many}): ...\nclass Big:\n" + "    a: int\n" * 13
+    text = (
+        "def long():\n"
+        + "    a = 1\n" * 60
+        + f"def wide({many}): ...\nclass Big:\n"
+        + "    a: int\n" * 13
+    )
     for folder in ("flows", "cli", "types"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "one.py").write_text(text)

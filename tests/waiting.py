@@ -16,7 +16,10 @@ NOT_YET = (HistoryError, httpx.TransportError, httpx.HTTPStatusError)
 
 
 def wait_for(
-    true: Callable[[], Any], what: str, patience_s: float = 600.0, while_runs: subprocess.Popen | None = None
+    true: Callable[[], Any],
+    what: str,
+    patience_s: float = 600.0,
+    while_runs: subprocess.Popen | None = None,
 ) -> Any:
     """Wait until `true` returns a true value, and return it. Fails on a timeout, or if the process `while_runs` ends first."""
     began = time.monotonic()
@@ -25,7 +28,9 @@ def wait_for(
         with contextlib.suppress(*NOT_YET):
             if found := true():
                 return found
-        time.sleep(min(0.02 + waited / 20, 0.25))  # less and less often: each query takes CPU time from what it awaits
+        time.sleep(
+            min(0.02 + waited / 20, 0.25)
+        )  # less and less often: each query takes CPU time from what it awaits
     raise AssertionError(f"waited {patience_s:.0f} s for {what}")
 
 

@@ -1,10 +1,12 @@
 """Ask graders about attacks and honest twins, and print which they paid.
 
-    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT module:Class] [--every N] [--jobs 2]
+    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT module:Class] [--every
+    N] [--jobs 2]
                                    [--json FILE] [--write CASES.jsonl]
 
-`paid` counts attacks that got the reward, `lost` honest twins that did not, `failed` answers on which the grader itself failed. Cases that a
-grader does not support are left out. The exit code is 1 if one of our executors paid, lost or failed.
+`paid` counts attacks that got the reward, `lost` honest twins that did not, `failed` answers on which the
+grader itself failed. Cases that a grader does not support are left out. The exit code is 1 if one of our
+executors paid, lost or failed.
 """
 
 import sys
@@ -24,9 +26,12 @@ SAID = {True: "paid", False: "contained", None: "left out"}
 
 def main(argv: list[str] | None = None) -> int:
     parser = options(
-        __doc__, every=(1, "every Nth attack of a class"), jobs=2, json=(Path, "write each grader's result for each case to this file (JSON Lines)"),
+        __doc__,
+        every=(1, "every Nth attack of a class"),
+        jobs=2,
+        json=(Path, "write each grader's result for each case to this file (JSON Lines)"),
         write=(Path, "write the cases to this file (JSON Lines) and grade nothing"),
-    )  # fmt: skip
+    )
     parser.add_argument("--graders", nargs="+", default=["bubblewrap", "bare"])
     arguments = parser.parse_args(argv)
     found = cases(arguments.every)
@@ -36,7 +41,13 @@ def main(argv: list[str] | None = None) -> int:
     said = {name: results_of(judge(name), found, arguments.jobs) for name in arguments.graders}
     if arguments.json:
         rows = [
-            {"grader": name, "class": case.attack_class, "name": case.name, "attack": attack, "twin": twin}
+            {
+                "grader": name,
+                "class": case.attack_class,
+                "name": case.name,
+                "attack": attack,
+                "twin": twin,
+            }
             for name, pairs in said.items()
             for case, (attack, twin) in zip(found, pairs, strict=True)
         ]
@@ -50,7 +61,13 @@ def main(argv: list[str] | None = None) -> int:
         for case, (attack, twin) in zip(found, pairs, strict=True):
             if name in NAMES and (attack, twin) != ("contained", "paid"):
                 print(f"{name}: {case.name}: attack {attack}, twin {twin}")
-    wrong = (c["all", key] for name, c in counts.items() if name in NAMES for key in COUNTED if key != "contained")
+    wrong = (
+        c["all", key]
+        for name, c in counts.items()
+        if name in NAMES
+        for key in COUNTED
+        if key != "contained"
+    )
     return 1 if any(wrong) else 0
 
 
@@ -74,7 +91,10 @@ def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> Counter[
     counts: Counter[tuple[str, str]] = Counter()
     for case, (attack, twin) in zip(found, pairs, strict=True):
         if attack != "left out":
-            keys = ["failed" if attack.startswith("failed") else attack, *(["lost"] if twin == "contained" else [])]
+            keys = [
+                "failed" if attack.startswith("failed") else attack,
+                *(["lost"] if twin == "contained" else []),
+            ]
             keys += ["failed"] if twin.startswith("failed") else []
             counts.update((name, key) for name in (case.attack_class, "all") for key in keys)
     return counts
@@ -84,7 +104,10 @@ def table(found: Sequence[Case], counts: dict[str, Counter[tuple[str, str]]]) ->
     """Print a row for each class, with each grader's counts."""
     sizes = Counter(case.attack_class for case in found) + Counter(all=len(found))
     columns = ("class", "cases", *(f"{name}\n{key}" for name in counts for key in COUNTED))
-    lines = [(name, n, *(c[name, key] for c in counts.values() for key in COUNTED)) for name, n in sizes.items()]
+    lines = [
+        (name, n, *(c[name, key] for c in counts.values() for key in COUNTED))
+        for name, n in sizes.items()
+    ]
     show(f"{len(found)} attacks, each with an honest twin", columns, lines)
 
 

@@ -1,4 +1,5 @@
-"""Cases (an attack and its honest twin), and graders with one method: does this answer get the reward? Your own grader is `module:Class`."""
+"""Cases (an attack and its honest twin), and graders with one method: does this answer get the reward? Your
+own grader is `module:Class`."""
 
 import hashlib
 import importlib
@@ -61,45 +62,72 @@ class Case:
     right: str = "answer: not paid; twin: paid"
 
 
-_CLASSES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text(encoding="utf-8"))["classes"]
+_CLASSES = tomllib.loads(Path(__file__).with_name("classes.toml").read_text(encoding="utf-8"))[
+    "classes"
+]
 
 
 def cases(every: int = 1) -> list[Case]:
-    """The attacks on problems that need no data set, every n-th of each class. The twin of an openly wrong design is the problem's known-good
-    answer; the twin of any other attack is a right design with an idiom that looks like it."""
+    """The attacks on problems that need no data set, every n-th of each class. The twin of an openly wrong
+    design is the problem's known-good answer; the twin of any other attack is a right design with an idiom
+    that looks like it."""
     found = []
     for one in _CLASSES:
-        idioms, usable = one["idioms"], [attack for attack in GROUPS[one["group"]] if _usable(attack)]
+        idioms, usable = (
+            one["idioms"],
+            [attack for attack in GROUPS[one["group"]] if _usable(attack)],
+        )
         for number, attack in enumerate(usable[::every]):
             # The red team's own LFSR replaces CVDP's, so that the cases are the same on every machine.
             problem = find("own/lfsr" if attack.problem == "cvdp/lfsr" else attack.problem)
             assert problem is not None
             base = BASES.get(attack.problem)
             body, before = idioms[number % len(idioms)] if idioms else ("", "")
-            twin = base.design(body, before, core="good") if base else (problem.golden or {})[problem.targets[0]]
+            twin = (
+                base.design(body, before, core="good")
+                if base
+                else (problem.golden or {})[problem.targets[0]]
+            )
             key = attack.problem if attack.problem in PASSES else None
             found.append(
                 Case(
-                    one["name"], attack.name, attack.idea, problem.id, problem.prompt, problem.targets[0], str(attack.text), twin,
-                    problem.harness, (OWN / f"{key[4:]}.sv").read_text() if key else None, PASSES[key] if key else None,
+                    one["name"],
+                    attack.name,
+                    attack.idea,
+                    problem.id,
+                    problem.prompt,
+                    problem.targets[0],
+                    str(attack.text),
+                    twin,
+                    problem.harness,
+                    (OWN / f"{key[4:]}.sv").read_text() if key else None,
+                    PASSES[key] if key else None,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
 def _usable(attack: Attack) -> bool:
     kind = attack.problem.partition("/")[0]
     there = kind == "starter" or attack.problem in own() or attack.problem == "cvdp/lfsr"
-    has_twin = attack.problem in BASES or kind == "starter"  # starter problems have a known-good answer
-    return there and has_twin and isinstance(attack.text, str) and attack.primed is None and not attack.honest
+    has_twin = (
+        attack.problem in BASES or kind == "starter"
+    )  # starter problems have a known-good answer
+    return (
+        there
+        and has_twin
+        and isinstance(attack.text, str)
+        and attack.primed is None
+        and not attack.honest
+    )
 
 
 class Judge(Protocol):
     """A grader under test."""
 
     def paid(self, case: Case, text: str) -> bool | None:
-        """Whether `text`, as the case's target, gets the reward; None if the grader does not support the case. Raises if the grader
-        itself fails."""
+        """Whether `text`, as the case's target, gets the reward; None if the grader does not support the
+        case. Raises if the grader itself fails."""
 
 
 class Ours:
@@ -117,7 +145,8 @@ class Ours:
 
 
 class PublicRunner:
-    """The public CVDP runner of a checkout, with its requirements in CHECKOUT/.venv; it grades a record's known-good answer."""
+    """The public CVDP runner of a checkout, with its requirements in CHECKOUT/.venv; it grades a record's
+    known-good answer."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout.resolve()
@@ -131,15 +160,36 @@ class PublicRunner:
             file = Path(folder) / "answer.jsonl"
             write_jsonl(file, [_record(case, f"cvdp_copilot_{key}_0001", text)])
             work = Path(folder) / "run"
-            command = [self._checkout / ".venv/bin/python", "run_benchmark.py", "-f", file, "-t", "1", "-p", work]
+            command = [
+                self._checkout / ".venv/bin/python",
+                "run_benchmark.py",
+                "-f",
+                file,
+                "-t",
+                "1",
+                "-p",
+                work,
+            ]
             environment = {**os.environ, "OSS_SIM_IMAGE": IMAGE}
             done = subprocess.run(
-                command, cwd=self._checkout, env=environment, capture_output=True, text=True, check=False
+                command,
+                cwd=self._checkout,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             report = work / "raw_result.json"
             if done.returncode or not report.is_file():
-                raise InfrastructureError(f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-            return sum(entry.get("errors", 1) == 0 for entry in json.loads(report.read_text()).values()) == 1
+                raise InfrastructureError(
+                    f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+                )
+            return (
+                sum(
+                    entry.get("errors", 1) == 0 for entry in json.loads(report.read_text()).values()
+                )
+                == 1
+            )
 
 
 def _record(case: Case, name: str, golden: str) -> dict[str, object]:
@@ -154,8 +204,9 @@ def _record(case: Case, name: str, golden: str) -> dict[str, object]:
 
 
 class Bare:
-    """What most evaluations do: compile answer and test bench, run, and search the output for a pass; or run the cocotb harness and take its
-    exit code. It runs in a plain bubblewrap, which protects this machine, not the verdict."""
+    """What most evaluations do: compile answer and test bench, run, and search the output for a pass; or
+    run the cocotb harness and take its exit code. It runs in a plain bubblewrap, which protects this
+    machine, not the verdict."""
 
     def paid(self, case: Case, text: str) -> bool:
         with tempfile.TemporaryDirectory(prefix="bare-") as folder:
@@ -173,30 +224,59 @@ class Bare:
             for path, content in workspace_files(case.harness).items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(content)
-            return all(_run(root, step.argv, step.env, step.cwd)[0] == 0 for step in read_services(case.harness)[0])
+            return all(
+                _run(root, step.argv, step.env, step.cwd)[0] == 0
+                for step in read_services(case.harness)[0]
+            )
 
 
-def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) -> tuple[int | None, str]:
-    """Run a command that sees this machine's programs, /code and /src, and no network. Return (exit code, or None after a timeout, output)."""
-    command = ["bwrap", "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+def _run(
+    root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str
+) -> tuple[int | None, str]:
+    """Run a command that sees this machine's programs, /code and /src, and no network. Return (exit code,
+    or None after a timeout, output)."""
+    command = [
+        "bwrap",
+        "--unshare-all",
+        "--die-with-parent",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+    ]
     for top in sorted(os.listdir("/")):
         if top not in ("proc", "dev", "tmp", "code", "src", "rundir"):
             command += ["--ro-bind", f"/{top}", f"/{top}"]
-    command += ["--bind", str(root / "code"), "/code", "--bind", str(root / "src"), "/src", "--chdir", cwd]
+    command += [
+        "--bind",
+        str(root / "code"),
+        "/code",
+        "--bind",
+        str(root / "src"),
+        "/src",
+        "--chdir",
+        cwd,
+    ]
     path = f"{Path(sys.prefix) / 'bin'}:{os.environ['PATH']}"
     try:
         done = subprocess.run(
-            [*command, "--", "prlimit", f"--cpu={BARE_CPU_S}", "--", *argv], env={"PATH": path, "HOME": "/tmp", **env}, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=BARE_S, check=False,
-        )  # fmt: skip
+            [*command, "--", "prlimit", f"--cpu={BARE_CPU_S}", "--", *argv],
+            env={"PATH": path, "HOME": "/tmp", **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=BARE_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return None, ""
     return done.returncode, done.stdout.decode(errors="replace")
 
 
 def judge(name: str) -> Judge:
-    """The grader of a name: `bubblewrap`, `docker`, `bare`, `public=CHECKOUT` (CVDP's runner), or `module:Class`. Raises
-    ConfigError for another name."""
+    """The grader of a name: `bubblewrap`, `docker`, `bare`, `public=CHECKOUT` (CVDP's runner), or
+    `module:Class`. Raises ConfigError for another name."""
     if name in NAMES:
         return Ours(name)
     if name == "bare":

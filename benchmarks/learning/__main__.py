@@ -5,8 +5,9 @@
     python -m benchmarks.learning --print-only    # the report of what is there
     python -m benchmarks.learning --only hard-rl --seeds 0 --ledger again.jsonl --report again.md     # run a cell again
 
-A cell is a whole training run on the embedded models, graded by the cocotb harnesses and evaluated on the `test` split. It adds one line to the
-ledger, a tracked file, and is not repeated; the command resumes where it stopped.
+A cell is a whole training run on the embedded models, graded by the cocotb harnesses and evaluated on the
+`test` split. It adds one line to the ledger, a tracked file, and is not repeated; the command resumes where
+it stopped.
 """
 
 import argparse
@@ -26,11 +27,18 @@ from benchmarks.learning.settings import SETTINGS
 def parsed() -> argparse.Namespace:
     jobs = max(1, len(os.sched_getaffinity(0)) // 2)
     parser = options(
-        __doc__, overrides=True, jobs=(jobs, "concurrent runs; each uses two cores"), directory=(Path("build/learning"), "for the runs"),
-        ledger=(LEDGER, "the ledger to read and to extend"), report=(REPORT, "where to write the report"),
-        list=(False, "list the settings and exit"), print_only=(False, "write and print the report, run nothing"),
-    )  # fmt: skip
-    parser.add_argument("--only", nargs="*", choices=SETTINGS, metavar="NAME", help="settings (all)")
+        __doc__,
+        overrides=True,
+        jobs=(jobs, "concurrent runs; each uses two cores"),
+        directory=(Path("build/learning"), "for the runs"),
+        ledger=(LEDGER, "the ledger to read and to extend"),
+        report=(REPORT, "where to write the report"),
+        list=(False, "list the settings and exit"),
+        print_only=(False, "write and print the report, run nothing"),
+    )
+    parser.add_argument(
+        "--only", nargs="*", choices=SETTINGS, metavar="NAME", help="settings (all)"
+    )
     parser.add_argument("--seeds", type=int, nargs="*", help="seeds (each setting's own)")
     arguments = parser.parse_args()
     if arguments.overrides and arguments.ledger == LEDGER:
@@ -42,7 +50,13 @@ def main() -> None:
     arguments = parsed()
     console = Console(width=max(160, Console().width))
     ledger = Ledger(arguments.ledger)
-    matrix = Matrix(ledger, arguments.directory, arguments.only or [*SETTINGS], arguments.seeds, arguments.overrides)
+    matrix = Matrix(
+        ledger,
+        arguments.directory,
+        arguments.only or [*SETTINGS],
+        arguments.seeds,
+        arguments.overrides,
+    )
     if arguments.list:
         missing = matrix.missing()
         for setting in matrix.settings:

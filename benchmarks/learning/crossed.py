@@ -5,9 +5,9 @@ Y_sp = μ + a_p + b_s + e_sp (crossed random effects, one value a cell),
 
     Var(mean) = (MS_P + MS_S − MS_E) / (S P)
 
-where MS_P, MS_S and MS_E are the mean squares of the two-way analysis of variance. The degrees of freedom follow Satterthwaite, and are at
-least S − 1. The variance is at least MS_P / (S P), that of the interval over problems alone. Source: Searle, Casella, McCulloch, "Variance
-Components", 1992, section 4.3.
+where MS_P, MS_S and MS_E are the mean squares of the two-way analysis of variance. The degrees of freedom
+follow Satterthwaite, and are at least S − 1. The variance is at least MS_P / (S P), that of the interval
+over problems alone. Source: Searle, Casella, McCulloch, "Variance Components", 1992, section 4.3.
 """
 
 import math
@@ -18,7 +18,9 @@ from numpy.typing import ArrayLike
 from rtl_core.learning.intervals import Interval, mean_interval, t_quantile
 
 
-def crossed_interval(values_SP: ArrayLike, *, bounds: tuple[float, float] | None = None) -> Interval:
+def crossed_interval(
+    values_SP: ArrayLike, *, bounds: tuple[float, float] | None = None
+) -> Interval:
     """95 % interval of the mean over S seeds and P problems, for new draws of both.
 
     Args:

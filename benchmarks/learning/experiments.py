@@ -16,4 +16,6 @@ class FewKnownGood(StarterSource):
     def make(self, split: Split, count: int, seed: int) -> list[Problem]:
         problems = super().make(split, count, seed)
         keep = self.known_good if split == "train" else count
-        return problems[:keep] + [problem.model_copy(update={"golden": None}) for problem in problems[keep:]]
+        return problems[:keep] + [
+            problem.model_copy(update={"golden": None}) for problem in problems[keep:]
+        ]

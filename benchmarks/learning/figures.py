@@ -1,4 +1,5 @@
-"""Figures from the ledger: each setting over its seeds, and what each ingredient adds, with 95 % intervals over problems and seeds."""
+"""Figures from the ledger: each setting over its seeds, and what each ingredient adds, with 95 % intervals
+over problems and seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,13 +86,16 @@ def added(ledger: Ledger) -> list[Added]:
     """One entry for each comparison whose two settings share a seed."""
     found = []
     for asked in COMPARISONS:
-        ours, theirs = ({c.seed: c for c in cells_of(ledger, name)} for name in (asked.setting, asked.against))
+        ours, theirs = (
+            {c.seed: c for c in cells_of(ledger, name)} for name in (asked.setting, asked.against)
+        )
         seeds = sorted(set(ours) & set(theirs))
         if seeds:
             line = ledger.tiers[SETTINGS[asked.setting].tier]
             passed, interface = (
                 crossed_interval(
-                    _table([ours[s] for s in seeds], figure, line) - _table([theirs[s] for s in seeds], figure, line)
+                    _table([ours[s] for s in seeds], figure, line)
+                    - _table([theirs[s] for s in seeds], figure, line)
                 )
                 for figure in ("pass@1", "interface")
             )
@@ -112,9 +116,10 @@ def rate_of(passed_P: Sequence[int], samples: int) -> Interval:
 def reached(cell: Cell, goal: float, line: TierLine) -> tuple[int, float] | None:
     """(steps, dollars) until a run passed at this rate; None: never.
 
-    If the run was evaluated on its way: until the first evaluation of that rate, the last one included. Otherwise: until the student's
-    answers of the last `WINDOW` steps had that rate, on training problems that it had not seen before. Supervised steps count as steps and
-    cost, and have no answers of the student. A window needs `WINDOW` steps with answers.
+    If the run was evaluated on its way: until the first evaluation of that rate, the last one included.
+    Otherwise: until the student's answers of the last `WINDOW` steps had that rate, on training problems
+    that it had not seen before. Supervised steps count as steps and cost, and have no answers of the
+    student. A window needs `WINDOW` steps with answers.
     """
     answers_S, passed_S, usd_S = (np.array(values) for values in zip(*cell.steps, strict=True))
     whole = len(line.problems_P) * line.samples

@@ -1,7 +1,8 @@
 """The ledger: a tracked file with one line for each cell that ran, with its machine, commit and figures.
 
-A tier's line (`TierLine`) has its test problems and the results of teacher and untrained student; a cell's (`Cell`) has the results of one
-run, in the same order of problems. A cell is not run again while its settings, sizes and models are those of its line.
+A tier's line (`TierLine`) has its test problems and the results of teacher and untrained student; a cell's
+(`Cell`) has the results of one run, in the same order of problems. A cell is not run again while its
+settings, sizes and models are those of its line.
 """
 
 import json
@@ -54,8 +55,9 @@ class TierLine:
 
 
 class Step(NamedTuple):
-    """A train step: the student's answers, how many passed, and the price of the step's tokens in dollars, at the prices of the models in the
-    shipped configuration `cvdp`. A supervised step has no answers of the student."""
+    """A train step: the student's answers, how many passed, and the price of the step's tokens in dollars,
+    at the prices of the models in the shipped configuration `cvdp`. A supervised step has no answers of the
+    student."""
 
     answers: int
     passed: int
@@ -74,9 +76,11 @@ class Cell:
     after: Counts
     steps: list[Step]
     evaluations: list[tuple[int, int]]
-    """(train steps, passed answers of the test problems) of each evaluation during the run, except the first and the last."""
+    """(train steps, passed answers of the test problems) of each evaluation during the run, except the
+    first and the last."""
     answers: int
-    """All answers that were sampled outside evaluations, including the teacher's and those of groups that were replaced."""
+    """All answers that were sampled outside evaluations, including the teacher's and those of groups that
+    were replaced."""
     train_tokens: int
     ran: Ran
 
@@ -102,7 +106,9 @@ class Ledger:
                 data = json.loads(line)
                 self._take(_LINES[data.pop("kind")].validate_python(data))
             except (ValueError, TypeError, KeyError) as error:
-                raise ValueError(f"{path}, line {number}: not a line of the ledger: {error!r}") from error
+                raise ValueError(
+                    f"{path}, line {number}: not a line of the ledger: {error!r}"
+                ) from error
 
     def add(self, line: TierLine | Cell) -> None:
         """Append a line and sync it to the disk."""

@@ -34,7 +34,9 @@ def _tier(ledger: Ledger, tier: TierName) -> str:
     body = [_row(row) for row in rows(ledger, tier)]
     known = (("untrained", line.untrained), ("teacher", line.teacher))
     for about, counts in ((about, counts) for about, counts in known if counts is not None):
-        passed, interface = (_rate(rate_of(values, line.samples)) for values in (counts.passed_P, counts.interface_P))
+        passed, interface = (
+            _rate(rate_of(values, line.samples)) for values in (counts.passed_P, counts.interface_P)
+        )
         body.append([about, "", passed, "", "", interface, *[""] * (len(head) - 6)])
     return title + markdown_table(head, body)
 
@@ -62,12 +64,30 @@ def _row(row: Row) -> list[str]:
 
 
 def _added(entries: list[Added]) -> str:
-    head = ["ingredient", "setting", "against", "seeds", "difference, points", "so it", "interface right, points"]
+    head = [
+        "ingredient",
+        "setting",
+        "against",
+        "seeds",
+        "difference, points",
+        "so it",
+        "interface right, points",
+    ]
     body = []
     for e in entries:
         setting, against = f"`{e.comparison.setting}`", f"`{e.comparison.against}`"
         difference, interface = _points(e.difference), _points(e.interface)
-        body.append([e.comparison.ingredient, setting, against, str(e.seeds), difference, e.words, interface])
+        body.append(
+            [
+                e.comparison.ingredient,
+                setting,
+                against,
+                str(e.seeds),
+                difference,
+                e.words,
+                interface,
+            ]
+        )
     return "## What each adds\n\n" + markdown_table(head, body) if body else ""
 
 
@@ -92,13 +112,20 @@ def _not_run(ledger: Ledger) -> str:
     for setting in SETTINGS.values():
         seeds = sorted(set(setting.seeds) - {cell.seed for cell in cells_of(ledger, setting.name)})
         if seeds:
-            lacking.append(f"- `{setting.name}`: {setting.about} (seeds {', '.join(map(str, seeds))})")
+            lacking.append(
+                f"- `{setting.name}`: {setting.about} (seeds {', '.join(map(str, seeds))})"
+            )
     return "## Not run yet\n\n" + "\n".join(lacking) + "\n" if lacking else ""
 
 
 def _where(ledger: Ledger) -> str:
-    ran = [tier.ran for tier in ledger.tiers.values()] + [cell.ran for cell in ledger.cells.values()]
-    lines = [*sorted({entry.machine for entry in ran}), f"commits {', '.join(sorted({entry.commit for entry in ran}))}"]
+    ran = [tier.ran for tier in ledger.tiers.values()] + [
+        cell.ran for cell in ledger.cells.values()
+    ]
+    lines = [
+        *sorted({entry.machine for entry in ran}),
+        f"commits {', '.join(sorted({entry.commit for entry in ran}))}",
+    ]
     return "## Machines and commits\n\n" + "".join(f"- {line}\n" for line in lines)
 
 

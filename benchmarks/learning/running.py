@@ -1,4 +1,5 @@
-"""Run the cells that the ledger lacks, some at a time. A tier's first cell also evaluates the teacher, for the tier's line."""
+"""Run the cells that the ledger lacks, some at a time. A tier's first cell also evaluates the teacher, for
+the tier's line."""
 
 import hashlib
 import json
@@ -28,15 +29,19 @@ from rtl_core.reporting.evaluations import view_of
 from rtl_core.run.lock import is_held, lock_path
 
 Tell = Callable[[str], None]
-_PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
+_PROBLEMS_SQL = (
+    "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
+)
 _STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
 _ANSWERS_SQL = (
     "SELECT r.step, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollouts r"
-    " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = 'student' AND r.turn = 1 GROUP BY r.step"
+    " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = "
+    "'student' AND r.turn = 1 GROUP BY r.step"
 )
 _TOTALS_SQL = (
     "SELECT (SELECT count(*) FROM rollouts WHERE run = $run AND evaluation IS NULL) AS answers,"
-    " (SELECT CAST(coalesce(sum(value), 0) AS BIGINT) FROM step_metrics WHERE run = $run AND name = 'tokens/student/train') AS train_tokens"
+    " (SELECT CAST(coalesce(sum(value), 0) AS BIGINT) FROM step_metrics WHERE run = $run AND name "
+    "= 'tokens/student/train') AS train_tokens"
 )
 
 
@@ -51,7 +56,8 @@ class Matrix:
         seeds: Sequence[int] | None = None,
         extra: Sequence[str] = (),
     ) -> None:
-        """`folder` is for the runs; `seeds` replaces those of each setting; `extra` overrides apply to all cells, which makes them other cells."""
+        """`folder` is for the runs; `seeds` replaces those of each setting; `extra` overrides apply to all
+        cells, which makes them other cells."""
         self.ledger, self.folder, self.extra = ledger, folder.resolve(), tuple(extra)
         self.settings = [SETTINGS[name] for name in names]
         self.seeds = seeds
@@ -61,12 +67,20 @@ class Matrix:
 
     def cells(self) -> list[tuple[Setting, int]]:
         """Every requested cell, setting by setting."""
-        return [(s, seed) for s in self.settings for seed in (s.seeds if self.seeds is None else self.seeds)]
+        return [
+            (s, seed)
+            for s in self.settings
+            for seed in (s.seeds if self.seeds is None else self.seeds)
+        ]
 
     def missing(self) -> list[tuple[Setting, int]]:
         """The cells that the ledger lacks, or has with other settings or models."""
         recipes = {key: cell.recipe for key, cell in self.ledger.cells.items()}
-        return [(s, seed) for s, seed in self.cells() if recipes.get((s.name, seed)) != recipe_of(s, self.extra)]
+        return [
+            (s, seed)
+            for s, seed in self.cells()
+            if recipes.get((s.name, seed)) != recipe_of(s, self.extra)
+        ]
 
     def run(self, jobs: int, after: Callable[[], object], tell: Tell) -> None:
         """Run every missing cell, `jobs` at a time; `after` is called after each."""
@@ -87,7 +101,9 @@ class Matrix:
                     self.ledger.add(cell)
                     after()
                 if not any(other.after == setting.name for other in SETTINGS.values()):
-                    shutil.rmtree(self.folder / f"{setting.name}-{seed}")  # tens of megabytes that nobody needs now
+                    shutil.rmtree(
+                        self.folder / f"{setting.name}-{seed}"
+                    )  # tens of megabytes that nobody needs now
                 tell(f"{setting.name}-{seed}: {in_words(cell, self.ledger)}")
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -110,37 +126,56 @@ class Matrix:
                     f"another process works on it in {history.parent}; for other settings give another --directory"
                 )
             if history.exists() and text_of(made_of) != recipe:
-                shutil.rmtree(history.parent)  # from other settings; kept for cells that start from it
+                shutil.rmtree(
+                    history.parent
+                )  # from other settings; kept for cells that start from it
             path = self._write(config)
             made_of.write_text(recipe)
             start = time.monotonic()
             memory_gb = self._process(name, ["-m", "rtl_distill.cli", "train", str(path)])
-        found, ran = History(history, read_only=True), ran_here((time.monotonic() - start) / 60, memory_gb)
+        found, ran = (
+            History(history, read_only=True),
+            ran_here((time.monotonic() - start) / 60, memory_gb),
+        )
         if lacks_tier:
             self._add_tier(setting.tier, found, name, config.evaluation.samples, ran)
         figures = figures_of(found, name, self.ledger.tiers[setting.tier].problems_P)
-        return Cell(setting=setting.name, tier=setting.tier, seed=seed, recipe=recipe, ran=ran, **figures)
+        return Cell(
+            setting=setting.name, tier=setting.tier, seed=seed, recipe=recipe, ran=ran, **figures
+        )
 
     def _lacks(self, tier: TierName) -> bool:
         """Whether the ledger lacks a tier's line, or has that of other settings or models."""
-        return tier not in self.ledger.tiers or self.ledger.tiers[tier].recipe != self._tier_recipe(tier)
+        return tier not in self.ledger.tiers or self.ledger.tiers[tier].recipe != self._tier_recipe(
+            tier
+        )
 
     def _tier_recipe(self, tier: TierName) -> str:
-        return recipe_of(Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base), self.extra)
+        return recipe_of(
+            Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base), self.extra
+        )
 
     def _add_tier(self, tier: TierName, history: History, run: str, samples: int, ran: Ran) -> None:
         """Add the tier's line: its test problems, and the results of teacher and untrained student in this run."""
         problems = problems_of(history, run)
         before = counts_of(history, run, "student", problems, step=0)
-        teacher = None if TIERS[tier].teacher is None else counts_of(history, run, "teacher", problems, step=0)
+        teacher = (
+            None
+            if TIERS[tier].teacher is None
+            else counts_of(history, run, "teacher", problems, step=0)
+        )
         with self._lock:
-            self.ledger.add(TierLine(tier, self._tier_recipe(tier), problems, samples, before, teacher, ran))
+            self.ledger.add(
+                TierLine(tier, self._tier_recipe(tier), problems, samples, before, teacher, ran)
+            )
 
     def _weights(self, setting: Setting, seed: int) -> str:
         """The weights at the end of a cell, which is run first unless its folder has it complete."""
         config = config_of(setting, seed, self.folder, self.extra)
         name, history = config.run.name, config.run.history
-        same = history.exists() and text_of(history.with_name("recipe")) == recipe_of(setting, self.extra)
+        same = history.exists() and text_of(history.with_name("recipe")) == recipe_of(
+            setting, self.extra
+        )
         run = History(history, read_only=True).run(name) if same else None
         if run is None or run.status != "finished" or self._lacks(setting.tier):
             self._train(setting, seed)
@@ -162,7 +197,9 @@ class Matrix:
         folder = self.folder / name
         log = folder / "log.txt"
         with log.open("a") as file:
-            process = subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                [sys.executable, *arguments], stdout=file, stderr=subprocess.STDOUT
+            )
             _, status, usage = os.wait4(process.pid, 0)  # Popen.wait does not report memory
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
@@ -185,8 +222,11 @@ def in_words(cell: Cell, ledger: Ledger) -> str:
 
 
 def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
-    """Hash of what determines a cell: the keys that its base and its overrides set, its models, and the numbers of its problems."""
-    config = load_config(setting.base, (*setting.overrides, *extra), environment={}, check_files=False)
+    """Hash of what determines a cell: the keys that its base and its overrides set, its models, and the
+    numbers of its problems."""
+    config = load_config(
+        setting.base, (*setting.overrides, *extra), environment={}, check_files=False
+    )
     tier = TIERS[setting.tier]
     keys = config.model_dump(mode="json", exclude_unset=True)
     made_of: list[Any] = [keys, setting.tier, STEPS, tier.test_problems, tier.weights]
@@ -196,10 +236,16 @@ def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
 
 
 def ran_here(minutes: float, memory_gb: float | None = None) -> Ran:
-    """This machine, today, and the commit that is checked out. Changes of the files that the matrix writes do not make it dirty."""
+    """This machine, today, and the commit that is checked out. Changes of the files that the matrix writes
+    do not make it dirty."""
     git = ["git", "-C", str(Path(__file__).parents[2])]
-    commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True).stdout.strip()
-    outputs = [f":(exclude){name}" for name in ("benchmarks/learning/ledger.jsonl", "docs/learning-report.md")]
+    commit = subprocess.run(
+        [*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
+    outputs = [
+        f":(exclude){name}"
+        for name in ("benchmarks/learning/ledger.jsonl", "docs/learning-report.md")
+    ]
     if commit and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ".", *outputs]).returncode:
         commit += "-dirty"
     cores = len(os.sched_getaffinity(0))
@@ -220,17 +266,28 @@ def problems_of(history: History, run: str) -> list[str]:
     return [row["problem_id"] for row in history.query(_PROBLEMS_SQL, {"run": run}).to_pylist()]
 
 
-def counts_of(history: History, run: str, policy: str, problems: Sequence[str], *, step: int | None = None) -> Counts:
-    """Counts of the newest finished evaluation of a policy (at `step`). LookupError if there is none, or it lacks a problem."""
-    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == policy and step in (None, e.step)]
+def counts_of(
+    history: History, run: str, policy: str, problems: Sequence[str], *, step: int | None = None
+) -> Counts:
+    """Counts of the newest finished evaluation of a policy (at `step`). LookupError if there is none, or it
+    lacks a problem."""
+    done = [
+        e
+        for e in history.evaluations(run)
+        if e.status == "done" and e.policy == policy and step in (None, e.step)
+    ]
     if not done:
         raise LookupError(f"run {run} holds no finished evaluation of the {policy}")
     view = view_of(history, done[-1])
     if missing := sorted(set(problems) - set(view.counts)):
-        raise LookupError(f"run {run}: {len(missing)} test problems were not graded whole, {missing[0]} first")
+        raise LookupError(
+            f"run {run}: {len(missing)} test problems were not graded whole, {missing[0]} first"
+        )
     samples_P, passed_P = zip(*(view.counts[p] for p in problems), strict=True)
     shares_P = [view.interfaces.get(p, 0.0) for p in problems]
-    return Counts([*passed_P], [round(share * n) for share, n in zip(shares_P, samples_P, strict=True)])
+    return Counts(
+        [*passed_P], [round(share * n) for share, n in zip(shares_P, samples_P, strict=True)]
+    )
 
 
 def steps_of(history: History, run: str) -> list[Step]:
@@ -238,15 +295,24 @@ def steps_of(history: History, run: str) -> list[Step]:
     metrics: dict[int, dict[str, float]] = {}
     for row in history.query(_STEPS_SQL, {"run": run}).to_pylist():
         metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
-    answers = {r["step"]: (r["answers"], r["passed"]) for r in history.query(_ANSWERS_SQL, {"run": run}).to_pylist()}
-    return [Step(*answers.get(step, (0, 0)), round(_dollars(metrics[step]), 6)) for step in sorted(metrics)]
+    answers = {
+        r["step"]: (r["answers"], r["passed"])
+        for r in history.query(_ANSWERS_SQL, {"run": run}).to_pylist()
+    }
+    return [
+        Step(*answers.get(step, (0, 0)), round(_dollars(metrics[step]), 6))
+        for step in sorted(metrics)
+    ]
 
 
 def evaluations_of(history: History, run: str, problems: Sequence[str]) -> list[tuple[int, int]]:
     """(train steps, passed answers) of each evaluation of the student between the first and the last."""
     done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == "student"]
     steps = sorted({e.step for e in done})[1:-1]
-    return [(step, sum(counts_of(history, run, "student", problems, step=step).passed_P)) for step in steps]
+    return [
+        (step, sum(counts_of(history, run, "student", problems, step=step).passed_P))
+        for step in steps
+    ]
 
 
 def figures_of(history: History, run: str, problems: Sequence[str]) -> dict[str, Any]:
@@ -260,7 +326,10 @@ def figures_of(history: History, run: str, problems: Sequence[str]) -> dict[str,
 def _dollars(metrics: dict[str, float]) -> float:
     usage = {}
     for role, model in _priced_models().items():
-        kinds = {kind: metrics.get(f"tokens/{role}/{kind}", 0.0) for kind in ("prefill", "cached", "sample", "train")}
+        kinds = {
+            kind: metrics.get(f"tokens/{role}/{kind}", 0.0)
+            for kind in ("prefill", "cached", "sample", "train")
+        }
         if any(kinds.values()):
             usage[model] = Tokens(**kinds)
     total = total_dollars(usage, _prices())

@@ -38,24 +38,33 @@ class Tier:
 
     @property
     def weights(self) -> list[str]:
-        """SHA-256 of the models' weights, or of the package that a model comes from, in the order of the models' names."""
+        """SHA-256 of the models' weights, or of the package that a model comes from, in the order of the
+        models' names."""
         return [_sha256(name) for name in sorted(filter(None, (self.student, self.teacher)))]
 
 
 def _sha256(model: str) -> str:
     if model in pretrained.MODELS:
         return pretrained.MODELS[model].wheel_sha256
-    return hashlib.sha256((model_path(cast(ModelName, model)) / "model.safetensors").read_bytes()).hexdigest()
+    return hashlib.sha256(
+        (model_path(cast(ModelName, model)) / "model.safetensors").read_bytes()
+    ).hexdigest()
 
 
 TIERS: dict[TierName, Tier] = {
     "hard": Tier("Hard tier", "hard-student", "hard-teacher", "hard", 70, (0.3, 0.5)),
     "starter": Tier("Starter tier", "student", "teacher", "starter", 72, (0.7, 0.85)),
     "smollm2": Tier(
-        "SmolLM2-135M on the starter tier", "SmolLM2-135M-Instruct", None, "starter", 36, (0.1, 0.2), "smollm2",
+        "SmolLM2-135M on the starter tier",
+        "SmolLM2-135M-Instruct",
+        None,
+        "starter",
+        36,
+        (0.1, 0.2),
+        "smollm2",
         ("problems.sources.0.train=8",),  # its cells validate their own problems
     ),
-}  # fmt: skip
+}
 """In the order of the report."""
 
 
@@ -92,7 +101,8 @@ class Comparison:
 
 _LISTED = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
 _GIVEN: list[dict[str, Any]] = [
-    {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()} for entry in _LISTED["setting"]
+    {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
+    for entry in _LISTED["setting"]
 ]
 SETTINGS: dict[str, Setting] = {given["name"]: Setting(**given) for given in _GIVEN}
 """Every setting by name, in the order in which they run."""

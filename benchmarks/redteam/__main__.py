@@ -3,9 +3,10 @@
     python -m benchmarks.redteam [--executor bubblewrap|docker|both] [--only GROUP_OR_NAME ...] [--jobs 2]
                                  [--every N] [--cold] [--json FILE]
 
-Wrong are: an attack that is paid, an infrastructure error, an honest answer that is refused, and a grade that takes more than one and a half
-times the wall limit of a service. Slow grades are repeated after all others, and their times are scaled to an idle machine. Attacks on
-published problems are left out, and counted, if RTL_DISTILL_DATA does not have them.
+Wrong are: an attack that is paid, an infrastructure error, an honest answer that is refused, and a grade
+that takes more than one and a half times the wall limit of a service. Slow grades are repeated after all
+others, and their times are scaled to an idle machine. Attacks on published problems are left out, and
+counted, if RTL_DISTILL_DATA does not have them.
 """
 
 import argparse
@@ -26,10 +27,16 @@ FAULTS = ("paid", "infrastructure error", "over time", "honest refused")
 
 def main(argv: list[str] | None = None) -> int:
     parser = options(
-        __doc__, jobs=2, every=(1, "every Nth of a group"), cold=(False, "bubblewrap without prepared processes"),
-        wall=(LIMITS.wall_s, "wall limit of a service, in seconds"), json=(Path, "write every verdict to this file"),
-    )  # fmt: skip
-    parser.add_argument("--executor", choices=("bubblewrap", "docker", "both"), default="bubblewrap")
+        __doc__,
+        jobs=2,
+        every=(1, "every Nth of a group"),
+        cold=(False, "bubblewrap without prepared processes"),
+        wall=(LIMITS.wall_s, "wall limit of a service, in seconds"),
+        json=(Path, "write every verdict to this file"),
+    )
+    parser.add_argument(
+        "--executor", choices=("bubblewrap", "docker", "both"), default="bubblewrap"
+    )
     parser.add_argument("--only", nargs="+", help=f"groups ({', '.join(GROUPS)}) or parts of names")
     arguments = parser.parse_args(argv)
     try:
@@ -38,7 +45,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(str(error))
     missing = sum(find(attack.problem) is None for _, attack in attacks)
     if missing:
-        print(f"left out: {missing} on published problems that are not available (set RTL_DISTILL_DATA)")
+        print(
+            f"left out: {missing} on published problems that are not available (set RTL_DISTILL_DATA)"
+        )
     limits = LIMITS.model_copy(update={"wall_s": arguments.wall, "cpu_s": arguments.wall})
     names = ("bubblewrap", "docker") if arguments.executor == "both" else (arguments.executor,)
     graded = {name: _run(name, attacks, arguments, limits) for name in names}
@@ -53,7 +62,10 @@ def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits
     started = time.monotonic()
     graded: list[Graded] = []
     with grader_for(name, warm=not arguments.cold, limits=limits) as grader:
-        warm_up = [("", Attack("", "", base.problem, text=base.design(core="good"))) for base in (COUNTER, INC)]
+        warm_up = [
+            ("", Attack("", "", base.problem, text=base.design(core="good")))
+            for base in (COUNTER, INC)
+        ]
         list(grade_all(grader, warm_up, arguments.jobs))  # so that one-time start-up is not timed
         for one in grade_all(grader, attacks, arguments.jobs):
             graded.append(one)
@@ -63,7 +75,9 @@ def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits
     for group in [*dict.fromkeys(one.group for one in graded), "all"]:
         ones = [one for one in graded if group in (one.group, "all")]
         counts = [sum(fault in one.faults for one in ones) for fault in FAULTS]
-        rows.append((group, len(ones), *counts, f"{max((one.wall_s for one in ones), default=0):.1f}"))
+        rows.append(
+            (group, len(ones), *counts, f"{max((one.wall_s for one in ones), default=0):.1f}")
+        )
     title = f"{name}, {time.monotonic() - started:.0f} s"
     show(title, ("group", "answers", *FAULTS, "slowest s"), rows, width=110)
     for one in graded:
@@ -75,7 +89,11 @@ def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits
 
 def _row(one: Graded) -> dict[str, object]:
     attack = {key: getattr(one.attack, key) for key in ("name", "idea", "problem")}
-    verdict = {"outcome": one.outcome.value, "reasons": list(one.reasons), "wall_s": round(one.wall_s, 3)}
+    verdict = {
+        "outcome": one.outcome.value,
+        "reasons": list(one.reasons),
+        "wall_s": round(one.wall_s, 3),
+    }
     return {"group": one.group, **attack, **verdict, "faults": one.faults}
 
 

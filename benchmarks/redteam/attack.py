@@ -54,8 +54,9 @@ class Base:
     """Two ports, the first an input: `@I` and `@O` in a table's row."""
 
     def core(self, kind: str) -> str:
-        """A body: `wrong`, `good`, `empty`, or `switched`, which is right while its register `ok` is 1 and wrong while it is 0, its initial
-        value. An attack that sets `ok` by a forbidden call passes only if that call works."""
+        """A body: `wrong`, `good`, `empty`, or `switched`, which is right while its register `ok` is 1 and
+        wrong while it is 0, its initial value. An attack that sets `ok` by a forbidden call passes only if
+        that call works."""
         if kind == "empty":
             return ""
         if kind == "switched":

@@ -5,20 +5,38 @@ from benchmarks.redteam.attack import LFSR, Attack
 from benchmarks.redteam.tables import attacks
 
 _TABLES = (
-    "bench_channel", "bench_designs", "preprocessor", "files", "simulation_end", "weak_harness", "interface", "infrastructure", "cache", "extraction", "resources", "refused",
-    "outright", "honest",
-)  # fmt: skip
+    "bench_channel",
+    "bench_designs",
+    "preprocessor",
+    "files",
+    "simulation_end",
+    "weak_harness",
+    "interface",
+    "infrastructure",
+    "cache",
+    "extraction",
+    "resources",
+    "refused",
+    "outright",
+    "honest",
+)
 GROUPS: dict[str, list[Attack]] = {name: attacks(name) for name in _TABLES}
 _UTF_16 = "\ufeff" + "".join(f"{character}\0" for character in LFSR.design())
 _IDEA = "the text in another encoding, as far as a string can hold it"
-GROUPS["preprocessor"] += [*tricks.attacks(), Attack(f"UTF-16 @ {LFSR.problem}", _IDEA, LFSR.problem, text=_UTF_16)]
+GROUPS["preprocessor"] += [
+    *tricks.attacks(),
+    Attack(f"UTF-16 @ {LFSR.problem}", _IDEA, LFSR.problem, text=_UTF_16),
+]
 
 
 def chosen(only: list[str] | None = None, *, every: int = 1) -> list[tuple[str, Attack]]:
-    """(group, attack) pairs, every n-th of a group. `only` has names of groups, or parts of attacks' names; ValueError if nothing matches."""
+    """(group, attack) pairs, every n-th of a group. `only` has names of groups, or parts of attacks' names;
+    ValueError if nothing matches."""
 
     def wanted(group: str, attack: Attack) -> bool:
-        return not only or any(word == group or (word not in GROUPS and word in attack.name) for word in only)
+        return not only or any(
+            word == group or (word not in GROUPS and word in attack.name) for word in only
+        )
 
     kept = [
         (group, attack)
@@ -26,5 +44,7 @@ def chosen(only: list[str] | None = None, *, every: int = 1) -> list[tuple[str, 
         for attack in [one for one in attacks if wanted(group, one)][::every]
     ]
     if only and not kept:
-        raise ValueError(f"no group and no attack is called {', '.join(only)}; the groups are {', '.join(GROUPS)}")
+        raise ValueError(
+            f"no group and no attack is called {', '.join(only)}; the groups are {', '.join(GROUPS)}"
+        )
     return kept

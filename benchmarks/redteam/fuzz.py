@@ -1,19 +1,22 @@
 """Mutate and combine attacks and right designs for a given time; exit with 1 if the grader ever misjudges one.
 
-    python -m benchmarks.redteam.fuzz --minutes 60 [--cases N] [--seed 0] [--jobs 2] [--executor bubblewrap|docker] [--cold]
+    python -m benchmarks.redteam.fuzz --minutes 60 [--cases N] [--seed 0] [--jobs 2] [--executor
+    bubblewrap|docker] [--cold]
                                       [--kind tasks|soup|bytes|pairs ...] [--output build/redteam]
 
 There are four kinds of cases, in turn; a case is determined by its seed and number:
 
-- tasks: random system tasks, of Icarus' modules and of IEEE 1800, in right and wrong designs, as statements, values, constants and ports;
-- soup: random directives, macros, escaped names and white space around a hidden call that ends the simulation or opens a
-  file. If the simulator's own compiler puts `$fopen` into the program, it must not have been simulated;
+- tasks: random system tasks, of Icarus' modules and of IEEE 1800, in right and wrong designs, as
+  statements, values, constants and ports;
+- soup: random directives, macros, escaped names and white space around a hidden call that ends the
+  simulation or opens a file. If the simulator's own compiler puts `$fopen` into the program, it must not
+  have been simulated;
 - bytes: right designs with bytes and tokens deleted, repeated, swapped and replaced;
 - pairs: the texts of two attacks in one design.
 
-A finding is a wrong design that is paid, an infrastructure error, a grade beyond one and a half times the limit, or a simulated program with a
-file task. It is reduced line by line and written to `--output`. To keep it, move the file to benchmarks/redteam/corpus/, whose files the red
-team's tests grade.
+A finding is a wrong design that is paid, an infrastructure error, a grade beyond one and a half times the
+limit, or a simulated program with a file task. It is reduced line by line and written to `--output`. To
+keep it, move the file to benchmarks/redteam/corpus/, whose files the red team's tests grade.
 """
 
 import argparse
@@ -65,12 +68,21 @@ def tasks_case(rng: random.Random) -> Attack:
         body += rng.choice(PLACES).replace("{c}", call).replace("{n}", str(number)) + "\n"
     body = body.replace("{i}", pins.get("input", "x")).replace("{o}", pins.get("output", "x"))
     text = base.design(body, core="good" if right else "wrong")
-    return Attack("tasks", "system tasks at random", base.problem, text=text, right=UNKNOWN if right else UNPAID)
+    return Attack(
+        "tasks",
+        "system tasks at random",
+        base.problem,
+        text=text,
+        right=UNKNOWN if right else UNPAID,
+    )
 
 
 def soup_case(rng: random.Random) -> Attack:
     """A hidden call in a soup of directives; the design is wrong, or right only if the call works."""
-    ended, opened = ((base, "finish") for base in (DFF, COUNT10, INC)), ((base, "fopen") for base in (LFSR, COUNTER))
+    ended, opened = (
+        ((base, "finish") for base in (DFF, COUNT10, INC)),
+        ((base, "fopen") for base in (LFSR, COUNTER)),
+    )
     base, task = rng.choice((*ended, *opened))
     trick = rng.choice(TRICKS)
     if rng.random() < 0.4:
@@ -88,14 +100,20 @@ def combined(one: Trick, two: Trick) -> Trick:
     """Both tricks' surroundings, with the call of the first that has its own."""
     call = one.call if one.call != "$@T" else two.call
     return replace(
-        one, before=two.before + one.before, call=call, opening=two.opening + one.opening, closing=one.closing + two.closing
-    )  # fmt: skip
+        one,
+        before=two.before + one.before,
+        call=call,
+        opening=two.opening + one.opening,
+        closing=one.closing + two.closing,
+    )
 
 
 def _soup(rng: random.Random) -> str:
     pieces = []
     for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
-        piece = rng.choice(SOUP).replace("{n}", str(rng.randrange(3))).replace("{w}", rng.choice(WORDS))
+        piece = (
+            rng.choice(SOUP).replace("{n}", str(rng.randrange(3))).replace("{w}", rng.choice(WORDS))
+        )
         pieces.append(piece.replace("{e}", rng.choice(WORDS)).replace("{g}", rng.choice(GUARDED)))
     return "".join(pieces)
 
@@ -103,7 +121,9 @@ def _soup(rng: random.Random) -> str:
 def bytes_case(rng: random.Random) -> Attack:
     """A right design that was damaged."""
     base = rng.choice([*BASES.values()])
-    honest = [a.text for a in GROUPS["honest"] if a.problem == base.problem and isinstance(a.text, str)]
+    honest = [
+        a.text for a in GROUPS["honest"] if a.problem == base.problem and isinstance(a.text, str)
+    ]
     text = rng.choice([base.design(core="good"), *honest])
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
         text = rng.choice((_characters, _tokens, _lines))(rng, text)
@@ -112,7 +132,15 @@ def bytes_case(rng: random.Random) -> Attack:
 
 def _characters(rng: random.Random, text: str) -> str:
     at = rng.randrange(len(text) + 1)
-    new = rng.choice(("", "", chr(rng.randrange(128)), chr(rng.randrange(0x2100)), rng.choice("`$\\\"'(){}[];:,#@*/")))
+    new = rng.choice(
+        (
+            "",
+            "",
+            chr(rng.randrange(128)),
+            chr(rng.randrange(0x2100)),
+            rng.choice("`$\\\"'(){}[];:,#@*/"),
+        )
+    )
     return text[:at] + new + text[at + rng.randrange(3) :]
 
 
@@ -141,11 +169,19 @@ def pairs_case(rng: random.Random) -> Attack:
     """What one attack adds to its design, in the design of another on the same problem."""
     base = rng.choice((LFSR, DFF, INC, COUNTER))
     core = rng.choice(("wrong", "switched"))
-    kept = [a for name, group in GROUPS.items() if name not in ("resources", "honest", "weak_harness") for a in group]
+    kept = [
+        a
+        for name, group in GROUPS.items()
+        if name not in ("resources", "honest", "weak_harness")
+        for a in group
+    ]
     mine = [
         a.text
         for a in kept
-        if a.problem == base.problem and isinstance(a.text, str) and base.head in a.text and a.primed is None
+        if a.problem == base.problem
+        and isinstance(a.text, str)
+        and base.head in a.text
+        and a.primed is None
     ]
     before, body, after = "", "", ""
     for text in rng.sample(mine, 2):
@@ -154,7 +190,9 @@ def pairs_case(rng: random.Random) -> Attack:
         for known in ("switched", "wrong", "good"):
             inside = inside.replace(base.core(known), "")
         before, body, after = before + ahead, body + inside, after + behind
-    return Attack("pairs", "two attacks at once", base.problem, text=base.design(body, before, after, core))
+    return Attack(
+        "pairs", "two attacks at once", base.problem, text=base.design(body, before, after, core)
+    )
 
 
 KINDS: dict[str, Callable[[random.Random], Attack]] = {
@@ -181,14 +219,19 @@ def corpus(folder: Path = CORPUS) -> Iterator[Attack]:
     for path in sorted(folder.glob("*.json")):
         kept = json.loads(path.read_text())
         right = frozenset(Outcome(word) for word in kept["right"])
-        yield Attack(f"corpus {path.stem}", kept["idea"], kept["problem"], text=kept["text"], right=right)
+        yield Attack(
+            f"corpus {path.stem}", kept["idea"], kept["problem"], text=kept["text"], right=right
+        )
 
 
 def write_finding(folder: Path, found: Graded, calls: list[str]) -> Path:
     """Write a finding in the corpus' format; its name is a hash of the text."""
     text = str(found.attack.text)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{found.group}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:10]}.json"
+    path = (
+        folder
+        / f"{found.group}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:10]}.json"
+    )
     kept = {
         "idea": f"{found.attack.idea}; was {', '.join(faults_of(found))}",
         "problem": found.attack.problem,
@@ -270,15 +313,25 @@ def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], l
                     small = smaller(grader, graded)
                     path = write_finding(arguments.output, small, simulator_calls(small.attack))
                     found.append(path)
-                    print(f"{', '.join(faults)}: {graded.attack.name} on {graded.attack.problem}: {path}", flush=True)
+                    print(
+                        f"{', '.join(faults)}: {graded.attack.name} on {graded.attack.problem}: {path}",
+                        flush=True,
+                    )
     return counted, found
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = options(
-        __doc__, minutes=5.0, seed=0, cases=(int, "number of cases after which to stop"), first=(0, "number of the first case, to repeat one"), jobs=2,
-        executor="bubblewrap", cold=(False, "bubblewrap without prepared processes"), output=Path("build/redteam"),
-    )  # fmt: skip
+        __doc__,
+        minutes=5.0,
+        seed=0,
+        cases=(int, "number of cases after which to stop"),
+        first=(0, "number of the first case, to repeat one"),
+        jobs=2,
+        executor="bubblewrap",
+        cold=(False, "bubblewrap without prepared processes"),
+        output=Path("build/redteam"),
+    )
     parser.add_argument("--kind", nargs="+", choices=tuple(KINDS), default=list(KINDS))
     arguments = parser.parse_args(argv)
     started = time.monotonic()
@@ -288,9 +341,13 @@ def main(argv: list[str] | None = None) -> int:
     total = sum(counted.values())
     for what, count in sorted(counted.items()):
         print(f"{count:7} {what}")
-    print(f"{total} cases in {spent:.0f} s, {total / spent:.1f} cases/s, seed {arguments.seed}: {len(found)} findings")
+    print(
+        f"{total} cases in {spent:.0f} s, {total / spent:.1f} cases/s, seed {arguments.seed}: {len(found)} findings"
+    )
     if found:
-        print(f"To keep a finding, move its file from {arguments.output} to {CORPUS}; then the tests grade it.")
+        print(
+            f"To keep a finding, move its file from {arguments.output} to {CORPUS}; then the tests grade it."
+        )
     return 1 if found else 0
 
 

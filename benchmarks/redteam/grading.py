@@ -19,7 +19,9 @@ from rtl_grader.grading.limits import Limits
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
 
-LIMITS = Limits(wall_s=6, cpu_s=6, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
+LIMITS = Limits(
+    wall_s=6, cpu_s=6, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8
+)
 MOST_TIME = 1.5
 """Largest wall time of a grade, relative to the wall limit of one service."""
 EXTRACTION_S = 3.0
@@ -65,7 +67,9 @@ class Graded:
 def grader_for(executor: str, *, warm: bool = True, limits: Limits = LIMITS) -> Iterator[Grader]:
     """A grader with a cache on a new executor; `warm=False` starts bubblewrap without prepared processes."""
     with (
-        make_executor(executor) if warm or executor != "bubblewrap" else BubblewrapExecutor(warm=False) as made,
+        make_executor(executor)
+        if warm or executor != "bubblewrap"
+        else BubblewrapExecutor(warm=False) as made,
         closing(Grader(made, limits=limits, cache=MemoryCache())) as grader,
     ):
         yield grader
@@ -82,11 +86,14 @@ def grade(grader: Grader, group: str, attack: Attack) -> Graded:
     started = time.monotonic()
     verdict = grader.grade(problem, answer)
     spent = time.monotonic() - started
-    return Graded(group, attack, verdict.outcome, verdict.reasons, spent, grader.limits.wall_s, extraction_s)
+    return Graded(
+        group, attack, verdict.outcome, verdict.reasons, spent, grader.limits.wall_s, extraction_s
+    )
 
 
 def confirmed(grader: Grader, graded: Graded) -> Graded:
-    """The same verdict; where it was slow, with the time of a second grade, scaled to an idle machine. Call it while nothing else is graded."""
+    """The same verdict; where it was slow, with the time of a second grade, scaled to an idle machine. Call
+    it while nothing else is graded."""
     if not graded.slow:
         return graded
     share = core_share()
@@ -105,7 +112,9 @@ def core_share() -> float:
 def _answer(attack: Attack, targets: Sequence[str]) -> tuple[Answer, float]:
     """(answer, CPU seconds of its extraction)."""
     if attack.response is not None:
-        return _extracted(attack.response() if callable(attack.response) else attack.response, targets)
+        return _extracted(
+            attack.response() if callable(attack.response) else attack.response, targets
+        )
     if attack.files is not None:
         return Answer(files=dict(attack.files)), 0.0
     text = attack.text() if callable(attack.text) else attack.text or ""
@@ -137,7 +146,8 @@ def _extract(pipe: Connection, response: str, targets: tuple[str, ...]) -> None:
 
 
 def grade_all(grader: Grader, attacks: Iterable[tuple[str, Attack]], jobs: int) -> Iterator[Graded]:
-    """The verdicts, `jobs` at a time; slow grades come last and are confirmed one by one. Attacks on unavailable problems are left out."""
+    """The verdicts, `jobs` at a time; slow grades come last and are confirmed one by one. Attacks on
+    unavailable problems are left out."""
     there = [(group, attack) for group, attack in attacks if find(attack.problem) is not None]
     slow = []
     with ThreadPoolExecutor(jobs) as pool:

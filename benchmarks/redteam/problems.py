@@ -1,7 +1,7 @@
 """The attacked problems, by key (tables/problems.toml).
 
-`starter/...` and `own/...` are always available. The others are read from the published sets (RTL_DISTILL_DATA) and left out if these are
-missing, except that `own/lfsr` replaces CVDP's LFSR.
+`starter/...` and `own/...` are always available. The others are read from the published sets
+(RTL_DISTILL_DATA) and left out if these are missing, except that `own/lfsr` replaces CVDP's LFSR.
 """
 
 from functools import cache
@@ -23,9 +23,13 @@ OWN = Path(__file__).parent / "own"
 """Test benches of the red team's own problems."""
 
 _COMPOSE = COMPOSE.replace(
-    "python3 /src/test_runner.py", "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"
+    "python3 /src/test_runner.py",
+    "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v",
 )
-GIVEN = {"rtl/given.svh": "`define GIVEN_W 8\n", "rtl/table.hex": "".join(f"{byte:02x}\n" for byte in range(256))}
+GIVEN = {
+    "rtl/given.svh": "`define GIVEN_W 8\n",
+    "rtl/table.hex": "".join(f"{byte:02x}\n" for byte in range(256)),
+}
 """Files that a problem with several sources starts with."""
 
 
@@ -44,7 +48,9 @@ def _cocotb(name: str) -> Problem:
     files = {
         "docker-compose.yml": _COMPOSE,
         "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),
-        "src/test_runner.py": read("problems")["runner"]["builds"].replace("{sets}", one.get("sets", "[{}]")),
+        "src/test_runner.py": read("problems")["runner"]["builds"].replace(
+            "{sets}", one.get("sets", "[{}]")
+        ),
         f"src/test_{top}.py": one["test"],
     }
     record = {
@@ -65,10 +71,18 @@ def _bench(name: str, top: str, marker: str, passed: str) -> Problem:
     prompt = "Module inc8: a register that takes d + 1. Inputs clk, d (8 bits). Output q, 8 bits.\n"
     harness = bench_harness(bench)
     return Problem(
-        id=f"redteam_{name}", source="redteam", category="cid003", difficulty="easy", prompt=prompt, targets=(target,),
-        harness=harness, golden=golden,
-        interface=derive_interface(prompt=prompt, context={}, targets=(target,), harness=harness, golden=golden),
-    )  # fmt: skip
+        id=f"redteam_{name}",
+        source="redteam",
+        category="cid003",
+        difficulty="easy",
+        prompt=prompt,
+        targets=(target,),
+        harness=harness,
+        golden=golden,
+        interface=derive_interface(
+            prompt=prompt, context={}, targets=(target,), harness=harness, golden=golden
+        ),
+    )
 
 
 @cache
@@ -85,9 +99,19 @@ def own() -> dict[str, Problem]:
 def published() -> dict[str, Problem]:
     """The published problems that are available."""
     found: dict[str, Problem] = {}
-    paths = [*sorted((DATA / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")), DATA / "cvdp-single/problems.jsonl"]
-    by_id = {problem.id: problem for path in paths if path.is_file() for problem in read_cvdp(path).problems}
-    found |= {key: by_id[name] for key, name in read("problems")["published"].items() if name in by_id}
+    paths = [
+        *sorted((DATA / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")),
+        DATA / "cvdp-single/problems.jsonl",
+    ]
+    by_id = {
+        problem.id: problem
+        for path in paths
+        if path.is_file()
+        for problem in read_cvdp(path).problems
+    }
+    found |= {
+        key: by_id[name] for key, name in read("problems")["published"].items() if name in by_id
+    }
     if (DATA / "verilog-eval").is_dir():
         for problem in read_verilog_eval(DATA / "verilog-eval").problems:
             found["ve/" + problem.id.removeprefix("verilog_eval_")[:7]] = problem

@@ -1,16 +1,19 @@
 """Attacks from tables: `tables/GROUP.toml`.
 
-A table is an `[[attacks]]` with `rows`, each a list in the order of `columns`, or `{ field = value, ... }`; its other fields apply to all rows.
-With `variants` each row is used once for each of them. A row becomes an attack for each problem in `on`:
+A table is an `[[attacks]]` with `rows`, each a list in the order of `columns`, or `{ field = value, ... }`;
+its other fields apply to all rows. With `variants` each row is used once for each of them. A row becomes an
+attack for each problem in `on`:
 
 - `name` and `idea`;
-- the answer: a `text`, a `response`, `files` (and those of `more`), or the problem's design (bases.toml) with `body` in it, `before` and `after`
-  around it, `core` (wrong, good, switched or empty), and `new` in place of the first `old`, or of `every` one;
+- the answer: a `text`, a `response`, `files` (and those of `more`), or the problem's design (bases.toml)
+  with `body` in it, `before` and `after` around it, `core` (wrong, good, switched or empty), and `new` in
+  place of the first `old`, or of `every` one;
 - `primed`, a text that is graded first; `honest`: it must be paid.
 
-A key in capitals is a word: `@KEY` in another field is replaced by its value. The `[words]` of a file apply to all its tables. `@I` and `@O`
-are the `pins` of the problem's base, `@WRONG` and `@RIGHT` its designs. A text may be a list of pieces, in which `[text, n]` repeats that text
-n times, with `@N` its number. Long texts, up to megabytes, are made when they are needed. `make test` tries the attacks named in `fast`.
+A key in capitals is a word: `@KEY` in another field is replaced by its value. The `[words]` of a file apply
+to all its tables. `@I` and `@O` are the `pins` of the problem's base, `@WRONG` and `@RIGHT` its designs. A
+text may be a list of pieces, in which `[text, n]` repeats that text n times, with `@N` its number. Long
+texts, up to megabytes, are made when they are needed. `make test` tries the attacks named in `fast`.
 """
 
 import re
@@ -60,10 +63,14 @@ def _attack(entry: Mapping[str, Any], key: str, words: Mapping[str, str]) -> Att
     answer: dict[str, Any] = {}
     if "files" in entry:
         files = {**entry["files"], **entry.get("more", {})}
-        answer["files"] = {substitute(path, known): substitute(text, known) for path, text in files.items()}
+        answer["files"] = {
+            substitute(path, known): substitute(text, known) for path, text in files.items()
+        }
     else:
         make = partial(_text, entry, key, known)
-        pieces = [piece for field in TEXTS for piece in entry.get(field, "") if isinstance(piece, list)]
+        pieces = [
+            piece for field in TEXTS for piece in entry.get(field, "") if isinstance(piece, list)
+        ]
         later = any(times >= LONG for _, times in pieces)
         answer["response" if "response" in entry else "text"] = make if later else make()
     primed = substitute(entry["primed"], known) if "primed" in entry else None
@@ -79,18 +86,26 @@ def _text(entry: Mapping[str, Any], key: str, words: Mapping[str, str]) -> str:
     body = whole["body"] + ("\n" if whole["body"] and not whole["body"].endswith("\n") else "")
     design = BASES[key].design(body, whole["before"], whole["after"], entry.get("core", "wrong"))
     if "old" in entry:
-        design = design.replace(entry["old"], substitute(entry["new"], words), -1 if entry.get("every") else 1)
+        design = design.replace(
+            entry["old"], substitute(entry["new"], words), -1 if entry.get("every") else 1
+        )
     return design
 
 
 def _joined(text: Pieces, words: Mapping[str, str]) -> str:
     if isinstance(text, str):
         return substitute(text, words)
-    return "".join(substitute(piece, words) if isinstance(piece, str) else _repeated(*piece) for piece in text)
+    return "".join(
+        substitute(piece, words) if isinstance(piece, str) else _repeated(*piece) for piece in text
+    )
 
 
 def _repeated(text: str, times: int) -> str:
-    return "".join(text.replace("@N", str(number)) for number in range(times)) if "@N" in text else text * times
+    return (
+        "".join(text.replace("@N", str(number)) for number in range(times))
+        if "@N" in text
+        else text * times
+    )
 
 
 def substitute(text: str, words: Mapping[str, str]) -> str:

@@ -1,10 +1,11 @@
-"""Abuse of an episode's tools: each is played as a whole episode, must be contained, and is then graded; none may be paid.
+"""Abuse of an episode's tools: each is played as a whole episode, must be contained, and is then graded;
+none may be paid.
 
     python -m benchmarks.redteam.tools [--executor bubblewrap|docker] [--only NAME ...]
 
-An abuse is a script of calls. Afterwards a *witness* in the same sandboxes looks for traces, and a grader on another executor grades the
-submitted files. Wrong are: a pass, an infrastructure error, a trace, text of the harness or of the golden answer in the tools' results, and a
-call that took longer than its limit.
+An abuse is a script of calls. Afterwards a *witness* in the same sandboxes looks for traces, and a grader
+on another executor grades the submitted files. Wrong are: a pass, an infrastructure error, a trace, text of
+the harness or of the golden answer in the tools' results, and a call that took longer than its limit.
 """
 
 import json
@@ -52,20 +53,26 @@ class Abuse:
 
 _MANY = {
     "arguments of 10 MB": (("write", {"path": "rtl/big.sv", "content": "x" * (10 << 20)}),),
-    "many files": tuple(("write", {"path": f"rtl/f{number}.sv", "content": ""}) for number in range(600)),
+    "many files": tuple(
+        ("write", {"path": f"rtl/f{number}.sv", "content": ""}) for number in range(600)
+    ),
 }
 """Calls that are too large for the table."""
 
 
-def _abuse(name: str, calls: Sequence[tuple[str, Mapping[str, object]]] = (), **texts: str) -> Abuse:
+def _abuse(
+    name: str, calls: Sequence[tuple[str, Mapping[str, object]]] = (), **texts: str
+) -> Abuse:
     texts = {key: text.replace("@MARK", MARK) for key, text in texts.items()}
     return Abuse(name, calls=_MANY.get(name, tuple(calls)), **texts)
 
 
 ABUSES = tuple(_abuse(**row) for row in read("abuses")["abuses"])
 _WITNESS = (
-    f"import os, pathlib\nleft = [p for p in ('/tmp/{MARK}', '/dev/shm/{MARK}', '/code/rtl/{MARK}.sv', '/rundir/{MARK}', '/code/rtl/link.sv') if os.path.lexists(p)]\n"
-    f"left += [p for p in os.listdir('/proc') if p.isdigit() and b'{MARK}' in pathlib.Path('/proc', p, 'cmdline').read_bytes()]\n"
+    f"import os, pathlib\nleft = [p for p in ('/tmp/{MARK}', '/dev/shm/{MARK}', "
+    f"'/code/rtl/{MARK}.sv', '/rundir/{MARK}', '/code/rtl/link.sv') if os.path.lexists(p)]\n"
+    f"left += [p for p in os.listdir('/proc') if p.isdigit() and b'{MARK}' in "
+    "pathlib.Path('/proc', p, 'cmdline').read_bytes()]\n"
     "print('LEFT' if left else 'clean', left)"
 )
 
@@ -75,7 +82,9 @@ def problem() -> Problem:
     found = find(COUNTER.problem)
     assert found is not None, "it is one of our own"
     harness = {**found.harness, "src/secret.txt": SECRET}
-    return found.model_copy(update={"harness": harness, "golden": {found.targets[0]: f"// {SECRET}"}})
+    return found.model_copy(
+        update={"harness": harness, "golden": {found.targets[0]: f"// {SECRET}"}}
+    )
 
 
 def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> list[str]:
@@ -89,10 +98,15 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
         ("write", {"path": "verif/tb.sv", "content": f"module tb; {abuse.verilog} endmodule\n"}),
     ]
     if abuse.python:
-        calls.append(("simulate", {"bench": "verif/abuse.py", "top": "top", "files": ["verif/top.sv"]}))
+        calls.append(
+            ("simulate", {"bench": "verif/abuse.py", "top": "top", "files": ["verif/top.sv"]})
+        )
     if abuse.verilog:
         calls.append(("simulate", {"bench": "verif/tb.sv", "top": "tb", "files": []}))
-    calls += [*abuse.calls, ("simulate", {"bench": "verif/witness.py", "top": "top", "files": ["verif/top.sv"]})]
+    calls += [
+        *abuse.calls,
+        ("simulate", {"bench": "verif/witness.py", "top": "top", "files": ["verif/top.sv"]}),
+    ]
     calls.append(("submit", {}))
     episode = Episode(problem, executor, BOUNDS.model_copy(update={"turns": len(calls)}))
     started = time.monotonic()
@@ -112,7 +126,10 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
         "other files left": not set(answer.files) <= set(problem.targets),
     }
     words = ("WROTE", "READ", "SENT", "CONNECTED", "MOUNTED", "LEFT", "root:x:0")
-    return [*(word for word in words if word in told), *(fault for fault, found in checks.items() if found)]
+    return [
+        *(word for word in words if word in told),
+        *(fault for fault, found in checks.items() if found),
+    ]
 
 
 def _bench(body: str) -> str:
@@ -125,9 +142,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--executor", choices=("bubblewrap", "docker"), default="bubblewrap")
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     arguments = parser.parse_args(argv)
-    name, chosen = arguments.executor, [a for a in ABUSES if any(part in a.name for part in arguments.only)]
+    name, chosen = (
+        arguments.executor,
+        [a for a in ABUSES if any(part in a.name for part in arguments.only)],
+    )
     if not chosen:
-        parser.error(f"no abuse is called {', '.join(arguments.only)}; there are {', '.join(a.name for a in ABUSES)}")
+        parser.error(
+            f"no abuse is called {', '.join(arguments.only)}; there are {', '.join(a.name for a in ABUSES)}"
+        )
     with make_executor(name) as executor, grader_on(name, limits=LIMITS) as grader:
         found = [(abuse.name, play(abuse, problem(), executor, grader)) for abuse in chosen]
     rows = [(abuse, "; ".join(faults) or "contained, not paid") for abuse, faults in found]

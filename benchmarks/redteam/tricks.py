@@ -1,7 +1,7 @@
 """Attacks that show the screen a different program from the one that is simulated: the tricks of tables/tricks.toml.
 
-Each trick hides `$finish` from a bench's filter (a simulation that ends after one sample has no mismatch) and `$fopen` from
-the screen (the design is right only if the file opens).
+Each trick hides `$finish` from a bench's filter (a simulation that ends after one sample has no mismatch)
+and `$fopen` from the screen (the design is right only if the file opens).
 """
 
 from dataclasses import dataclass, replace
@@ -34,13 +34,15 @@ class Trick:
 
 
 PASTED, BRACKETS, GUARDS, TEXT = (
-    [Trick(**row) for row in read("tricks")[kind]] for kind in ("PASTED", "BRACKETS", "GUARDS", "TEXT")
+    [Trick(**row) for row in read("tricks")[kind]]
+    for kind in ("PASTED", "BRACKETS", "GUARDS", "TEXT")
 )
 TRICKS = [*PASTED, *BRACKETS, *GUARDS, *TEXT]
 
 
 def helped(trick: Trick, task: str) -> Trick:
-    """Add a second trick where one would be seen: benches filter again, and the screen searches the plain text for file tasks."""
+    """Add a second trick where one would be seen: benches filter again, and the screen searches the plain
+    text for file tasks."""
     plain = trick.call == "$@T"
     if task == "finish" and trick not in TEXT:
         return replace(trick, opening=trick.opening + TEXT[0].opening)
@@ -62,5 +64,9 @@ def attacks() -> list[Attack]:
             statement, core = (FINISH, "wrong") if task == "finish" else (FOPEN, "switched")
             before, body = helped(trick, task).hide(task, statement.rstrip("\n"))
             text = base.design(body + "\n", before, core=core)
-            found.append(Attack(f"{trick.name}, ${task} @ {base.problem}", trick.idea, base.problem, text=text))
+            found.append(
+                Attack(
+                    f"{trick.name}, ${task} @ {base.problem}", trick.idea, base.problem, text=text
+                )
+            )
     return found

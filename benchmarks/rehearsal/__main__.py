@@ -1,8 +1,9 @@
 """Rehearsal of a misbehaving service: `python -m benchmarks.rehearsal [--only NAME ...]`.
 
-`rtl-distill train demo` trains the tiny models on the embedded service, through a proxy (proxy.py) that injects faults from a table
-(faults.py). Command, Prefect, SDK, simulators and history are real. A run meets a few faults one after the other. If a fault stops it, it must
-say so in a sentence, and the same command is given again to resume, as a user would do.
+`rtl-distill train demo` trains the tiny models on the embedded service, through a proxy (proxy.py) that
+injects faults from a table (faults.py). Command, Prefect, SDK, simulators and history are real. A run meets
+a few faults one after the other. If a fault stops it, it must say so in a sentence, and the same command is
+given again to resume, as a user would do.
 
     python -m benchmarks.rehearsal --list
     python -m benchmarks.rehearsal --only "402, no credit" "a poisoned step"
@@ -41,7 +42,9 @@ def overrides(folder: Path, run: str, url: str, steps: int) -> list[str]:
         *run_settings(run, folder / "runs", folder / "history.duckdb"),
         "run.epochs=1",
         f"tinker.base_url={url}",
-        *(f"tinker.{role}={model_path(role)}" for role in ROLES),  # the proxied service has them under their paths
+        *(
+            f"tinker.{role}={model_path(role)}" for role in ROLES
+        ),  # the proxied service has them under their paths
         "sampling.group_size=2",
         "curriculum.problems_per_step=2",
         f"problems.sources.0.train={2 * steps}",
@@ -73,7 +76,11 @@ class Run:
         seen = not fault.sees or any(fault.sees in line for at, line in self.lines if at >= met.at)
         after = "-" if met.over_at is None else f"{met.over_at - met.at:.1f} s"
         wrong = (
-            "it was not mended" if met.over_at is None else "" if seen else f"the output does not say {fault.sees!r}"
+            "it was not mended"
+            if met.over_at is None
+            else ""
+            if seen
+            else f"the output does not say {fault.sees!r}"
         )
         return fault.name, met.call, str(met.times), after, fault.ends, wrong
 
@@ -91,10 +98,21 @@ class Stage:
 
     def give(self, run: Run, *words: str, sets: Sequence[str] = ()) -> int:
         """Run `rtl-distill`, print and record its output; return its exit code."""
-        environment = {**os.environ, "TINKER_API_KEY": self.service.api_key, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
+        environment = {
+            **os.environ,
+            "TINKER_API_KEY": self.service.api_key,
+            "PYTHONUNBUFFERED": "1",
+            "COLUMNS": "160",
+        }
         process = subprocess.Popen(
-            command(*words, sets=sets), env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        )  # fmt: skip
+            command(*words, sets=sets),
+            env=environment,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         assert process.stdout is not None
         late = threading.Timer(PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
         late.start()
@@ -118,7 +136,9 @@ class Stage:
             while (code := self.give(run, "train", "demo", sets=sets)) != 0:
                 fault = proxy.open_fault
                 if fault is None or fault.ends != "stops" or code != 2:
-                    run.wrong.append(f"exit code {code} while it met {fault.name if fault else 'no fault'}")
+                    run.wrong.append(
+                        f"exit code {code} while it met {fault.name if fault else 'no fault'}"
+                    )
                     break
                 proxy.end(fault)
                 if fault.command and self.give(run, *fault.command, name, "--db", db):
@@ -144,11 +164,16 @@ def report(runs: Sequence[Run]) -> bool:
 
 def main() -> int:
     parser = options(
-        __doc__, overrides=True, list=(False, "print the table of faults and exit"), faults_a_run=(8, "number of faults in a run"),
+        __doc__,
+        overrides=True,
+        list=(False, "print the table of faults and exit"),
+        faults_a_run=(8, "number of faults in a run"),
         folder=(Path, "keep histories and weights here"),
-    )  # fmt: skip
+    )
     names = [fault.name for fault in FAULTS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help="these faults alone")
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=names, metavar="NAME", help="these faults alone"
+    )
     given = parser.parse_args()
     faults = [fault for fault in FAULTS if fault.name in given.only]
     if given.list:
@@ -164,7 +189,10 @@ def main() -> int:
             stage = Stage(folder, service, 3 + given.faults_a_run, given.overrides)
             name = f"rehearsal-{secrets.token_hex(2)}"
             starts = range(0, len(faults), given.faults_a_run)
-            runs = [stage.rehearse(f"{name}-{at}", faults[at : at + given.faults_a_run]) for at in starts]
+            runs = [
+                stage.rehearse(f"{name}-{at}", faults[at : at + given.faults_a_run])
+                for at in starts
+            ]
         return 0 if report(runs) else 1
 
 

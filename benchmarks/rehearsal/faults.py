@@ -1,4 +1,5 @@
-"""The faults of a rehearsal (faults.toml): which calls of a Tinker service fail how, what the user sees, and how the run ends."""
+"""The faults of a rehearsal (faults.toml): which calls of a Tinker service fail how, what the user sees,
+and how the run ends."""
 
 import tomllib
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ class Fault:
     sees: str = ""
     """A phrase in the run's output; empty for a fault that is mended in seconds and needs no message."""
     ends: Literal["by itself", "stops"] = "by itself"
-    """`stops`: all calls are struck until the run ends with a message and exit code 2; then the fault is over, and the run is resumed."""
+    """`stops`: all calls are struck until the run ends with a message and exit code 2; then the fault is
+    over, and the run is resumed."""
     times: int = 1
     """Number of calls that are struck."""
     lasts_s: float = 0.0
@@ -37,7 +39,9 @@ class Fault:
 
 
 def _fault(entry: dict[str, Any]) -> Fault:
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    given = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()
+    }
     routes = tuple(_READ[entry["routes"]] if isinstance(entry["routes"], str) else entry["routes"])
     return Fault(**{**given, "routes": routes, "strike": strike_of(*entry["strike"])})
 

@@ -28,7 +28,8 @@ BROKEN = {
 
 
 def broken(path: Path, run: str, state: Path) -> list[str]:
-    """Errors in the history of a run that has ended, also against the weights that the service keeps in the folder `state`."""
+    """Errors in the history of a run that has ended, also against the weights that the service keeps in the
+    folder `state`."""
     history = History(path, read_only=True)
 
     def count(sql: str) -> int:
@@ -36,7 +37,9 @@ def broken(path: Path, run: str, state: Path) -> list[str]:
 
     found = [f"{number} {what}" for what, sql in BROKEN.items() if (number := count(sql))]
     # A step without an optimizer step has no examples, because none of its groups teaches anything.
-    recorded = count("SELECT count(*) FROM steps WHERE run = ? AND status = 'trained' AND examples > 0")
+    recorded = count(
+        "SELECT count(*) FROM steps WHERE run = ? AND status = 'trained' AND examples > 0"
+    )
     saved = last_saved(history, run, state)
     counted = adam_steps(saved) if saved else 0
     if counted != recorded or not recorded:
@@ -45,7 +48,8 @@ def broken(path: Path, run: str, state: Path) -> list[str]:
 
 
 def last_saved(history: History, run: str, state: Path) -> Path | None:
-    """The folder with adapter and optimizer of a run's last step, as the embedded service keeps them in the folder `state`."""
+    """The folder with adapter and optimizer of a run's last step, as the embedded service keeps them in the
+    folder `state`."""
     last = history.last_trained_step(run)
     saved = find_checkpoint(state, last.state_path) if last and last.state_path else None
     return saved.folder(state) if saved else None
@@ -54,4 +58,5 @@ def last_saved(history: History, run: str, state: Path) -> Path | None:
 def adam_steps(folder: Path) -> int:
     """Number of steps that Adam has counted in a saved state."""
     with safe_open(folder / "optimizer.safetensors", "pt") as file:
-        return int(max(file.get_tensor(name).item() for name in file.keys() if name.endswith(".step")))  # noqa: SIM118
+        names = [name for name in file.keys() if name.endswith(".step")]  # noqa: SIM118
+        return int(max(file.get_tensor(name).item() for name in names))

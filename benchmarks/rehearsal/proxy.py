@@ -1,7 +1,7 @@
 """A loopback proxy between the SDK and a Tinker service, which injects faults (faults.py).
 
-Bodies (JSON and protobuf) pass unchanged unless a fault changes them. The proxy reads from a request which call it is (`route`), and which
-session, sampler or trainer it names.
+Bodies (JSON and protobuf) pass unchanged unless a fault changes them. The proxy reads from a request which
+call it is (`route`), and which session, sampler or trainer it names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from tinker.proto import tinker_public_pb2 as pb
 if TYPE_CHECKING:
     from benchmarks.rehearsal.faults import Fault
 
-NOT_PASSED = frozenset({"content-length", "transfer-encoding", "connection", "content-encoding", "date", "server"})
+NOT_PASSED = frozenset(
+    {"content-length", "transfer-encoding", "connection", "content-encoding", "date", "server"}
+)
 
 
 @dataclass
@@ -58,15 +60,22 @@ class Call:
 
     @property
     def owners(self) -> dict[str, str]:
-        """The `sampler`, `trainer` and `session` that it names. Names of samplers and trainers begin with that of their session."""
-        named = {"sampler": self.said.get("sampling_session_id"), "trainer": self.said.get("model_id")}
+        """The `sampler`, `trainer` and `session` that it names. Names of samplers and trainers begin with
+        that of their session."""
+        named = {
+            "sampler": self.said.get("sampling_session_id"),
+            "trainer": self.said.get("model_id"),
+        }
         found = {kind: name for kind, name in named.items() if name}
-        session = self.said.get("session_id") or next((name.split(":")[0] for name in found.values()), None)
+        session = self.said.get("session_id") or next(
+            (name.split(":")[0] for name in found.values()), None
+        )
         return {**found, **({"session": session} if session else {})}
 
 
 class Proxy:
-    """Serves in a thread of this process inside a `with` block, at `url`. One fault is met at a time: the next begins when it is over."""
+    """Serves in a thread of this process inside a `with` block, at `url`. One fault is met at a time: the
+    next begins when it is over."""
 
     def __init__(self, upstream: str, faults: Sequence[Fault] = ()) -> None:
         self.met: dict[str, Met] = {}
@@ -80,8 +89,12 @@ class Proxy:
         self._promised: dict[str, str] = {}
         """Id of an accepted request whose answer is to be fetched -> its route."""
         methods = ["GET", "POST", "PUT", "DELETE"]
-        app = Starlette(routes=[Route("/{path:path}", self.serve, methods=methods)], lifespan=self._open)
-        config = uvicorn.Config(app, port=0, log_level="critical", access_log=False, timeout_keep_alive=120)
+        app = Starlette(
+            routes=[Route("/{path:path}", self.serve, methods=methods)], lifespan=self._open
+        )
+        config = uvicorn.Config(
+            app, port=0, log_level="critical", access_log=False, timeout_keep_alive=120
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, name="proxy", daemon=True)
 
@@ -111,7 +124,9 @@ class Proxy:
     @asynccontextmanager
     async def _open(self, app: Starlette) -> AsyncIterator[None]:
         limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=self._upstream, timeout=None, limits=limits) as self.http:
+        async with httpx.AsyncClient(
+            base_url=self._upstream, timeout=None, limits=limits
+        ) as self.http:
             yield
 
     async def serve(self, request: Request) -> Response:
@@ -125,7 +140,9 @@ class Proxy:
                 status, detail = self.lost[name]
                 return JSONResponse({"detail": detail}, status)
         if (fault := self._due(call.route)) is not None:
-            met = self.met.setdefault(fault.name, Met(time.monotonic(), f"{call.route} #{self._numbers[call.route]}"))
+            met = self.met.setdefault(
+                fault.name, Met(time.monotonic(), f"{call.route} #{self._numbers[call.route]}")
+            )
             met.times += 1
             return await fault.strike(call)
         response = await call.send()
@@ -144,7 +161,11 @@ class Proxy:
         current = self.open_fault
         if current is not None:
             return current if route in current.routes and not self._is_spent(current) else None
-        waiting = (fault for fault in self._faults if fault.name not in self.met and fault.after <= self._steps)
+        waiting = (
+            fault
+            for fault in self._faults
+            if fault.name not in self.met and fault.after <= self._steps
+        )
         return next((fault for fault in waiting if route in fault.routes), None)
 
     def _is_spent(self, fault: Fault) -> bool:
@@ -152,7 +173,11 @@ class Proxy:
         met = self.met[fault.name]
         if fault.ends == "stops":
             return False
-        return time.monotonic() >= met.at + fault.lasts_s if fault.lasts_s else met.times >= fault.times
+        return (
+            time.monotonic() >= met.at + fault.lasts_s
+            if fault.lasts_s
+            else met.times >= fault.times
+        )
 
     def end(self, fault: Fault) -> None:
         self.met[fault.name].over_at = time.monotonic()
@@ -174,9 +199,15 @@ class Proxy:
         headers = [(name, value) for name, value in request.headers.raw if name not in left_out]
         target = httpx.URL(path=request.url.path, query=request.url.query.encode())
         answer = await self.http.request(request.method, target, content=call.body, headers=headers)
-        if answer.status_code == 200 and b'"request_id"' in answer.content[:200] and "answer of" not in call.route:
+        if (
+            answer.status_code == 200
+            and b'"request_id"' in answer.content[:200]
+            and "answer of" not in call.route
+        ):
             request_id = answer.json().get("request_id")
-            if request_id not in self._promised:  # else it was sent again after its connection broke
+            if (
+                request_id not in self._promised
+            ):  # else it was sent again after its connection broke
                 self._promised[request_id] = call.route
                 self._steps += call.route == "optim_step"
         kept = {name: value for name, value in answer.headers.items() if name not in NOT_PASSED}

@@ -1,5 +1,5 @@
-"""What a proxy can do with a request other than forward it. `strike_of` makes a strike of a fault (faults.toml) from the name of a function here
-and its arguments."""
+"""What a proxy can do with a request other than forward it. `strike_of` makes a strike of a fault
+(faults.toml) from the name of a function here and its arguments."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -47,7 +47,9 @@ async def weights_deleted(call: Call) -> Response:
     """The saved weights that the request names have just been deleted."""
     run_id, kind, name = call.said["model_path"].removeprefix("tinker://").split("/")
     path = f"/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}"
-    deleted = await call.proxy.http.delete(path, headers={"x-api-key": call.request.headers["x-api-key"]})
+    deleted = await call.proxy.http.delete(
+        path, headers={"x-api-key": call.request.headers["x-api-key"]}
+    )
     deleted.raise_for_status()
     return await call.send()
 
@@ -56,7 +58,13 @@ class CutOff(Response):
     """Begins an answer and closes the connection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000")]})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-length", b"1000")],
+            }
+        )
         await send({"type": "http.response.body", "body": b"{", "more_body": True})
 
 
@@ -96,7 +104,11 @@ async def instead(call: Call, text: str | bytes, media_type: str = "application/
 
 async def page(call: Call) -> Response:
     """The sign-in page of a network."""
-    return await instead(call, "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>", "text/html")
+    return await instead(
+        call,
+        "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>",
+        "text/html",
+    )
 
 
 async def no_protobuf(call: Call) -> Response:
@@ -106,7 +118,10 @@ async def no_protobuf(call: Call) -> Response:
 async def cut_short(call: Call) -> Response:
     """Half of the answer, as if it were complete."""
     answer = await call.send()
-    return Response(bytes(answer.body)[: len(answer.body) // 2], media_type=answer.media_type or "application/json")
+    return Response(
+        bytes(answer.body)[: len(answer.body) // 2],
+        media_type=answer.media_type or "application/json",
+    )
 
 
 async def changed(call: Call, message: Any, change: Callable[[Any], object]) -> Response:
@@ -142,7 +157,9 @@ async def samples(call: Call, field: str, *edit: Any) -> Response:
 
     def change(found: Any) -> None:
         for one in [found] if field == "prompt_logprobs" else found.sequences:
-            values = edited(getattr(one, field), np.int32 if field == "tokens" else np.float32, *edit)
+            values = edited(
+                getattr(one, field), np.int32 if field == "tokens" else np.float32, *edit
+            )
             setattr(one, field, values)
 
     return await changed(call, pb.SampleResponse, change)
@@ -160,4 +177,6 @@ async def trained(call: Call, value: float) -> Response:
 
 
 async def metric_is_nan(call: Call) -> Response:
-    return await changed(call, pb.ForwardBackwardOutput, lambda found: found.metrics.update({"loss:sum": np.nan}))
+    return await changed(
+        call, pb.ForwardBackwardOutput, lambda found: found.metrics.update({"loss:sum": np.nan})
+    )

@@ -1,13 +1,16 @@
-"""Soak test: a run of many steps under the deployment with random faults, compared with an undisturbed run of the same seeds.
+"""Soak test: a run of many steps under the deployment with random faults, compared with an undisturbed run
+of the same seeds.
 
     python -m benchmarks.soak                        # 200 steps, 30 faults; under an hour on two idle cores
     python -m benchmarks.soak --steps 10 --faults 4  # minutes
 
-Everything is real: Prefect server, work pool and worker, the embedded Tinker service in its deterministic mode, simulators and DuckDB.
-Faults (faults.py) and the steps at which they are injected are drawn with `--seed`.
+Everything is real: Prefect server, work pool and worker, the embedded Tinker service in its deterministic
+mode, simulators and DuckDB. Faults (faults.py) and the steps at which they are injected are drawn with
+`--seed`.
 
-In the end both runs must be equal: the same rollouts, verdicts, rewards, teacher scores, advantages, steps and evaluations,
-each once, and the same final weights and optimizer states to the bit. No process may be left. Exits with 1 otherwise.
+In the end both runs must be equal: the same rollouts, verdicts, rewards, teacher scores, advantages, steps
+and evaluations, each once, and the same final weights and optimizer states to the bit. No process may be
+left. Exits with 1 otherwise.
 """
 
 import argparse
@@ -57,7 +60,8 @@ FACTS = {
 
 
 def overrides(run: str, steps: int) -> list[str]:
-    """The demo with the smallest possible steps: two problems with two rollouts each. Each run has its own history, so no verdicts are shared."""
+    """The demo with the smallest possible steps: two problems with two rollouts each. Each run has its own
+    history, so no verdicts are shared."""
     return [
         *EVERY_STEP_WITH_TEACHER,
         f"run.history=runs/{run}.duckdb",
@@ -81,7 +85,9 @@ class Soak:
 
     def __init__(self, place: LocalDeployment, steps: int) -> None:
         self.place, self.steps = place, steps
-        self._http = httpx.Client(base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3))
+        self._http = httpx.Client(
+            base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3)
+        )
         self._began = time.monotonic()
 
     def tell(self, text: str) -> None:
@@ -91,12 +97,15 @@ class Soak:
         up(self.place, ROOT / "deployments/prefect.yaml", self.tell)
 
     def start(self, deployment: str, key: str, parameters: dict[str, Any], attempts: int) -> bool:
-        """Start a deployment's flow run, at most once for each key. A server that is just restarted may not answer yet."""
+        """Start a deployment's flow run, at most once for each key. A server that is just restarted may not
+        answer yet."""
         for attempt in range(attempts):
             with contextlib.suppress(httpx.HTTPError):
                 found = self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
                 body = {"parameters": parameters, "idempotency_key": key}
-                self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body).raise_for_status()
+                self._http.post(
+                    f"/deployments/{found['id']}/create_flow_run", json=body
+                ).raise_for_status()
                 return True
             time.sleep(attempt)
         return False
@@ -116,8 +125,8 @@ class Soak:
         return self.value(run, "SELECT count(*) FROM steps WHERE status = 'trained'") or 0
 
     def finish(self, run: str, faults: Faults) -> float:
-        """Start a run, inject faults until it has finished, and return its duration in seconds. Where the run dies, the flow `resume`, which is
-        called more often than its schedule says, starts it again."""
+        """Start a run, inject faults until it has finished, and return its duration in seconds. Where the
+        run dies, the flow `resume`, which is called more often than its schedule says, starts it again."""
         began = last = told = swept = time.monotonic()
         settings = overrides(run, self.steps)
         parameters = {"config": "demo", "overrides": settings, "options": {"run_name": run}}
@@ -131,7 +140,9 @@ class Soak:
             if (trained := self.trained(run)) != done:
                 done, last = trained, now
             if now - last > STUCK_S:
-                raise SystemExit(f"{run} has trained no step for {STUCK_S:.0f} s (at {done} of {self.steps})")
+                raise SystemExit(
+                    f"{run} has trained no step for {STUCK_S:.0f} s (at {done} of {self.steps})"
+                )
             if now - told > 60:
                 told = now
                 self.tell(f"{run}: {done} of {self.steps} steps")
@@ -140,7 +151,12 @@ class Soak:
                 last = time.monotonic()
             if now - swept > SWEEP_S:
                 swept = now
-                self.start("resume/every-five-minutes", f"soak/{now}", {"history": f"runs/{run}.duckdb"}, attempts=1)
+                self.start(
+                    "resume/every-five-minutes",
+                    f"soak/{now}",
+                    {"history": f"runs/{run}.duckdb"},
+                    attempts=1,
+                )
             time.sleep(0.3)
         seconds = time.monotonic() - began
         self.tell(f"{run}: {self.trained(run)} steps in {seconds:.0f} s")
@@ -155,8 +171,14 @@ def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
     environment |= {"DO_NOT_TRACK": "1"}
     log = stack.enter_context((home / "calm.log").open("wb"))
     process = subprocess.Popen(
-        command("train", "demo", sets=settings), cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
+        command("train", "demo", sets=settings),
+        cwd=home,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
     stack.callback(process.wait, 120)
     stack.callback(process.terminate)
     return process
@@ -174,7 +196,9 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
         try:
             calm = undisturbed(test, stack)
             chance = random.Random(arguments.seed)
-            at = chance.sample(range(1, arguments.steps), min(arguments.faults, arguments.steps - 1))
+            at = chance.sample(
+                range(1, arguments.steps), min(arguments.faults, arguments.steps - 1)
+            )
             faults = Faults(place, chance, at, up_again=test.up, tell=test.tell)
             storm = test.finish("storm", faults)
             total = sum(faults.injected.values())
@@ -203,12 +227,16 @@ def differences(histories: dict[str, History], home: Path) -> list[str]:
     one, other = histories
     for fact, sql in FACTS.items():
         query = f"SELECT * FROM ({sql} WHERE run = ?) ORDER BY ALL"
-        left, right = (history.query(query, [run]).to_pylist() for run, history in histories.items())
+        left, right = (
+            history.query(query, [run]).to_pylist() for run, history in histories.items()
+        )
         for run, rows in ((one, left), (other, right)):
             # A stage's key includes its position.
             keys = Counter((row["key"], row.get("position")) for row in rows)
             if repeated := [key for key, n in keys.items() if n > 1]:
-                found.append(f"{fact}: {run} holds {len(repeated)} keys more than once, such as {repeated[0]}")
+                found.append(
+                    f"{fact}: {run} holds {len(repeated)} keys more than once, such as {repeated[0]}"
+                )
         missing = {row["key"] for row in left} ^ {row["key"] for row in right}
         if missing:
             found.append(f"{fact}: {len(missing)} keys are in one run only, such as {min(missing)}")
@@ -216,11 +244,16 @@ def differences(histories: dict[str, History], home: Path) -> list[str]:
             bad = next(a["key"] for a, b in zip(left, right, strict=True) if a != b)
             n = sum(a != b for a, b in zip(left, right, strict=True))
             found.append(f"{fact}: {n} of {len(left)} rows differ, such as {bad}")
-        print(f"  {fact:12} {len(left):6} rows", "equal" if left == right else "DIFFERENT", flush=True)
+        print(
+            f"  {fact:12} {len(left):6} rows", "equal" if left == right else "DIFFERENT", flush=True
+        )
     weights = [final_weights(history, home, run) for run, history in histories.items()]
     for name in weights[0]:
         same = weights[0][name] == weights[1].get(name)
-        print(f"  {name}: {weights[0][name][:16]}", "equal" if same else f"DIFFERENT {weights[1].get(name, '')[:16]}")
+        print(
+            f"  {name}: {weights[0][name][:16]}",
+            "equal" if same else f"DIFFERENT {weights[1].get(name, '')[:16]}",
+        )
         if not same:
             found.append(f"{name} of the last step differs")
     return found

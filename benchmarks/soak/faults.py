@@ -1,8 +1,9 @@
 """The faults of a soak test: which process is killed or stopped.
 
-Kills are SIGKILL. Keepers restart server and worker, as systemd or compose would; the run restarts the embedded Tinker service; the
-scheduled flow `resume` restarts the run. `network` suspends the server or the Tinker service for a while (SIGSTOP) with connections open, like
-a network that drops packets. `machine` kills all processes of the deployment at once and starts it again, like a reboot.
+Kills are SIGKILL. Keepers restart server and worker, as systemd or compose would; the run restarts the
+embedded Tinker service; the scheduled flow `resume` restarts the run. `network` suspends the server or the
+Tinker service for a while (SIGSTOP) with connections open, like a network that drops packets. `machine`
+kills all processes of the deployment at once and starts it again, like a reboot.
 """
 
 import contextlib
@@ -91,9 +92,16 @@ class Faults:
             keeper = self._place.pid_of(kind)
             return [] if keeper is None else psutil.Process(keeper).children()
         holder = read_holder(self._place.home / "runs" / run / "lock")
-        if not holder or "prefect.engine" not in (process := psutil.Process(holder["pid"])).cmdline():
+        if (
+            not holder
+            or "prefect.engine" not in (process := psutil.Process(holder["pid"])).cmdline()
+        ):
             return []
         if kind == "run":
             return [process]
-        programs = {"tinker": {"localtinker"}, "graders": {"rtl_grader.grading.analysis", "bwrap"}}[kind]
-        return [child for child in process.children() if programs & {child.name(), *child.cmdline()}]
+        programs = {"tinker": {"localtinker"}, "graders": {"rtl_grader.grading.analysis", "bwrap"}}[
+            kind
+        ]
+        return [
+            child for child in process.children() if programs & {child.name(), *child.cmdline()}
+        ]

@@ -1,4 +1,5 @@
-"""Base class of algorithms, with two hooks: from graded answers to credit, and from credited answers to the inputs of the loss.
+"""Base class of algorithms, with two hooks: from graded answers to credit, and from credited answers to the
+inputs of the loss.
 
 An algorithm sees groups, answers and the run's settings, but no session, history or service. Its formulas are in
 rtl_core/learning. To add one, register a class in a file of this package with `@ALGORITHMS.register(name)`, or set
@@ -37,7 +38,10 @@ class Group:
         """Reward of each answer. Raises RuntimeError if one has no verdict."""
         if missing := [stored.rollout.key for stored in self.answers if stored.reward is None]:
             raise RuntimeError(f"{missing[0]} has no verdict; it must not be trained on")
-        return np.array([stored.reward.total for stored in self.answers if stored.reward is not None], np.float64)
+        return np.array(
+            [stored.reward.total for stored in self.answers if stored.reward is not None],
+            np.float64,
+        )
 
     @property
     def lengths_G(self) -> list[int]:
@@ -59,8 +63,8 @@ class Algorithm(ABC):
     """An algorithm with the settings of one run."""
 
     signals: ClassVar[tuple[str, ...]] = ("advantages",)
-    """The loss inputs that drive the gradient. An answer for which they are 0 at every token is not sent. At tool output in an episode they are
-    always set to 0 (rollouts/datums.py)."""
+    """The loss inputs that drive the gradient. An answer for which they are 0 at every token is not sent.
+    At tool output in an episode they are always set to 0 (rollouts/datums.py)."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
@@ -82,13 +86,16 @@ def credit_of(answer: StoredRollout) -> Credit:
 
 
 ALGORITHMS: Registry[type[Algorithm]] = Registry(
-    "algorithm", "rtl_core.algorithms", lambda entry: isinstance(entry, type) and issubclass(entry, Algorithm)
+    "algorithm",
+    "rtl_core.algorithms",
+    lambda entry: isinstance(entry, type) and issubclass(entry, Algorithm),
 )
 """Name -> class."""
 
 
 def chosen(config: RunConfig) -> type[Algorithm]:
-    """Algorithm class of a run. Raises ConfigError if there is none of that name, or if `learning.loss` cannot use its inputs."""
+    """Algorithm class of a run. Raises ConfigError if there is none of that name, or if `learning.loss`
+    cannot use its inputs."""
     found = ALGORITHMS.find(config.learning.algorithm)
     if "advantages" not in found.signals:
         raise ConfigError(
@@ -97,7 +104,8 @@ def chosen(config: RunConfig) -> type[Algorithm]:
         )
     if "kl_weights" in found.signals and not config.learning.asked_choices:
         raise ConfigError(
-            f"learning.algorithm: {config.learning.algorithm} learns from the teacher's choices, for which it is not asked under this name",
+            f"learning.algorithm: {config.learning.algorithm} learns from the teacher's choices, "
+            "for which it is not asked under this name",
             f'set learning.algorithm = "{DISTRIBUTIONS}" or "{SELF_DISTRIBUTIONS}"',
         )
     return found

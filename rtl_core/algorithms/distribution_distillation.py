@@ -1,4 +1,5 @@
-"""Distillation on the teacher's distribution at each position of the student's own answer, instead of its score of the sampled token."""
+"""Distillation on the teacher's distribution at each position of the student's own answer, instead of its
+score of the sampled token."""
 
 from __future__ import annotations
 
@@ -19,21 +20,25 @@ from rtl_core.learning.kl import FloatArray
 
 @ALGORITHMS.register(DISTRIBUTIONS)
 class DistributionDistillation(Grpo):
-    """Group-relative policy optimisation, plus the divergence from the teacher's k most likely tokens at every position of the answer.
+    """Group-relative policy optimisation, plus the divergence from the teacher's k most likely tokens at
+    every position of the answer.
 
-    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's k most likely tokens at each position.
+    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's k most likely
+        tokens at each position.
     Credit: as in `grpo`.
-    Loss: `Σ_t (−r_t A + λ_t D_t)`, r_t = π(t) / π_sampler(t), D_t by `learning.divergence` and `tail` (learning/distributions.py), λ_t = λ where
-    the teacher is heard, else 0. It is sent as a cross entropy with 1 + k targets per position: the sampled token has the weight r_t A and the
-    teacher's tokens −λ_t ∂D_t/∂log π, which gives the gradient of that loss at the current weights. These need the trainer's
-    log-probabilities of all targets, an additional forward pass (`learning.reads_trainer`), as in the SDK's `forward_backward_custom`;
-    on-policy forward KL, renormalised, needs none.
+    Loss: `Σ_t (−r_t A + λ_t D_t)`, r_t = π(t) / π_sampler(t), D_t by `learning.divergence` and `tail`
+    (learning/distributions.py), λ_t = λ where the teacher is heard, else 0. It is sent as a cross entropy
+    with 1 + k targets per position: the sampled token has the weight r_t A and the teacher's tokens −λ_t
+    ∂D_t/∂log π, which gives the gradient of that loss at the current weights. These need the trainer's
+    log-probabilities of all targets, an additional forward pass (`learning.reads_trainer`), as in the SDK's
+    `forward_backward_custom`; on-policy forward KL, renormalised, needs none.
 
-    The reverse KL's gradient is the expectation, over the sampled token, of the gradient that `grpo` uses, so λ has the same meaning. With
-    γ > 0 `grpo` also charges a token for later ones; here each position has only its own divergence.
+    The reverse KL's gradient is the expectation, over the sampled token, of the gradient that `grpo` uses,
+    so λ has the same meaning. With γ > 0 `grpo` also charges a token for later ones; here each position has
+    only its own divergence.
 
-    Sources: Agarwal et al. 2024, "On-Policy Distillation of Language Models" (arXiv:2306.13649); top-k cross entropy as in the public
-    tinker-cookbook.
+    Sources: Agarwal et al. 2024, "On-Policy Distillation of Language Models" (arXiv:2306.13649); top-k
+    cross entropy as in the public tinker-cookbook.
     """
 
     signals: ClassVar[tuple[str, ...]] = ("advantages", "kl_weights")
@@ -49,11 +54,17 @@ class DistributionDistillation(Grpo):
             "logprobs": np.array(answer.rollout.logprobs_T, np.float32),
             "advantages": np.full(n_tokens, credit_of(answer).advantage, np.float32),
             "kl_weights": (weight * self.heard_T(answer)).astype(np.float32),
-            "teacher_tokens": np.zeros((n_tokens, k), np.int64) if choices is None else choices.tokens_TK,
-            "teacher_logprobs": np.zeros((n_tokens, k), np.float32) if choices is None else choices.logprobs_TK,
+            "teacher_tokens": np.zeros((n_tokens, k), np.int64)
+            if choices is None
+            else choices.tokens_TK,
+            "teacher_logprobs": np.zeros((n_tokens, k), np.float32)
+            if choices is None
+            else choices.logprobs_TK,
         }
 
-    def weights(self, inputs: Mapping[str, NDArray[Any]], trainer_TK: FloatArray | None) -> NDArray[np.float32]:
+    def weights(
+        self, inputs: Mapping[str, NDArray[Any]], trainer_TK: FloatArray | None
+    ) -> NDArray[np.float32]:
         """Weights (T, 1 + K) of the cross entropy.
 
         Args:
@@ -63,7 +74,9 @@ class DistributionDistillation(Grpo):
         """
         learning = self.config.learning
         own_T = inputs["advantages"].astype(np.float64)
-        student_TK = inputs["teacher_logprobs"]  # any values: without trainer_TK the weights do not depend on them
+        student_TK = inputs[
+            "teacher_logprobs"
+        ]  # any values: without trainer_TK the weights do not depend on them
         if trainer_TK is not None:
             own_T = own_T * np.exp(trainer_TK[:, 0] - inputs["logprobs"])
             student_TK = trainer_TK[:, 1:]

@@ -16,17 +16,22 @@ from rtl_core.learning.kl import unsure
 class Grpo(Algorithm):
     """The student's own answers, each compared with its group, with the reverse KL to the teacher at every token.
 
-    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities of their tokens.
+    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities
+        of their tokens.
     Credit: `A_i = ρ (R_i − mean(R))`, R with the penalty of a truncated answer (learning/credit.py).
-    Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py). λ is 0
-    where the teacher is not heard: with `kl_on` = `failed` in rewarded passes, and by `kl_unsure_below` and `kl_after_error`.
+    Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)`
+        (learning/advantage.py). λ is 0
+    where the teacher is not heard: with `kl_on` = `failed` in rewarded passes, and by `kl_unsure_below` and
+        `kl_after_error`.
 
-    Episodes: an episode is one answer with the tokens of all turns, each in its context. A is the same at each token that the student
-    sampled. At tool output a_t = 0 and s = q = 0, so that reward, KL and metrics ignore it.
+    Episodes: an episode is one answer with the tokens of all turns, each in its context. A is the same at
+    each token that the student sampled. At tool output a_t = 0 and s = q = 0, so that reward, KL and
+    metrics ignore it.
 
-    With λ = 0 it is GRPO without its length and std terms, as in "Dr. GRPO"; with ρ = `reward_weight` = 0 on-policy distillation;
-    with `baseline = "leave_one_out"` RLOO. Sources: Shao et al. 2024 (arXiv:2402.03300); Liu et al. 2025 (arXiv:2503.20783);
-    Ahmadian et al. 2024 (arXiv:2402.14740); on-policy distillation as in the public tinker-cookbook.
+    With λ = 0 it is GRPO without its length and std terms, as in "Dr. GRPO"; with ρ = `reward_weight` = 0
+    on-policy distillation; with `baseline = "leave_one_out"` RLOO. Sources: Shao et al. 2024
+    (arXiv:2402.03300); Liu et al. 2025 (arXiv:2503.20783); Ahmadian et al. 2024 (arXiv:2402.14740);
+    on-policy distillation as in the public tinker-cookbook.
     """
 
     def credit(self, group: Group) -> GroupCredit:
@@ -46,7 +51,9 @@ class Grpo(Algorithm):
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
         return {
             "logprobs": np.array(answer.rollout.logprobs_T, np.float32),
-            "advantages": self.advantages_T(answer, credit_of(answer).advantage, self.kl_weight_of(answer, kl_weight)),
+            "advantages": self.advantages_T(
+                answer, credit_of(answer).advantage, self.kl_weight_of(answer, kl_weight)
+            ),
         }
 
     def kl_weight_of(self, answer: StoredRollout, kl_weight: float) -> float:
@@ -55,7 +62,9 @@ class Grpo(Algorithm):
         unpaid = learning.doubtful == "zero" and answer.audit == "different"
         return 0.0 if answer.passed and not unpaid and learning.kl_on == "failed" else kl_weight
 
-    def advantages_T(self, answer: StoredRollout, advantage: float, kl_weight: float) -> NDArray[np.float32]:
+    def advantages_T(
+        self, answer: StoredRollout, advantage: float, kl_weight: float
+    ) -> NDArray[np.float32]:
         """Advantage of each of the answer's T tokens, from the scalar `advantage` and the KL."""
         learning = self.config.learning
         return token_advantages(

@@ -16,11 +16,12 @@ class WarmStart(Algorithm):
     """Off-policy distillation: the student imitates answers of the teacher by cross entropy.
 
     Needs: answers sampled by the teacher, graded.
-    Credit: 1 for each complete answer that, with `warm_start_passing_only`, passed; duplicates, truncated and other answers do not count. The
-    reward is the earned one.
+    Credit: 1 for each complete answer that, with `warm_start_passing_only`, passed; duplicates, truncated
+    and other answers do not count. The reward is the earned one.
     Loss inputs: a weight of 1 at every token.
 
-    Source: sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947), here with the verdict as the filter.
+    Source: sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947), here with the
+        verdict as the filter.
     """
 
     signals: ClassVar[tuple[str, ...]] = ("weights",)

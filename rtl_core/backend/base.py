@@ -1,8 +1,9 @@
 """The protocol of a backend, which trains and samples, and its data types.
 
-A backend is an object that implements `Provider`. A run selects it by name (registry.py); tests/backend/test_backend_conformance.py
-tests it. Every method raises `BackendUnavailableError` if the same call may succeed later, `WeightsGoneError` if weights no longer exist,
-and `PolicyError` if waiting does not help (rtl_core/errors.py). Errors of the library behind it do not escape.
+A backend is an object that implements `Provider`. A run selects it by name (registry.py);
+tests/backend/test_backend_conformance.py tests it. Every method raises `BackendUnavailableError` if the
+same call may succeed later, `WeightsGoneError` if weights no longer exist, and `PolicyError` if waiting
+does not help (rtl_core/errors.py). Errors of the library behind it do not escape.
 
 Shapes: P prompt tokens, T completion tokens.
 """
@@ -30,17 +31,15 @@ from rtl_core.types.tokenizer import Tokenizer
 
 ROUNDING = 1e-3
 """Tolerance above 0 for log-probabilities, which may be computed in bfloat16."""
-SERVER_HINT = (
-    "the request is retried; if that does not help, `rtl-distill check-service URL` reports what the server does wrong"
-)
+SERVER_HINT = "the request is retried; if that does not help, `rtl-distill check-service URL` reports what the server does wrong"
 SAVED = "tinker://"
 """Prefix of the names of saved weights."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights that sample or score. Student: saved at `path` (None: untrained). Teacher: saved at `path`, or the base model `model` (None:
-    the run's `tinker.teacher`)."""
+    """Weights that sample or score. Student: saved at `path` (None: untrained). Teacher: saved at `path`,
+    or the base model `model` (None: the run's `tinker.teacher`)."""
 
     policy: Literal["student", "teacher"] = "student"
     path: str | None = None
@@ -54,8 +53,9 @@ class Weights:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Sampling settings. An answer ends with a token in `stop` or after `max_tokens`. Each token is drawn from the smallest set of likeliest
-    tokens whose total probability, at this temperature, is at least `top_p`."""
+    """Sampling settings. An answer ends with a token in `stop` or after `max_tokens`. Each token is drawn
+    from the smallest set of likeliest tokens whose total probability, at this temperature, is at least
+    `top_p`."""
 
     max_tokens: int
     temperature: float
@@ -65,7 +65,8 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """One completion: its T tokens including the stop token, the sampler's log-probabilities, and its text without the stop token."""
+    """One completion: its T tokens including the stop token, the sampler's log-probabilities, and its text
+    without the stop token."""
 
     tokens_T: list[int]
     logprobs_T: list[float]
@@ -81,11 +82,13 @@ class SampledAnswer:
         tokenizer: Tokenizer,
         params: SamplingParams,
     ) -> SampledAnswer:
-        """Validate a sample of a backend, which reports that it `stopped` or reached the limit. Raises MalformedAnswerError if it exceeds
-        `max_tokens`, or if a token is not in the vocabulary or has no valid log-probability."""
+        """Validate a sample of a backend, which reports that it `stopped` or reached the limit. Raises
+        MalformedAnswerError if it exceeds `max_tokens`, or if a token is not in the vocabulary or has no
+        valid log-probability."""
         if len(tokens_T) > params.max_tokens:
             raise MalformedAnswerError(
-                f"a sample has {len(tokens_T)} tokens, but max_tokens is {params.max_tokens}", SERVER_HINT
+                f"a sample has {len(tokens_T)} tokens, but max_tokens is {params.max_tokens}",
+                SERVER_HINT,
             )
         if unknown := [token for token in tokens_T if token not in token_ids(tokenizer)]:
             raise MalformedAnswerError(
@@ -93,7 +96,9 @@ class SampledAnswer:
             )
         checked_logprobs(logprobs_T, len(tokens_T), "a sample")
         text, ended = answer_text(tokenizer, tokens_T, params.stop)
-        return cls(list(tokens_T), list(logprobs_T or ()), "stop" if stopped or ended else "length", text)
+        return cls(
+            list(tokens_T), list(logprobs_T or ()), "stop" if stopped or ended else "length", text
+        )
 
 
 @lru_cache(maxsize=8)
@@ -102,12 +107,17 @@ def token_ids(tokenizer: Tokenizer) -> frozenset[int]:
     return frozenset(tokenizer.get_vocab().values())
 
 
-def checked_logprobs(values: Sequence[float | None] | None, count: int, what: str) -> NDArray[np.float64]:
-    """Validate a backend's log-probabilities of the `count` tokens of `what` and return them as an array. Raises MalformedAnswerError if the
-    number differs, or a value is not finite or above 0 by more than rounding."""
+def checked_logprobs(
+    values: Sequence[float | None] | None, count: int, what: str
+) -> NDArray[np.float64]:
+    """Validate a backend's log-probabilities of the `count` tokens of `what` and return them as an array.
+    Raises MalformedAnswerError if the number differs, or a value is not finite or above 0 by more than
+    rounding."""
     found_T = np.array([np.nan if value is None else value for value in values or ()], np.float64)
     if found_T.shape != (count,):
-        raise MalformedAnswerError(f"{what} has {found_T.size} log-probabilities for {count} tokens", SERVER_HINT)
+        raise MalformedAnswerError(
+            f"{what} has {found_T.size} log-probabilities for {count} tokens", SERVER_HINT
+        )
     valid_T = np.isfinite(found_T) & (found_T <= ROUNDING)
     if not valid_T.all():
         t = int(np.argmin(valid_T))
@@ -117,12 +127,16 @@ def checked_logprobs(values: Sequence[float | None] | None, count: int, what: st
     return found_T
 
 
-def checked_choices(ids_TK: NDArray[np.integer], values_TK: FloatArray, count: int, k: int) -> Choices:
-    """Validate a backend's `k` likeliest tokens at each of `count` positions. Ids may be those of padded embedding rows. Raises
-    MalformedAnswerError if the shape differs, or for the reasons of `checked_logprobs`."""
+def checked_choices(
+    ids_TK: NDArray[np.integer], values_TK: FloatArray, count: int, k: int
+) -> Choices:
+    """Validate a backend's `k` likeliest tokens at each of `count` positions. Ids may be those of padded
+    embedding rows. Raises MalformedAnswerError if the shape differs, or for the reasons of
+    `checked_logprobs`."""
     if ids_TK.shape != (count, k) or values_TK.shape != (count, k):
         raise MalformedAnswerError(
-            f"the {k} likeliest tokens at {count} positions have the shape {ids_TK.shape}", SERVER_HINT
+            f"the {k} likeliest tokens at {count} positions have the shape {ids_TK.shape}",
+            SERVER_HINT,
         )
     checked_logprobs(values_TK.ravel().tolist(), count * k, "a list of likeliest tokens")
     return Choices(ids_TK.astype(np.int64), values_TK.astype(np.float32))
@@ -140,7 +154,8 @@ def checked_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
 class Datum:
     """One sequence to train on, with the loss inputs of its completion: name -> [T]. The prompt is not trained on.
 
-    With `others_TK` the loss has K more targets at each position, after the sequence's own token; its inputs are then [T, 1 + K].
+    With `others_TK` the loss has K more targets at each position, after the sequence's own token; its
+    inputs are then [T, 1 + K].
     """
 
     prompt_P: Sequence[int]
@@ -148,7 +163,8 @@ class Datum:
     inputs: Mapping[str, NDArray[Any]]
     others_TK: NDArray[np.int64] | None = None
     own_T: NDArray[np.bool_] | None = None
-    """In an episode, which tokens of the completion the policy sampled; None: all. Not read by losses: the inputs are 0 elsewhere."""
+    """In an episode, which tokens of the completion the policy sampled; None: all. Not read by losses: the
+    inputs are 0 elsewhere."""
 
     @property
     def sequence(self) -> list[int]:
@@ -164,10 +180,14 @@ class Datum:
     def targets(self) -> NDArray[np.int64]:
         """The P + T − 1 predicted tokens; with `others_TK` 1 + K at each position, 0 for prompt tokens."""
         own = np.array(self.sequence[1:], np.int64)
-        return own if self.others_TK is None else np.column_stack([own, self._padded(self.others_TK)])
+        return (
+            own if self.others_TK is None else np.column_stack([own, self._padded(self.others_TK)])
+        )
 
     def _padded(self, values_T: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([np.zeros((len(self.prompt_P) - 1, *values_T.shape[1:]), values_T.dtype), values_T])
+        return np.concatenate(
+            [np.zeros((len(self.prompt_P) - 1, *values_T.shape[1:]), values_T.dtype), values_T]
+        )
 
     def completion_logprobs(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return the completion's `checked_logprobs`, (T,) or (T, 1 + K), from those of all predicted tokens."""
@@ -194,8 +214,8 @@ Check = Callable[[Logprobs], object]
 
 @dataclass(frozen=True)
 class StepResult:
-    """Result of a train step: number of datums, billed tokens, the trainer's log-probabilities of each datum's completion before the step,
-    (T,), and the backend's own metrics."""
+    """Result of a train step: number of datums, billed tokens, the trainer's log-probabilities of each
+    datum's completion before the step, (T,), and the backend's own metrics."""
 
     examples: int = 0
     tokens: int = 0
@@ -220,7 +240,8 @@ class Saved:
 
 
 class Trainer(Protocol):
-    """The student in training. It is not used again after an error, because its weights may or may not include the step.
+    """The student in training. It is not used again after an error, because its weights may or may not
+    include the step.
 
     Its methods also raise `TrainerLostError` if it is lost and a new one must be opened.
     """
@@ -233,14 +254,17 @@ class Trainer(Protocol):
         adam: Adam,
         check: Check | None = None,
     ) -> StepResult:
-        """Run one forward-backward pass over at least one datum, with a loss of learning/losses.py and all its parameters, and one optimizer
-        step. `check` receives the log-probabilities of the result before the optimizer step is requested; its error prevents that step."""
+        """Run one forward-backward pass over at least one datum, with a loss of learning/losses.py and all
+        its parameters, and one optimizer step. `check` receives the log-probabilities of the result before
+        the optimizer step is requested; its error prevents that step."""
 
     async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
-        """Return log-probabilities of all targets of each datum's completion, (T,) or (T, 1 + K), under the current weights."""
+        """Return log-probabilities of all targets of each datum's completion, (T,) or (T, 1 + K), under the
+        current weights."""
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
-        """Save state and sampler weights as `name`, replacing what an interrupted save left. Both expire after `ttl_s` seconds (None: never)."""
+        """Save state and sampler weights as `name`, replacing what an interrupted save left. Both expire
+        after `ttl_s` seconds (None: never)."""
 
 
 class Backend(Protocol):
@@ -260,8 +284,11 @@ class Backend(Protocol):
     ) -> list[SampledAnswer]:
         """Return `count` independent answers to one prompt. With `seeds`, one per answer, they are reproducible."""
 
-    async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
-        """Return the log-probability of each of the T tokens given the prompt and the tokens before it, at temperature 1."""
+    async def logprobs(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
+    ) -> NDArray[np.float32]:
+        """Return the log-probability of each of the T tokens given the prompt and the tokens before it, at
+        temperature 1."""
 
     async def choices(
         self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
@@ -269,8 +296,9 @@ class Backend(Protocol):
         """Return `logprobs` and the `k` likeliest tokens at each of the T positions."""
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
-        """Open a trainer with the weights and optimizer of a saved state (None: a new adapter, initialised by the run's seed).
-        `weights_only`: with a new optimizer, for a run that starts from another run's weights (`tinker.start_from`)."""
+        """Open a trainer with the weights and optimizer of a saved state (None: a new adapter, initialised
+        by the run's seed). `weights_only`: with a new optimizer, for a run that starts from another run's
+        weights (`tinker.start_from`)."""
 
     async def describe(self, path: str) -> Saved:
         """Describe saved weights (`tinker.start_from`, or of a teacher). Raises PolicyError if they do not exist."""
@@ -291,12 +319,13 @@ class Readiness:
 
     findings: Sequence[Finding] = ()
     context: Mapping[str, int] = field(default_factory=dict)
-    """Mapping of model to the maximum tokens of prompt and answer together. Models with an unknown limit are missing."""
+    """Mapping of model to the maximum tokens of prompt and answer together. Models with an unknown limit
+    are missing."""
     checkpoint_bytes: int = 0
     """Size of one step's weights in the run's folder."""
     saved: Mapping[str, Saved | PolicyError] = field(default_factory=dict)
-    """Mapping of configuration key to the saved weights that it names, or the error if they do not exist. Not a finding, because a run that
-    has begun may not need the weights that it started from."""
+    """Mapping of configuration key to the saved weights that it names, or the error if they do not exist.
+    Not a finding, because a run that has begun may not need the weights that it started from."""
 
 
 @runtime_checkable
@@ -307,7 +336,8 @@ class Provider(Protocol):
         """Whether it runs in the run's folder. Then only one process at a time may open it, and its tokens are free."""
 
     async def check(self, config: RunConfig) -> Readiness:
-        """Check, within a minute and without retries, whether it can open for a run, has its models and can train the student.
+        """Check, within a minute and without retries, whether it can open for a run, has its models and can
+        train the student.
 
         Problems are reported as findings, not errors. Some may be temporary, such as a busy service.
         """
@@ -315,16 +345,22 @@ class Provider(Protocol):
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         """Return the tokenizer of a model. Raises PolicyError if it cannot be loaded."""
 
-    def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
-        """Return a context manager that opens it for a run. `tell`: callback for lines to the user, called from any thread.
+    def open(
+        self, config: RunConfig, tell: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Backend]:
+        """Return a context manager that opens it for a run. `tell`: callback for lines to the user, called
+        from any thread.
 
         Raises PolicyError if the student or teacher does not exist, or a key is missing.
         """
 
     async def stored(self, config: RunConfig) -> Collection[str]:
-        """Return the paths of all saved weights that exist now, at least those of the run's trainers. The run need not be open."""
+        """Return the paths of all saved weights that exist now, at least those of the run's trainers. The
+        run need not be open."""
 
-    async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
+    async def export(
+        self, config: RunConfig, state_path: str, name: str, folder: Path
+    ) -> list[Path]:
         """Write the adapter saved at `state_path` to `folder` in peft's format. The run need not be open."""
 
 
@@ -333,32 +369,38 @@ def check_start(config: RunConfig, saved: Saved) -> None:
     section = config.tinker
     if saved.base_model != section.student:
         raise PolicyError(
-            f"tinker.start_from: {section.start_from} was trained on {saved.base_model!r}, and the student is {section.student!r}",
+            f"tinker.start_from: {section.start_from} was trained on {saved.base_model!r}, and "
+            f"the student is {section.student!r}",
             f'set tinker.student = "{saved.base_model}", or start from another state',
         )
     if saved.rank not in (None, section.lora_rank):
         raise PolicyError(
-            f"tinker.start_from: {section.start_from} has rank {saved.rank}, and tinker.lora_rank is {section.lora_rank}",
+            f"tinker.start_from: {section.start_from} has rank {saved.rank}, and tinker.lora_rank "
+            f"is {section.lora_rank}",
             f"set tinker.lora_rank = {saved.rank}",
         )
 
 
 def wanted_models(config: RunConfig) -> dict[str, str]:
-    """Return a mapping of configuration key to base model for all models that a run samples or scores with, the student first. Teachers that
-    are saved weights are not included (see `Backend.describe`)."""
+    """Return a mapping of configuration key to base model for all models that a run samples or scores with,
+    the student first. Teachers that are saved weights are not included (see `Backend.describe`)."""
     models = {"tinker.student": config.tinker.student, **config.tinker.named_teachers}
     return {key: name for key, name in models.items() if not name.startswith(SAVED)}
 
 
-def check_same_tokens(student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]) -> None:
-    """Raise PolicyError unless student and teacher have equal vocabularies and render all `prompts` to the same tokens. Otherwise the teacher
-    would score different texts."""
+def check_same_tokens(
+    student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]
+) -> None:
+    """Raise PolicyError unless student and teacher have equal vocabularies and render all `prompts` to the
+    same tokens. Otherwise the teacher would score different texts."""
     ours, theirs = student.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     different = [token for token, index in ours.items() if theirs.get(token) != index]
     if different:
         raise PolicyError(
-            f"student and teacher have different tokenizers: {len(different)} of {len(ours)} tokens differ (such as {different[0]!r})",
-            "token-level distillation needs a common tokenizer; choose a teacher of the student's family or set learning.kl_weight = 0",
+            f"student and teacher have different tokenizers: {len(different)} of {len(ours)} "
+            f"tokens differ (such as {different[0]!r})",
+            "token-level distillation needs a common tokenizer; choose a teacher of the student's "
+            "family or set learning.kl_weight = 0",
         )
     for messages in prompts:
         if student.encode(messages) != teacher.encode(messages):

@@ -8,18 +8,22 @@ from pydantic import Field
 
 from rtl_grader.types.section import Section
 
-ToolName = Literal["list", "read", "write", "replace", "compile", "simulate", "synthesize", "submit"]
+ToolName = Literal[
+    "list", "read", "write", "replace", "compile", "simulate", "synthesize", "submit"
+]
 
 
 class Bounds(Section):
-    """Limits of one episode, all of which the model is told. The first one reached ends the episode; the files at that point are the answer."""
+    """Limits of one episode, all of which the model is told. The first one reached ends the episode; the
+    files at that point are the answer."""
 
     turns: int = Field(default=30, ge=1, le=1000)
     """Maximum number of model turns. A turn may contain several tool calls."""
     tokens: int = Field(default=32_768, ge=1)
     """Maximum number of tokens the model may write over all turns."""
     seconds: float = Field(default=300.0, gt=0)
-    """Time limit for the programs of all calls together. Counts computing and sleeping, not waiting for a busy machine."""
+    """Time limit for the programs of all calls together. Counts computing and sleeping, not waiting for a
+    busy machine."""
     call_seconds: float = Field(default=30.0, gt=0, le=600)
     """Time limit for one program, counted in the same way."""
     calls: int = Field(default=8, ge=1)
@@ -33,15 +37,17 @@ class Bounds(Section):
     files: int = Field(default=500, ge=1)
     """Maximum number of files in the workspace."""
     tools: tuple[ToolName, ...] | None = None
-    """The tools offered. Default: all that the sandbox has. With an empty list (`[]`) the first turn answers the single-shot prompt, and
-    each further turn is a new complete answer after the grader's feedback."""
+    """The tools offered. Default: all that the sandbox has. With an empty list (`[]`) the first turn
+    answers the single-shot prompt, and each further turn is a new complete answer after the grader's
+    feedback."""
     attempts: int = Field(default=1, ge=1, le=100)
-    """Maximum number of answers per episode. After a failed one the model gets the grader's feedback (interface differences, compiler
-    messages, names and messages of failing checks) and continues."""
+    """Maximum number of answers per episode. After a failed one the model gets the grader's feedback
+    (interface differences, compiler messages, names and messages of failing checks) and continues."""
     feedback_chars: int = Field(default=1500, ge=40)
     """Maximum length of the grader's feedback, in characters."""
     explain: bool = True
-    """Explain to the model how to work, its tools and the limits. Off: only the problem's text, for models trained on such conversations."""
+    """Explain to the model how to work, its tools and the limits. Off: only the problem's text, for models
+    trained on such conversations."""
 
     @property
     def whole_answers(self) -> bool:
@@ -55,18 +61,26 @@ class Bounds(Section):
 
     @property
     def most_tool_tokens(self) -> int:
-        """Upper bound on the tokens that tools or the grader add to an episode. Assumes one token per byte of a result and 100 for the chat
-        template around it. A rejected call adds at most ten times the tokens that the model wrote for it."""
+        """Upper bound on the tokens that tools or the grader add to an episode. Assumes one token per byte
+        of a result and 100 for the chat template around it. A rejected call adds at most ten times the
+        tokens that the model wrote for it."""
         if self.whole_answers:
             return (self.most_turns - 1) * (4 * self.feedback_chars + 200)
         return self.turns * self.calls * (self.result_bytes + 100) + 10 * self.tokens
 
     def in_words(self) -> str:
         """The limits as text for the model."""
-        again = f" You may submit {self.attempts} times: if one fails you are told why." if self.attempts > 1 else ""
+        again = (
+            f" You may submit {self.attempts} times: if one fails you are told why."
+            if self.attempts > 1
+            else ""
+        )
         return (
-            f"You have at most {self.turns} turns, {self.tokens:,} tokens of your own and {self.seconds:g} seconds of programs"
-            f" ({self.call_seconds:g} a program); at most {self.calls} calls a turn. A result is at most {self.result_bytes:,} bytes"
+            f"You have at most {self.turns} turns, {self.tokens:,} tokens of your own and "
+            f"{self.seconds:g} seconds of programs"
+            f" ({self.call_seconds:g} a program); at most {self.calls} calls a turn. A result is "
+            f"at most {self.result_bytes:,} bytes"
             f" (of a longer one the middle is left out), the arguments of a call {self.argument_bytes:,}, the workspace"
-            f" {self.workspace_bytes:,} bytes in {self.files} files. When a bound is reached, the files as they are then are your answer.{again}"
+            f" {self.workspace_bytes:,} bytes in {self.files} files. When a bound is reached, the "
+            f"files as they are then are your answer.{again}"
         )

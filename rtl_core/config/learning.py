@@ -1,4 +1,5 @@
-"""The configuration sections `[learning]`, `[curriculum]` and `[health]`: what is learnt, from which problems, and when to stop."""
+"""The configuration sections `[learning]`, `[curriculum]` and `[health]`: what is learnt, from which
+problems, and when to stop."""
 
 from __future__ import annotations
 
@@ -26,32 +27,35 @@ SELF_DISTRIBUTIONS = "self_distribution_distillation"
 
 class LearningSection(Section):
     episodes: bool = False
-    """The student answers in episodes with tools (`[episode]`), in training and in the run's evaluations. It learns from its own tokens in
-    all turns (docs/episodes.md). Off: an answer is one turn."""
+    """The student answers in episodes with tools (`[episode]`), in training and in the run's evaluations.
+    It learns from its own tokens in all turns (docs/episodes.md). Off: an answer is one turn."""
     algorithm: str = "grpo"
     """Algorithm that turns graded answers into loss inputs (`rtl_core/algorithms`), or `module:Class` for your own."""
     loss: str = "importance_sampling"
     """Loss of the train step, by its name in Tinker: `importance_sampling`, `ppo`, `cispo` (learning/losses.py)."""
     loss_parameters: dict[str, float] = Field(default_factory=dict)
-    """Parameters of the loss by their names in Tinker, such as `{clip_low_threshold = 0.0}`. They override `clip_low` and `clip_high`."""
+    """Parameters of the loss by their names in Tinker, such as `{clip_low_threshold = 0.0}`. They override
+    `clip_low` and `clip_high`."""
     clip_low: float | None = Field(default=None, ge=0, le=1)
-    """With `ppo` and `cispo`: lower clip bound of the ratio of trainer to sampler probability. Default: 0.8 for `ppo`, 0 for `cispo`."""
+    """With `ppo` and `cispo`: lower clip bound of the ratio of trainer to sampler probability. Default: 0.8
+    for `ppo`, 0 for `cispo`."""
     clip_high: float | None = Field(default=None, ge=1)
     """With `ppo` and `cispo`: upper clip bound of this ratio. Default: 1.2 for `ppo`, 4 for `cispo`."""
     staleness: int = Field(default=0, ge=0, le=8)
-    """Maximum number of train steps by which the sampling weights lag behind. 0: on-policy, one step after the other. n: the next n steps
-    are sampled, graded and scored while one step trains."""
+    """Maximum number of train steps by which the sampling weights lag behind. 0: on-policy, one step after
+    the other. n: the next n steps are sampled, graded and scored while one step trains."""
     reward_weight: float = Field(default=1.0, ge=0)
     """Weight of the reward's advantage. 0: distillation only."""
     kl_weight: float = Field(default=0.5, ge=0)
     """λ: weight of the per-token reverse KL to the teacher. 0 in every step: RL only, no teacher needed."""
     kl_schedule: KlSchedule = "constant"
-    """`constant`; `linear` or `cosine` from `kl_weight` at the first step to `final_kl_weight` at the last; `target`: start at
-    `kl_weight` and adjust after each step to keep the KL at `kl_target`."""
+    """`constant`; `linear` or `cosine` from `kl_weight` at the first step to `final_kl_weight` at the last;
+    `target`: start at `kl_weight` and adjust after each step to keep the KL at `kl_target`."""
     final_kl_weight: float = Field(default=0.0, ge=0)
     """With `linear` and `cosine`: λ at the end of the schedule."""
     kl_schedule_part: float = Field(default=1.0, gt=0, le=1)
-    """With `linear` and `cosine`: fraction of the run's steps, supervised steps included, after which λ stays at `final_kl_weight`."""
+    """With `linear` and `cosine`: fraction of the run's steps, supervised steps included, after which λ
+    stays at `final_kl_weight`."""
     kl_target: float | None = Field(default=None, gt=0)
     """With `target`: target KL to the teacher per token, in nats."""
     kl_gain: float = Field(default=0.1, gt=0, le=2)
@@ -63,20 +67,22 @@ class LearningSection(Section):
     kl_unsure_below: float | None = Field(default=None, gt=0, lt=1)
     """Apply the KL only at tokens to which the student gave less than this probability. Default: at all tokens."""
     kl_after_error: bool = False
-    """In a failed answer, apply the KL only from the first wrong line on, found by comparison with the most similar passing answer of the
-    group. If no answer passed, it applies to the whole answer."""
+    """In a failed answer, apply the KL only from the first wrong line on, found by comparison with the most
+    similar passing answer of the group. If no answer passed, it applies to the whole answer."""
     divergence: Divergence = "reverse"
-    """With `distribution_distillation`: `reverse` KL(student ‖ teacher), `forward` KL(teacher ‖ student), or `jensen_shannon`, a mixture
-    of both (formulas: learning/distributions.py)."""
+    """With `distribution_distillation`: `reverse` KL(student ‖ teacher), `forward` KL(teacher ‖ student),
+    or `jensen_shannon`, a mixture of both (formulas: learning/distributions.py)."""
     teacher_choices: int = Field(default=20, ge=1, le=100)
     """With `distribution_distillation`: number of the teacher's likeliest tokens requested at each position."""
     tail: Tail = "bucket"
-    """With `distribution_distillation`: treat all other tokens as one outcome (`bucket`), or leave them out (`renormalise`). On-policy `forward`
-    with `renormalise` is a weighted cross entropy and needs no second forward pass."""
+    """With `distribution_distillation`: treat all other tokens as one outcome (`bucket`), or leave them out
+    (`renormalise`). On-policy `forward` with `renormalise` is a weighted cross entropy and needs no second
+    forward pass."""
     jensen_shannon_beta: float = Field(default=0.5, gt=0, lt=1)
     """With `jensen_shannon`: β, the teacher's weight in the mixture."""
     choices_stored_above: float = Field(default=1.0, ge=0)
-    """With `distribution_distillation`: store the teacher's three likeliest tokens where the KL is at least this many nats."""
+    """With `distribution_distillation`: store the teacher's three likeliest tokens where the KL is at least
+    this many nats."""
     kl_discount: float = Field(default=0.0, ge=0, le=1)
     """γ: discount factor with which the KL of later tokens counts towards a token."""
     kl_clamp: float | None = Field(default=None, gt=0)
@@ -86,48 +92,56 @@ class LearningSection(Section):
     normalise_std: bool = False
     """Divide a group's advantages by their standard deviation."""
     replacements: int = Field(default=1, ge=0)
-    """With λ = 0: how often a group with equal rewards, which teaches nothing, may be replaced by another problem in its step."""
+    """With λ = 0: how often a group with equal rewards, which teaches nothing, may be replaced by another
+    problem in its step."""
     replace_with_kl: bool = False
-    """Also with λ > 0, add another problem to the step for each group with equal rewards, which itself trains on the KL only. Has no effect
-    if `reward_weight` is 0."""
+    """Also with λ > 0, add another problem to the step for each group with equal rewards, which itself
+    trains on the KL only. Has no effect if `reward_weight` is 0."""
     truncated: Truncated = "keep"
-    """Answers cut at the token limit and episodes ended by a limit of `[episode]`: `keep` their reward, `mask` them out of loss and baseline, or `penalise` them."""
+    """Answers cut at the token limit and episodes ended by a limit of `[episode]`: `keep` their reward,
+    `mask` them out of loss and baseline, or `penalise` them."""
     overlong_penalty: float = Field(default=0.5, ge=0)
     """With `penalise`: penalty of a truncated answer, in units of reward."""
     overlong_buffer: int = Field(default=0, ge=0)
     """With `penalise`: number of tokens before the limit over which the penalty rises from 0."""
     self_hint: Literal["golden", "verdict"] = "golden"
-    """With `self_distillation`: hint shown to the student when it scores its own answers. `golden`: the problem's known-good answer.
-    `verdict`: a passing answer of the group or, if none passed, the grader's feedback on the answer."""
+    """With `self_distillation`: hint shown to the student when it scores its own answers. `golden`: the
+    problem's known-good answer. `verdict`: a passing answer of the group or, if none passed, the grader's
+    feedback on the answer."""
     self_weights: Literal["start", "current"] = "start"
-    """With `self_distillation`: weights used for scoring. `start`: those after the warm start, frozen. `current`: those that sampled the
-    answer."""
+    """With `self_distillation`: weights used for scoring. `start`: those after the warm start, frozen.
+    `current`: those that sampled the answer."""
     warm_start_steps: int = Field(default=0, ge=0)
-    """Number of initial supervised steps (cross entropy) on answers that are not the student's: off-policy distillation."""
+    """Number of initial supervised steps (cross entropy) on answers that are not the student's: off-policy
+    distillation."""
     warm_start_problems: int | None = Field(default=None, ge=1)
-    """Problems in each supervised step. Default: `curriculum.problems_per_step`. A problem has few distinct answers to imitate, so a step of
-    48 problems reads about as much as one of 8 groups of 6."""
+    """Problems in each supervised step. Default: `curriculum.problems_per_step`. A problem has few distinct
+    answers to imitate, so a step of 48 problems reads about as much as one of 8 groups of 6."""
     warm_start_source: Literal["teacher", "golden"] = "teacher"
-    """Source of the answers to imitate: `teacher` samples them; `golden` takes the known-good answers, cycling through the problems that have
-    one."""
+    """Source of the answers to imitate: `teacher` samples them; `golden` takes the known-good answers,
+    cycling through the problems that have one."""
     warm_start_answers: int | None = Field(default=None, ge=1)
-    """Answers sampled from the teacher per problem of a supervised step. Default: `sampling.group_size`. Equal answers count once, and those
-    of a confident teacher are all alike."""
+    """Answers sampled from the teacher per problem of a supervised step. Default: `sampling.group_size`.
+    Equal answers count once, and those of a confident teacher are all alike."""
     warm_start_passing_only: bool = True
     """Imitate only those of the teacher's answers that pass."""
     warm_start_learning_rate: float | None = Field(default=None, gt=0)
     """Adam's learning rate in the warm start. Default: `learning_rate` without decay."""
     doubtful: Doubtful = "keep"
-    """Treatment of passes contradicted by a proof, by a simulation beside the golden answer or by the other passes of the group. `mask`: exclude
-    them from loss and baseline. `zero`: reward 0, and the KL applies if `kl_on` is `failed`. `keep`: no check (`rtl-distill audit` does it later)."""
+    """Treatment of passes contradicted by a proof, by a simulation beside the golden answer or by the other
+    passes of the group. `mask`: exclude them from loss and baseline. `zero`: reward 0, and the KL applies
+    if `kl_on` is `failed`. `keep`: no check (`rtl-distill audit` does it later)."""
     doubtful_share: float = Field(default=0.25, gt=0, le=10)
     """With `mask` and `zero`: CPU time allowed for checking passes, as a fraction of the CPU time of grading."""
     permute_advantages: bool = False
-    """Control experiment: give each rollout the advantage of another one. If the run still improves, it measures something else."""
+    """Control experiment: give each rollout the advantage of another one. If the run still improves, it
+    measures something else."""
     permute_results: bool = False
-    """Control experiment: in train steps, tools return the files of another problem. Remaining improvement does not come from reading files."""
+    """Control experiment: in train steps, tools return the files of another problem. Remaining improvement
+    does not come from reading files."""
     permute_teacher: bool = False
-    """Control experiment: give each rollout the teacher's scores of another one, token by token. Remaining improvement is not due to the teacher."""
+    """Control experiment: give each rollout the teacher's scores of another one, token by token. Remaining
+    improvement is not due to the teacher."""
     learning_rate: float = Field(default=4e-5, gt=0)
     """Adam's learning rate at the first step."""
     final_learning_rate_share: float = Field(default=1.0, gt=0, le=1)
@@ -143,8 +157,9 @@ class LearningSection(Section):
     max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
     """Stop the run when the KL between sampler and trainer exceeds this value (healthy: below 0.01)."""
     max_sampler_trainer_difference: float = Field(default=0.25, gt=0)
-    """Stop the run when the log-probabilities of answers that the current weights sampled differ from the trainer's, on average and in either
-    direction, by more than this share of the trainer's mean plus 0.02 nats. The first step is checked before it is applied."""
+    """Stop the run when the log-probabilities of answers that the current weights sampled differ from the
+    trainer's, on average and in either direction, by more than this share of the trainer's mean plus 0.02
+    nats. The first step is checked before it is applied."""
 
     @field_validator("loss")
     @classmethod
@@ -158,7 +173,9 @@ class LearningSection(Section):
         """All parameters of the loss, by their names in Tinker."""
         own = LOSSES[self.loss].parameters
         clip = {
-            name: bound for name, bound in zip(CLIP, (self.clip_low, self.clip_high), strict=True) if bound is not None
+            name: bound
+            for name, bound in zip(CLIP, (self.clip_low, self.clip_high), strict=True)
+            if bound is not None
         }
         given = {**own, **clip, **self.loss_parameters}
         return {name: given[name] for name in own}
@@ -208,19 +225,28 @@ class LearningSection(Section):
         return self.reward_weight > 0 and (self.replace_with_kl or not self.uses_kl_at(step, steps))
 
     def kl_weight_at(self, step: int, steps: int) -> float:
-        """λ of step `step` (from 0) of a run of `steps`. Raises ValueError with a target KL, which needs measurements of earlier steps."""
-        return scheduled(step, steps, self.kl_weight, self.final_kl_weight, self.kl_schedule, self.kl_schedule_part)
+        """λ of step `step` (from 0) of a run of `steps`. Raises ValueError with a target KL, which needs
+        measurements of earlier steps."""
+        return scheduled(
+            step,
+            steps,
+            self.kl_weight,
+            self.final_kl_weight,
+            self.kl_schedule,
+            self.kl_schedule_part,
+        )
 
 
 class CurriculumSection(Section):
     order: Order = "easy_to_hard"
-    """`easy_to_hard`: by measured pass rate, label, golden size and interface size. `shuffled`: random. `pools`: draw each RL step from an
-    easy, a normal and a hard pool that are updated with the run's own pass rates."""
+    """`easy_to_hard`: by measured pass rate, label, golden size and interface size. `shuffled`: random.
+    `pools`: draw each RL step from an easy, a normal and a hard pool that are updated with the run's own
+    pass rates."""
     problems_per_step: int = Field(default=8, ge=1)
     """Problems in each train step."""
     measure_samples: int = Field(default=0, ge=0)
-    """Answers sampled from student and teacher for each training problem before the first step. Problems are then ordered by pass rate.
-    0: no measurement."""
+    """Answers sampled from student and teacher for each training problem before the first step. Problems
+    are then ordered by pass rate. 0: no measurement."""
     pool_weights: dict[Pool, float] = Field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
     """With `pools`: relative probability of each pool."""
     easy_from: float = Field(default=0.75, gt=0, le=1)
@@ -234,8 +260,8 @@ class CurriculumSection(Section):
     rest_steps: int = Field(default=20, ge=1)
     """With `pools`: number of steps for which such a problem pauses."""
     quarantine: bool = False
-    """Skip a problem whose answers cannot be graded (after `grading.retries`) instead of stopping the run. With `pools` it pauses. If more
-    than half of a step cannot be graded, the run still stops."""
+    """Skip a problem whose answers cannot be graded (after `grading.retries`) instead of stopping the run.
+    With `pools` it pauses. If more than half of a step cannot be graded, the run still stops."""
 
     @field_validator("pool_weights")
     @classmethod
@@ -254,11 +280,13 @@ class SafeRange(Section):
 
 class HealthSection(Section):
     ranges: dict[str, SafeRange] = Field(default_factory=dict)
-    """Safe ranges of step metrics, such as `{"optim/entropy" = {min = 0.02}}`. A run that leaves its range saves everything and stops."""
+    """Safe ranges of step metrics, such as `{"optim/entropy" = {min = 0.02}}`. A run that leaves its range
+    saves everything and stops."""
     patience: int = Field(default=3, ge=1)
     """Number of consecutive steps that a metric must be out of range."""
     accept_up_to_step: int = Field(default=0, ge=0)
-    """Do not check steps up to this number (counted from 1). To resume a stopped run, set it to the step at which the run stopped."""
+    """Do not check steps up to this number (counted from 1). To resume a stopped run, set it to the step at
+    which the run stopped."""
 
     @field_validator("ranges")
     @classmethod

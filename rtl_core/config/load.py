@@ -1,7 +1,7 @@
 """Load a validated `RunConfig` from a TOML file, the environment and `--set`.
 
-The environment (`RTL_DISTILL__SECTION__KEY=value`) overrides the file, and `--set section.key=value` overrides both. Values of these
-two are parsed as TOML, with plain strings as fallback.
+The environment (`RTL_DISTILL__SECTION__KEY=value`) overrides the file, and `--set section.key=value`
+overrides both. Values of these two are parsed as TOML, with plain strings as fallback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from rtl_core.errors import ConfigError
 from rtl_grader.problems.sources import FileSource
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
-_KEYS = [f"{name}.{key}" for name, field in RunConfig.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
+_KEYS = [
+    f"{name}.{key}"
+    for name, field in RunConfig.model_fields.items()
+    for key in field.annotation.model_fields
+]  # type: ignore[union-attr]
 Override = Annotated[str, Field(pattern=rf"^\s*({'|'.join(_KEYS)})(\.|\s*=)")]
 """A `section.key=value` text; Prefect refuses a trigger with an unknown key."""
 
@@ -54,16 +58,20 @@ def load_config(
         text = path.read_text(encoding="utf-8-sig")  # Windows editors write a byte order mark
     except FileNotFoundError:
         raise ConfigError(
-            f"there is no configuration {str(source)!r}", f"give a TOML file, or one of: {', '.join(shipped)}"
+            f"there is no configuration {str(source)!r}",
+            f"give a TOML file, or one of: {', '.join(shipped)}",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the configuration {path}: {reason}", "give a readable TOML file") from None
+        raise ConfigError(
+            f"cannot read the configuration {path}: {reason}", "give a readable TOML file"
+        ) from None
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            f"{path}: not valid TOML: {error}", "correct that line; see `rtl-distill config --show demo`"
+            f"{path}: not valid TOML: {error}",
+            "correct that line; see `rtl-distill config --show demo`",
         ) from None
 
     origins = _apply(data, overrides, os.environ if environment is None else environment)
@@ -71,24 +79,33 @@ def load_config(
         config = RunConfig.model_validate(data)
     except ValidationError as error:
         raise ConfigError(
-            _explain(error, path, text, origins), "`rtl-distill config --show` lists every key with its meaning"
+            _explain(error, path, text, origins),
+            "`rtl-distill config --show` lists every key with its meaning",
         ) from None
     if check_files:
         _check_files(config, path, text)
     return config
 
 
-def _apply(data: dict[str, Any], overrides: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+def _apply(
+    data: dict[str, Any], overrides: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, str]:
     """Apply the environment and `--set` to `data`. Returns a mapping of key to the origin of its value."""
     given = [
-        (name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."), value, f"environment variable {name}")
+        (
+            name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."),
+            value,
+            f"environment variable {name}",
+        )
         for name, value in sorted(environment.items())
         if name.startswith(ENVIRONMENT_PREFIX)
     ]
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"--set {override}: expected section.key=value", "for example --set run.seed=1")
+            raise ConfigError(
+                f"--set {override}: expected section.key=value", "for example --set run.seed=1"
+            )
         given.append((key.strip(), value, f"--set {override}"))
     for key, value, origin in given:
         _assign(data, key, _parse_value(_utf8(value, origin)), origin)
@@ -96,12 +113,14 @@ def _apply(data: dict[str, Any], overrides: Sequence[str], environment: Mapping[
 
 
 def _utf8(text: str, origin: str) -> str:
-    """Return `text`. Raises ConfigError if it is not UTF-8, such as the name of a file from a system with another encoding: neither the
-    history nor a TOML file can hold it."""
+    """Return `text`. Raises ConfigError if it is not UTF-8, such as the name of a file from a system with
+    another encoding: neither the history nor a TOML file can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{origin}: {text!a} is not UTF-8 text", "rename the file or folder") from None
+        raise ConfigError(
+            f"{origin}: {text!a} is not UTF-8 text", "rename the file or folder"
+        ) from None
     return text
 
 
@@ -130,7 +149,9 @@ def _assign(data: dict[str, Any], dotted: str, value: Any, origin: str) -> None:
         if not isinstance(node, (dict, list)):
             raise ConfigError(f"{origin}: `{part}` is a value, not a section")
     if isinstance(node, list):
-        raise ConfigError(f"{origin}: name an entry of the list and its key, for example problems.sources.0.train")
+        raise ConfigError(
+            f"{origin}: name an entry of the list and its key, for example problems.sources.0.train"
+        )
     node[last] = value
 
 
@@ -225,8 +246,20 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
         note(config.cost.prices, "copy rtl_core/cost/prices.toml there", "cost", "prices")
     for name, folder in config.tinker.local_models.items():
         # For a model of another service the folder needs only the tokenizer.
-        if not ((folder / "config.json").is_file() if config.tinker.is_embedded(name) else folder.is_dir()):
-            note(folder, "put the model's folder there or change the path", "tinker", "local_models", name)
+        if not (
+            (folder / "config.json").is_file()
+            if config.tinker.is_embedded(name)
+            else folder.is_dir()
+        ):
+            note(
+                folder,
+                "put the model's folder there or change the path",
+                "tinker",
+                "local_models",
+                name,
+            )
     if missing:
         title = ["files of the configuration are missing"] if len(missing) > 1 else []
-        raise ConfigError("\n  ".join([*title, *missing]), "; ".join(dict.fromkeys(missing.values())))
+        raise ConfigError(
+            "\n  ".join([*title, *missing]), "; ".join(dict.fromkeys(missing.values()))
+        )

@@ -14,13 +14,17 @@ class Options(BaseModel):
     """Changes to the configuration for this run. An empty field keeps the configuration's value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-    run_name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", title="run.name")
+    run_name: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", title="run.name"
+    )
     """Name of the run. Running the same name again resumes it where it stopped."""
     run_seed: int | None = Field(default=None, ge=0, lt=1 << 63, title="run.seed")
     """Seed for splits, order, sampling and LoRA initialisation."""
     run_epochs: int | None = Field(default=None, ge=1, title="run.epochs")
     """Number of passes over the training problems."""
-    curriculum_problems_per_step: int | None = Field(default=None, ge=1, title="curriculum.problems_per_step")
+    curriculum_problems_per_step: int | None = Field(
+        default=None, ge=1, title="curriculum.problems_per_step"
+    )
     """Problems in each train step."""
     sampling_group_size: int | None = Field(default=None, ge=1, title="sampling.group_size")
     """Rollouts per problem and step."""

@@ -20,7 +20,10 @@ def protocol_file(name: str) -> str:
     shipped = shipped_configs("protocols")
     path = shipped.get(name, Path(name))
     if not path.is_file():
-        raise ConfigError(f"--protocol {name}: no such protocol", f"give a TOML file, or one of: {', '.join(shipped)}")
+        raise ConfigError(
+            f"--protocol {name}: no such protocol",
+            f"give a TOML file, or one of: {', '.join(shipped)}",
+        )
     return str(path)
 
 
@@ -28,21 +31,28 @@ def problems_override(texts: Sequence[str]) -> str:
     """Return `--problems` as a `--set` text. Each entry is a source, as for `--source`, or a path in CVDP's format."""
 
     sources = [
-        text if not Path(text).exists() and (text in SOURCES.entries or "=" in text) else f"cvdp={text}"
+        text
+        if not Path(text).exists() and (text in SOURCES.entries or "=" in text)
+        else f"cvdp={text}"
         for text in texts
     ]
     return override_of(sources, "--problems")
 
 
-def evaluation_overrides(protocol: str, overrides: Sequence[str], samples: int | None, name: str | None) -> list[str]:
+def evaluation_overrides(
+    protocol: str, overrides: Sequence[str], samples: int | None, name: str | None
+) -> list[str]:
     """Return the overrides that turn a protocol file into the configuration of one evaluation.
 
-    Without `name` the run's name contains a hash of everything that its figures depend on. The same command thus resumes the same run,
-    and different evaluations never mix. Raises ConfigError as `load_config`, or if the file is not a protocol.
+    Without `name` the run's name contains a hash of everything that its figures depend on. The same command
+    thus resumes the same run, and different evaluations never mix. Raises ConfigError as `load_config`, or
+    if the file is not a protocol.
     """
     made = list(overrides)
     if samples is not None:
-        section = load_config(protocol, [text for text in made if not text.startswith("evaluation.k=")]).evaluation
+        section = load_config(
+            protocol, [text for text in made if not text.startswith("evaluation.k=")]
+        ).evaluation
         # Drop the protocol's k that exceed the number of samples; the user did not choose them.
         made[:0] = [
             f"evaluation.samples={samples}",
@@ -51,7 +61,8 @@ def evaluation_overrides(protocol: str, overrides: Sequence[str], samples: int |
     config = load_config(protocol, made)
     if config.run.purpose != "evaluation":
         raise ConfigError(
-            f"{protocol}: is the configuration of a training run", 'a protocol has run.purpose = "evaluation"'
+            f"{protocol}: is the configuration of a training run",
+            'a protocol has run.purpose = "evaluation"',
         )
     return [*made, f"run.name={json.dumps(name or _name(config, Path(protocol).stem))}"]
 

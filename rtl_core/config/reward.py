@@ -12,7 +12,8 @@ from rtl_grader.types.section import Section
 
 class RewardSection(Section):
     plugins: tuple[str, ...] = ()
-    """Python modules with your own reward terms (see `rtl_core/learning/reward.py`). They must be importable wherever the run executes."""
+    """Python modules with your own reward terms (see `rtl_core/learning/reward.py`). They must be
+    importable wherever the run executes."""
     weights: dict[str, float] = Field(
         default_factory=lambda: {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
     )
@@ -31,8 +32,14 @@ class RewardSection(Section):
             try:
                 importlib.import_module(name)
             except Exception as error:
-                remedy = "; install it, or add its folder to PYTHONPATH" if isinstance(error, ImportError) else ""
-                raise ValueError(f"cannot import {name}: {type(error).__name__}: {error}{remedy}") from error
+                remedy = (
+                    "; install it, or add its folder to PYTHONPATH"
+                    if isinstance(error, ImportError)
+                    else ""
+                )
+                raise ValueError(
+                    f"cannot import {name}: {type(error).__name__}: {error}{remedy}"
+                ) from error
         return modules
 
     @field_validator("weights")
@@ -42,5 +49,7 @@ class RewardSection(Section):
         if unknown and "plugins" in info.data:  # otherwise the failed import is reported
             raise ValueError(f"unknown reward term {', '.join(unknown)}; known: {', '.join(TERMS)}")
         if not any(weights.values()):
-            raise ValueError("all reward weights are 0, so nothing would be learnt; give at least one term a weight")
+            raise ValueError(
+                "all reward weights are 0, so nothing would be learnt; give at least one term a weight"
+            )
         return weights

@@ -28,7 +28,10 @@ def to_toml(config: RunConfig) -> str:
                 for entry in value:
                     tables += ["", *_comment(getdoc(type(entry))), f"[[{name}.{key}]]"]
                     for entry_key, entry_field in type(entry).model_fields.items():
-                        tables += [*_comment(entry_field.description), _line(entry_key, getattr(entry, entry_key))]
+                        tables += [
+                            *_comment(entry_field.description),
+                            _line(entry_key, getattr(entry, entry_key)),
+                        ]
             else:
                 lines.append(_line(key, value))
                 if isinstance(section, RewardSection) and key == "weights":

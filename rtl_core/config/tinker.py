@@ -13,34 +13,40 @@ from rtl_grader.types.section import Section
 
 class TinkerSection(Section):
     base_url: str | None = None
-    """`local`: the embedded service, started and stopped by the run. A URL: the service at that address. Default: Tinker's cloud."""
+    """`local`: the embedded service, started and stopped by the run. A URL: the service at that address.
+    Default: Tinker's cloud."""
     teacher_base_url: str | None = None
-    """Separate service for the teachers: a URL, `local` (the embedded service), or `cloud` (Tinker's). Its key is TINKER_TEACHER_API_KEY, with
-    TINKER_API_KEY as fallback. Default: the service of `base_url`."""
+    """Separate service for the teachers: a URL, `local` (the embedded service), or `cloud` (Tinker's). Its
+    key is TINKER_TEACHER_API_KEY, with TINKER_API_KEY as fallback. Default: the service of `base_url`."""
     student: str
     """Model to train, by its name on the service."""
     teacher: str | None = None
-    """Model to distil from, which must share the student's tokenizer. Required if λ is above 0 in some step (`learning.kl_weight`,
-    `learning.final_kl_weight`), for a warm start on its answers, and for `evaluation.teacher`. `tinker://RUN/sampler_weights/NAME` selects
-    saved weights, such as a teacher that you trained."""
+    """Model to distil from, which must share the student's tokenizer. Required if λ is above 0 in some step
+    (`learning.kl_weight`, `learning.final_kl_weight`), for a warm start on its answers, and for
+    `evaluation.teacher`. `tinker://RUN/sampler_weights/NAME` selects saved weights, such as a teacher that
+    you trained."""
     teachers: dict[str, str] = Field(default_factory=dict)
-    """Teachers for the problems of single sources: mapping of a problem's `source` (`starter`, `cvdp`, `cvdp-agentic`, ...) to a model or
-    saved weights. All other problems use `teacher`."""
+    """Teachers for the problems of single sources: mapping of a problem's `source` (`starter`, `cvdp`,
+    `cvdp-agentic`, ...) to a model or saved weights. All other problems use `teacher`."""
     lora_rank: int = Field(default=32, ge=1)
     """Rank of the LoRA adapter. Tinker's cloud accepts only powers of two."""
     start_from: str | None = None
-    """Saved state (`tinker://RUN/weights/NAME`) from which the student starts, instead of a new adapter. Its weights are loaded, its optimizer
-    is not. `student` and `lora_rank` must match it. With `local` it must be of a run in the same `run.directory`."""
+    """Saved state (`tinker://RUN/weights/NAME`) from which the student starts, instead of a new adapter.
+    Its weights are loaded, its optimizer is not. `student` and `lora_rank` must match it. With `local` it
+    must be of a run in the same `run.directory`."""
     local_models: dict[str, Path] = Field(default_factory=dict)
-    """Mapping of model name to a folder on this machine. With `local` the model is loaded from it; the package's tiny models (`student`,
-    `teacher`, ...) and those of `rtl-distill fetch-model` need no entry. Otherwise only the tokenizer is loaded from it (default: the hub)."""
+    """Mapping of model name to a folder on this machine. With `local` the model is loaded from it; the
+    package's tiny models (`student`, `teacher`, ...) and those of `rtl-distill fetch-model` need no entry.
+    Otherwise only the tokenizer is loaded from it (default: the hub)."""
     local_threads: int = Field(default=2, ge=1)
     """With `local`: number of CPU threads of the service."""
     local_device: str = "auto"
-    """With `local`: device of the models: `cpu`, `cuda`, `cuda:N`, or `auto` (a GPU if there is one and a model has 64 MiB or more)."""
+    """With `local`: device of the models: `cpu`, `cuda`, `cuda:N`, or `auto` (a GPU if there is one and a
+    model has 64 MiB or more)."""
     local_dtype: Literal["float32", "bfloat16"] = "float32"
-    """With `local`: dtype of the frozen weights and of the computation. Adapters are always float32. bfloat16 halves the memory and is much
-    faster if the processor supports it, but increases the difference of sampler and trainer (docs/localtinker.md)."""
+    """With `local`: dtype of the frozen weights and of the computation. Adapters are always float32.
+    bfloat16 halves the memory and is much faster if the processor supports it, but increases the difference
+    of sampler and trainer (docs/localtinker.md)."""
     local_deterministic: bool = False
     """With `local`: make samples depend only on seed and prompt, not on the rest of the batch (slower)."""
 
@@ -51,7 +57,9 @@ class TinkerSection(Section):
         if value is None or value in names or value.startswith(("http://", "https://")):
             return value
         default = "Tinker's cloud" if info.field_name == "base_url" else "the student's service"
-        raise ValueError(f"{value!r} is neither a URL nor {' or '.join(names)}; omit it for {default}")
+        raise ValueError(
+            f"{value!r} is neither a URL nor {' or '.join(names)}; omit it for {default}"
+        )
 
     @field_validator("local_device")
     @classmethod
@@ -65,7 +73,8 @@ class TinkerSection(Section):
     def _state(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"tinker://[^/\s]+/weights/[^/\s]+", value):
             raise ValueError(
-                f"{value!r} is not a saved state; give tinker://RUN/weights/NAME (`rtl-distill checkpoints RUN` lists them);"
+                f"{value!r} is not a saved state; give tinker://RUN/weights/NAME (`rtl-distill "
+                "checkpoints RUN` lists them);"
                 " sampler_weights cannot be trained on"
             )
         return value
@@ -77,7 +86,10 @@ class TinkerSection(Section):
     @property
     def teacher_apart(self) -> bool:
         """Whether the teachers are on a different service from the student."""
-        return self.teacher is not None and self.teacher_base_url not in (None, self.base_url or "cloud")
+        return self.teacher is not None and self.teacher_base_url not in (
+            None,
+            self.base_url or "cloud",
+        )
 
     @property
     def all_local(self) -> bool:

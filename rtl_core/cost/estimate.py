@@ -1,7 +1,8 @@
 """Estimate of the tokens that a run will use, from its configuration and explicit assumptions.
 
-Two figures follow the same rules. `at_most` is an upper bound: every answer and every episode is as long as allowed, every rollout is trained
-on, every group is replaced as often as allowed, and the service's prompt cache never hits. `likely` uses the workload's means and shares.
+Two figures follow the same rules. `at_most` is an upper bound: every answer and every episode is as long as
+allowed, every rollout is trained on, every group is replaced as often as allowed, and the service's prompt
+cache never hits. `likely` uses the workload's means and shares.
 
 Neither includes work lost in a crash and repeated after it, or storage of checkpoints.
 """
@@ -14,7 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, together, total_dollars, trained
+from rtl_core.cost.tokens import (
+    Prices,
+    Tokens,
+    Usage,
+    sampled,
+    scored,
+    together,
+    total_dollars,
+    trained,
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,10 @@ class Prompts:
     def of(cls, prompts: Sequence[tuple[float, float, str]]) -> Prompts:
         """Build from (likely tokens, maximum tokens, source) of each prompt."""
         n, most = len(prompts), [most for _, most, _ in prompts]
-        shares = {source: count / n for source, count in Counter(source for _, _, source in prompts).items()}
+        shares = {
+            source: count / n
+            for source, count in Counter(source for _, _, source in prompts).items()
+        }
         mean = sum(tokens for tokens, _, _ in prompts) / max(n, 1)
         return cls(n, mean, sum(most) / max(n, 1), max(most, default=0.0), shares)
 
@@ -73,14 +86,17 @@ class Estimate:
         return together([self.training, self.evaluating])
 
     def hours(self, tokens_per_s: float) -> float:
-        """Return the duration for an overall rate of answer tokens per second. The token sampled for scoring also counts."""
+        """Return the duration for an overall rate of answer tokens per second. The token sampled for
+        scoring also counts."""
         return sum(tokens.sample for tokens in self.usage.values()) / tokens_per_s / 3600
 
 
 def duration(hours: float) -> str:
     """Format a duration as `1 minute`, `12 minutes` or `3.5 hours`."""
     minutes = max(1, round(60 * hours))
-    return f"{hours:,.1f} hours" if hours >= 1.5 else f"{minutes} minute{'s' if minutes > 1 else ''}"
+    return (
+        f"{hours:,.1f} hours" if hours >= 1.5 else f"{minutes} minute{'s' if minutes > 1 else ''}"
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +109,9 @@ class _Answers:
     training: Tokens
 
     def __add__(self, other: _Answers) -> _Answers:
-        return _Answers(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+        return _Answers(
+            *(getattr(self, part.name) + getattr(other, part.name) for part in fields(self))
+        )
 
     def __mul__(self, factor: float) -> _Answers:
         return _Answers(*(getattr(self, part.name) * factor for part in fields(self)))
@@ -117,12 +135,24 @@ class _Rules:
         whole = self.work.completion + self.work.tool_tokens
         # The hint of a self-teacher: an answer and a sentence.
         hint = self.work.completion + 20 if self.config.learning.self_taught else 0.0
-        sampling = sampled(prompt, [self.work.completion] * samples) + self._later_turns(prompt, whole) * samples
+        sampling = (
+            sampled(prompt, [self.work.completion] * samples)
+            + self._later_turns(prompt, whole) * samples
+        )
         scoring = scored(prompt + hint, [whole] * samples)
-        return _Answers(samples, self._read(sampling), self._read(scoring), trained(prompt, [whole] * samples)) * groups
+        return (
+            _Answers(
+                samples,
+                self._read(sampling),
+                self._read(scoring),
+                trained(prompt, [whole] * samples),
+            )
+            * groups
+        )
 
     def _later_turns(self, prompt: float, whole: float) -> Tokens:
-        """Return what an episode's turns after the first read: with turns of equal length or, without a cache, everything at each turn."""
+        """Return what an episode's turns after the first read: with turns of equal length or, without a
+        cache, everything at each turn."""
         turns = self.work.turns
         if self.most:
             return Tokens(prefill=(turns - 1) * (prompt + whole))
@@ -131,35 +161,51 @@ class _Rules:
 
     def _read(self, tokens: Tokens) -> Tokens:
         """Return the billed tokens: without cache hits every prompt is billed at the full price."""
-        return replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0) if self.most else tokens
+        return (
+            replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0)
+            if self.most
+            else tokens
+        )
 
     def by_teachers(self, tokens: Tokens, sources: Mapping[str, float]) -> Usage:
         """Distribute a teacher's tokens among the teachers by the sources of the problems."""
         teacher, teachers = self.config.tinker.teacher, self.config.tinker.teachers
         shares = {source: sources.get(source, 0.0) for source in teachers}
         rest = {teacher: tokens * (1 - sum(shares.values()))} if teacher else {}
-        return together([rest, *({teachers[source]: tokens * share} for source, share in shares.items())])
+        return together(
+            [rest, *({teachers[source]: tokens * share} for source, share in shares.items())]
+        )
 
 
 def likely(config: RunConfig, work: Workload) -> Estimate:
     """Estimate a run's usage from the workload's means and shares, without replaced groups."""
-    return _estimate(_Rules(config, work, other_prompt=work.train.mean, evaluated=work.completion, most=False))
+    return _estimate(
+        _Rules(config, work, other_prompt=work.train.mean, evaluated=work.completion, most=False)
+    )
 
 
 def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> Estimate:
-    """Return an upper bound of a run's usage (see the module docstring). Reads only problem counts and prompt bounds of `work`.
+    """Return an upper bound of a run's usage (see the module docstring). Reads only problem counts and
+    prompt bounds of `work`.
 
-    With several teachers, charges the most expensive one by `prices` for the work of all, because no bound by source is known.
+    With several teachers, charges the most expensive one by `prices` for the work of all, because no bound
+    by source is known.
     """
     if config.tinker.teachers:
         alone = [
-            config.model_copy(update={"tinker": config.tinker.model_copy(update={"teacher": name, "teachers": {}})})
+            config.model_copy(
+                update={
+                    "tinker": config.tinker.model_copy(update={"teacher": name, "teachers": {}})
+                }
+            )
             for name in config.tinker.named_teachers.values()
         ]
         found = [at_most(one, work) for one in alone]
         costs = [total_dollars(most.usage, prices) if prices else None for most in found]
         # A teacher without a price counts as most expensive, so that the missing price is reported.
-        return max(zip(found, costs, strict=True), key=lambda one: math.inf if one[1] is None else one[1])[0]
+        return max(
+            zip(found, costs, strict=True), key=lambda one: math.inf if one[1] is None else one[1]
+        )[0]
     limit = float(config.prompting.max_prompt_tokens)
     train, heldout = work.train, work.heldout
     longest = limit if train.longest is None else train.longest
@@ -173,7 +219,11 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         turns=float(config.episode.most_turns) if config.learning.episodes else 1.0,
         tool_tokens=float(config.episode.most_tool_tokens) if config.learning.episodes else 0.0,
     )
-    return _estimate(_Rules(config, most, other_prompt=longest, evaluated=float(config.evaluated_limit), most=True))
+    return _estimate(
+        _Rules(
+            config, most, other_prompt=longest, evaluated=float(config.evaluated_limit), most=True
+        )
+    )
 
 
 def _estimate(rules: _Rules) -> Estimate:
@@ -188,17 +238,28 @@ def _estimate(rules: _Rules) -> Estimate:
         kinds[step < warm, groups, learning.uses_kl_at(step, steps)].append(step)
     parts: list[tuple[float, list[Usage]]] = []
     for (supervised, groups, _), same in kinds.items():
-        count, used = _warm_start(rules, groups) if supervised else _reinforced(rules, groups, same[0], steps)
+        count, used = (
+            _warm_start(rules, groups) if supervised else _reinforced(rules, groups, same[0], steps)
+        )
         parts.append(
-            (count * len(same), [{model: tokens * len(same) for model, tokens in one.items()} for one in used])
+            (
+                count * len(same),
+                [{model: tokens * len(same) for model, tokens in one.items()} for one in used],
+            )
         )
     if samples := config.curriculum.measure_samples:
         measured = rules.ask(work.train.count, work.train.mean, samples)
         by_teachers = rules.by_teachers(measured.sampling, work.train.sources)
-        parts.append((measured.count * (2 if teacher else 1), [{student: measured.sampling}, by_teachers]))
+        parts.append(
+            (measured.count * (2 if teacher else 1), [{student: measured.sampling}, by_teachers])
+        )
 
     every = config.evaluation.every
-    extra = config.evaluation.after_warm_start and 0 < warm < steps and not (every and warm % every == 0)
+    extra = (
+        config.evaluation.after_warm_start
+        and 0 < warm < steps
+        and not (every and warm % every == 0)
+    )
     evaluations = 2 + ((steps - 1) // every if every else 0) + extra
     by_teacher = int(config.evaluation.teacher and teacher is not None)
     held = replace(rules, work=replace(work, completion=rules.evaluated))
@@ -208,7 +269,9 @@ def _estimate(rules: _Rules) -> Estimate:
         evaluating.append(rules.by_teachers(one.sampling, work.heldout.sources))
     answers = sum(count for count, _ in parts) + one.count * (evaluations + by_teacher)
     usages = [usage for _, of_part in parts for usage in of_part]
-    return Estimate(steps, evaluations, by_teacher, round(answers), together(usages), together(evaluating))
+    return Estimate(
+        steps, evaluations, by_teacher, round(answers), together(usages), together(evaluating)
+    )
 
 
 def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:
@@ -232,13 +295,18 @@ def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[floa
         asked += rules.ask(others, rules.other_prompt, samples)
     if not learning.uses_kl_at(step, steps):
         return asked.count, [{student: asked.sampling + asked.training * work.trained_share}]
-    scoring = {student: asked.scoring} if learning.self_taught else rules.by_teachers(asked.scoring, work.train.sources)
+    scoring = (
+        {student: asked.scoring}
+        if learning.self_taught
+        else rules.by_teachers(asked.scoring, work.train.sources)
+    )
     passes = 2 if learning.reads_trainer else 1
     return asked.count, [{student: asked.sampling + asked.training * passes}, scoring]
 
 
 def planned_groups(config: RunConfig, problems: int) -> list[int]:
-    """Return the planned number of groups of each step of a run on `problems` training problems (`learning.curriculum.plan_epoch`)."""
+    """Return the planned number of groups of each step of a run on `problems` training problems
+    (`learning.curriculum.plan_epoch`)."""
     groups: list[int] = []
     for epoch in range(config.run.epochs):
         # After the supervised steps all epochs are alike.

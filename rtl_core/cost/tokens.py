@@ -3,15 +3,19 @@
 Counted per model:
 
 - sampling a group of G answers to one prompt of P tokens: P prefill, (G − 1)·P cached, Σ T sample;
-- an episode: each later turn reads everything before it, of which the part read by the previous turn is cached, the rest prefill;
-- the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each, which the request must include
-  although it is not used. The same with the likeliest tokens at each position (distribution distillation);
-- a train step: P + T − 1 train tokens per datum sent. For a run these are the recorded `steps.train_tokens` (backend/base.py): masked
-  rollouts, those without an advantage, and quarantined groups are sampled but not trained on;
-- a forward pass of the trainer (distribution distillation, except on-policy forward KL, renormalised): as a train step, an upper bound.
+- an episode: each later turn reads everything before it, of which the part read by the previous turn is
+  cached, the rest prefill;
+- the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each,
+  which the request must include although it is not used. The same with the likeliest tokens at each
+  position (distribution distillation);
+- a train step: P + T − 1 train tokens per datum sent. For a run these are the recorded `steps.train_tokens`
+  (backend/base.py): masked rollouts, those without an advantage, and quarantined groups are sampled but not
+  trained on;
+- a forward pass of the trainer (distribution distillation, except on-policy forward KL, renormalised): as a
+  train step, an upper bound.
 
-Not counted: prompts that the service dropped from its cache between two requests of a group (prefill instead of cached), work repeated
-after a crash, storage of checkpoints, and your own machine.
+Not counted: prompts that the service dropped from its cache between two requests of a group (prefill
+instead of cached), work repeated after a crash, storage of checkpoints, and your own machine.
 """
 
 from __future__ import annotations
@@ -74,15 +78,21 @@ class Prices(BaseModel):
 
 
 def load_prices(path: Path | None = None) -> Prices:
-    """Load the price list at `path`. Default: the one in the package. Raises ConfigError if it does not exist or is invalid."""
+    """Load the price list at `path`. Default: the one in the package. Raises ConfigError if it does not
+    exist or is invalid."""
     place = path or Path(__file__).with_name("prices.toml")
     try:
         return Prices.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise ConfigError(f"there is no price list {place}", "put it there or change cost.prices") from None
+        raise ConfigError(
+            f"there is no price list {place}", "put it there or change cost.prices"
+        ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
         errors = error.errors() if isinstance(error, ValidationError) else []
-        why = "; ".join(f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in errors) or error
+        why = (
+            "; ".join(f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in errors)
+            or error
+        )
         raise ConfigError(
             f"{place} is not a price list: {why}", "use rtl_core/cost/prices.toml as a template"
         ) from None
@@ -96,9 +106,12 @@ def sampled(prompt: float, completions: Sequence[float]) -> Tokens:
 
 
 def later_turns(prompt: int, own_T: Sequence[bool]) -> Tokens:
-    """Return the tokens read by an episode's turns after the first. `own_T`: which of its T tokens the model sampled; a turn is a run of them."""
+    """Return the tokens read by an episode's turns after the first. `own_T`: which of its T tokens the
+    model sampled; a turn is a run of them."""
     starts = [t for t, own in enumerate(own_T) if own and not (t and own_T[t - 1])]
-    return Tokens(prefill=max(starts, default=0), cached=sum(prompt + start for start in starts[:-1]))
+    return Tokens(
+        prefill=max(starts, default=0), cached=sum(prompt + start for start in starts[:-1])
+    )
 
 
 def scored(prompt: float, completions: Sequence[float]) -> Tokens:
@@ -106,7 +119,9 @@ def scored(prompt: float, completions: Sequence[float]) -> Tokens:
     if not completions:
         return Tokens()
     return Tokens(
-        prefill=prompt + sum(completions), cached=prompt * (len(completions) - 1), sample=float(len(completions))
+        prefill=prompt + sum(completions),
+        cached=prompt * (len(completions) - 1),
+        sample=float(len(completions)),
     )
 
 

@@ -48,16 +48,27 @@ def open_case(history: History, key: str) -> Case:
     stored = history.find_rollout(key)
     rollout = stored.rollout
     if stored.verdict is None:
-        raise HistoryError(f"{rollout.key} is not graded yet", "its run grades it as it goes on: rtl-distill train")
+        raise HistoryError(
+            f"{rollout.key} is not graded yet", "its run grades it as it goes on: rtl-distill train"
+        )
     record = history.problem_record(rollout.run, rollout.problem_id)
     if record is None:
-        raise HistoryError(f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot")
+        raise HistoryError(
+            f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot"
+        )
     known_good = KnownGood(*history.cpu_of_known_good())
-    return Case(stored, stored.verdict, Problem.model_validate(record), config_of(history, rollout.run), known_good)
+    return Case(
+        stored,
+        stored.verdict,
+        Problem.model_validate(record),
+        config_of(history, rollout.run),
+        known_good,
+    )
 
 
 def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) -> Verdict:
-    """The verdict of the current tools on a case, with the run's limits and seeds. `stage`: the last one to grade; None: the run's."""
+    """The verdict of the current tools on a case, with the run's limits and seeds. `stage`: the last one to
+    grade; None: the run's."""
     section, rollout = case.config.grading, case.stored.rollout
     last = stage or Stage(section.last_stage(rollout.purpose, rollout.step))
     with closing(grader_of(case.config.grading, executor, case.known_good)) as grader:
@@ -82,8 +93,13 @@ def in_words(verdict: Verdict) -> list[str]:
 
 def other_tools(was: Verdict, now: Verdict) -> list[str]:
     """Which tools differ: the first thing to check if verdicts do."""
-    names = sorted(name for name in {*was.tools, *now.tools} if was.tools.get(name) != now.tools.get(name))
-    return [f"{name} was {was.tools.get(name, 'absent')}, is {now.tools.get(name, 'absent')}" for name in names]
+    names = sorted(
+        name for name in {*was.tools, *now.tools} if was.tools.get(name) != now.tools.get(name)
+    )
+    return [
+        f"{name} was {was.tools.get(name, 'absent')}, is {now.tools.get(name, 'absent')}"
+        for name in names
+    ]
 
 
 def executor_of(case: Case) -> Executor:

@@ -12,10 +12,18 @@ from rtl_grader.grading.executors.base import StepResult
 _NAMED = (
     # Starter benches; then what most harnesses write, in either order.
     re.compile(r"(?P<signal>\w+) is (?P<got>[01xzXZ]+), expected (?P<expected>[01]+)"),
-    re.compile(r"expected\s*(?:value)?[:=]?\s*(?P<expected>[-\w']+)[,;.]?\s+(?:but\s+)?(?:got|actual|received)\s*[:=]?\s*(?P<got>[-\w']+)", re.I),
-    re.compile(r"(?:got|actual|received)\s*(?:value)?[:=]?\s*(?P<got>[-\w']+)[,;.]?\s+(?:but\s+)?expected\s*[:=]?\s*(?P<expected>[-\w']+)", re.I),
-)  # fmt: skip
-_BENCH = re.compile(r"Output '(?P<signal>\w+)' has \d+ mismatches\. First mismatch occurred at time (?P<time>\d+)")
+    re.compile(
+        r"expected\s*(?:value)?[:=]?\s*(?P<expected>[-\w']+)[,;.]?\s+(?:but\s+)?(?:got|actual|received)\s*[:=]?\s*(?P<got>[-\w']+)",
+        re.I,
+    ),
+    re.compile(
+        r"(?:got|actual|received)\s*(?:value)?[:=]?\s*(?P<got>[-\w']+)[,;.]?\s+(?:but\s+)?expected\s*[:=]?\s*(?P<expected>[-\w']+)",
+        re.I,
+    ),
+)
+_BENCH = re.compile(
+    r"Output '(?P<signal>\w+)' has \d+ mismatches\. First mismatch occurred at time (?P<time>\d+)"
+)
 _UNIT = re.compile(r"(\d+)\s*([munpf]?)s")
 _SECONDS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}
 
@@ -40,7 +48,9 @@ class Check:
         """These in words, if the harness reports both values."""
         if self.got is None or self.expected is None:
             return None
-        return f"{f'{self.signal} is' if self.signal else 'got'} {self.got}, expected {self.expected}"
+        return (
+            f"{f'{self.signal} is' if self.signal else 'got'} {self.got}, expected {self.expected}"
+        )
 
 
 def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str]) -> Check | None:
@@ -55,17 +65,24 @@ def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str])
                     words = test["message"] or "failed"
                     # cocotb 1 keeps the message out of its results; the log has it.
                     if "Test failed with RANDOM_SEED" in words:
-                        told = re.search(r"^\s*(?:\d\S*\s+)?(\w*(?:Error|Exception|Failure): .*)", step.output, re.M)
+                        told = re.search(
+                            r"^\s*(?:\d\S*\s+)?(\w*(?:Error|Exception|Failure): .*)",
+                            step.output,
+                            re.M,
+                        )
                         words = told[1] if told else words
-                    # A starter bench continues after its first wrong check and reports its time. It drives the next inputs at that time,
-                    # so the values that it checked are those of a picosecond (its time step) before.
+                    # A starter bench continues after its first wrong check and reports its time. It drives
+                    # the next inputs at that time, so the values that it checked are those of a picosecond
+                    # (its time step) before.
                     at = re.search(r" ns=([\d.]+)\]", words)
                     at_s = float(at[1]) * 1e-9 - 1e-12 if at else passed_s
                     return Check(words, test["name"], at_s, number, **_named(words))
             number += 1
     bench = harness.get("src/bench.json")
     for step in steps:
-        if bench and (told := min(_BENCH.finditer(step.output), key=lambda m: int(m["time"]), default=None)):
+        if bench and (
+            told := min(_BENCH.finditer(step.output), key=lambda m: int(m["time"]), default=None)
+        ):
             unit = _UNIT.match(json.loads(bench)["timescale"] or "1s")
             seconds = int(told["time"]) * (int(unit[1]) * _SECONDS[unit[2]] if unit else 1.0)
             return Check(told[0], at_s=seconds, signal=told["signal"])

@@ -22,7 +22,10 @@ class Shell:
         """Open it on this process' terminal or streams; return its exit code. It leaves nothing behind."""
         shell = getattr(executor, "shell", None)
         if shell is None:
-            raise ConfigError(f"the executor {executor.name} has no shell", "use bubblewrap or docker on this machine")
+            raise ConfigError(
+                f"the executor {executor.name} has no shell",
+                "use bubblewrap or docker on this machine",
+            )
         return int(shell(self.job))
 
 
@@ -33,7 +36,8 @@ def shell_of(watched: Watched) -> Shell:
     """
     if not watched.runs:
         raise ConfigError(
-            "there is no sandbox to open: the answer was judged before its harness ran", "its verdict says why"
+            "there is no sandbox to open: the answer was judged before its harness ran",
+            "its verdict says why",
         )
     job, result = watched.runs[0]
     failed = next((step.name for step in result.steps if step.exit_code != 0), job.steps[0].name)

@@ -1,7 +1,8 @@
 """Waves around a failing check: a stored rollout is graded again while its simulator dumps every signal.
 
-Icarus writes them with a second root module beside the design (grading/inside/waves), so harness and design are unchanged, and the recorded
-verdict stays. Not covered: harnesses that use Verilator, and answers that never reach a simulator.
+Icarus writes them with a second root module beside the design (grading/inside/waves), so harness and design
+are unchanged, and the recorded verdict stays. Not covered: harnesses that use Verilator, and answers that
+never reach a simulator.
 """
 
 from __future__ import annotations
@@ -73,12 +74,14 @@ class Waves:
     @property
     def times(self) -> list[int]:
         """Every time in the window at which a signal changes."""
-        return sorted({time for signal in self.signals for time, _ in (*signal.changes, *signal.expected)})
+        return sorted(
+            {time for signal in self.signals for time, _ in (*signal.changes, *signal.expected)}
+        )
 
 
 def waves_of(history: History, rollout: str) -> Waves:
-    """Grade a stored rollout (its key, or a unique end of it) again with waves, in the kind of sandbox that judged it. Takes seconds; records
-    nothing.
+    """Grade a stored rollout (its key, or a unique end of it) again with waves, in the kind of sandbox that
+    judged it. Takes seconds; records nothing.
 
     Raises:
         HistoryError: there is no such rollout, or no waves of it; the message says why.
@@ -116,7 +119,9 @@ def dump(case: Case, executor: Executor) -> Waves:
             "`rtl-distill debug ROLLOUT --shell` opens its sandbox for a shorter one",
         )
     scope = _scope(case, wave.modules, found)
-    ports = {port.name: port for port in case.problem.interface.ports} if case.problem.interface else {}
+    ports = (
+        {port.name: port for port in case.problem.interface.ports} if case.problem.interface else {}
+    )
     return _window(key, verdict, check, wave, found, scope, ports)
 
 
@@ -125,9 +130,17 @@ def _with_waves(job: Job, *, patient: bool) -> Job:
     steps = stop_at_first_failure(job.steps)
     slower = SLOWER if patient else 1
     seconds = min(3600.0, job.limits.wall_s * slower)
-    more = {"wall_s": seconds, "cpu_s": seconds, "file_mb": 1024, "disk_mb": 2048, "output_kb": 8192}
+    more = {
+        "wall_s": seconds,
+        "cpu_s": seconds,
+        "file_mb": 1024,
+        "disk_mb": 2048,
+        "output_kb": 8192,
+    }
     budget_s = job.budget_s and job.budget_s * slower
-    return replace(job, steps=steps, waves=True, limits=job.limits.model_copy(update=more), budget_s=budget_s)
+    return replace(
+        job, steps=steps, waves=True, limits=job.limits.model_copy(update=more), budget_s=budget_s
+    )
 
 
 def _why_none(watched: Watched, verdict: Verdict) -> str:
@@ -145,13 +158,16 @@ def _wave(result: JobResult, check: Check | None) -> Wave:
         return result.waves[check.simulation]
     # A rewritten bench (problems/testbench) adds a meaningless suffix to its names.
     last = result.waves[-1]
-    modules = {_SUFFIX.sub(b"", path.encode()).decode(): module for path, module in last.modules.items()}
+    modules = {
+        _SUFFIX.sub(b"", path.encode()).decode(): module for path, module in last.modules.items()
+    }
     head, whole, body = last.vcd.partition(b"\n$enddefinitions")
     return Wave(_SUFFIX.sub(b"", head) + whole + body, modules)
 
 
 def _scope(case: Case, modules: Mapping[str, str], found: Dump) -> str:
-    """Path of the design in the simulation: the first instance of the demanded module, else the first root with signals."""
+    """Path of the design in the simulation: the first instance of the demanded module, else the first root
+    with signals."""
     wanted = case.problem.interface.module if case.problem.interface else None
     for path, module in modules.items():
         if module == wanted and path in found.scopes:
@@ -179,13 +195,16 @@ def _window(
     shown = [variable for variable in named if found.changed(variable)]
     if not shown:
         raise HistoryError(
-            f"{key} has no waves: its simulator was ended before it wrote any", "a loop without a delay?"
+            f"{key} has no waves: its simulator was ended before it wrote any",
+            "a loop without a delay?",
         )
     reference = _reference(found, scope, shown, ports)
     told = found.end if check is None or check.at_s is None else round(check.at_s / found.step_s)
     all_changes = found.around(shown, told, BEFORE, AFTER)
     should = found.around(list(reference.values()), told, BEFORE, AFTER) if reference else {}
-    times = sorted({time for of in (all_changes, should) for changes in of.values() for time, _ in changes}) or [0]
+    times = sorted(
+        {time for of in (all_changes, should) for changes in of.values() for time, _ in changes}
+    ) or [0]
     place = max(0, bisect_right(times, told) - 1)
     begin = times[max(0, place - BEFORE)]
     end = times[min(len(times) - 1, place + AFTER)]
@@ -210,7 +229,9 @@ def _window(
     return Waves(key, verdict, check, failed_at, begin, end, found.step_s, scope, signals, wave.vcd)
 
 
-def _reference(found: Dump, scope: str, shown: list[Variable], ports: Mapping[str, Port]) -> dict[str, Variable]:
+def _reference(
+    found: Dump, scope: str, shown: list[Variable], ports: Mapping[str, Port]
+) -> dict[str, Variable]:
     """The outputs of a bench's reference design: an instance beside the design that has all its ports."""
     parent, _, own = scope.rpartition(".")
     names = {variable.name for variable in shown}

@@ -26,7 +26,9 @@ class ByHand:
         self.source, self.shown = source, shown
         self._told = 0
 
-    def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
+    def reply(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
+    ) -> Reply:
         """The person's next call; none at the end of the input."""
         for message in messages[self._told :]:
             if message["role"] != "assistant":
@@ -63,7 +65,9 @@ class ByHand:
             if not is_named or key not in names:
                 free = [one for one in names if one not in given]
                 if not free:
-                    raise ValueError(f"{name} takes {', '.join(names) or 'no argument'}; `help {name}` explains it")
+                    raise ValueError(
+                        f"{name} takes {', '.join(names) or 'no argument'}; `help {name}` explains it"
+                    )
                 key, value = free[0], word
             given[key] = self._value(value)
         return name, json.dumps(given)
@@ -86,5 +90,7 @@ def _explain(tool: dict[str, Any]) -> str:
     lines = [f"{tool['name']}: {tool['description']}"]
     for name, said in parameters["properties"].items():
         need = "" if name in parameters["required"] else ", may be left out"
-        lines.append(f"    {name} ({said.get('type', 'text')}{need}) {said.get('description', '')}".rstrip())
+        lines.append(
+            f"    {name} ({said.get('type', 'text')}{need}) {said.get('description', '')}".rstrip()
+        )
     return "\n".join(lines)

@@ -12,7 +12,8 @@ from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, answer_text
 
 Sample = Callable[[Sequence[int], int], tuple[Sequence[int], Sequence[float]]]
-"""(prompt of P tokens, largest number of tokens) -> T tokens of a completion, including its end token, and their log-probabilities."""
+"""(prompt of P tokens, largest number of tokens) -> T tokens of a completion, including its end token, and
+their log-probabilities."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ class Conversation:
     """Number of messages in the tokens."""
     _tools: ToolChat | None = None
 
-    def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
+    def reply(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
+    ) -> Reply:
         """The next turn; cut and empty if the conversation fills the model's context.
 
         Raises:
@@ -51,7 +54,11 @@ class Conversation:
             PolicyError: the template refuses the messages.
         """
         self._catch_up(messages, tools)
-        room = most_tokens if self.context is None else min(most_tokens, self.context - len(self.tokens))
+        room = (
+            most_tokens
+            if self.context is None
+            else min(most_tokens, self.context - len(self.tokens))
+        )
         if room < 1:
             return Reply("", cut=True)
         tokens_T, logprobs_T = self.sample(self.tokens, room)
@@ -63,9 +70,13 @@ class Conversation:
             for number, call in enumerate(self._tools.read(text))
         ]
         return Reply(
-            text, tuple(calls), n_tokens=len(tokens_T), cut=not ended,
-            tokens_T=tuple(tokens_T), logprobs_T=tuple(logprobs_T),
-        )  # fmt: skip
+            text,
+            tuple(calls),
+            n_tokens=len(tokens_T),
+            cut=not ended,
+            tokens_T=tuple(tokens_T),
+            logprobs_T=tuple(logprobs_T),
+        )
 
     def played(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Played:
         """A finished episode as one sequence up to the last sampled token. Raises what `reply` raises."""
@@ -73,10 +84,18 @@ class Conversation:
         length = max((place + 1 for place, own in enumerate(self.own) if own), default=0)
         start = len(self.tokens) - len(self.own)
         completion = tuple(self.tokens[start : start + length])
-        return Played(tuple(self.tokens[:start]), completion, tuple(self.logprobs[:length]), tuple(self.own[:length]))
+        return Played(
+            tuple(self.tokens[:start]),
+            completion,
+            tuple(self.logprobs[:length]),
+            tuple(self.own[:length]),
+        )
 
     def _catch_up(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], ended: bool = False
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]],
+        ended: bool = False,
     ) -> None:
         """Add the messages that are not in the tokens yet; `ended`: the results of the last calls were not sent."""
         if self._tools is None:
@@ -87,10 +106,14 @@ class Conversation:
             turn = messages[self._read]
             self._add(turn.get("tokens", ()), turn.get("logprobs", ()), own=True)
             calls = [
-                Call(c["function"]["name"], c["function"]["arguments"], c["id"]) for c in turn.get("tool_calls", ())
+                Call(c["function"]["name"], c["function"]["arguments"], c["id"])
+                for c in turn.get("tool_calls", ())
             ]
             behind = messages[self._read + 1 :]
-            told = [message["content"] for message in takewhile(lambda one: one["role"] != "assistant", behind)]
+            told = [
+                message["content"]
+                for message in takewhile(lambda one: one["role"] != "assistant", behind)
+            ]
             self._read += 1 + len(told)
             if told and not (ended and self._read == len(messages)):
                 rendered = self._tools.after(calls, told)

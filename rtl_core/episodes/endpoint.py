@@ -42,7 +42,10 @@ class Endpoint:
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=TIMEOUT_S))
 
     def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = (), most_tokens: int | None = None
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[dict[str, Any]] = (),
+        most_tokens: int | None = None,
     ) -> Reply:
         """The next turn; cut and empty if the conversation exceeds the model's context.
 
@@ -51,8 +54,16 @@ class Endpoint:
             PolicyError: it refuses the request.
         """
         limit = self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
-        asked: dict[str, Any] = {"model": self.model, "messages": list(messages), "max_tokens": limit}
-        asked |= {"temperature": self.temperature, "top_p": self.top_p, **({"tools": list(tools)} if tools else {})}
+        asked: dict[str, Any] = {
+            "model": self.model,
+            "messages": list(messages),
+            "max_tokens": limit,
+        }
+        asked |= {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            **({"tools": list(tools)} if tools else {}),
+        }
         answered = self._post(asked)
         if answered.status_code == 400 and len(messages) > 2 and _TOO_LONG.search(answered.text):
             return Reply("", cut=True)
@@ -71,7 +82,9 @@ class Endpoint:
             if attempt:
                 time.sleep(self.retry_s * 2 ** (attempt - 1))
             try:
-                answered = self.client.post(f"{self.url.rstrip('/')}/chat/completions", json=asked, headers=headers)
+                answered = self.client.post(
+                    f"{self.url.rstrip('/')}/chat/completions", json=asked, headers=headers
+                )
             except httpx.HTTPError as error:
                 why = str(error) or repr(error)
                 continue
@@ -82,7 +95,8 @@ class Endpoint:
 
 
 def check_reachable(url: str) -> None:
-    """Check that a server accepts a connection within ten seconds, whatever it answers. Raises BackendUnavailableError."""
+    """Check that a server accepts a connection within ten seconds, whatever it answers. Raises
+    BackendUnavailableError."""
     try:
         httpx.get(url, timeout=10)
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
@@ -92,7 +106,9 @@ def check_reachable(url: str) -> None:
 
 
 def _unreachable(url: str, why: str) -> BackendUnavailableError:
-    return BackendUnavailableError(f"{url} does not answer: {why}", "start the server, or name another with --endpoint")
+    return BackendUnavailableError(
+        f"{url} does not answer: {why}", "start the server, or name another with --endpoint"
+    )
 
 
 def _read(answered: httpx.Response, url: str) -> Reply:
@@ -102,10 +118,15 @@ def _read(answered: httpx.Response, url: str) -> Reply:
         message, usage = choice["message"], told.get("usage") or {}
         calls = []
         for call in message.get("tool_calls") or ():
-            arguments = call["function"]["arguments"]  # some servers send an object instead of its text
+            arguments = call["function"][
+                "arguments"
+            ]  # some servers send an object instead of its text
             words = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
             calls.append(Call(str(call["function"]["name"]), words, str(call.get("id") or "")))
-        text, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
+        text, thought = (
+            message.get("content"),
+            message.get("reasoning_content") or message.get("reasoning"),
+        )
         if not isinstance(text or "", str) or not isinstance(thought or "", str):
             raise TypeError("no text")
         return Reply(

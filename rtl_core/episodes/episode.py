@@ -1,10 +1,11 @@
 """An episode: a policy and the tools take turns until the last submission, a turn without calls, or a limit.
 
-A failed submission that is not the last one allowed by `Bounds.attempts` is answered with the grader's feedback. Without tools every turn is a
-submission.
+A failed submission that is not the last one allowed by `Bounds.attempts` is answered with the grader's
+feedback. Without tools every turn is a submission.
 
-A *policy* continues a conversation: a model that samples tokens (conversation.py) or is behind an endpoint (endpoint.py), a script, or a person
-at a terminal. Every turn is passed to `on_turn` before the next begins, so that an episode whose process died can be resumed.
+A *policy* continues a conversation: a model that samples tokens (conversation.py) or is behind an endpoint
+(endpoint.py), a script, or a person at a terminal. Every turn is passed to `on_turn` before the next
+begins, so that an episode whose process died can be resumed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Reply:
 class Policy(Protocol):
     """Plays an episode."""
 
-    def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
+    def reply(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
+    ) -> Reply:
         """The next turn of a conversation in OpenAI's format, with at most `most_tokens` tokens."""
         ...
 
@@ -90,7 +93,9 @@ class Episode:
 
     def __post_init__(self) -> None:
         self.tools = Toolbox(self.problem, self.executor, self.bounds, self.judge)
-        opening = self.opening or episode_messages(self.problem, self.bounds, list(self.tools.offered))
+        opening = self.opening or episode_messages(
+            self.problem, self.bounds, list(self.tools.offered)
+        )
         self.messages: list[dict[str, Any]] = [*opening]
         recorded, self.turns = self.turns, []
         for turn in recorded:
@@ -108,7 +113,11 @@ class Episode:
     @property
     def answer(self) -> Answer:
         """The current state of the files that are asked for."""
-        return self.tools.workspace.answer() if self.tools.offered else answer_to(self.problem, self.text)
+        return (
+            self.tools.workspace.answer()
+            if self.tools.offered
+            else answer_to(self.problem, self.text)
+        )
 
     @property
     def n_tokens(self) -> int:
@@ -116,16 +125,21 @@ class Episode:
         return sum(turn.reply.n_tokens for turn in self.turns)
 
     def play(self, policy: Policy, on_turn: Callable[[Turn], None] = lambda turn: None) -> Answer:
-        """Play to the end. Raises what the policy raises, and InfrastructureError if the sandbox fails; call it again to resume."""
+        """Play to the end. Raises what the policy raises, and InfrastructureError if the sandbox fails;
+        call it again to resume."""
         offered = definitions(self.tools.offered)
         while self.ended is None:
             started = time.monotonic()
             reply = policy.reply(self.messages, offered, self.bounds.tokens - self.n_tokens)
             seconds = time.monotonic() - started
-            if reply.cut or not self.tools.offered:  # the last call may be incomplete; without tools a call is text
+            if (
+                reply.cut or not self.tools.offered
+            ):  # the last call may be incomplete; without tools a call is text
                 reply = replace(reply, calls=())
             turn = Turn(
-                reply, tuple(self._results(reply.calls) if self.tools.offered else self._feedback(reply)), seconds
+                reply,
+                tuple(self._results(reply.calls) if self.tools.offered else self._feedback(reply)),
+                seconds,
             )
             on_turn(turn)
             self._append(turn)
@@ -134,7 +148,11 @@ class Episode:
     def _results(self, calls: Sequence[Call]) -> list[Result]:
         found: list[Result] = []
         for number, call in enumerate(calls):
-            why = f"a turn has at most {self.bounds.calls} calls" if number >= self.bounds.calls else ""
+            why = (
+                f"a turn has at most {self.bounds.calls} calls"
+                if number >= self.bounds.calls
+                else ""
+            )
             why = "you have submitted" if self.tools.submitted else why
             refused = Result(f"error: not carried out, since {why}", False)
             found.append(refused if why else self.tools.call(call))
@@ -146,14 +164,20 @@ class Episode:
             return []
         started = time.monotonic()
         words = self.tools.submit(answer_to(self.problem, reply.text))
-        return [] if words is None else [Result(f"{words}\n{ASK}", False, time.monotonic() - started)]
+        return (
+            [] if words is None else [Result(f"{words}\n{ASK}", False, time.monotonic() - started)]
+        )
 
     def _append(self, turn: Turn) -> None:
         """Add a turn to the conversation, and determine whether it is the last."""
         self.turns.append(turn)
         reply = turn.reply
         calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in reply.calls
         ]
         sampled = {"tokens": list(reply.tokens_T), "logprobs": list(reply.logprobs_T)}
@@ -168,7 +192,12 @@ class Episode:
             told = self.bounds.explain and number + 1 == len(turn.results) and self.ended is None
             left = f"\n({self._remaining()})" if told else ""
             self.messages.append(
-                {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": result.text + left}
+                {
+                    "role": "tool",
+                    "tool_call_id": call.id,
+                    "name": call.name,
+                    "content": result.text + left,
+                }
             )
 
     def _why_ended(self, turn: Turn) -> Ended | None:
@@ -194,8 +223,8 @@ class Episode:
 
 
 def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> list[Message]:
-    """System and user message; without `bounds.explain` only the problem's text. A problem's own system message (CVDP's) describes other tools
-    and is not used."""
+    """System and user message; without `bounds.explain` only the problem's text. A problem's own system
+    message (CVDP's) describes other tools and is not used."""
     if not bounds.explain:
         return [{"role": "user", "content": problem.prompt}]
     system = f"{SYSTEM}\n\n{WORK}\n\nTools: {', '.join(tools)}. {bounds.in_words()}"
@@ -211,7 +240,9 @@ class Script:
     calls: Sequence[tuple[str, str]]
     """Name, and arguments as JSON."""
 
-    def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
+    def reply(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
+    ) -> Reply:
         turn = sum(message["role"] == "assistant" for message in messages)
         if turn >= len(self.calls):
             return Reply("")
@@ -223,13 +254,30 @@ def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
     """The messages of a turn in a rollout's conversation, numbered from `first`."""
     reply = turn.reply
     said = MessageRecord(
-        rollout, first, "model", reply.text, not reply.cut, turn.seconds, reply.thought, n_tokens=reply.n_tokens,
-        tokens_T=reply.tokens_T, logprobs_T=reply.logprobs_T,
-    )  # fmt: skip
+        rollout,
+        first,
+        "model",
+        reply.text,
+        not reply.cut,
+        turn.seconds,
+        reply.thought,
+        n_tokens=reply.n_tokens,
+        tokens_T=reply.tokens_T,
+        logprobs_T=reply.logprobs_T,
+    )
     told = [
-        MessageRecord(rollout, at, "tool" if call else "user", r.text, r.ok, r.seconds, call=asdict(call) if call else None, used_s=r.used_s)
+        MessageRecord(
+            rollout,
+            at,
+            "tool" if call else "user",
+            r.text,
+            r.ok,
+            r.seconds,
+            call=asdict(call) if call else None,
+            used_s=r.used_s,
+        )
         for at, (call, r) in enumerate(turn.told, first + 1)
-    ]  # fmt: skip
+    ]
     return [said, *told]
 
 
@@ -247,4 +295,8 @@ def _turn(said: MessageRecord, *told: MessageRecord) -> Turn:
     calls = tuple(Call(**one.call) for one in told if one.call is not None)
     tokens = (tuple(said.tokens_T), tuple(said.logprobs_T))
     results = tuple(Result(one.text, one.ok, one.seconds, one.used_s) for one in told)
-    return Turn(Reply(said.text, calls, said.thought, said.n_tokens, not said.ok, *tokens), results, said.seconds)
+    return Turn(
+        Reply(said.text, calls, said.thought, said.n_tokens, not said.ok, *tokens),
+        results,
+        said.seconds,
+    )

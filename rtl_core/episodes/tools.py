@@ -1,8 +1,8 @@
 """The tools of an episode: what a model can call, and the results that it reads.
 
-A tool is a class: its docstring and fields describe it to the model, its method `run` does the work. An executor runs programs on a copy of the
-workspace, never together with the harness. Use another executor than the grader's, so that no sandbox in which a model's program ran ever
-judges an answer.
+A tool is a class: its docstring and fields describe it to the model, its method `run` does the work. An
+executor runs programs on a copy of the workspace, never together with the harness. Use another executor
+than the grader's, so that no sandbox in which a model's program ran ever judges an answer.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ _ERROR = "error: "
 
 
 def _as_list(value: Any) -> Any:
-    """Accept a list of paths also as text, in JSON or separated by spaces, because some call formats support only text."""
+    """Accept a list of paths also as text, in JSON or separated by spaces, because some call formats
+    support only text."""
     if not isinstance(value, str):
         return value
     return json.loads(value) if value.lstrip().startswith("[") else value.replace(",", " ").split()
@@ -92,7 +93,9 @@ class Read(Tool):
 
     path: str
     first: int = Field(default=1, description="The first line, from 1.")
-    last: int | None = Field(default=None, description="The last line; the file's last where it is left out.")
+    last: int | None = Field(
+        default=None, description="The last line; the file's last where it is left out."
+    )
 
     def run(self, bench: Toolbox) -> str:
         return bench.workspace.read(self.path, self.first, self.last)
@@ -122,15 +125,34 @@ class Replace(Tool):
 class Compile(Tool):
     """Compile the design with Icarus Verilog and, where it is installed, let Verilator check its style."""
 
-    top: Top | None = Field(default=None, description="The top module; found by the compiler where it is left out.")
-    files: Files | None = Field(default=None, description="Sources; all .v and .sv in rtl/ where they are left out.")
+    top: Top | None = Field(
+        default=None, description="The top module; found by the compiler where it is left out."
+    )
+    files: Files | None = Field(
+        default=None, description="Sources; all .v and .sv in rtl/ where they are left out."
+    )
 
     def run(self, bench: Toolbox) -> str:
         sources = bench.sources(self.files or None)
-        steps = [Step("iverilog", ("iverilog", *_icarus(self.top), "-Wall", "-t", "null", *sources), cwd="/code")]
+        steps = [
+            Step(
+                "iverilog",
+                ("iverilog", *_icarus(self.top), "-Wall", "-t", "null", *sources),
+                cwd="/code",
+            )
+        ]
         if "verilator" in bench.tools:
             top = ("--top-module", self.top) if self.top else ()
-            lint = ("verilator", "--lint-only", "-Wall", "-Wno-fatal", "--timing", "-Irtl", *top, *sources)
+            lint = (
+                "verilator",
+                "--lint-only",
+                "-Wall",
+                "-Wno-fatal",
+                "--timing",
+                "-Irtl",
+                *top,
+                *sources,
+            )
             steps.append(Step("verilator", lint, cwd="/code"))
         return bench.programs(steps, stop_at_failure=True)
 
@@ -138,16 +160,23 @@ class Compile(Tool):
 class Simulate(Tool):
     """Simulate with a test bench of yours: a Verilog file, or a Python file with cocotb tests.
 
-    It runs in rundir/ with Icarus Verilog. Files that it writes are gone afterwards, so let it print what you want to know.
+    It runs in rundir/ with Icarus Verilog. Files that it writes are gone afterwards, so let it print what
+    you want to know.
     """
 
-    bench: str = Field(description="The test bench: a .v, .sv or .py file that you wrote, such as verif/tb.sv.")
+    bench: str = Field(
+        description="The test bench: a .v, .sv or .py file that you wrote, such as verif/tb.sv."
+    )
     top: Top | None = Field(
         default=None,
-        description="The top module: of a Verilog bench the bench's own (found by the compiler where left out), for cocotb the design's (needed).",
+        description=(
+            "The top module: of a Verilog bench the bench's own (found by the compiler "
+            "where left out), for cocotb the design's (needed)."
+        ),
     )
     files: Files | None = Field(
-        default=None, description="Sources beside the bench; all .v and .sv in rtl/ where they are left out."
+        default=None,
+        description="Sources beside the bench; all .v and .sv in rtl/ where they are left out.",
     )
 
     def run(self, bench: Toolbox) -> str:
@@ -158,17 +187,26 @@ class Simulate(Tool):
                 raise CallError("a cocotb bench needs `top`, the design's top module")
             argv = ("python3", "/code/src/simulate.py", self.top, path, *sources)
             return bench.programs([Step("cocotb", argv, cwd="/code")], script="simulate.py")
-        build = ("iverilog", *_icarus(self.top), "-o", "/tmp/simulation", *dict.fromkeys([*sources, path]))
+        build = (
+            "iverilog",
+            *_icarus(self.top),
+            "-o",
+            "/tmp/simulation",
+            *dict.fromkeys([*sources, path]),
+        )
         steps = [Step("iverilog", build, cwd="/code"), Step("vvp", ("sh", "-c", _PAST_THE_GATE))]
         return bench.programs(steps, stop_at_failure=True)
 
 
 class Synthesize(Tool):
-    """Synthesize the design with Yosys: errors, warnings, and how many cells there are of each kind ($_DLATCH_... are latches)."""
+    """Synthesize the design with Yosys: errors, warnings, and how many cells there are of each kind
+    ($_DLATCH_... are latches)."""
 
     needs = "pyosys"
     top: Top = Field(description="The top module.")
-    files: Files | None = Field(default=None, description="Sources; all .v and .sv in rtl/ where they are left out.")
+    files: Files | None = Field(
+        default=None, description="Sources; all .v and .sv in rtl/ where they are left out."
+    )
 
     def run(self, bench: Toolbox) -> str:
         argv = ("python3", "/code/src/synthesize.py", self.top, *bench.sources(self.files or None))
@@ -180,20 +218,26 @@ class Submit(Tool):
 
     def run(self, bench: Toolbox) -> str:
         if not bench.workspace.answer().files:
-            raise CallError("none of the files that are asked for was written: " + ", ".join(bench.workspace.targets))
+            raise CallError(
+                "none of the files that are asked for was written: "
+                + ", ".join(bench.workspace.targets)
+            )
         words = bench.submit(bench.workspace.answer())
         return "submitted" if words is None else f"{words}\nCorrect it, and submit again."
 
 
 TOOLS: dict[str, type[Tool]] = {
-    kind.__name__.lower(): kind for kind in (List, Read, Write, Replace, Compile, Simulate, Synthesize, Submit)
+    kind.__name__.lower(): kind
+    for kind in (List, Read, Write, Replace, Compile, Simulate, Synthesize, Submit)
 }
 
 
 class Toolbox:
     """The tools over one workspace."""
 
-    def __init__(self, problem: Problem, executor: Executor, bounds: Bounds, judge: Judge | None = None) -> None:
+    def __init__(
+        self, problem: Problem, executor: Executor, bounds: Bounds, judge: Judge | None = None
+    ) -> None:
         """`executor`: not the grader's. `judge` grades attempts other than the last one; None: there is one attempt."""
         self.workspace = Workspace.of(problem, bounds)
         self.bounds = bounds
@@ -222,8 +266,8 @@ class Toolbox:
         return Result(text, ok, time.monotonic() - started, self.used_s - used_s)
 
     def again(self, call: Call | None, result: Result) -> None:
-        """Restore the effect of a recorded call (None: a turn without tools). Programs change no files, so they are not run again; answers are not
-        graded again."""
+        """Restore the effect of a recorded call (None: a turn without tools). Programs change no files, so
+        they are not run again; answers are not graded again."""
         self.used_s += result.used_s
         if call is not None and call.name != "submit":
             if result.ok and call.name in ("write", "replace"):
@@ -233,28 +277,45 @@ class Toolbox:
             self.submitted = result.ok
 
     def submit(self, answer: Answer) -> str | None:
-        """Submit an answer; return the grader's feedback if it fails and another attempt is allowed. Raises what the judge raises."""
+        """Submit an answer; return the grader's feedback if it fails and another attempt is allowed. Raises
+        what the judge raises."""
         self.attempts += 1
-        words = self._judge(answer) if self._judge is not None and self.attempts < self.bounds.attempts else None
+        words = (
+            self._judge(answer)
+            if self._judge is not None and self.attempts < self.bounds.attempts
+            else None
+        )
         self.submitted, self._failed = words is None, words is not None
         return words
 
     def _tool(self, call: Call) -> Tool:
         if call.name not in self.offered:
-            raise CallError(f"there is no tool {call.name[:60]!a}; the tools are {', '.join(self.offered)}")
+            raise CallError(
+                f"there is no tool {call.name[:60]!a}; the tools are {', '.join(self.offered)}"
+            )
         size = len(call.arguments.encode("utf-8", "replace"))
         if size > self.bounds.argument_bytes:
-            raise CallError(f"the arguments have {size:,} bytes, more than {self.bounds.argument_bytes:,}")
+            raise CallError(
+                f"the arguments have {size:,} bytes, more than {self.bounds.argument_bytes:,}"
+            )
         try:
-            arguments = json.loads(call.arguments or "{}", strict=False)  # models write line breaks in strings of code
+            arguments = json.loads(
+                call.arguments or "{}", strict=False
+            )  # models write line breaks in strings of code
         except (ValueError, RecursionError) as error:
             raise CallError(f"the arguments are no JSON: {error}") from error
         kind = self.offered[call.name]
         try:
             return kind.model_validate(arguments)
         except (ValidationError, ValueError, RecursionError) as error:
-            why = error.errors() if isinstance(error, ValidationError) else [{"loc": (), "msg": str(error)}]
-            said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".lstrip(": ") for one in why[:5])
+            why = (
+                error.errors()
+                if isinstance(error, ValidationError)
+                else [{"loc": (), "msg": str(error)}]
+            )
+            said = "; ".join(
+                f"{'.'.join(map(str, one['loc']))}: {one['msg']}".lstrip(": ") for one in why[:5]
+            )
             takes = ", ".join(kind.model_fields) or "no argument"
             raise CallError(f"{call.name} takes {takes}; {said}") from error
 
@@ -262,22 +323,32 @@ class Toolbox:
         """The paths of the sources to compile."""
         if files is not None:
             return [self.workspace.existing(path) for path in files]
-        found = sorted(p for p in self.workspace.files if p.startswith("rtl/") and p.endswith(SOURCE_SUFFIXES))
+        found = sorted(
+            p for p in self.workspace.files if p.startswith("rtl/") and p.endswith(SOURCE_SUFFIXES)
+        )
         if not found:
             raise CallError("there is no source: rtl/ holds no .v or .sv file")
         return found
 
-    def programs(self, steps: Sequence[Step], *, stop_at_failure: bool = False, script: str | None = None) -> str:
-        """Run programs one after the other on the workspace and return their output. `script`: a file of `inside` to put in src/."""
+    def programs(
+        self, steps: Sequence[Step], *, stop_at_failure: bool = False, script: str | None = None
+    ) -> str:
+        """Run programs one after the other on the workspace and return their output. `script`: a file of
+        `inside` to put in src/."""
         left_s = self.bounds.seconds - self.used_s
         if left_s <= 0:
             raise CallError(f"the {self.bounds.seconds:g} s of programs are used up")
-        most_s, kept_kb = min(self.bounds.call_seconds, left_s), max(4, 2 * self.bounds.result_bytes >> 10)
+        most_s, kept_kb = (
+            min(self.bounds.call_seconds, left_s),
+            max(4, 2 * self.bounds.result_bytes >> 10),
+        )
         job = Job(
             files=self.workspace.files,
             harness={f"src/{script}": (INSIDE / script).read_text()} if script else {},
             steps=tuple(steps),
-            limits=Limits(wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16),
+            limits=Limits(
+                wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16
+            ),
             budget_s=most_s,
             stop_at_failure=stop_at_failure,
             trusted=False,
@@ -304,14 +375,24 @@ def _icarus(top: str | None) -> tuple[str, ...]:
 
 def definitions(tools: Mapping[str, type[Tool]] = TOOLS) -> list[dict[str, Any]]:
     """Tools in the format of chat templates and endpoints: name, description, JSON schema of the arguments."""
-    return [{"type": "function", "function": _definition(name, kind)} for name, kind in tools.items()]
+    return [
+        {"type": "function", "function": _definition(name, kind)} for name, kind in tools.items()
+    ]
 
 
 def _definition(name: str, kind: type[Tool]) -> dict[str, Any]:
     properties = {}
     for key, said in kind.model_json_schema().get("properties", {}).items():
-        plain: dict[str, Any] = next((one for one in said.pop("anyOf", ()) if one.get("type") != "null"), {})
-        properties[key] = {k: v for k, v in {**plain, **said}.items() if k not in ("title", "default")}
+        plain: dict[str, Any] = next(
+            (one for one in said.pop("anyOf", ()) if one.get("type") != "null"), {}
+        )
+        properties[key] = {
+            k: v for k, v in {**plain, **said}.items() if k not in ("title", "default")
+        }
     required = [key for key, field in kind.model_fields.items() if field.is_required()]
     parameters = {"type": "object", "properties": properties, "required": required}
-    return {"name": name, "description": " ".join((kind.__doc__ or "").split()), "parameters": parameters}
+    return {
+        "name": name,
+        "description": " ".join((kind.__doc__ or "").split()),
+        "parameters": parameters,
+    }

@@ -1,8 +1,8 @@
 """The workspace of an episode: the files that a model reads and writes.
 
-It is a mapping of paths to texts in this process. Each program runs on a copy of it, in a sandbox that ends with the program (tools.py). So
-links, processes and files of a program are gone in the next call, nothing is left when the episode ends or dies, and an episode is
-restored by repeating its recorded calls.
+It is a mapping of paths to texts in this process. Each program runs on a copy of it, in a sandbox that ends
+with the program (tools.py). So links, processes and files of a program are gone in the next call, nothing
+is left when the episode ends or dies, and an episode is restored by repeating its recorded calls.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ class Workspace:
         lines = []
         for path in sorted({*self.files, *self.targets}):
             if path.startswith(inside):
-                size = f"{len(self.files[path].encode()):,} bytes" if path in self.files else "not there yet"
+                size = (
+                    f"{len(self.files[path].encode()):,} bytes"
+                    if path in self.files
+                    else "not there yet"
+                )
                 lines.append(f"{path}  ({size}{', asked for' if path in self.targets else ''})")
         if not lines:
             raise CallError(self._missing(inside.rstrip("/")))
@@ -71,7 +75,10 @@ class Workspace:
         if len(text.encode()) <= room:
             return head + text
         # Whole lines, so that the next call can continue at the next line.
-        kept = sum(used <= room - 80 for used in accumulate(len(line.encode()) for line in lines[first - 1 : last]))
+        kept = sum(
+            used <= room - 80
+            for used in accumulate(len(line.encode()) for line in lines[first - 1 : last])
+        )
         if not kept:
             return shortened(head + text, self.bounds.result_bytes)
         shown = "".join(lines[first - 1 : first - 1 + kept])
@@ -83,16 +90,23 @@ class Workspace:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise CallError(f"the text is no UTF-8: character {error.start} is half of a surrogate pair") from error
+            raise CallError(
+                f"the text is no UTF-8: character {error.start} is half of a surrogate pair"
+            ) from error
         if "\0" in text:
             raise CallError("the text holds a NUL character, which no tool reads")
         if path in DIRECTORIES or any(other.startswith(f"{path}/") for other in self.files):
             raise CallError(f"{path} is a directory; name a file in it")
-        if blocking := next((parent for parent in map(str, PurePosixPath(path).parents) if parent in self.files), None):
+        if blocking := next(
+            (parent for parent in map(str, PurePosixPath(path).parents) if parent in self.files),
+            None,
+        ):
             raise CallError(f"{blocking} is a file, so nothing can lie in it")
         rest = sum(len(held.encode()) for name, held in self.files.items() if name != path)
         if rest + len(text.encode()) > self.bounds.workspace_bytes:
-            raise CallError(f"the workspace would hold more than {self.bounds.workspace_bytes:,} bytes")
+            raise CallError(
+                f"the workspace would hold more than {self.bounds.workspace_bytes:,} bytes"
+            )
         if path not in self.files and len(self.files) >= self.bounds.files:
             raise CallError(f"the workspace would hold more than {self.bounds.files} files")
         self.files[path] = text
@@ -105,7 +119,11 @@ class Workspace:
         text = self.files[path]
         found = text.count(old) if old else 0
         if found != 1:
-            why = f"stands {found} times in it; add lines around it" if found else "does not stand in it as written"
+            why = (
+                f"stands {found} times in it; add lines around it"
+                if found
+                else "does not stand in it as written"
+            )
             raise CallError(f"{path} was left as it is: `old` {why if old else 'is empty'}")
         line = text[: text.index(old)].count("\n") + 1
         self.write(path, text.replace(old, new))
@@ -123,7 +141,9 @@ class Workspace:
         plain = posixpath.normpath(given.removeprefix("/code/")) if given else ""
         top = plain.split("/")[0]
         if top not in DIRECTORIES or not _PLAIN.fullmatch(plain):
-            raise CallError(f"{given[:80]!a} is no path of the workspace; paths begin with {', '.join(DIRECTORIES)}")
+            raise CallError(
+                f"{given[:80]!a} is no path of the workspace; paths begin with {', '.join(DIRECTORIES)}"
+            )
         return plain
 
     def _missing(self, path: str) -> str:

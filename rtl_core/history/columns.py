@@ -1,7 +1,8 @@
 """The columns that `schema.sql` declares, and the conversion between records and rows.
 
-A column and a record's field of the same name hold the same fact. So a new column needs a line of the schema, a migration and a
-field of the record; only fields with another name, and computed ones, are listed where they are written or read.
+A column and a record's field of the same name hold the same fact. So a new column needs a line of the
+schema, a migration and a field of the record; only fields with another name, and computed ones, are listed
+where they are written or read.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def dumps(value: Any) -> str:
 
 def _array(code: str, kind: Any) -> Callable[[Any], np.ndarray]:
     # `array` converts a tuple three times as fast as numpy.
-    return lambda values: np.asarray(array(code, values) if isinstance(values, tuple) else values, dtype=kind)
+    return lambda values: np.asarray(
+        array(code, values) if isinstance(values, tuple) else values, dtype=kind
+    )
 
 
 _KINDS: dict[str, tuple[pa.DataType, Callable[[Any], Any] | None]] = {
@@ -63,7 +66,10 @@ _KINDS: dict[str, tuple[pa.DataType, Callable[[Any], Any] | None]] = {
     "FLOAT[]": (pa.list_(pa.float32()), _array("f", np.float32)),
 }
 """DuckDB type -> Arrow type and conversion of a value (None: no conversion)."""
-_READ: dict[str, Callable[[Any], Any]] = {"JSON": json.loads, "TIMESTAMP": lambda moment: moment.replace(tzinfo=UTC)}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "JSON": json.loads,
+    "TIMESTAMP": lambda moment: moment.replace(tzinfo=UTC),
+}
 
 
 @cache
@@ -90,8 +96,9 @@ def columns_of(name: str) -> Mapping[str, str]:
 def table(name: str, records: Sequence[Any], /, **given: Any) -> pa.Table:
     """Convert records to rows of a table, one each.
 
-    A column takes its values from `given` (a list with a value per record, or one value for all), else from the records' field of
-    the same name; other columns are left to the database. Raises KeyError for a `given` name that is not a column.
+    A column takes its values from `given` (a list with a value per record, or one value for all), else from
+    the records' field of the same name; other columns are left to the database. Raises KeyError for a
+    `given` name that is not a column.
     """
     kinds = columns_of(name)
     if unknown := given.keys() - kinds.keys():
@@ -99,7 +106,9 @@ def table(name: str, records: Sequence[Any], /, **given: Any) -> pa.Table:
     columns = {}
     for column in kinds:
         if column in given:
-            values = given[column] if isinstance(given[column], list) else [given[column]] * len(records)
+            values = (
+                given[column] if isinstance(given[column], list) else [given[column]] * len(records)
+            )
         elif records and hasattr(records[0], column):
             values = [getattr(record, column) for record in records]
         else:
@@ -111,8 +120,11 @@ def table(name: str, records: Sequence[Any], /, **given: Any) -> pa.Table:
     return pa.table(columns)
 
 
-def insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "") -> None:
-    """Append Arrow tables. `conflict`, such as `OR REPLACE`, doubles the cost of a row: query known keys first where possible."""
+def insert(
+    con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = ""
+) -> None:
+    """Append Arrow tables. `conflict`, such as `OR REPLACE`, doubles the cost of a row: query known keys
+    first where possible."""
     for name, incoming in tables.items():
         # DuckDB finds the table by the name of this variable, at half the cost of registering it.
         if incoming.num_rows:
@@ -121,8 +133,8 @@ def insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], confl
 
 
 def key_conditions(column: str, keys: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield conditions with their parameters that together select the rows of these keys. Short IN lists use the column's index;
-    a join with the keys would read the column of all stored rollouts."""
+    """Yield conditions with their parameters that together select the rows of these keys. Short IN lists
+    use the column's index; a join with the keys would read the column of all stored rollouts."""
     remaining = iter(keys)
     while chunk := list(islice(remaining, CHUNK)):
         yield f"{column} IN ({', '.join('?' * len(chunk))})", chunk
@@ -136,15 +148,22 @@ def read(
 ) -> list[dict[str, Any]]:
     """Rows of a table that meet a condition (which may end with ORDER BY): JSON is parsed, times are aware UTC."""
     kinds = columns_of(name)
-    found = con.sql(f"SELECT {', '.join(kinds)} FROM {name} WHERE {condition}", params=list(params)).to_arrow_table()
+    found = con.sql(
+        f"SELECT {', '.join(kinds)} FROM {name} WHERE {condition}", params=list(params)
+    ).to_arrow_table()
     columns = []
     for column, kind in kinds.items():
         values, parse = found.column(column).to_pylist(), _READ.get(kind)
-        columns.append(values if parse is None else [None if value is None else parse(value) for value in values])
+        columns.append(
+            values
+            if parse is None
+            else [None if value is None else parse(value) for value in values]
+        )
     return [dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def from_row(kind: type[N], row: Mapping[str, Any], **given: Any) -> N:
-    """A record whose fields are the row's columns of the same name. `given` overrides; NULL means the field's default."""
+    """A record whose fields are the row's columns of the same name. `given` overrides; NULL means the
+    field's default."""
     names = kind.model_fields if issubclass(kind, BaseModel) else [f.name for f in fields(kind)]  # type: ignore[arg-type]
     return kind(**{**{name: row[name] for name in names if row.get(name) is not None}, **given})

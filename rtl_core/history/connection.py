@@ -1,8 +1,8 @@
 """Short connections to a history file: open, one transaction, close.
 
-DuckDB allows one writing process or several readers, so no process keeps a connection open. A process that finds the file locked
-retries with jitter until a timeout. Within a process, connections to one file wait for a lock of our own, since DuckDB
-refuses to open a file twice in different modes.
+DuckDB allows one writing process or several readers, so no process keeps a connection open. A process that
+finds the file locked retries with jitter until a timeout. Within a process, connections to one file wait
+for a lock of our own, since DuckDB refuses to open a file twice in different modes.
 
 Queries may contain a user's text, so extensions are never installed or loaded automatically.
 """
@@ -53,7 +53,8 @@ class HistoryBusyError(HistoryError):
 
 @contextlib.contextmanager
 def hurried() -> Iterator[Callable[[], None]]:
-    """Yield a function that any thread may call: from then to the end of the block, waits for a file time out after `HURRIED_S`."""
+    """Yield a function that any thread may call: from then to the end of the block, waits for a file time
+    out after `HURRIED_S`."""
     global _hurried_at
 
     def hurry() -> None:
@@ -70,18 +71,26 @@ def hurried() -> Iterator[Callable[[], None]]:
 def connect(
     path: Path, *, read_only: bool, patience_s: float | None = None, old_is_fine: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a checked connection. Writers create a missing file and migrate an old one; readers do neither, and refuse an older
-    schema unless `old_is_fine`.
+    """Open a checked connection. Writers create a missing file and migrate an old one; readers do neither,
+    and refuse an older schema unless `old_is_fine`.
 
-    Raises HistoryError for a file that is missing (readers), damaged, not a history, newer or too old, HistoryBusyError when
-    it stayed locked for `patience_s`, and InfrastructureError when the disk fails; also from within the block.
+    Raises HistoryError for a file that is missing (readers), damaged, not a history, newer or too old,
+    HistoryBusyError when it stayed locked for `patience_s`, and InfrastructureError when the disk fails;
+    also from within the block.
     """
     if str(path) != os.fsencode(path).decode("utf-8", "replace"):
         raise HistoryError(
-            f"the path {str(path)!r} is not UTF-8", "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8"
+            f"the path {str(path)!r} is not UTF-8",
+            "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8",
         )
-    path = path.resolve()  # DuckDB's log and our undo file are beside the file, not beside a link to it
-    patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
+    path = (
+        path.resolve()
+    )  # DuckDB's log and our undo file are beside the file, not beside a link to it
+    patience_s = (
+        patience_s
+        if patience_s is not None
+        else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
+    )
     with _locks.setdefault(path, threading.RLock()):
         if not path.exists():
             if read_only:
@@ -120,7 +129,9 @@ def connect(
                 raise
             finally:
                 con.close()
-                if _engines.get(key) is not engine:  # it may still hold the file, so that no other can open it
+                if (
+                    _engines.get(key) is not engine
+                ):  # it may still hold the file, so that no other can open it
                     engine.close()
 
 
@@ -140,7 +151,9 @@ def create_file(path: Path) -> None:
             if not path.exists():
                 fresh.rename(path)
     except duckdb.Error as error:
-        raise HistoryError(f"{path} cannot be created: {_first_line(str(error))}", CHECK_PATH) from error
+        raise HistoryError(
+            f"{path} cannot be created: {_first_line(str(error))}", CHECK_PATH
+        ) from error
     finally:
         fresh.unlink(missing_ok=True)
         Path(f"{fresh}.wal").unlink(missing_ok=True)
@@ -156,8 +169,9 @@ def _identity(path: Path) -> tuple[Path, int]:
 
 
 ROW_GROUP = 8192
-"""Rows per row group. Each commit rewrites a table's last, partly filled group: with DuckDB's default of 122,880 rows the cost of storing a
-step grows for 240 steps of 512 answers. Groups of 2,048 rows make files twice as large and queries slower."""
+"""Rows per row group. Each commit rewrites a table's last, partly filled group: with DuckDB's default of
+122,880 rows the cost of storing a step grows for 240 steps of 512 answers. Groups of 2,048 rows make files
+twice as large and queries slower."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -166,7 +180,8 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 def _new_engine(*, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB, kept for further connections: attaching a file to it takes 2 ms, starting a new one takes 20."""
+    """An in-memory DuckDB, kept for further connections: attaching a file to it takes 2 ms, starting a new
+    one takes 20."""
     engine = duckdb.connect(":memory:", config=_CONFIG)
     # The file is closed after every commit anyway, so skip the write-ahead log.
     engine.execute("SET checkpoint_threshold = '1KB'").fetchall()
@@ -176,9 +191,15 @@ def _new_engine(*, read_only: bool) -> duckdb.DuckDBPyConnection:
 
 
 def _attach(
-    con: duckdb.DuckDBPyConnection, path: Path, raised: list[BaseException], *, read_only: bool, patience_s: float
+    con: duckdb.DuckDBPyConnection,
+    path: Path,
+    raised: list[BaseException],
+    *,
+    read_only: bool,
+    patience_s: float,
 ) -> None:
-    """Attach the file as `history`, the default database. Does not wait once the handler of a signal has raised an exception."""
+    """Attach the file as `history`, the default database. Does not wait once the handler of a signal has
+    raised an exception."""
     quoted = str(path).replace("'", "''")
     how = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {ROW_GROUP}"
     statement = f"ATTACH '{quoted}' AS history (TYPE duckdb, {how})"
@@ -208,7 +229,9 @@ def _attach(
                     logging.getLogger("rtl_distill").warning(
                         f"{path} is locked, waiting for up to {patience_s:.0f} s: {_first_line(text)}; {_remedy(text)}"
                     )
-            except duckdb.Error as error:  # a damaged header or catalog raises errors of several types
+            except (
+                duckdb.Error
+            ) as error:  # a damaged header or catalog raises errors of several types
                 raise unreadable(path, str(error)) from error
             time.sleep(random.uniform(0.001, 0.004) * (50 if told else 1))
     con.execute("USE history").fetchall()
@@ -241,14 +264,22 @@ def _turnstile(folder: Path, waited_enough: Callable[[], bool]) -> Iterator[None
 
 
 def _detach(con: duckdb.DuckDBPyConnection) -> None:
-    """Roll back what was not committed, and close the file. Fails after a commit for which the disk has no room: the engine is unusable."""
+    """Roll back what was not committed, and close the file. Fails after a commit for which the disk has no
+    room: the engine is unusable."""
     with contextlib.suppress(duckdb.TransactionException):
         con.execute("ROLLBACK").fetchall()
     con.execute("USE memory").fetchall()
     con.execute("DETACH DATABASE IF EXISTS history").fetchall()
 
 
-def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
+def _check(
+    con: duckdb.DuckDBPyConnection,
+    path: Path,
+    file: BinaryIO,
+    *,
+    read_only: bool,
+    old_is_fine: bool,
+) -> None:
     version, views = schema.state_of(con, path)
     old = version < schema.current_version()
     if read_only:
@@ -266,16 +297,27 @@ def _raise_if_the_file_fails(error: duckdb.Error, path: Path, *, read_only: bool
     """Raise a better error where a damaged file or a full disk is the cause, and not the statement."""
     text = str(error).lower()
     damaged = any(words in text for words in ("could not read enough bytes", "corrupt", "checksum"))
-    if damaged and not isinstance(error, duckdb.ProgrammingError):  # which repeats words of the statement
+    if damaged and not isinstance(
+        error, duckdb.ProgrammingError
+    ):  # which repeats words of the statement
         raise unreadable(path, str(error)) from error
-    failed = isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)) or "could not write" in text
+    failed = (
+        isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException))
+        or "could not write" in text
+    )
     if failed and not read_only:
         raise InfrastructureError(
             f"the history at {path} could not be written: {error}", "is the disk full?"
         ) from error
 
 
-_IN_USE = ("already attached", "already exists", "different configuration", "interrupted", "out of memory")
+_IN_USE = (
+    "already attached",
+    "already exists",
+    "different configuration",
+    "interrupted",
+    "out of memory",
+)
 """Words of errors that say nothing about the file: a program has it open in this process, or DuckDB was disturbed."""
 
 
@@ -292,7 +334,8 @@ def unreadable(path: Path, text: str) -> HistoryError:
     if "newer" in text.lower() or "version" in text.lower():
         return HistoryError(
             f"{path} was written by another version of DuckDB than {duckdb.__version__}: {_first_line(text)}",
-            "pip install --upgrade duckdb, within what pyproject.toml allows, or open it with the program that wrote it and export the "
+            "pip install --upgrade duckdb, within what pyproject.toml allows, or open it with the "
+            "program that wrote it and export the "
             "runs (`rtl-distill export`); the file was left untouched",
         )
     if "WAL" in text:

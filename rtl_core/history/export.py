@@ -1,4 +1,5 @@
-"""The history for other programs: a copy, Parquet tables, rollouts as JSON Lines, metrics in the format of common tools.
+"""The history for other programs: a copy, Parquet tables, rollouts as JSON Lines, metrics in the format of
+common tools.
 
 A snapshot is a consistent copy of the file in the current schema, taken between two transactions of a writer.
 Exports read each table, and each step's rollouts, in a separate transaction, so that a running run never waits
@@ -59,14 +60,18 @@ def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Pat
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file in a child process: DuckDB's lock is a POSIX lock, which closing any handle of the file in this process releases."""
+    """Copy a file in a child process: DuckDB's lock is a POSIX lock, which closing any handle of the file
+    in this process releases."""
     program = shutil.which("cp")
     if program is None:
         raise InfrastructureError("there is no `cp` on this machine", "install coreutils")
-    done = subprocess.run([program, "--reflink=auto", "--", str(source), str(target)], capture_output=True, text=True)
+    done = subprocess.run(
+        [program, "--reflink=auto", "--", str(source), str(target)], capture_output=True, text=True
+    )
     if done.returncode != 0:
         raise InfrastructureError(
-            f"{source} could not be copied: {done.stderr.strip()}", "choose a folder with free space"
+            f"{source} could not be copied: {done.stderr.strip()}",
+            "choose a folder with free space",
         )
 
 
@@ -93,7 +98,9 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
             try:
                 con.execute(sql, {"run": run} if "$run" in condition else None).fetchall()
             except duckdb.IOException as error:
-                raise InfrastructureError(f"{path} could not be written: {error}", "is the disk full?") from error
+                raise InfrastructureError(
+                    f"{path} could not be written: {error}", "is the disk full?"
+                ) from error
         written.append(path)
     return written
 
@@ -101,7 +108,8 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
 def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
     """Write all rollouts of a run as JSON Lines, training by step, then evaluations. Returns how many.
 
-    Conversations have their `messages` in OpenAI's format. `tokens` adds the token ids and both models' log-probabilities.
+    Conversations have their `messages` in OpenAI's format. `tokens` adds the token ids and both models'
+    log-probabilities.
     """
     return write_lines(path, _rollout_lines(history, run, tokens))
 
@@ -113,10 +121,15 @@ def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[st
     places: list[int | str] = [s.step for s in history.steps(run)]
     for place in [*places, *(e.key for e in history.evaluations(run))]:
         with history.reading():
-            for stored in [*history.rollouts_of(run, place), *history.rollouts_of(run, place, "refinement")]:
+            for stored in [
+                *history.rollouts_of(run, place),
+                *history.rollouts_of(run, place, "refinement"),
+            ]:
                 line = _line(stored, prompts, tokens)
                 if stored.rollout.key in conversations:
-                    line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
+                    line |= _conversation(
+                        history.messages(stored.rollout.key), line["prompt"], tokens
+                    )
                 yield line
 
 
@@ -130,20 +143,31 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
     line["n_tokens"] = r.n_own
     line["verdict"] = verdict.model_dump(mode="json") if verdict else None
     line["reward"] = reward.total if reward else None
-    line["reward_terms"] = {t: {"weight": w, "value": v} for t, (w, v) in reward.terms.items()} if reward else None
+    line["reward_terms"] = (
+        {t: {"weight": w, "value": v} for t, (w, v) in reward.terms.items()} if reward else None
+    )
     line["advantage"] = stored.credit.advantage if stored.credit else None
     line["trained_reward"] = stored.credit.reward if stored.credit else None
-    line["teacher_kl"] = {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean} if teacher else None
+    line["teacher_kl"] = (
+        {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean} if teacher else None
+    )
     if tokens:
-        line |= {"prompt_tokens": list(r.prompt_P), "tokens": list(r.tokens_T), "logprobs": list(r.logprobs_T)}
+        line |= {
+            "prompt_tokens": list(r.prompt_P),
+            "tokens": list(r.tokens_T),
+            "logprobs": list(r.logprobs_T),
+        }
         if r.own_T:
             line["own"] = list(r.own_T)
         line["teacher_logprobs"] = [float(v) for v in teacher.logprobs_T] if teacher else None
     return line
 
 
-def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> dict[str, Any]:
-    """Fields of a line for a conversation: its messages in OpenAI's format, and the number of tokens sampled in all turns."""
+def _conversation(
+    messages: Sequence[MessageRecord], prompt: str | None, tokens: bool
+) -> dict[str, Any]:
+    """Fields of a line for a conversation: its messages in OpenAI's format, and the number of tokens
+    sampled in all turns."""
     made: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
     calls: list[dict[str, Any]] = []
     for message in messages:
@@ -164,7 +188,15 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
             name, id_ = message.call["name"], message.call["id"]
             function = {"name": name, "arguments": message.call["arguments"]}
             calls.append({"id": id_, "type": "function", "function": function})
-            made.append({"role": "tool", "tool_call_id": id_, "name": name, "content": message.text, "ok": message.ok})
+            made.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": id_,
+                    "name": name,
+                    "content": message.text,
+                    "ok": message.ok,
+                }
+            )
     kept = [{name: value for name, value in one.items() if value not in (None, [])} for one in made]
     return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
 
@@ -175,7 +207,9 @@ def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
     An evaluation of weights after n steps is at step n, before the training of that step, as `test/env/all/...`.
     """
     lines: dict[int, dict[str, Any]] = defaultdict(dict, history.step_metrics(run))
-    for row in history.query("SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]).to_pylist():
+    for row in history.query(
+        "SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]
+    ).to_pylist():
         lines[row["step"]][f"time/{row['stage']}"] = row["seconds"]
     for state in history.trained_steps(run):
         lines[state.step]["progress/epoch"] = state.epoch

@@ -1,7 +1,7 @@
 """Named queries: one `.sql` file each in `named/`. To add one, add a file.
 
-The first line is a comment that describes the result; comments of the form `-- $name = default: what it is` declare parameters.
-`$run` needs no declaration: it is the run that the query is about.
+The first line is a comment that describes the result; comments of the form `-- $name = default: what it is`
+declare parameters. `$run` needs no declaration: it is the run that the query is about.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ class NamedQuery:
         return re.search(r"\$run\b", self.sql) is not None
 
     def bind(self, given: Mapping[str, str], run: str | None) -> dict[str, Any]:
-        """Values for all parameters: the `given` texts, converted to the type of the default, other defaults, and the run.
+        """Values for all parameters: the `given` texts, converted to the type of the default, other
+        defaults, and the run.
 
         Raises HistoryError for an unknown parameter, or a value that the default's type cannot represent.
         """
         if unknown := sorted(set(given) - set(self.parameters)):
             known = ", ".join(self.parameters) or "none"
-            raise HistoryError(f"query {self.name!r} has no parameter {unknown[0]!r}", f"it has: {known}")
+            raise HistoryError(
+                f"query {self.name!r} has no parameter {unknown[0]!r}", f"it has: {known}"
+            )
         values = dict(self.parameters)
         for name, text in given.items():
             default = self.parameters[name]
@@ -48,7 +51,9 @@ class NamedQuery:
                 values[name] = type(default)(text)
             except ValueError as error:
                 kind = type(default).__name__
-                raise HistoryError(f"{name}={text!r} is not a value of type {kind}", f"default: {default}") from error
+                raise HistoryError(
+                    f"{name}={text!r} is not a value of type {kind}", f"default: {default}"
+                ) from error
         return {**values, "run": run} if self.needs_run else values
 
 
@@ -56,7 +61,9 @@ class NamedQuery:
 def named_queries() -> dict[str, NamedQuery]:
     """Mapping of name to query, ordered by name."""
     queries = {}
-    for file in (f for f in (files("rtl_core.history") / "named").iterdir() if f.name.endswith(".sql")):
+    for file in (
+        f for f in (files("rtl_core.history") / "named").iterdir() if f.name.endswith(".sql")
+    ):
         name, text = file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")
         first, *lines = text.splitlines()
         declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))
@@ -71,8 +78,14 @@ def named_query(name: str) -> NamedQuery:
     if name not in known:
         from difflib import get_close_matches
 
-        near = ", ".join(get_close_matches(name, known, n=3, cutoff=0.4)) or "see `rtl-distill query --list`"
-        raise HistoryError(f"there is no named query {name!r}, and a single word is not SQL", f"did you mean: {near}")
+        near = (
+            ", ".join(get_close_matches(name, known, n=3, cutoff=0.4))
+            or "see `rtl-distill query --list`"
+        )
+        raise HistoryError(
+            f"there is no named query {name!r}, and a single word is not SQL",
+            f"did you mean: {near}",
+        )
     return known[name]
 
 

@@ -47,17 +47,29 @@ class Reading(Transactions):
     def runs(self) -> list[RunRecord]:
         """All runs, newest first; last those that only validated problems."""
         with self._reading() as con:
-            rows = read(con, "runs", "true ORDER BY ends_with(run, '.validation'), created_at DESC, run")
+            rows = read(
+                con, "runs", "true ORDER BY ends_with(run, '.validation'), created_at DESC, run"
+            )
         return [from_row(RunRecord, row, name=row["run"]) for row in rows]
 
     def problems_of(self, run: str) -> list[StoredProblem]:
         """The run's problems, ordered by split and position."""
         with self._reading() as con:
-            rows = read(con, "run_problems", "run = ? ORDER BY split, position NULLS LAST, problem_id", [run])
+            rows = read(
+                con,
+                "run_problems",
+                "run = ? ORDER BY split, position NULLS LAST, problem_id",
+                [run],
+            )
             used = "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = ?)"
-            records = {row["fingerprint"]: row["record"] for row in read(con, "problems", used, [run])}
+            records = {
+                row["fingerprint"]: row["record"] for row in read(con, "problems", used, [run])
+            }
         return [
-            from_row(StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]) for row in rows
+            from_row(
+                StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]
+            )
+            for row in rows
         ]
 
     def validations(self, tools_key: str) -> dict[str, ValidationRecord]:
@@ -83,8 +95,11 @@ class Reading(Transactions):
         """The run's last trained step, or None."""
         return next(reversed(self.trained_steps(run)), None)
 
-    def step_metrics(self, run: str, first: int = 0, last: int | None = None) -> dict[int, dict[str, float]]:
-        """Mapping of step to metrics by name, for the trained steps from `first` to `last` (None: the last one), in order."""
+    def step_metrics(
+        self, run: str, first: int = 0, last: int | None = None
+    ) -> dict[int, dict[str, float]]:
+        """Mapping of step to metrics by name, for the trained steps from `first` to `last` (None: the last
+        one), in order."""
         sql = "SELECT step, name, value FROM step_metrics WHERE run = ? AND step >= ? AND (? IS NULL OR step <= ?) ORDER BY step, name"
         found: dict[int, dict[str, float]] = {}
         for row in self.query(sql, [run, first, last, last]).to_pylist():
@@ -99,8 +114,8 @@ class Reading(Transactions):
         *,
         policy: PolicyName | None = None,
     ) -> list[StoredRollout]:
-        """The rollouts of a step (int) or an evaluation (its key), ordered by problem and sample: of one purpose (by default `train` or
-        `evaluation`) and of one policy (None: all)."""
+        """The rollouts of a step (int) or an evaluation (its key), ordered by problem and sample: of one
+        purpose (by default `train` or `evaluation`) and of one policy (None: all)."""
         purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
         with self._reading() as con:
             column = "evaluation IS NULL AND step" if isinstance(place, int) else "evaluation"
@@ -147,7 +162,9 @@ class Reading(Transactions):
 
     def _evaluations(self, condition: str, value: str) -> list[EvaluationRecord]:
         with self._reading() as con:
-            rows = read(con, "evaluations", f"{condition} ORDER BY step, policy, evaluation", [value])
+            rows = read(
+                con, "evaluations", f"{condition} ORDER BY step, policy, evaluation", [value]
+            )
         return [from_row(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
 
     def cached_verdicts(self, most: int) -> list[tuple[str, str]]:
@@ -157,8 +174,8 @@ class Reading(Transactions):
             return con.execute(sql, [most]).fetchall()[::-1]
 
     def cpu_of_known_good(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Mappings of problem fingerprint to CPU seconds: of the golden answer at its last validation, and of the slowest passing
-        answer."""
+        """Mappings of problem fingerprint to CPU seconds: of the golden answer at its last validation, and
+        of the slowest passing answer."""
         with self._reading() as con:
             golden = con.execute(
                 "SELECT fingerprint, arg_max(CAST(evidence->'golden'->>'cpu_s' AS DOUBLE), checked_at) AS cpu_s"
@@ -176,21 +193,35 @@ class Reading(Transactions):
             with self._reading() as con:
                 relation = con.sql(sql, params=params)
                 if relation is None:
-                    raise HistoryError("that statement returns no rows", "use SELECT, FROM, SUMMARIZE, DESCRIBE ...")
+                    raise HistoryError(
+                        "that statement returns no rows",
+                        "use SELECT, FROM, SUMMARIZE, DESCRIBE ...",
+                    )
                 return relation.to_arrow_table()
         except duckdb.Error as error:
-            raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
+            raise HistoryError(
+                str(error), "`rtl-distill query --schema` prints all tables and views"
+            ) from error
 
 
-def known_keys(con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout") -> list[str]:
+def known_keys(
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
+) -> list[str]:
     """The keys among `keys` that `table` contains."""
     found: list[str] = []
     for condition, chunk in key_conditions(column, keys):
-        found += [key for (key,) in con.execute(f"SELECT {column} FROM {table} WHERE {condition}", chunk).fetchall()]
+        found += [
+            key
+            for (key,) in con.execute(
+                f"SELECT {column} FROM {table} WHERE {condition}", chunk
+            ).fetchall()
+        ]
     return found
 
 
-def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:
+def _stored_rollouts(
+    con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]
+) -> list[StoredRollout]:
     """The rollouts that meet the condition, each with everything that later stages recorded."""
     heads = read(con, "rollouts", f"{condition} ORDER BY problem_id, sample", params)
     if not heads:
@@ -209,14 +240,22 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
     audits = _by_key(con, "audits", list(rewards))
 
     def reward(key: str) -> Reward:
-        return from_row(Reward, rewards[key], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]})
+        return from_row(
+            Reward, rewards[key], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]}
+        )
 
     return [
         StoredRollout(
-            rollout=from_row(Rollout, {**head, **arrays[key]}, prompt_P=prompts[head["prompt"]]["tokens_P"]),
-            verdict=to_verdict(verdicts[key], stages[key], misses[key]) if key in verdicts else None,
+            rollout=from_row(
+                Rollout, {**head, **arrays[key]}, prompt_P=prompts[head["prompt"]]["tokens_P"]
+            ),
+            verdict=to_verdict(verdicts[key], stages[key], misses[key])
+            if key in verdicts
+            else None,
             reward=reward(key) if key in rewards else None,
-            teacher=from_row(TeacherRecord, {**scores[key], **teacher[key]}) if key in scores else None,
+            teacher=from_row(TeacherRecord, {**scores[key], **teacher[key]})
+            if key in scores
+            else None,
             credit=from_row(Credit, credits[key]) if key in credits else None,
             audit=audits[key]["result"] if key in audits else None,
         )
@@ -227,14 +266,23 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
 def _by_key(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> dict[str, dict[str, Any]]:
-    rows = (row for condition, chunk in key_conditions(column, keys) for row in read(con, table, condition, chunk))
+    rows = (
+        row
+        for condition, chunk in key_conditions(column, keys)
+        for row in read(con, table, condition, chunk)
+    )
     return {row[column]: row for row in rows}
 
 
 def _lists(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], steps: Sequence[int], order: str = "position"
+    con: duckdb.DuckDBPyConnection,
+    table: str,
+    keys: Iterable[str],
+    steps: Sequence[int],
+    order: str = "position",
 ) -> defaultdict[str, list[dict[str, Any]]]:
-    """Rows of a table with several rows per rollout. It has no index on `rollout` alone; the range of `steps` avoids reading the whole table."""
+    """Rows of a table with several rows per rollout. It has no index on `rollout` alone; the range of
+    `steps` avoids reading the whole table."""
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for condition, chunk in key_conditions("rollout", keys):
         here = f"{condition} AND step BETWEEN ? AND ? ORDER BY {order}"

@@ -1,6 +1,7 @@
 """Rows of the history as frozen records, the interface between the pipeline and the database.
 
-Times are UTC. Rollouts, problems and verdicts have their own types (`Rollout`, `Problem`, `Verdict`) in `rtl_core/types`.
+Times are UTC. Rollouts, problems and verdicts have their own types (`Rollout`, `Problem`, `Verdict`) in
+`rtl_core/types`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ AuditResult = Literal["equal", "same", "different", "unknown"]
 
 
 SILENT_S = 300.0
-"""Seconds without a heartbeat after which a running run counts as silent; `history/named/runs.sql` has the same limit."""
+"""Seconds without a heartbeat after which a running run counts as silent; `history/named/runs.sql` has the
+same limit."""
 
 
 def utc_now() -> datetime:
@@ -36,7 +38,8 @@ def utc_now() -> datetime:
 
 
 class RunSettings(BaseModel):
-    """The settings of a run. A later start of the same run may change them, and the next start then uses the changed ones."""
+    """The settings of a run. A later start of the same run may change them, and the next start then uses
+    the changed ones."""
 
     model_config = ConfigDict(frozen=True)
     config: dict[str, Any] = Field(default_factory=dict)
@@ -69,8 +72,12 @@ class RunRecord(RunSettings):
 
     @property
     def state(self) -> str:
-        """The status; `silent` for a running run without a heartbeat for five minutes: it died, or cannot reach its history."""
-        quiet = self.heartbeat_at is not None and (utc_now() - self.heartbeat_at).total_seconds() > SILENT_S
+        """The status; `silent` for a running run without a heartbeat for five minutes: it died, or cannot
+        reach its history."""
+        quiet = (
+            self.heartbeat_at is not None
+            and (utc_now() - self.heartbeat_at).total_seconds() > SILENT_S
+        )
         return "silent" if self.status == "running" and quiet else self.status
 
 
@@ -149,8 +156,8 @@ class StepRecord(BaseModel):
     train_tokens: int = Field(ge=0)
     """Their tokens, P + T − 1 each, which the train step is charged for."""
     times: dict[str, float] = Field(default_factory=dict)
-    """Stage (`sample`, `grade`, `score`, `train`, `store`, `total`) -> wall seconds. Stages overlap, so they may add up to
-    more than `total`."""
+    """Stage (`sample`, `grade`, `score`, `train`, `store`, `total`) -> wall seconds. Stages overlap, so
+    they may add up to more than `total`."""
     metrics: dict[str, float] = Field(default_factory=dict)
 
 

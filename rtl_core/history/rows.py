@@ -31,27 +31,48 @@ def prompt_key(prompt_P: Sequence[int]) -> str:
 
 
 def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.Table]:
-    """Rows of `prompts`, `rollouts` and `tokens`. Raises ValueError when tokens, log-probabilities and mask differ in length."""
+    """Rows of `prompts`, `rollouts` and `tokens`. Raises ValueError when tokens, log-probabilities and mask
+    differ in length."""
     for r in rollouts:
         if len(r.tokens_T) != len(r.logprobs_T):
-            raise ValueError(f"rollout {r.key}: {len(r.tokens_T)} tokens but {len(r.logprobs_T)} log-probabilities")
+            raise ValueError(
+                f"rollout {r.key}: {len(r.tokens_T)} tokens but {len(r.logprobs_T)} log-probabilities"
+            )
         if len(r.own_T) not in (0, len(r.tokens_T)):
-            raise ValueError(f"rollout {r.key}: {len(r.tokens_T)} tokens but a mask of {len(r.own_T)}")
+            raise ValueError(
+                f"rollout {r.key}: {len(r.tokens_T)} tokens but a mask of {len(r.own_T)}"
+            )
     keys = [r.key for r in rollouts]
     prompts = [prompt_key(r.prompt_P) for r in rollouts]
     once = dict(zip(prompts, rollouts, strict=True))
-    counts = {"n_prompt": [len(r.prompt_P) for r in rollouts], "n_tokens": [r.n_own for r in rollouts]}
+    counts = {
+        "n_prompt": [len(r.prompt_P) for r in rollouts],
+        "n_tokens": [r.n_own for r in rollouts],
+    }
     return {
-        "prompts": table("prompts", [], prompt=list(once), tokens_P=[r.prompt_P for r in once.values()]),
-        "rollouts": table("rollouts", rollouts, rollout=keys, prompt=prompts, **counts, recorded_at=now),
-        "tokens": table("tokens", rollouts, rollout=keys, own_T=[r.own_T or None for r in rollouts]),
+        "prompts": table(
+            "prompts", [], prompt=list(once), tokens_P=[r.prompt_P for r in once.values()]
+        ),
+        "rollouts": table(
+            "rollouts", rollouts, rollout=keys, prompt=prompts, **counts, recorded_at=now
+        ),
+        "tokens": table(
+            "tokens", rollouts, rollout=keys, own_T=[r.own_T or None for r in rollouts]
+        ),
     }
 
 
-def facts(name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place], **given: Any) -> pa.Table:
-    """Rows of a table of facts about rollouts, from (rollout key, record) and the rollouts' place columns; `given` as in `table`."""
+def facts(
+    name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place], **given: Any
+) -> pa.Table:
+    """Rows of a table of facts about rollouts, from (rollout key, record) and the rollouts' place columns;
+    `given` as in `table`."""
     keys, kinds = [key for key, _ in rows], columns_of(name)
-    place = {column: [places[key][i] for key in keys] for i, column in enumerate(PLACE_COLUMNS) if column in kinds}
+    place = {
+        column: [places[key][i] for key in keys]
+        for i, column in enumerate(PLACE_COLUMNS)
+        if column in kinds
+    }
     return table(name, [record for _, record in rows], rollout=keys, **place, **given)
 
 
@@ -61,15 +82,21 @@ def verdict_tables(
     """Rows of the five tables of verdicts and rewards."""
     graded = [(key, verdict) for key, verdict, _ in rows]
     stages = [(key, i, stage) for key, verdict in graded for i, stage in enumerate(verdict.stages)]
-    misses = [(key, i, miss) for key, verdict in graded for i, miss in enumerate(verdict.mismatches)]
+    misses = [
+        (key, i, miss) for key, verdict in graded for i, miss in enumerate(verdict.mismatches)
+    ]
     rewards = [(key, reward) for key, _, reward in rows if reward is not None]
-    terms = [(key, term, *values) for key, reward in rewards for term, values in reward.terms.items()]
+    terms = [
+        (key, term, *values) for key, reward in rewards for term, values in reward.terms.items()
+    ]
     ok = {
         f"{stage}_ok": [verdict.stage(stage).status == "passed" for _, verdict in graded]
         for stage in (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX)
     }
     numbered = {
-        name: facts(name, [(key, part) for key, _, part in parts], places, position=[i for _, i, _ in parts])
+        name: facts(
+            name, [(key, part) for key, _, part in parts], places, position=[i for _, i, _ in parts]
+        )
         for name, parts in (("verdict_stages", stages), ("interface_mismatches", misses))
     }
     return {
@@ -80,14 +107,21 @@ def verdict_tables(
             "reward_terms",
             [(key, None) for key, *_ in terms],
             places,
-            **{column: [row[i] for row in terms] for i, column in ((1, "term"), (2, "weight"), (3, "value"))},
+            **{
+                column: [row[i] for row in terms]
+                for i, column in ((1, "term"), (2, "weight"), (3, "value"))
+            },
         ),
     }
 
 
-def teacher_tables(rows: Sequence[TeacherRecord], places: Mapping[str, Place]) -> dict[str, pa.Table]:
+def teacher_tables(
+    rows: Sequence[TeacherRecord], places: Mapping[str, Place]
+) -> dict[str, pa.Table]:
     """Rows of `teacher_tokens`, `teacher_scores` and `teacher_choices`."""
-    chosen = [(r.rollout, at, r.choices) for r in rows if r.choices is not None for at in r.choices_at]
+    chosen = [
+        (r.rollout, at, r.choices) for r in rows if r.choices is not None for at in r.choices_at
+    ]
     return {
         "teacher_choices": table(
             "teacher_choices",
@@ -102,15 +136,27 @@ def teacher_tables(rows: Sequence[TeacherRecord], places: Mapping[str, Place]) -
     }
 
 
-def problem_tables(run: str, rows: Sequence[tuple[Problem, str, int | None]], now: datetime) -> dict[str, pa.Table]:
-    """Rows of `problems` (one per fingerprint) and `run_problems`; a later entry for a problem replaces an earlier one."""
+def problem_tables(
+    run: str, rows: Sequence[tuple[Problem, str, int | None]], now: datetime
+) -> dict[str, pa.Table]:
+    """Rows of `problems` (one per fingerprint) and `run_problems`; a later entry for a problem replaces an
+    earlier one."""
     once = list({p.fingerprint: p for p, _, _ in rows}.values())
     placed = {p.id: (p, split, position) for p, split, position in rows}
-    problems, splits, positions = [list(column) for column in zip(*placed.values(), strict=True)] or [[], [], []]
+    problems, splits, positions = [
+        list(column) for column in zip(*placed.values(), strict=True)
+    ] or [[], [], []]
     return {
-        "problems": table("problems", once, problem_id=[p.id for p in once], record=once, first_seen=now),
+        "problems": table(
+            "problems", once, problem_id=[p.id for p in once], record=once, first_seen=now
+        ),
         "run_problems": table(
-            "run_problems", problems, run=run, problem_id=list(placed), split=splits, position=positions
+            "run_problems",
+            problems,
+            run=run,
+            problem_id=list(placed),
+            split=splits,
+            position=positions,
         ),
     }
 

@@ -1,7 +1,7 @@
 """Creates and migrates the schema: `schema.sql` is the current version, `migrations/` contains the steps to it.
 
-A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN; the first one starts from `OLDEST`. All migrations run in one
-transaction, which then recreates all views and macros from `schema.sql`.
+A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN; the first one starts from `OLDEST`.
+All migrations run in one transaction, which then recreates all views and macros from `schema.sql`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,12 @@ def views_hash() -> str:
 
 
 def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
-    """Schema version and hash of the views of an open database. Raises HistoryError when it is not a history, or when this code can
-    neither read nor migrate its version."""
+    """Schema version and hash of the views of an open database. Raises HistoryError when it is not a
+    history, or when this code can neither read nor migrate its version."""
     try:
-        ((version, views),) = con.execute("SELECT max(version), arg_max(views, version) FROM schema_version").fetchall()
+        ((version, views),) = con.execute(
+            "SELECT max(version), arg_max(views, version) FROM schema_version"
+        ).fetchall()
     except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise HistoryError(
             f"{path} is a DuckDB file, but not a history of rtl-distill (it has no table schema_version)",
@@ -73,7 +75,8 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
         ) from error
     if version is None:
         raise HistoryError(
-            f"{path} has an empty schema_version table", "restore it from a snapshot; it was left untouched"
+            f"{path} has an empty schema_version table",
+            "restore it from a snapshot; it was left untouched",
         )
     if version < OLDEST:
         raise HistoryError(
@@ -83,16 +86,19 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
     if version > current_version():
         raise HistoryError(
             f"{path} was written by a newer rtl-distill (schema {version}; this one knows {current_version()})",
-            "install that version or a newer one, or name another file (--db, or run.history for a run); the file was left untouched",
+            "install that version or a newer one, or name another file (--db, or run.history for "
+            "a run); the file was left untouched",
         )
     return int(version), str(views)
 
 
 def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Migrate an open, writable database from `version` to the current one, and recreate the views, in one transaction. After an
-    error the caller closes the database, which rolls back."""
+    """Migrate an open, writable database from `version` to the current one, and recreate the views, in one
+    transaction. After an error the caller closes the database, which rolls back."""
     con.execute("BEGIN")
-    for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
+    for (name,) in con.execute(
+        "SELECT view_name FROM duckdb_views() WHERE NOT internal"
+    ).fetchall():
         con.execute(f'DROP VIEW "{name}"')
     for number in range(version + 1, current_version() + 1):
         con.execute(migrations()[number])

@@ -1,6 +1,7 @@
 """The exceptions of signal handlers wait for the end of a block.
 
-They are raised between any two instructions of the main thread, also between opening a file and the `try` that closes it.
+They are raised between any two instructions of the main thread, also between opening a file and the `try`
+that closes it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,14 @@ def signals_later(con: duckdb.DuckDBPyConnection) -> Iterator[list[BaseException
             raised.append(error)
             con.interrupt()
 
-    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    numbers = (
+        (signal.SIGINT, signal.SIGTERM)
+        if threading.current_thread() is threading.main_thread()
+        else ()
+    )
+    handlers = {
+        number: handler for number in numbers if callable(handler := signal.getsignal(number))
+    }
     try:
         for number in handlers:
             signal.signal(number, handle)

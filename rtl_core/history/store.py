@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import rows
-from rtl_core.history.columns import columns_of, insert, key_conditions, naive, read, table, table_names
+from rtl_core.history.columns import (
+    columns_of,
+    insert,
+    key_conditions,
+    naive,
+    read,
+    table,
+    table_names,
+)
 from rtl_core.history.reading import Reading, known_keys
 from rtl_core.history.records import (
     AuditRecord,
@@ -47,8 +55,8 @@ _ENDED = ("finished", "failed", "cancelled")
 class History(Reading):
     """The history at `path`. Nothing is opened before the first call.
 
-    A writable history creates a missing file and migrates an older one; a `read_only` one does neither. All methods raise
-    the errors of `Transactions`.
+    A writable history creates a missing file and migrates an older one; a `read_only` one does neither. All
+    methods raise the errors of `Transactions`.
     """
 
     # -- runs
@@ -57,41 +65,60 @@ class History(Reading):
         """Store a new run, or update settings, status and heartbeat of an existing one."""
         with self._writing() as con:
             insert(con, {"runs": table("runs", [run], run=run.name)}, "OR IGNORE")
-            row = table("runs", [run], run=run.name).select(list(RunSettings.model_fields)).to_pylist()[0]
+            row = (
+                table("runs", [run], run=run.name)
+                .select(list(RunSettings.model_fields))
+                .to_pylist()[0]
+            )
             columns = ", ".join(f"{column} = ?" for column in row)
             con.execute(f"UPDATE runs SET {columns} WHERE run = ?", [*row.values(), run.name])
             self.set_run_status(run.name, run.status, run.message, run.ended_by)
 
     def set_run_status(
-        self, name: str, status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None
+        self,
+        name: str,
+        status: RunStatus,
+        message: str | None = None,
+        ended_by: EndedBy | None = None,
     ) -> None:
-        """Store the status of a run; one that has ended gets its `finished_at`, which a finished run keeps until it trains again.
+        """Store the status of a run; one that has ended gets its `finished_at`, which a finished run keeps
+        until it trains again.
 
         Raises HistoryError for an unknown run.
         """
         now = naive(utc_now())
         with self._writing() as con:
             found = con.execute(
-                "UPDATE runs SET status = $status, message = $message, ended_by = $ended_by, heartbeat_at = $now, finished_at ="
-                " CASE WHEN status IN ('finished', 'running') AND $status IN ('finished', 'running') THEN coalesce(finished_at, $ended)"
+                "UPDATE runs SET status = $status, message = $message, ended_by = $ended_by, "
+                "heartbeat_at = $now, finished_at ="
+                " CASE WHEN status IN ('finished', 'running') AND $status IN ('finished', "
+                "'running') THEN coalesce(finished_at, $ended)"
                 " ELSE $ended END WHERE run = $name RETURNING run",
                 {
-                    "status": status, "message": message, "ended_by": ended_by, "now": now, "name": name,
+                    "status": status,
+                    "message": message,
+                    "ended_by": ended_by,
+                    "now": now,
+                    "name": name,
                     "ended": now if status in _ENDED else None,
                 },
-            ).fetchall()  # fmt: skip
+            ).fetchall()
             if not found:
-                raise HistoryError(f"there is no run {name!r} in {self.path}", "call start_run first")
+                raise HistoryError(
+                    f"there is no run {name!r} in {self.path}", "call start_run first"
+                )
 
     def record_start(self, name: str, state_path: str, sampler_path: str) -> None:
         """Store the paths of the run's own copy of its start weights."""
         with self._writing() as con:
             con.execute(
-                "UPDATE runs SET start_state = ?, start_sampler = ? WHERE run = ?", [state_path, sampler_path, name]
+                "UPDATE runs SET start_state = ?, start_sampler = ? WHERE run = ?",
+                [state_path, sampler_path, name],
             )
 
     def heartbeat(self, name: str, waits_for: str = "") -> None:
-        """Record that a run is alive, and what it waits for. The message of a run that has ended or was interrupted is kept."""
+        """Record that a run is alive, and what it waits for. The message of a run that has ended or was
+        interrupted is kept."""
         running = "status = 'running' AND NOT starts_with(coalesce(message, ''), 'interrupted')"
         message = f"CASE WHEN {running} THEN nullif(?, '') ELSE message END"
         with self._writing() as con:
@@ -118,9 +145,13 @@ class History(Reading):
         finds its rollouts again."""
         now = utc_now()
         with self._writing() as con:
-            known = {s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()}
+            known = {
+                s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()
+            }
             fresh = [s for s in steps if s.step not in known]
-            planned = table("epochs", [], run=[run], epoch=[epoch], n_steps=[len(steps)], planned_at=[now])
+            planned = table(
+                "epochs", [], run=[run], epoch=[epoch], n_steps=[len(steps)], planned_at=[now]
+            )
             insert(con, {"epochs": planned}, "OR IGNORE")
             head = table("steps", fresh, run=run, epoch=epoch, status="planned", planned_at=now)
             insert(con, {"steps": head, "step_problems": _problems(run, fresh)})
@@ -135,7 +166,9 @@ class History(Reading):
         """Store that a step was trained, with weights, examples, times and metrics, in one transaction."""
         now, place = utc_now(), [step.run, step.step]
         parts = {
-            name: table(name, [step] * len(found), **{column: list(found), value: list(found.values())})
+            name: table(
+                name, [step] * len(found), **{column: list(found), value: list(found.values())}
+            )
             for name, found, column, value in (
                 ("step_times", step.times, "stage", "seconds"),
                 ("step_metrics", step.metrics, "name", "value"),
@@ -144,12 +177,17 @@ class History(Reading):
         with self._writing() as con:
             known = read(con, "steps", "run = ? AND step = ?", place)
             planned_at = known[0]["planned_at"] if known else now
-            trained = table("steps", [step], status="trained", planned_at=planned_at, trained_at=now)
+            trained = table(
+                "steps", [step], status="trained", planned_at=planned_at, trained_at=now
+            )
             insert(con, {"steps": trained}, "OR REPLACE")
             for part in parts:
                 con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
             insert(con, parts)
-            con.execute("UPDATE runs SET heartbeat_at = ?, finished_at = NULL WHERE run = ?", [naive(now), step.run])
+            con.execute(
+                "UPDATE runs SET heartbeat_at = ?, finished_at = NULL WHERE run = ?",
+                [naive(now), step.run],
+            )
 
     # -- rollouts and facts about them
 
@@ -165,7 +203,9 @@ class History(Reading):
             tables = rows.rollout_tables(fresh, utc_now())
             prompts = tables["prompts"].column("prompt").to_pylist()
             held = set(known_keys(con, "prompts", prompts, column="prompt"))
-            tables["prompts"] = tables["prompts"].filter(pa.array([p not in held for p in prompts], pa.bool_()))
+            tables["prompts"] = tables["prompts"].filter(
+                pa.array([p not in held for p in prompts], pa.bool_())
+            )
             insert(con, tables)
             return len(fresh)
 
@@ -183,10 +223,16 @@ class History(Reading):
             if con.execute(
                 "SELECT 1 FROM steps WHERE run = ? AND step = ? AND status = 'trained'", [run, step]
             ).fetchall():
-                raise HistoryError(f"step {step + 1} of {run!r} is trained: its answers cannot be set aside")
-            counted = "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
+                raise HistoryError(
+                    f"step {step + 1} of {run!r} is trained: its answers cannot be set aside"
+                )
+            counted = (
+                "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
+            )
             ((before,),) = con.execute(counted, [run, step]).fetchall()
-            aside = con.sql(f"SELECT rollout FROM rollouts WHERE {own}", params=[run, step]).to_arrow_table()
+            aside = con.sql(
+                f"SELECT rollout FROM rollouts WHERE {own}", params=[run, step]
+            ).to_arrow_table()
             for name in (name for name in table_names() if "rollout" in columns_of(name)):
                 renamed = ["rollout", *(["parent"] if "parent" in columns_of(name) else [])]
                 changes = [f"{column} = 'set aside {before}/' || {column}" for column in renamed]
@@ -195,22 +241,27 @@ class History(Reading):
         return int(aside.num_rows)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
-        """Store (rollout key, verdict, reward), replacing earlier verdicts of the rollout; an `infrastructure_error` has no
-        reward (None). Raises HistoryError for a key whose rollout is not stored."""
+        """Store (rollout key, verdict, reward), replacing earlier verdicts of the rollout; an
+        `infrastructure_error` has no reward (None). Raises HistoryError for a key whose rollout is not
+        stored."""
         latest = {key: (key, verdict, reward) for key, verdict, reward in verdicts}
         with self._writing() as con:
-            tables = rows.verdict_tables(list(latest.values()), self._places(con, list(latest)), utc_now())
+            tables = rows.verdict_tables(
+                list(latest.values()), self._places(con, list(latest)), utc_now()
+            )
             _replace(con, "verdicts", tables)
 
     def record_teacher(self, scores: Sequence[TeacherRecord]) -> None:
-        """Store the teacher's log-probabilities and the KL estimates, replacing earlier ones. Raises HistoryError for a key
-        whose rollout is not stored."""
+        """Store the teacher's log-probabilities and the KL estimates, replacing earlier ones. Raises
+        HistoryError for a key whose rollout is not stored."""
         latest = {s.rollout: s for s in scores}
         with self._writing() as con:
             tables = rows.teacher_tables(list(latest.values()), self._places(con, list(latest)))
             _replace(con, "teacher_scores", tables)
 
-    def record_trainer_tokens(self, logprobs: Sequence[tuple[str, Sequence[float] | np.ndarray]]) -> None:
+    def record_trainer_tokens(
+        self, logprobs: Sequence[tuple[str, Sequence[float] | np.ndarray]]
+    ) -> None:
         """Store (rollout key, the trainer's log-probabilities of its tokens), replacing earlier ones."""
         latest = dict(logprobs)
         found = table("trainer_tokens", [], rollout=list(latest), logprobs_T=list(latest.values()))
@@ -229,7 +280,9 @@ class History(Reading):
         whole = [verdict for _, verdict in verdicts]
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
-            found = rows.facts("regrades", verdicts, places, label=label, verdict=whole, graded_at=utc_now())
+            found = rows.facts(
+                "regrades", verdicts, places, label=label, verdict=whole, graded_at=utc_now()
+            )
             insert(con, {"regrades": found}, "OR REPLACE")
 
     def record_audits(self, audits: Sequence[AuditRecord]) -> None:
@@ -244,9 +297,13 @@ class History(Reading):
         """Store (cache key, verdict), replacing earlier verdicts."""
         cached = dict(verdicts)
         times = [utc_now()] * len(cached)
-        self._store("verdict_cache", [], key=list(cached), verdict=list(cached.values()), stored_at=times)
+        self._store(
+            "verdict_cache", [], key=list(cached), verdict=list(cached.values()), stored_at=times
+        )
 
-    def _store(self, name: str, records: Sequence[Any], *, conflict: str = "OR REPLACE", **given: Any) -> None:
+    def _store(
+        self, name: str, records: Sequence[Any], *, conflict: str = "OR REPLACE", **given: Any
+    ) -> None:
         with self._writing() as con:
             insert(con, {name: table(name, records, **given)}, conflict)
 
@@ -258,7 +315,8 @@ class History(Reading):
             places.update((row[0], row[1:]) for row in con.execute(sql, chunk).fetchall())
         if missing := [key for key in keys if key not in places]:
             raise HistoryError(
-                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}", "call record_rollouts first"
+                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}",
+                "call record_rollouts first",
             )
         return places
 

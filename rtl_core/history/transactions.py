@@ -34,8 +34,8 @@ class Spent:
 class Transactions:
     """Short transactions on the history at `path`, and their cost. Nothing is opened before the first.
 
-    Raises HistoryError for a file that is damaged, not a history or newer, and leaves it untouched; HistoryBusyError when it
-    stayed locked; InfrastructureError when the disk fails.
+    Raises HistoryError for a file that is damaged, not a history or newer, and leaves it untouched;
+    HistoryBusyError when it stayed locked; InfrastructureError when the disk fails.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -90,12 +90,18 @@ class Transactions:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         if self.read_only:
-            raise HistoryError(f"{self.path} was opened as read-only", "only the flow's process writes the history")
+            raise HistoryError(
+                f"{self.path} was opened as read-only", "only the flow's process writes the history"
+            )
         inner = _held().get(self.path.resolve())
         if inner is not None:
             yield inner
             return
-        with self._measured(), connection.connect(self.path, read_only=False) as con, self._holding(con):
+        with (
+            self._measured(),
+            connection.connect(self.path, read_only=False) as con,
+            self._holding(con),
+        ):
             con.execute("BEGIN")
             yield con
             con.execute("COMMIT")
@@ -111,7 +117,10 @@ class Transactions:
             with connection.connect(self.path, read_only=False):
                 self._prepared = True
         patience_s = connection.READ_PATIENCE_S if self.read_only else connection.WRITE_PATIENCE_S
-        with self._measured(), connection.connect(self.path, read_only=True, patience_s=patience_s) as con:
+        with (
+            self._measured(),
+            connection.connect(self.path, read_only=True, patience_s=patience_s) as con,
+        ):
             yield con
 
 

@@ -1,9 +1,10 @@
 """Copies of the blocks that a commit may overwrite, kept beside the file until the commit is complete.
 
 DuckDB writes new blocks to free space and then one header, with one exception: a metadata block with free space is
-rewritten in place (`MetadataManager::Flush`). A kill -9 during that write leaves a block with a wrong checksum, and the whole
-file unreadable. So blocks with free space are first copied to FILE.undo. The next process that finds that file, while no other
-process uses the history and its header is unchanged, restores the copies: the state before the commit.
+rewritten in place (`MetadataManager::Flush`). A kill -9 during that write leaves a block with a wrong
+checksum, and the whole file unreadable. So blocks with free space are first copied to FILE.undo. The next
+process that finds that file, while no other process uses the history and its header is unchanged, restores
+the copies: the state before the commit.
 """
 
 from __future__ import annotations
@@ -33,8 +34,12 @@ def keep(con: duckdb.DuckDBPyConnection, file: BinaryIO, history: Path) -> None:
 
     Raises InfrastructureError when the disk fails.
     """
-    (size,) = con.execute("SELECT block_size FROM pragma_database_size() WHERE database_name = 'history'").fetchall()[0]
-    with_room = con.execute("SELECT block_id FROM pragma_metadata_info('history') WHERE len(free_list) > 0").fetchall()
+    (size,) = con.execute(
+        "SELECT block_size FROM pragma_database_size() WHERE database_name = 'history'"
+    ).fetchall()[0]
+    with_room = con.execute(
+        "SELECT block_id FROM pragma_metadata_info('history') WHERE len(free_list) > 0"
+    ).fetchall()
     target = path_of(history)
     fresh = target.with_name(f"{target.name}.new")
     try:
@@ -47,7 +52,9 @@ def keep(con: duckdb.DuckDBPyConnection, file: BinaryIO, history: Path) -> None:
             os.fsync(copy.fileno())  # the renamed file is complete even after a power failure
         fresh.replace(target)
     except OSError as error:
-        raise InfrastructureError(f"{target} could not be written: {error}", "is the disk full?") from error
+        raise InfrastructureError(
+            f"{target} could not be written: {error}", "is the disk full?"
+        ) from error
 
 
 def drop(history: Path) -> None:
@@ -56,7 +63,8 @@ def drop(history: Path) -> None:
 
 
 def put_back(history: Path) -> None:
-    """Undo an incomplete commit, if there is one; does nothing while another process has the file open, or where it is read-only.
+    """Undo an incomplete commit, if there is one; does nothing while another process has the file open, or
+    where it is read-only.
 
     Raises InfrastructureError when the disk fails.
     """
@@ -81,7 +89,9 @@ def put_back(history: Path) -> None:
             os.fsync(file.fileno())
             drop(history)
     except OSError as error:
-        raise InfrastructureError(f"{history} could not be restored from {path_of(history)}: {error}") from error
+        raise InfrastructureError(
+            f"{history} could not be restored from {path_of(history)}: {error}"
+        ) from error
 
 
 def _read(file: BinaryIO, at: int, size: int) -> bytes:

@@ -5,15 +5,17 @@
 
     config = train.Config(
         dataset_builder=RtlDatasetBuilder(config="cvdp", groups_per_batch=8, group_size=4),
-        model_name="Qwen/Qwen3.6-35B-A3B", recipe_name="rtl", learning_rate=4e-5, max_tokens=4096, log_path="runs/cookbook",
+        model_name="Qwen/Qwen3.6-35B-A3B", recipe_name="rtl", learning_rate=4e-5, max_tokens=4096,
+        log_path="runs/cookbook",
     )
     asyncio.run(train.main(config))
 
-Our configuration supplies problem sources, prompt template, budget, thinking, grading and reward weights. The recipe supplies the rest.
-Prompts are rendered by the tokenizer's chat template, as in our own runs, regardless of the recipe's renderer.
+Our configuration supplies problem sources, prompt template, budget, thinking, grading and reward weights.
+The recipe supplies the rest. Prompts are rendered by the tokenizer's chat template, as in our own runs,
+regardless of the recipe's renderer.
 
-Validation (run `rtl-distill validate CONFIG` first), history and resuming are not included. Tested with cookbook 0.5.8; docs/learning.md
-explains how to install it beside our newer transformers.
+Validation (run `rtl-distill validate CONFIG` first), history and resuming are not included. Tested with
+cookbook 0.5.8; docs/learning.md explains how to install it beside our newer transformers.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ from functools import cache
 
 import chz
 import tinker
-from tinker_cookbook.rl.types import Action, ActionExtra, Env, EnvGroupBuilder, RLDataset, RLDatasetBuilder, StepResult
+from tinker_cookbook.rl.types import (
+    Action,
+    ActionExtra,
+    Env,
+    EnvGroupBuilder,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+)
 
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
@@ -52,7 +62,10 @@ class Workbench:
         self.config = config
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
-        self.pool = GraderPool(grader_of(config.grading, executor_of(config.grading), cache=MemoryCache()), graders_of(config.grading))
+        self.pool = GraderPool(
+            grader_of(config.grading, executor_of(config.grading), cache=MemoryCache()),
+            graders_of(config.grading),
+        )
 
 
 class RtlEnv(Env):
@@ -74,7 +87,10 @@ class RtlEnv(Env):
         graded = Graded(self._problem, verdict, text, tokens_T, "stop" if ended else "length")
         earned = reward(graded, bench.config.reward.weights)
         metrics: dict[str, float | int] = {
-            **{f"{stage.value}_valid": float(verdict.stage(stage).status == "passed") for stage in list(Stage)[:3]},
+            **{
+                f"{stage.value}_valid": float(verdict.stage(stage).status == "passed")
+                for stage in list(Stage)[:3]
+            },
             "tests_passed": float(verdict.passed),
         }
         return StepResult(
@@ -83,7 +99,11 @@ class RtlEnv(Env):
             next_observation=tinker.ModelInput.empty(),
             next_stop_condition=self._stop,
             metrics=metrics,
-            logs={"problem": self._problem.id, "outcome": verdict.outcome.value, "reasons": "; ".join(verdict.reasons)},
+            logs={
+                "problem": self._problem.id,
+                "outcome": verdict.outcome.value,
+                "reasons": "; ".join(verdict.reasons),
+            },
         )
 
     @property
@@ -143,20 +163,32 @@ class RtlDatasetBuilder(RLDatasetBuilder):
         """Raises ProblemError if no problem fits the prompt budget, and what loading and the executor raise."""
         settings = load_config(self.config, self.overrides)
         bench = _workbench(settings.model_dump_json())
-        loaded = load_problems(settings.problems.sources, settings.run.seed, settings.problems.split)
+        loaded = load_problems(
+            settings.problems.sources, settings.run.seed, settings.problems.split
+        )
         ordered = order_problems(loaded.train, settings.curriculum.order, settings.run.seed)
         train = self._groups(bench, ordered, self.group_size)
         heldout = self._groups(bench, loaded.heldout, self.heldout_group_size)
         if not train:
-            raise ProblemError("no training problem fits the prompt's budget", "raise prompting.max_prompt_tokens")
-        return RtlDataset(train, self.groups_per_batch, self.epochs), RtlDataset(heldout, self.groups_per_batch)
+            raise ProblemError(
+                "no training problem fits the prompt's budget", "raise prompting.max_prompt_tokens"
+            )
+        return RtlDataset(train, self.groups_per_batch, self.epochs), RtlDataset(
+            heldout, self.groups_per_batch
+        )
 
-    def _groups(self, bench: Workbench, problems: Sequence[Problem], size: int) -> list[RtlGroupBuilder]:
+    def _groups(
+        self, bench: Workbench, problems: Sequence[Problem], size: int
+    ) -> list[RtlGroupBuilder]:
         section = bench.config.prompting
         groups = []
         for problem in problems:
-            with suppress(ProblemError):  # too long even without context; skipped as in our own runs
-                prompt = build_prompt(problem, bench.chat, section.template, section.max_prompt_tokens)
+            with suppress(
+                ProblemError
+            ):  # too long even without context; skipped as in our own runs
+                prompt = build_prompt(
+                    problem, bench.chat, section.template, section.max_prompt_tokens
+                )
                 groups.append(RtlGroupBuilder(bench, problem, prompt, size))
         return groups
 

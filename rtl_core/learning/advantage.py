@@ -1,13 +1,14 @@
 """Advantages: group-centred reward at every action token minus λ times the per-token reverse KL to the teacher.
 
-For rollout i of group g with reward R_i (after credit.py) and tokens t (s, q: student's and teacher's log-probabilities):
+For rollout i of group g with reward R_i (after credit.py) and tokens t (s, q: student's and teacher's
+log-probabilities):
 
     A_i = R_i − mean_g(R)                  optionally the mean of the other rollouts, or divided by the group's std
     k_t = s_t − q_t                        optionally clamped to ±c
     a_t = A_i − λ Σ_{u ≥ t} γ^(u−t) k_u
 
-Sources: GRPO (Shao et al. 2024, without the length and std terms by default, after Liu et al. 2025, "Dr. GRPO"); RLOO (Ahmadian
-et al. 2024); on-policy distillation as in the public tinker-cookbook.
+Sources: GRPO (Shao et al. 2024, without the length and std terms by default, after Liu et al. 2025, "Dr.
+GRPO"); RLOO (Ahmadian et al. 2024); on-policy distillation as in the public tinker-cookbook.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def group_advantages(
     """
     rewards_G = np.asarray(rewards_G, np.float64)
     if rewards_G.ndim != 1 or rewards_G.size == 0:
-        raise ValueError(f"rewards of one group must be a non-empty vector, not of shape {rewards_G.shape}")
+        raise ValueError(
+            f"rewards of one group must be a non-empty vector, not of shape {rewards_G.shape}"
+        )
     if np.ptp(rewards_G) < 1e-12:  # rounding must not turn equal rewards into a signal
         return np.zeros_like(rewards_G)
     centred_G: NDArray[np.float64] = rewards_G - rewards_G.mean()
@@ -77,7 +80,9 @@ def token_advantages(
         if teacher_T is None:
             raise ValueError("a KL weight above 0 needs the teacher's log-probabilities")
         if np.shape(teacher_T) != student_T.shape:
-            raise ValueError(f"teacher scored {np.shape(teacher_T)} tokens, the student sampled {student_T.shape}")
+            raise ValueError(
+                f"teacher scored {np.shape(teacher_T)} tokens, the student sampled {student_T.shape}"
+            )
         kl_T = k1(student_T, np.asarray(teacher_T))
         if kl_clamp is not None:
             kl_T = np.clip(kl_T, -kl_clamp, kl_clamp)
@@ -88,11 +93,13 @@ def token_advantages(
 
 
 def kl_share(answers: Iterable[tuple[float, FloatArray, FloatArray]]) -> float:
-    """Teacher's share of a batch's signal: `Σ b² / (Σ A² + Σ b²)`, from 0 (only the reward) to 1 (only the KL); 0 without any signal.
+    """Teacher's share of a batch's signal: `Σ b² / (Σ A² + Σ b²)`, from 0 (only the reward) to 1 (only the
+    KL); 0 without any signal.
 
-    A is the answer's scalar advantage, and b the KL part of a token's advantage; squares keep opposite signs from cancelling.
-    Only tokens with a probability below `SURE` count, because the gradient of a token's log-probability goes to 0 as its
-    probability goes to 1. Even a small λ can dominate, because differing rewards become rare during a run while the KL remains.
+    A is the answer's scalar advantage, and b the KL part of a token's advantage; squares keep opposite
+    signs from cancelling. Only tokens with a probability below `SURE` count, because the gradient of a
+    token's log-probability goes to 0 as its probability goes to 1. Even a small λ can dominate, because
+    differing rewards become rare during a run while the KL remains.
 
     Args:
         answers: for each answer, (A, b of its T tokens, the student's log-probabilities of the T tokens).

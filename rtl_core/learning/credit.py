@@ -3,19 +3,22 @@
 For answer i of a group of G answers to one problem, with earned reward E_i (reward.py):
 
     R_i = E_i − P_i                       P: `overlong_penalty`, with `penalise`
-    A_i = ρ (R_i − baseline)              ρ: `reward_weight`; baseline and spread over the answers that count (advantage.py)
+    A_i = ρ (R_i − baseline)              ρ: `reward_weight`; baseline and spread over the answers that
+    count (advantage.py)
 
-Three settings treat answers that are truncated at the token limit: `keep` uses their reward unchanged; `mask` excludes them from the
-baseline and the loss; `penalise` subtracts a penalty that grows over a buffer before the limit, so that the model learns to be brief:
+Three settings treat answers that are truncated at the token limit: `keep` uses their reward unchanged;
+`mask` excludes them from the baseline and the loss; `penalise` subtracts a penalty that grows over a buffer
+before the limit, so that the model learns to be brief:
 
     0                                         length ≤ limit − buffer
     p (length − (limit − buffer)) / buffer    in between
     p                                         truncated
 
-Three settings treat doubtful passes (`rtl_grader.equivalence`): `keep` uses their reward unchanged, `mask` excludes them as above, and
-`zero` sets E_i = 0.
+Three settings treat doubtful passes (`rtl_grader.equivalence`): `keep` uses their reward unchanged, `mask`
+excludes them as above, and `zero` sets E_i = 0.
 
-Source: DAPO (Yu et al. 2025, arXiv:2503.14476), "overlong filtering" and "soft overlong punishment" (section 3.4), there with p = 1.
+Source: DAPO (Yu et al. 2025, arXiv:2503.14476), "overlong filtering" and "soft overlong punishment"
+    (section 3.4), there with p = 1.
 """
 
 from __future__ import annotations
@@ -90,7 +93,9 @@ def credit(
         doubtful_G: whether each is a doubtful pass; None if no pass was audited.
     """
     rewards_G: NDArray[np.float64] = np.array(earned_G, np.float64)
-    doubted_G = np.zeros(len(rewards_G), bool) if doubtful_G is None else np.asarray(doubtful_G, bool)
+    doubted_G = (
+        np.zeros(len(rewards_G), bool) if doubtful_G is None else np.asarray(doubtful_G, bool)
+    )
     if rules.doubtful == "zero":
         rewards_G[doubted_G] = 0.0
     counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
@@ -108,7 +113,9 @@ def credit(
     return GroupCredit(rewards_G, rules.reward_weight * advantages_G, counts_G)
 
 
-def overlong_penalty(lengths_G: Sequence[int], cut_G: Sequence[bool], rules: Rules) -> NDArray[np.float64]:
+def overlong_penalty(
+    lengths_G: Sequence[int], cut_G: Sequence[bool], rules: Rules
+) -> NDArray[np.float64]:
     """Penalty of each of G answers, from 0 to `rules.penalty`; with a buffer of 0, only truncated answers have one.
 
     Raises:

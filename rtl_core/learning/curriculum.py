@@ -1,9 +1,11 @@
 """Curriculum: the order of training problems.
 
-`easy_to_hard` sorts by pass rates that were measured before the run (the student's, then the teacher's, highest first), and then by
-label, size of the known-good answer and size of the interface, which need no samples. Every epoch shuffles within windows of a few
-steps, so that a step has one difficulty but epochs differ. `shuffled` ignores difficulty. Both depend only on the seed. `pools` draws
-each step by the pass rates of the run itself (pools.py); its supervised steps, which measure none, are planned as with `shuffled`.
+`easy_to_hard` sorts by pass rates that were measured before the run (the student's, then the teacher's,
+highest first), and then by label, size of the known-good answer and size of the interface, which need no
+samples. Every epoch shuffles within windows of a few steps, so that a step has one difficulty but epochs
+differ. `shuffled` ignores difficulty. Both depend only on the seed. `pools` draws each step by the pass
+rates of the run itself (pools.py); its supervised steps, which measure none, are planned as with
+`shuffled`.
 """
 
 from __future__ import annotations
@@ -41,9 +43,13 @@ class MeasuredRates:
 UNMEASURED = MeasuredRates()
 
 
-def measured_key(problem: Problem, rates: MeasuredRates) -> tuple[float, float, tuple[int, int, int, str]]:
+def measured_key(
+    problem: Problem, rates: MeasuredRates
+) -> tuple[float, float, tuple[int, int, int, str]]:
     """Sort key: (student's failure rate, teacher's failure rate, `difficulty_key`); unmeasured rates count as 0.5."""
-    student, teacher = (0.5 if rate is None else 1.0 - rate for rate in (rates.student, rates.teacher))
+    student, teacher = (
+        0.5 if rate is None else 1.0 - rate for rate in (rates.student, rates.teacher)
+    )
     return (student, teacher, difficulty_key(problem))
 
 
@@ -55,21 +61,30 @@ def first_pool(problem: Problem, rates: MeasuredRates, rules: PoolRules) -> Pool
 
 
 def order_problems(
-    problems: Sequence[Problem], order: Order, seed: int, measured: Mapping[str, MeasuredRates] | None = None
+    problems: Sequence[Problem],
+    order: Order,
+    seed: int,
+    measured: Mapping[str, MeasuredRates] | None = None,
 ) -> list[Problem]:
     """Sort the problems of a run in curriculum order; `measured` maps problem ids to rates from before the run."""
     known = measured or {}
-    ranked = sorted(problems, key=lambda problem: measured_key(problem, known.get(problem.id, UNMEASURED)))
+    ranked = sorted(
+        problems, key=lambda problem: measured_key(problem, known.get(problem.id, UNMEASURED))
+    )
     if order != "easy_to_hard":
         random.Random(f"order/{seed}").shuffle(ranked)
     return ranked
 
 
-def fill_places(planned: Sequence[str], ordered: Sequence[str], usable: Container[str]) -> list[str]:
-    """Replace each planned problem that is not `usable` by the nearest usable one in curriculum order that the step does not have yet.
-    If there is none left, the place stays empty."""
+def fill_places(
+    planned: Sequence[str], ordered: Sequence[str], usable: Container[str]
+) -> list[str]:
+    """Replace each planned problem that is not `usable` by the nearest usable one in curriculum order that
+    the step does not have yet. If there is none left, the place stays empty."""
     place = {problem_id: index for index, problem_id in enumerate(ordered)}
-    others = [problem_id for problem_id in ordered if problem_id in usable and problem_id not in planned]
+    others = [
+        problem_id for problem_id in ordered if problem_id in usable and problem_id not in planned
+    ]
     step = []
     for problem_id in planned:
         if problem_id in usable:
@@ -89,7 +104,9 @@ def replacement(candidates: Sequence[str], slot: int, slots: int, attempt: int) 
     return candidates[index] if index < len(candidates) else None
 
 
-def replacement_candidates(problem_ids: Sequence[str], taken: Sequence[str], step: int, seed: int) -> list[str]:
+def replacement_candidates(
+    problem_ids: Sequence[str], taken: Sequence[str], step: int, seed: int
+) -> list[str]:
     """Return the problems of a run that a step does not train on, shuffled by seed and step."""
     others = sorted(set(problem_ids) - set(taken))
     random.Random(f"replacement/{seed}/{step}").shuffle(others)
@@ -107,9 +124,10 @@ def plan_epoch(
 ) -> list[list[str]]:
     """Plan one epoch: the problem ids of each step, with `sizes` problems per step.
 
-    The first `supervised` steps cycle through the problems in `imitable` (None: all), but no step has a problem twice. The other steps
-    repeat no problem; with `pools` they are empty, because each is drawn when it begins. `easy_to_hard` shuffles windows of four steps'
-    worth of neighbouring problems, which varies the steps and keeps the slope.
+    The first `supervised` steps cycle through the problems in `imitable` (None: all), but no step has a
+    problem twice. The other steps repeat no problem; with `pools` they are empty, because each is drawn
+    when it begins. `easy_to_hard` shuffles windows of four steps' worth of neighbouring problems, which
+    varies the steps and keeps the slope.
     """
     rng = random.Random(f"epoch/{seed}/{epoch}")
     ids = list(ordered)

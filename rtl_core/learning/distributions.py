@@ -1,23 +1,27 @@
-"""Divergences of the student's next-token distribution from the teacher's, on the teacher's k most likely tokens at each position.
+"""Divergences of the student's next-token distribution from the teacher's, on the teacher's k most likely
+tokens at each position.
 
-Let p and q be the student's and the teacher's probabilities and S the k tokens. With `bucket` the outcomes are S and one for all other tokens,
-p_o = 1 − Σ_S p and q_o = 1 − Σ_S q; with `renormalise` they are only S, and p and q are divided by their sums over S. Over the outcomes:
+Let p and q be the student's and the teacher's probabilities and S the k tokens. With `bucket` the outcomes
+are S and one for all other tokens, p_o = 1 − Σ_S p and q_o = 1 − Σ_S q; with `renormalise` they are only S,
+and p and q are divided by their sums over S. Over the outcomes:
 
     reverse          D = Σ p log(p / q)
     forward          D = Σ q log(q / p)
     jensen_shannon   D = β Σ q log(q / m) + (1 − β) Σ p log(p / m),   m = β q + (1 − β) p
 
-With g = ∂D/∂log p of each outcome as a free variable: p log(p / q) (its other part, p, cancels), −q, (1 − β) p log(p / m),
+With g = ∂D/∂log p of each outcome as a free variable: p log(p / q) (its other part, p, cancels), −q, (1 −
+β) p log(p / m),
 
     bucket           ∂D/∂log p_v = g_v − p_v g_o / p_o
     renormalise      ∂D/∂log p_v = g_v − p̃_v Σ_S g
 
-The divergence with `bucket` is at most the exact one, because it distinguishes fewer outcomes. `renormalise` ignores the student's probability
-of other tokens, except in the forward direction: there only q is divided, p is unchanged, and ∂D/∂log p_v = −q̃_v, which is a cross entropy
-with weights that do not depend on the student.
+The divergence with `bucket` is at most the exact one, because it distinguishes fewer outcomes.
+`renormalise` ignores the student's probability of other tokens, except in the forward direction: there only
+q is divided, p is unchanged, and ∂D/∂log p_v = −q̃_v, which is a cross entropy with weights that do not
+depend on the student.
 
-Sources: Agarwal et al. 2024 (arXiv:2306.13649), on-policy distillation with these divergences; top-k cross entropy as in the public
-tinker-cookbook.
+Sources: Agarwal et al. 2024 (arXiv:2306.13649), on-policy distillation with these divergences; top-k cross
+entropy as in the public tinker-cookbook.
 """
 
 from __future__ import annotations
@@ -62,7 +66,8 @@ def divergence(
     beta: float = 0.5,
     clamp: float | None = None,
 ) -> tuple[Floats, Floats]:
-    """Divergence at each position, (T,) in nats, and its derivative by the student's log-probabilities of the tokens, (T, K).
+    """Divergence at each position, (T,) in nats, and its derivative by the student's log-probabilities of
+    the tokens, (T, K).
 
     Args:
         student_TK, teacher_TK: log-probabilities of the teacher's most likely tokens.

@@ -1,17 +1,21 @@
 """Rates of train steps at equal difficulty: estimates for all training problems instead of a step's few.
 
-A step of hard problems has a lower pass rate than one of easy problems. The probability that an answer to problem p succeeds in a step is
+A step of hard problems has a lower pass rate than one of easy problems. The probability that an answer to
+problem p succeeds in a step is
 
     logit P = base_p + d_p + θ        (one-parameter logistic model, Rasch 1960)
 
-- base_p: rate in the newest evaluation before the step of problems as difficult as p, by fifths of the training problems.
+- base_p: rate in the newest evaluation before the step of problems as difficult as p, by fifths of the
+  training problems.
 - θ: how much better the step's student is than the evaluated one; one number per step.
-- d_p: how much easier p is than its fifth, estimated from p's groups of earlier steps. It corrects for curricula that draw problems by their
-  pass rates (pools), because a problem that is drawn for failing is harder than its fifth.
+- d_p: how much easier p is than its fifth, estimated from p's groups of earlier steps. It corrects for
+  curricula that draw problems by their pass rates (pools), because a problem that is drawn for failing is
+  harder than its fifth.
 
-Priors: θ ~ N(0, `ABILITY_SD`²), so that steps of 0 % and 100 % stay finite, and d_p ~ N(0, `SPREAD`²). A step uses the mode of θ and d. The
-mode and variance (Laplace) of d_p are the prior of p's next group, as in Glickman's player ratings (1999); the variance grows by `DRIFT` per
-step, because the student learns problems at different speeds. The rate is the mean of P over all training problems. Shares of the largest
+Priors: θ ~ N(0, `ABILITY_SD`²), so that steps of 0 % and 100 % stay finite, and d_p ~ N(0, `SPREAD`²). A
+step uses the mode of θ and d. The mode and variance (Laplace) of d_p are the prior of p's next group, as in
+Glickman's player ratings (1999); the variance grows by `DRIFT` per step, because the student learns
+problems at different speeds. The rate is the mean of P over all training problems. Shares of the largest
 reward are treated as shares of a pass.
 """
 
@@ -53,9 +57,12 @@ def stratum(key: Any, training: Sequence[Any]) -> int:
 
 
 def base_rates(stratum_E: Sequence[int], score_E: Floats, answers_E: Floats) -> Floats:
-    """Smoothed rate of each fifth from E evaluated problems: above 0 and below 1, even for a fifth without evaluations."""
+    """Smoothed rate of each fifth from E evaluated problems: above 0 and below 1, even for a fifth without
+    evaluations."""
     overall = (score_E.sum() + 0.5) / (answers_E.sum() + 1)
-    score_S, answers_S = (np.bincount(stratum_E, values_E, STRATA) for values_E in (score_E, answers_E))
+    score_S, answers_S = (
+        np.bincount(stratum_E, values_E, STRATA) for values_E in (score_E, answers_E)
+    )
     return np.asarray((score_S + SMOOTHING * overall) / (answers_S + SMOOTHING))
 
 
@@ -69,7 +76,9 @@ def equal_difficulty(steps: Iterable[Groups]) -> list[float]:
         logit_P = np.log(base_P / (1 - base_P))
         variance_P = np.minimum(variance_P + DRIFT, SPREAD**2)
         prior = d_P[index_G], 1 / variance_P[index_G]
-        theta, d_P[index_G], variance_P[index_G] = _mode(logit_P[index_G], *prior, score_G, answers_G)
+        theta, d_P[index_G], variance_P[index_G] = _mode(
+            logit_P[index_G], *prior, score_G, answers_G
+        )
         rates.append(float(_sigmoid(logit_P + d_P + theta).mean()))
     return rates
 

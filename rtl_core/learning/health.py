@@ -1,7 +1,7 @@
 """Safe ranges of a run's metrics, and a check of the sampler's log-probabilities.
 
-A metric has left its range when it was outside in each of the last `patience` steps. NaN is outside. A step without the metric
-interrupts the sequence.
+A metric has left its range when it was outside in each of the last `patience` steps. NaN is outside. A step
+without the metric interrupts the sequence.
 """
 
 from __future__ import annotations
@@ -36,21 +36,27 @@ METRICS = {
 ROUNDING_NATS = 0.02
 """Mean difference that equal weights may have in two programs because of number formats and kernels."""
 UNCERTAIN_NATS, MOST_ZEROS = -0.1, 0.02
-"""No sampler is certain (log-probability 0) of a token to which the trainer gives less than e^−0.1, but for a share of rare exceptions."""
+"""No sampler is certain (log-probability 0) of a token to which the trainer gives less than e^−0.1, but for
+a share of rare exceptions."""
 
 
 def disagreement(sampler_T: FloatArray, trainer_T: FloatArray, share: float) -> str | None:
-    """Return how the sampler's log-probabilities of T sampled tokens differ from those of equal weights in the trainer; None if they do not.
+    """Return how the sampler's log-probabilities of T sampled tokens differ from those of equal weights in
+    the trainer; None if they do not.
 
-    The KL estimate does not show this, because errors of both signs cancel. `share`: the largest mean absolute difference, beyond rounding,
-    as a share of the trainer's mean.
+    The KL estimate does not show this, because errors of both signs cancel. `share`: the largest mean
+    absolute difference, beyond rounding, as a share of the trainer's mean.
     """
     zero_T = sampler_T[trainer_T < UNCERTAIN_NATS] == 0
     if zero_T.sum() > 1 + MOST_ZEROS * len(zero_T):
         return f"zeros (the sampler's log-probability is exactly 0 for {zero_T.mean():.0%} of the tokens that the trainer finds uncertain)"
     difference = np.abs(sampler_T - trainer_T).mean()
     limit = ROUNDING_NATS - share * trainer_T.mean()
-    return f"{difference:.3f} nats per token in either direction (limit {limit:.3f})" if difference > limit else None
+    return (
+        f"{difference:.3f} nats per token in either direction (limit {limit:.3f})"
+        if difference > limit
+        else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,12 @@ def breaches(
     found = []
     for metric, (lowest, highest) in ranges.items():
         values = tuple(step[metric] for step in steps[-patience:] if metric in step)
-        low, high = -math.inf if lowest is None else lowest, math.inf if highest is None else highest
-        if len(values) == patience and not any(low <= value <= high for value in values):  # NaN is not within bounds
+        low, high = (
+            -math.inf if lowest is None else lowest,
+            math.inf if highest is None else highest,
+        )
+        if len(values) == patience and not any(
+            low <= value <= high for value in values
+        ):  # NaN is not within bounds
             found.append(Breach(metric, lowest, highest, values))
     return found

@@ -32,7 +32,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PairedResult:
-    """After minus before over the same problems: mean gain with its 95 % bootstrap interval, and a two-sided p-value."""
+    """After minus before over the same problems: mean gain with its 95 % bootstrap interval, and a
+    two-sided p-value."""
 
     gain: float
     lo: float
@@ -72,14 +73,19 @@ def wilson(passes: float, trials: int, *, level: float = 0.95) -> tuple[float, f
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def paired_test(before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws: int = 10_000) -> PairedResult:
+def paired_test(
+    before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws: int = 10_000
+) -> PairedResult:
     """Test whether P problems got better, by a two-sided sign-flip permutation test of the mean difference.
 
     Under the null hypothesis, each problem's difference has either sign with equal probability. For m ≤ 16 nonzero
     differences, all 2^m sign patterns are used. Otherwise `draws` patterns are drawn with `seed`, and the p-value is
     (1 + as extreme) / (1 + draws), so never zero. Raises ValueError if the arrays differ in length or are empty.
     """
-    before_P, after_P = np.asarray(before_P, dtype=np.float64), np.asarray(after_P, dtype=np.float64)
+    before_P, after_P = (
+        np.asarray(before_P, dtype=np.float64),
+        np.asarray(after_P, dtype=np.float64),
+    )
     if before_P.shape != after_P.shape or before_P.ndim != 1 or before_P.size == 0:
         raise ValueError("a paired test needs the same problems, at least one, before and after")
     gains_P = after_P - before_P
@@ -87,7 +93,9 @@ def paired_test(before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws
     moved_M = np.abs(gains_P[np.abs(gains_P) > 1e-12])
     sums = _sign_sums(moved_M, seed, draws)
     extreme = int((np.abs(sums) >= abs(float(gains_P.sum())) - 1e-9).sum())
-    p_value = extreme / sums.size if moved_M.size <= EXACT_UP_TO else (1 + extreme) / (1 + sums.size)
+    p_value = (
+        extreme / sums.size if moved_M.size <= EXACT_UP_TO else (1 + extreme) / (1 + sums.size)
+    )
     lo, hi = _bootstrap(gains_P, seed, draws)
     better, worse = int((gains_P > 1e-12).sum()), int((gains_P < -1e-12).sum())
     return PairedResult(gain, lo, hi, p_value, n, better, worse)
@@ -109,7 +117,9 @@ def _bootstrap(values_P: NDArray[np.float64], seed: int, draws: int) -> tuple[fl
     rows = max(1, 2_000_000 // values_P.size)  # blocks of at most 16 MB
     means = np.concatenate(
         [
-            values_P[rng.integers(0, values_P.size, size=(min(rows, draws - start), values_P.size))].mean(axis=1)
+            values_P[
+                rng.integers(0, values_P.size, size=(min(rows, draws - start), values_P.size))
+            ].mean(axis=1)
             for start in range(0, draws, rows)
         ]
     )
@@ -118,10 +128,11 @@ def _bootstrap(values_P: NDArray[np.float64], seed: int, draws: int) -> tuple[fl
 
 
 def t_quantile(p: float, df: float) -> float:
-    """Quantile of Student's t with `df` degrees of freedom for 0.5 ≤ p < 1, to about 1e-9 (in the far tail of less than two, less).
+    """Quantile of Student's t with `df` degrees of freedom for 0.5 ≤ p < 1, to about 1e-9 (in the far tail
+    of less than two, less).
 
-    P(|T| ≤ √df · tan φ) is the integral of cos(u)^(df−1) from 0 to φ, divided by that to π/2; by Gauss and Legendre's nodes, inverted
-    by bisection. Raises ValueError outside that range.
+    P(|T| ≤ √df · tan φ) is the integral of cos(u)^(df−1) from 0 to φ, divided by that to π/2; by Gauss and
+    Legendre's nodes, inverted by bisection. Raises ValueError outside that range.
     """
     if not 0.5 <= p < 1 or df < 1:
         raise ValueError(f"no t quantile for p = {p}, df = {df}")

@@ -1,4 +1,5 @@
-"""pass@k: the probability that at least one of k samples of a problem passes, estimated without bias from n ≥ k samples."""
+"""pass@k: the probability that at least one of k samples of a problem passes, estimated without bias from n
+≥ k samples."""
 
 from __future__ import annotations
 
@@ -16,13 +17,20 @@ def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
     Computed as 1 − Π_{i=n−c+1..n} (1 − k/i), which does not overflow (Chen et al. 2021, arXiv:2107.03374, section 2.1).
     Raises ValueError for k < 1, n < k, or c outside 0..n.
     """
-    n_P, c_P = np.atleast_1d(np.asarray(n_P, dtype=np.int64)), np.atleast_1d(np.asarray(c_P, dtype=np.int64))
+    n_P, c_P = (
+        np.atleast_1d(np.asarray(n_P, dtype=np.int64)),
+        np.atleast_1d(np.asarray(c_P, dtype=np.int64)),
+    )
     if n_P.shape != c_P.shape or n_P.ndim != 1:
-        raise ValueError(f"n_P and c_P must be of one length, not of shapes {n_P.shape} and {c_P.shape}")
+        raise ValueError(
+            f"n_P and c_P must be of one length, not of shapes {n_P.shape} and {c_P.shape}"
+        )
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
     if (n_P < k).any():
-        raise ValueError(f"pass@{k} needs at least {k} samples per problem, but one has {n_P.min()}")
+        raise ValueError(
+            f"pass@{k} needs at least {k} samples per problem, but one has {n_P.min()}"
+        )
     if (c_P < 0).any() or (c_P > n_P).any():
         raise ValueError("the passes of a problem must lie between 0 and its samples")
     # For n − c < k the product is 0, because it has the factor 1 − k/k.

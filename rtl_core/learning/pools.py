@@ -1,12 +1,15 @@
-"""Pools: problems move between easy, normal and hard by their measured pass rate, and a step draws from the pools by weight.
+"""Pools: problems move between easy, normal and hard by their measured pass rate, and a step draws from the
+pools by weight.
 
-- A problem's rate is that of its last `window` groups. It is easy from `easy_from` on, hard below `hard_below`, else normal. Before its
-  first group, its label or a measurement before the run decides.
-- A problem whose last `rest_after` groups all passed completely, or all failed completely, teaches nothing: it rests for `rest_steps` steps
-  after the last of them. A problem whose answers could not be graded (quarantined) rests immediately.
+- A problem's rate is that of its last `window` groups. It is easy from `easy_from` on, hard below
+  `hard_below`, else normal. Before its first group, its label or a measurement before the run decides.
+- A problem whose last `rest_after` groups all passed completely, or all failed completely, teaches nothing:
+  it rests for `rest_steps` steps after the last of them. A problem whose answers could not be graded
+  (quarantined) rests immediately.
 - A step draws a pool by weight, and within it the problem that was unseen for longest; ties are broken at random.
 
-Nothing here keeps state: pools follow from the groups in the history, so that a resumed run draws the same problems as an uninterrupted one.
+Nothing here keeps state: pools follow from the groups in the history, so that a resumed run draws the same
+    problems as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ class GroupResult:
 
 @dataclass(frozen=True)
 class PoolRules:
-    """Settings; see the module. Rates are shares of passing answers. With `rest_after` 0, only quarantined problems rest."""
+    """Settings; see the module. Rates are shares of passing answers. With `rest_after` 0, only quarantined
+    problems rest."""
 
     weights: Mapping[Pool, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
     easy_from: float = 0.75
@@ -46,7 +50,8 @@ class PoolRules:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """State of a problem: its pool, the step of its last group (−1: never seen), and the first step that may draw it."""
+    """State of a problem: its pool, the step of its last group (−1: never seen), and the first step that
+    may draw it."""
 
     pool: Pool
     last_step: int = -1
@@ -57,12 +62,17 @@ def pool_of(rate: float, rules: PoolRules) -> Pool:
     return "easy" if rate >= rules.easy_from else "hard" if rate < rules.hard_below else "normal"
 
 
-def standings(start: Mapping[str, Pool], results: Iterable[GroupResult], rules: PoolRules) -> dict[str, Standing]:
+def standings(
+    start: Mapping[str, Pool], results: Iterable[GroupResult], rules: PoolRules
+) -> dict[str, Standing]:
     """State of each problem after the groups so far; `start` maps all problems to their first pool."""
     groups: dict[str, list[GroupResult]] = defaultdict(list)
     for result in sorted(results, key=lambda result: result.step):
         groups[result.problem_id].append(result)
-    return {problem: _standing(first, groups.get(problem, ()), rules) for problem, first in start.items()}
+    return {
+        problem: _standing(first, groups.get(problem, ()), rules)
+        for problem, first in start.items()
+    }
 
 
 def _standing(first: Pool, groups: Sequence[GroupResult], rules: PoolRules) -> Standing:
@@ -71,7 +81,11 @@ def _standing(first: Pool, groups: Sequence[GroupResult], rules: PoolRules) -> S
     last = groups[-1].step
     graded = [group for group in groups if group.graded]
     recent = graded[-rules.window :]
-    pool = pool_of(sum(g.passed for g in recent) / sum(g.graded for g in recent), rules) if recent else first
+    pool = (
+        pool_of(sum(g.passed for g in recent) / sum(g.graded for g in recent), rules)
+        if recent
+        else first
+    )
     latest = graded[-rules.rest_after :] if rules.rest_after else []
     rates = {g.passed / g.graded for g in latest}
     uniform = len(latest) == rules.rest_after > 0 and rates in ({0.0}, {1.0})
@@ -80,12 +94,16 @@ def _standing(first: Pool, groups: Sequence[GroupResult], rules: PoolRules) -> S
 
 
 def draw(
-    now: Mapping[str, Standing], step: int, count: int, rng: random.Random, weights: Mapping[Pool, float]
+    now: Mapping[str, Standing],
+    step: int,
+    count: int,
+    rng: random.Random,
+    weights: Mapping[Pool, float],
 ) -> list[str]:
     """Draw the problems of a step: `count` different ones, or all.
 
-    Pools without weight are used only when the others are empty, and resting problems only when no other is left, the one that is due
-    first coming first.
+    Pools without weight are used only when the others are empty, and resting problems only when no other is
+    left, the one that is due first coming first.
     """
     awake: dict[Pool, list[str]] = {pool: [] for pool in POOLS}
     for problem, standing in sorted(now.items()):

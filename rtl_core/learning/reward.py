@@ -1,8 +1,10 @@
 """Reward: named, weighted terms over one graded answer.
 
-The total is `Σ weight_n · value_n` with every value in [0, 1]. Every registered term is evaluated and stored, with weight 0 if it has none, so
-that other weights can be tried later on stored rollouts. Terms that read the netlist are stored only if one of them has a weight, and terms of
-episodes only for episodes. credit.py turns the total into what is trained on; the KL to the teacher is a per-token penalty (advantage.py).
+The total is `Σ weight_n · value_n` with every value in [0, 1]. Every registered term is evaluated and
+stored, with weight 0 if it has none, so that other weights can be tried later on stored rollouts. Terms
+that read the netlist are stored only if one of them has a weight, and terms of episodes only for episodes.
+credit.py turns the total into what is trained on; the KL to the teacher is a per-token penalty
+(advantage.py).
 
 A term is a function with the decorator `term`, here or in a module of your own that is listed in `reward.plugins`:
 
@@ -30,7 +32,8 @@ from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
 
 class Reward(BaseModel):
-    """A reward: `total` is Σ weight × value over `terms`, which map a name to (weight, value), but at most the problem's maximum."""
+    """A reward: `total` is Σ weight × value over `terms`, which map a name to (weight, value), but at most
+    the problem's maximum."""
 
     model_config = ConfigDict(frozen=True)
     total: float
@@ -73,7 +76,8 @@ class Term:
     about: str
     value: Callable[[Graded], float]
     netlist: bool = False
-    """Whether it reads the netlist. If it has a weight, every pass of a train step is audited; otherwise it is not stored."""
+    """Whether it reads the netlist. If it has a weight, every pass of a train step is audited; otherwise it
+    is not stored."""
     conduct: bool = False
     """Whether it reads the summary of an episode. For other answers it is stored only if it has a weight."""
 
@@ -85,8 +89,8 @@ TERMS: dict[str, Term] = {}
 def term(
     name: str, netlist: bool = False, conduct: bool = False
 ) -> Callable[[Callable[[Graded], float]], Callable[[Graded], float]]:
-    """Register the decorated function as the reward term `name`. `netlist` and `conduct` say which optional fields it reads.
-    The first paragraph of its docstring describes the term.
+    """Register the decorated function as the reward term `name`. `netlist` and `conduct` say which optional
+    fields it reads. The first paragraph of its docstring describes the term.
 
     Raises:
         ValueError: the name is invalid or already registered, or the function has no docstring.
@@ -95,7 +99,9 @@ def term(
     def register(value: Callable[[Graded], float]) -> Callable[[Graded], float]:
         about = " ".join((value.__doc__ or "").split("\n\n")[0].split())
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise ValueError(f"reward term {name!r}: a name consists of lower-case letters, digits and `_`")
+            raise ValueError(
+                f"reward term {name!r}: a name consists of lower-case letters, digits and `_`"
+            )
         if name in TERMS:
             raise ValueError(f"reward term {name!r} is registered twice")
         if not about:
@@ -120,10 +126,16 @@ def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf)
             f"grading failed, so there is no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
             "grade the rollout again",
         )
-    stored = (name for name, one in TERMS.items() if not one.netlist and (answer.conduct or not one.conduct))
+    stored = (
+        name
+        for name, one in TERMS.items()
+        if not one.netlist and (answer.conduct or not one.conduct)
+    )
     every = {**weights, **{name: weights.get(name, 0.0) for name in stored}}
     terms = {name: (weight, _value(TERMS[name], answer)) for name, weight in every.items()}
-    return Reward(total=min(most, sum(weight * value for weight, value in terms.values())), terms=terms)
+    return Reward(
+        total=min(most, sum(weight * value for weight, value in terms.values())), terms=terms
+    )
 
 
 def _value(term: Term, answer: Graded) -> float:
@@ -133,8 +145,12 @@ def _value(term: Term, answer: Graded) -> float:
     try:
         value = float(term.value(answer))
     except Exception as error:
-        place = term.value.__module__ + "".join(f", line {own.lineno}" for own in extract_tb(error.__traceback__)[1:2])
-        raise ConfigError(f"reward term {term.name!r} fails {to}: {error!r}", f"fix {place}") from error
+        place = term.value.__module__ + "".join(
+            f", line {own.lineno}" for own in extract_tb(error.__traceback__)[1:2]
+        )
+        raise ConfigError(
+            f"reward term {term.name!r} fails {to}: {error!r}", f"fix {place}"
+        ) from error
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"reward term {term.name!r} is {value} {to}", "its range is [0, 1]")
     return value
@@ -180,13 +196,15 @@ def _tests_fraction(answer: Graded) -> float:
 
 @term("area", netlist=True)
 def _area(answer: Graded) -> float:
-    """1 / (1 + a) for a times the cells of the golden answer, or of the median pass; 0 if doubtful or not synthesised."""
+    """1 / (1 + a) for a times the cells of the golden answer, or of the median pass; 0 if doubtful or not
+    synthesised."""
     return _inverse(answer.netlist.relative_area if answer.netlist else None)
 
 
 @term("depth", netlist=True)
 def _depth(answer: Graded) -> float:
-    """1 / (1 + d) for d times the levels of the golden answer, or of the median pass; 0 if doubtful or not synthesised."""
+    """1 / (1 + d) for d times the levels of the golden answer, or of the median pass; 0 if doubtful or not
+    synthesised."""
     return _inverse(answer.netlist.relative_levels if answer.netlist else None)
 
 

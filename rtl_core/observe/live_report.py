@@ -1,4 +1,5 @@
-"""Writes the report of a running run at intervals, in a child process of the lowest priority, so that no step waits for it.
+"""Writes the report of a running run at intervals, in a child process of the lowest priority, so that no
+step waits for it.
 
 Nothing depends on it: at its end the run writes the report itself.
 """
@@ -32,12 +33,25 @@ write_report(History(Path(history), read_only=True), [run], Path(path))
 
 
 class LiveReport:
-    """Writes the report of `run` to `path`, after a step and at most every `every_s` seconds; `tell` receives failures."""
+    """Writes the report of `run` to `path`, after a step and at most every `every_s` seconds; `tell`
+    receives failures."""
 
     def __init__(
-        self, history: Path, run: str, path: Path, tell: Callable[[str], None], every_s: float = EVERY_S
+        self,
+        history: Path,
+        run: str,
+        path: Path,
+        tell: Callable[[str], None],
+        every_s: float = EVERY_S,
     ) -> None:
-        self._command = [sys.executable, "-c", PROGRAM, str(history.resolve()), run, str(path.resolve())]
+        self._command = [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(history.resolve()),
+            run,
+            str(path.resolve()),
+        ]
         self._path = path
         self._tell = tell
         self._every_s = every_s
@@ -55,7 +69,10 @@ class LiveReport:
         self._began = time.monotonic()
         try:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
             )
             own_readers.add(self._process.pid)
         except OSError as error:  # out of memory, or too many processes
@@ -75,7 +92,9 @@ class LiveReport:
         if code:
             self._stderr.seek(0)
             lines = self._stderr.read().decode(errors="replace").strip().splitlines()
-            self._tell(f"the live report could not be written: {lines[-1] if lines else f'exit code {code}'}")
+            self._tell(
+                f"the live report could not be written: {lines[-1] if lines else f'exit code {code}'}"
+            )
         return False
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 class StageClock:
     """Seconds during which at least one task of a stage was running: the union of their intervals.
 
-    `work` is the union of all stages. `total` is the time since the clock was created or since the previous step ended, whichever is
-    later, so the totals of overlapping steps add up to the elapsed time. `total` minus `work` is the overhead of the pipeline.
-    `now` returns seconds; tests replace it.
+    `work` is the union of all stages. `total` is the time since the clock was created or since the previous
+    step ended, whichever is later, so the totals of overlapping steps add up to the elapsed time. `total`
+    minus `work` is the overhead of the pipeline. `now` returns seconds; tests replace it.
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:

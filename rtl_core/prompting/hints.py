@@ -1,8 +1,9 @@
 """Feedback on a failed answer, and hints for a student that scores its own answers as its own teacher.
 
-Feedback is made of the grader's words: interface differences, compiler messages, names and messages of failing checks, never a file
-or a line of the harness. A hint shows more than the student saw when it answered. Hints are for scoring alone: they are neither
-sampled from nor trained on, and no rollout's prompt contains them.
+Feedback is made of the grader's words: interface differences, compiler messages, names and messages of
+failing checks, never a file or a line of the harness. A hint shows more than the student saw when it
+answered. Hints are for scoring alone: they are neither sampled from nor trained on, and no rollout's prompt
+contains them.
 """
 
 from __future__ import annotations
@@ -40,14 +41,25 @@ def after_right_answer(messages: Sequence[Message], answer: str) -> list[Message
     ]
 
 
-def after_verdict(messages: Sequence[Message], answer: str, verdict: Verdict, most_chars: int) -> list[Message]:
-    """Return the chat of a problem, a failed answer without its thoughts, the grader's feedback, and the request to correct it.
+def after_verdict(
+    messages: Sequence[Message], answer: str, verdict: Verdict, most_chars: int
+) -> list[Message]:
+    """Return the chat of a problem, a failed answer without its thoughts, the grader's feedback, and the
+    request to correct it.
 
     Raises ValueError when the answer passed.
     """
     # The empty thought keeps templates from looking for one in the answer, where `</think>` may be part of a string.
-    failed = {"role": "assistant", "reasoning_content": "", "content": without_thoughts(answer).strip()}
-    return [*messages, failed, {"role": "user", "content": f"{feedback(verdict, most_chars)}\n{ASK}"}]
+    failed = {
+        "role": "assistant",
+        "reasoning_content": "",
+        "content": without_thoughts(answer).strip(),
+    }
+    return [
+        *messages,
+        failed,
+        {"role": "user", "content": f"{feedback(verdict, most_chars)}\n{ASK}"},
+    ]
 
 
 def hinted(chat: Chat, messages: Sequence[Message], max_tokens: int | None) -> list[int] | None:
@@ -60,7 +72,8 @@ def hinted(chat: Chat, messages: Sequence[Message], max_tokens: int | None) -> l
 
 
 def feedback(verdict: Verdict, most_chars: int) -> str:
-    """Return the grader's words about a failed answer, with at most `most_chars` characters of reasons, cut at line ends if possible.
+    """Return the grader's words about a failed answer, with at most `most_chars` characters of reasons, cut
+    at line ends if possible.
 
     Raises:
         InfrastructureError: grading failed, so the verdict says nothing about the answer.
@@ -70,7 +83,9 @@ def feedback(verdict: Verdict, most_chars: int) -> str:
         raise ValueError("an answer that passed needs no further turn")
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
         raise InfrastructureError(f"grading itself failed: {'; '.join(verdict.reasons)}")
-    head = _HEAD[verdict.outcome].format(failed=verdict.tests_total - verdict.tests_passed, total=verdict.tests_total)
+    head = _HEAD[verdict.outcome].format(
+        failed=verdict.tests_total - verdict.tests_passed, total=verdict.tests_total
+    )
     reasons = (_RECORD.sub("", reason) for reason in verdict.reasons)
     lines = list(dict.fromkeys([*map(str, verdict.mismatches), *reasons]))
     return "\n".join([head, *_cut(lines, most_chars)])

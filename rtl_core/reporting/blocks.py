@@ -124,7 +124,15 @@ class Source:
         """A figure over train steps, whose caption ends with the steps per point; `more` are changes of the layout."""
         width = self.width(most)
         caption += " One point per step." if width == 1 else f" One point per {width} steps."
-        return Figure(id_, title, caption, data, layout(xaxis=axis("train steps"), yaxis=yaxis, **more), height, wide)
+        return Figure(
+            id_,
+            title,
+            caption,
+            data,
+            layout(xaxis=axis("train steps"), yaxis=yaxis, **more),
+            height,
+            wide,
+        )
 
     @property
     def parts(self) -> Parts:
@@ -146,7 +154,8 @@ class Source:
     def recorded(self, width: int, *names: str) -> dict[str, tuple[list[float], list[float]]]:
         """Mapping of each recorded metric to (steps, values), with one point per `width` steps."""
         rows = self.ask(
-            "SELECT name, list(step ORDER BY step) AS x, list(value ORDER BY step) AS y FROM (SELECT name, avg(step) AS step,"
+            "SELECT name, list(step ORDER BY step) AS x, list(value ORDER BY step) AS y FROM "
+            "(SELECT name, avg(step) AS step,"
             f" avg(value) AS value FROM step_metrics WHERE run = $run AND name IN ({', '.join(f'$m{i}' for i in range(len(names)))})"
             " GROUP BY name, step // $width) GROUP BY name",
             width=width,
@@ -155,7 +164,8 @@ class Source:
         return {r["name"]: (r["x"], r["y"]) for r in rows}
 
     def curves(self, *lines: Sequence[Any], **style: Any) -> list[dict[str, Any]]:
-        """A curve for each recorded metric among `lines` (metric, name, colour role, hover, optional style); `style` as in `curve`."""
+        """A curve for each recorded metric among `lines` (metric, name, colour role, hover, optional
+        style); `style` as in `curve`."""
         found = self.recorded(self.width(), *(line[0] for line in lines))
         return [
             curve(words, found[metric][0], found[metric][1], role, hover, **style, **dict(*own))
@@ -205,32 +215,65 @@ def curve(
 ) -> dict[str, Any]:
     """A line trace; `colour` is a role, `hover` Plotly's format of a value, `more` other properties of the trace."""
     return {
-        "type": "scatter", "mode": "lines", "name": plain(name), "x": x, "y": y,
-        "line": {"color": colour, "width": width, "dash": dash}, "hovertemplate": hover, **more,
-    }  # fmt: skip
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(name),
+        "x": x,
+        "y": y,
+        "line": {"color": colour, "width": width, "dash": dash},
+        "hovertemplate": hover,
+        **more,
+    }
 
 
-def bar(name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str, **more: Any) -> dict[str, Any]:
+def bar(
+    name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str, **more: Any
+) -> dict[str, Any]:
     """A bar trace, with the parameters of `curve`."""
     return {
-        "type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour, "line": {"width": 0}},
-        "hovertemplate": hover, **more,
-    }  # fmt: skip
+        "type": "bar",
+        "name": name,
+        "x": x,
+        "y": y,
+        "marker": {"color": colour, "line": {"width": 0}},
+        "hovertemplate": hover,
+        **more,
+    }
 
 
 def rates(
-    name: str, found: Sequence[Interval], y: Sequence[Any], colour: str, hover: str, *, size: int = 8, **more: Any
+    name: str,
+    found: Sequence[Interval],
+    y: Sequence[Any],
+    colour: str,
+    hover: str,
+    *,
+    size: int = 8,
+    **more: Any,
 ) -> dict[str, Any]:
     """A trace of points with their intervals as error bars."""
     thin = size < 10
     bars = {
-        "type": "data", "symmetric": False, "array": [i.hi - i.mean for i in found],
-        "arrayminus": [i.mean - i.lo for i in found], "color": colour, "thickness": 1.3 if thin else 2.5, "width": 0 if thin else 6,
-    }  # fmt: skip
+        "type": "data",
+        "symmetric": False,
+        "array": [i.hi - i.mean for i in found],
+        "arrayminus": [i.mean - i.lo for i in found],
+        "color": colour,
+        "thickness": 1.3 if thin else 2.5,
+        "width": 0 if thin else 6,
+    }
     return {
-        "type": "scatter", "mode": "markers", "cliponaxis": False, "name": name, "x": [i.mean for i in found], "y": y,
-        "error_x": bars, "marker": {"size": size, "color": colour}, "hovertemplate": hover, **more,
-    }  # fmt: skip
+        "type": "scatter",
+        "mode": "markers",
+        "cliponaxis": False,
+        "name": name,
+        "x": [i.mean for i in found],
+        "y": y,
+        "error_x": bars,
+        "marker": {"size": size, "color": colour},
+        "hovertemplate": hover,
+        **more,
+    }
 
 
 STACKED: dict[str, Any] = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}

@@ -1,4 +1,5 @@
-"""An evaluation in detail: pass@k by source, difficulty, category and family, and paired comparisons with other evaluations of its split."""
+"""An evaluation in detail: pass@k by source, difficulty, category and family, and paired comparisons with
+other evaluations of its split."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class Slice:
 
 
 def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -> list[Slice]:
-    """A slice of all problems, then one for each source, difficulty, category and family that is a proper subset. Problems that are not
-    in `problems` count only in the first."""
+    """A slice of all problems, then one for each source, difficulty, category and family that is a proper
+    subset. Problems that are not in `problems` count only in the first."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for problem_id in counts:
         groups["all", "all problems"].append(problem_id)
@@ -46,7 +47,9 @@ def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -
     order = ["all", *_KINDS]
     rank = {"easy": "0", "medium": "1", "hard": "2"}
     found = []
-    for (kind, name), ids in sorted(groups.items(), key=lambda g: (order.index(g[0][0]), rank.get(g[0][1], g[0][1]))):
+    for (kind, name), ids in sorted(
+        groups.items(), key=lambda g: (order.index(g[0][0]), rank.get(g[0][1], g[0][1]))
+    ):
         if kind != "all" and len(ids) == len(counts):
             continue
         own = [counts[p] for p in ids]
@@ -56,7 +59,8 @@ def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -
 
 
 def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, PairedResult]]:
-    """(other evaluation in words, this one minus it) for each other finished evaluation of the run and split, over shared problems."""
+    """(other evaluation in words, this one minus it) for each other finished evaluation of the run and
+    split, over shared problems."""
     ours = rates_of(counts_of(history, record))
     found = []
     for other in history.evaluations(record.run):
@@ -68,14 +72,21 @@ def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, P
 
 
 def in_words(record: EvaluationRecord) -> str:
-    who = "teacher" if record.policy == "teacher" else f"student after {counted(record.step, 'step')}"
+    who = (
+        "teacher" if record.policy == "teacher" else f"student after {counted(record.step, 'step')}"
+    )
     return f"{who} ({', '.join([f'× {record.samples}', *record.conditions])})"
 
 
-def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[tuple[str, PairedResult]]) -> Table:
+def table(
+    record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[tuple[str, PairedResult]]
+) -> Table:
     """Slices and comparisons for a terminal."""
     ks = sorted({k for one in found for k in one.pass_at})
-    shown = Table(title=f"{in_words(record)}: {record.split} problems of run {record.run}", box=box.SIMPLE_HEAD)
+    shown = Table(
+        title=f"{in_words(record)}: {record.split} problems of run {record.run}",
+        box=box.SIMPLE_HEAD,
+    )
     for name in ("", "problems", *(f"pass@{k}" for k in ks)):
         shown.add_column(name, justify="right" if name else "left")
     for before, one in zip([None, *found], found, strict=False):

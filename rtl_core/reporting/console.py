@@ -17,7 +17,13 @@ from rtl_core.history.store import History
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.reporting import blocks
 from rtl_core.reporting.curves import curves_of
-from rtl_core.reporting.evaluations import MIXTURE, RunResult, over_warm_start, run_result, same_problems
+from rtl_core.reporting.evaluations import (
+    MIXTURE,
+    RunResult,
+    over_warm_start,
+    run_result,
+    same_problems,
+)
 from rtl_core.reporting.figures import compare
 from rtl_grader.words import counted, visible
 
@@ -28,9 +34,9 @@ _STYLES = {"student after": "bold", "teacher": "yellow"}
 def before_after_table(history: History, run: str) -> Table:
     """Held-out results of a run: student before, student after, teacher.
 
-    pass@1 and the share of answers with the required interface have 95 % intervals over problems; gain and p-value compare with
-    the student before, paired by problem (two-sided sign-flip permutation test). With several sources of problems, each
-    has its own rows, and all together come last.
+    pass@1 and the share of answers with the required interface have 95 % intervals over problems; gain and
+    p-value compare with the student before, paired by problem (two-sided sign-flip permutation test). With
+    several sources of problems, each has its own rows, and all together come last.
     """
     result = run_result(history, run)
     ks = result.ks
@@ -48,7 +54,12 @@ def before_after_table(history: History, run: str) -> Table:
     for label, part in result.parts:
         if label:
             table.add_section()
-            table.add_row(Text(f"{label}:\n{counted(part.shown[0][1].record.n_problems, 'problem')}", style="bold"))
+            table.add_row(
+                Text(
+                    f"{label}:\n{counted(part.shown[0][1].record.n_problems, 'problem')}",
+                    style="bold",
+                )
+            )
         for name, view in part.shown:
             steps = "" if name == "teacher" else f"\n  {counted(view.record.step, 'step')}"
             cells = (cell.replace(" [", "\n[") for cell in part.cells(view, ks))
@@ -61,7 +72,11 @@ def before_after_table(history: History, run: str) -> Table:
 def rich_table(table: blocks.Table) -> Table:
     """Convert a report's table for the terminal."""
     made = Table(
-        title=table.title, title_justify="left", caption=table.caption, caption_justify="left", box=box.SIMPLE_HEAD
+        title=table.title,
+        title_justify="left",
+        caption=table.caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
     )
     for name, align in table.columns:
         made.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
@@ -83,7 +98,9 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
     ):
         if name in metrics:
             raw, equal = f"{metrics[name]:{form}}", metrics.get(name + SUFFIX)
-            parts.append(f"{label} {raw}" if equal is None else f"{label} {equal:{form}} (raw {raw})")
+            parts.append(
+                f"{label} {raw}" if equal is None else f"{label} {equal:{form}} (raw {raw})"
+            )
     if "cost/usd" in metrics:
         parts.append(f"${metrics['cost/usd']:.3f}")
     if "time/total" in metrics:
@@ -132,7 +149,9 @@ def curves(history: History, runs: list[str]) -> Table:
         made.add_column(name, justify="right" if "tenth" in name else "left")
     for run in runs:
         for curve in curves_of(history, run):
-            made.add_row(run, curve.label, *(f"{end:.3f}" for end in curve.ends), sparkline(curve.values))
+            made.add_row(
+                run, curve.label, *(f"{end:.3f}" for end in curve.ends), sparkline(curve.values)
+            )
     return made
 
 
@@ -150,4 +169,6 @@ def problem_differences(history: History, first: str, other: str) -> RenderableT
     if not made.row_count:
         made.add_row(Text("none", style="dim"))
     # Not the table's own title, which would be folded to the width of the table.
-    return Group(Text(f"Held-out problems on which {first} and {other} differ most", style="italic"), made)
+    return Group(
+        Text(f"Held-out problems on which {first} and {other} differ most", style="italic"), made
+    )

@@ -11,7 +11,11 @@ import numpy as np
 from rtl_core.history.store import History
 from rtl_core.learning.equal_difficulty import SUFFIX
 
-METRICS = {"reward": "env/all/reward/total", "pass rate": "env/all/tests_passed", "teacher KL": "teacher_kl"}
+METRICS = {
+    "reward": "env/all/reward/total",
+    "pass rate": "env/all/tests_passed",
+    "teacher KL": "teacher_kl",
+}
 """Quantity -> the metric that each trained step recorded."""
 
 

@@ -25,7 +25,12 @@ INTERFACE_SQL = (
     " WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id"
 )
 
-ROLES = {"student before": "@before", "warm start": "@warm", "student after": "@after", "teacher": "@teacher"}
+ROLES = {
+    "student before": "@before",
+    "warm start": "@warm",
+    "student after": "@after",
+    "teacher": "@teacher",
+}
 """Names of the main evaluations of a run, in reading order, and their colours (theme.py)."""
 ALL_SOURCES = "all together"
 """Name of the result over all sources."""
@@ -64,15 +69,23 @@ class EvaluationView:
         """The evaluation restricted to these problems, of which it must contain at least one."""
         counts = {problem: count for problem, count in self.counts.items() if problem in problems}
         least, _ = min(counts.values())
-        rates = {k: pass_at_k_interval(counts.values(), k) for k in (1, *self.record.pass_at_k) if k <= least}
+        rates = {
+            k: pass_at_k_interval(counts.values(), k)
+            for k in (1, *self.record.pass_at_k)
+            if k <= least
+        }
         record = self.record.model_copy(
             update={
                 "n_problems": len(counts),
-                "pass_at_1": rates[1].mean, "lo": rates[1].lo, "hi": rates[1].hi,
+                "pass_at_1": rates[1].mean,
+                "lo": rates[1].lo,
+                "hi": rates[1].hi,
                 "pass_at_k": {k: rates[k].mean for k in self.record.pass_at_k if k <= least},
             }
-        )  # fmt: skip
-        return EvaluationView(record, counts, {p: share for p, share in self.interfaces.items() if p in problems})
+        )
+        return EvaluationView(
+            record, counts, {p: share for p, share in self.interfaces.items() if p in problems}
+        )
 
 
 @dataclass(frozen=True)
@@ -113,45 +126,63 @@ class RunResult:
         return sorted({k for _, view in self.shown for k in view.record.pass_at_k if k > 1})
 
     def cells(self, view: EvaluationView, ks: Sequence[int]) -> list[str]:
-        """Table cells of an evaluation: pass@1, pass@k for these k, interface right; gain and p compared with the student before."""
+        """Table cells of an evaluation: pass@1, pass@k for these k, interface right; gain and p compared
+        with the student before."""
         test = paired(self.before, view) if self.before and view is not self.before else None
-        passes = [f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–" for k in ks]
+        passes = [
+            f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–"
+            for k in ks
+        ]
         gain = [gain_in_words(test), p_in_words(test.p_value)] if test else ["", ""]
         return [rate_in_words(view.pass_at_1), *passes, rate_in_words(view.interface), *gain]
 
 
 def run_result(history: History, run: str) -> RunResult:
-    """Read the run's scheduled evaluations that are finished; others, with another number of samples, split or template, are listed by
-    `rtl-distill query evaluations`. Raises HistoryError for an unknown run."""
+    """Read the run's scheduled evaluations that are finished; others, with another number of samples, split
+    or template, are listed by `rtl-distill query evaluations`. Raises HistoryError for an unknown run."""
     record = history.existing_run(run)
     done = [view_of(history, e) for e in scheduled_evaluations(history, run)]
     # Without training, the only evaluation of the model is the result.
     trains = record.config.get("run", {}).get("purpose", "train") == "train"
     warm = record.config.get("learning", {}).get("warm_start_steps", 0)
-    parts = {source: _result(views, trains, warm) for source, views in _by_source(history, run, done).items()}
+    parts = {
+        source: _result(views, trains, warm)
+        for source, views in _by_source(history, run, done).items()
+    }
     return _result(done, trains, warm, parts)
 
 
 def by_source(history: History, view: EvaluationView) -> dict[str, EvaluationView]:
     """Mapping of source to the evaluation restricted to its problems, ordered by name."""
-    return {source: views[0] for source, views in _by_source(history, view.record.run, [view]).items()}
+    return {
+        source: views[0] for source, views in _by_source(history, view.record.run, [view]).items()
+    }
 
 
-def _by_source(history: History, run: str, done: Sequence[EvaluationView]) -> dict[str, list[EvaluationView]]:
+def _by_source(
+    history: History, run: str, done: Sequence[EvaluationView]
+) -> dict[str, list[EvaluationView]]:
     """Mapping of source to the evaluations with problems of it, each restricted to those problems."""
     problems: dict[str, set[str]] = defaultdict(set)
     seen = {problem for view in done for problem in view.counts}
-    for row in history.query("SELECT problem_id, source FROM run_problems WHERE run = $run", {"run": run}).to_pylist():
+    for row in history.query(
+        "SELECT problem_id, source FROM run_problems WHERE run = $run", {"run": run}
+    ).to_pylist():
         if row["problem_id"] in seen:
             problems[row["source"]].add(row["problem_id"])
     return {
-        source: [view.of(problems[source]) for view in done if problems[source] & view.counts.keys()]
+        source: [
+            view.of(problems[source]) for view in done if problems[source] & view.counts.keys()
+        ]
         for source in sorted(problems)
     }
 
 
 def _result(
-    done: Sequence[EvaluationView], trains: bool, warm_steps: int, parts: dict[str, RunResult] | None = None
+    done: Sequence[EvaluationView],
+    trains: bool,
+    warm_steps: int,
+    parts: dict[str, RunResult] | None = None,
 ) -> RunResult:
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]
@@ -159,19 +190,28 @@ def _result(
     after = student[-1] if student and (student[-1].record.step > 0 or not trains) else None
     gain = paired(before, after) if before and after else None
     warm = next((v for v in student[:-1] if v.record.step == warm_steps > 0), None)
-    return RunResult(before, after, teachers[-1] if teachers else None, student, gain, warm, parts or {})
+    return RunResult(
+        before, after, teachers[-1] if teachers else None, student, gain, warm, parts or {}
+    )
 
 
 def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
-    """The finished evaluations of a run on its own held-out split and with its own settings, with any number of samples: only
-    these are comparable. Raises HistoryError for an unknown run."""
+    """The finished evaluations of a run on its own held-out split and with its own settings, with any
+    number of samples: only these are comparable. Raises HistoryError for an unknown run."""
     sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
-    split = next((source["heldout_split"] for source in sources if "heldout_split" in source), "heldout")
-    return [e for e in history.evaluations(run) if e.status == "done" and e.split == split and not e.conditions]
+    split = next(
+        (source["heldout_split"] for source in sources if "heldout_split" in source), "heldout"
+    )
+    return [
+        e
+        for e in history.evaluations(run)
+        if e.status == "done" and e.split == split and not e.conditions
+    ]
 
 
 def scheduled_evaluations(history: History, run: str) -> list[EvaluationRecord]:
-    """The run's own evaluations with the number of samples of its configuration; all of them if it has no such setting."""
+    """The run's own evaluations with the number of samples of its configuration; all of them if it has no
+    such setting."""
     samples = history.existing_run(run).config.get("evaluation", {}).get("samples")
     return [e for e in own_evaluations(history, run) if samples is None or e.samples == samples]
 
@@ -190,7 +230,10 @@ def paired_rates(first: Mapping[str, float], second: Mapping[str, float]) -> Pai
 def same_problems(history: History, first: str, second: str) -> set[str]:
     """Ids of problems with the same prompt, context and harness in both runs; rates on others are not comparable."""
     sql = "SELECT problem_id FROM run_problems WHERE run IN ($first, $second) GROUP BY ALL HAVING count(*) = 2 AND count(DISTINCT fingerprint) = 1"
-    return {row["problem_id"] for row in history.query(sql, {"first": first, "second": second}).to_pylist()}
+    return {
+        row["problem_id"]
+        for row in history.query(sql, {"first": first, "second": second}).to_pylist()
+    }
 
 
 def over_warm_start(result: RunResult) -> str | None:
@@ -209,13 +252,18 @@ def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
     """Load a finished evaluation with its results by problem."""
     place, counts = {"run": record.run, "evaluation": record.key}, counts_of(history, record)
     rows = history.query(INTERFACE_SQL, place).to_pylist()
-    return EvaluationView(record, counts, {r["problem_id"]: r["share"] for r in rows if r["problem_id"] in counts})
+    return EvaluationView(
+        record, counts, {r["problem_id"]: r["share"] for r in rows if r["problem_id"] in counts}
+    )
 
 
 def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     """Mapping of problem to (samples, passed) for an evaluation."""
     place = {"run": record.run, "evaluation": record.key}
-    return {r["problem_id"]: (r["samples"], r["passed"]) for r in history.query(PROBLEMS_SQL, place).to_pylist()}
+    return {
+        r["problem_id"]: (r["samples"], r["passed"])
+        for r in history.query(PROBLEMS_SQL, place).to_pylist()
+    }
 
 
 def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:

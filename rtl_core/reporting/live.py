@@ -1,4 +1,5 @@
-"""Live view of a run for a terminal. It only reads the history, so it works from any process and does not disturb the run."""
+"""Live view of a run for a terminal. It only reads the history, so it works from any process and does not
+disturb the run."""
 
 from __future__ import annotations
 
@@ -65,9 +66,16 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
     if following is not None and not ended(run):
         row = history.query(_STAGES_SQL, {"run": run.name, "step": following.step}).to_pylist()[0]
         counts = f"{counted(row['sampled'], 'answer')} sampled, {row['graded']} graded, {row['scored']} scored"
-        parts.append(Text(f"step {following.step + 1}: {counted(len(following.problem_ids), 'problem')}, {counts}"))
+        parts.append(
+            Text(
+                f"step {following.step + 1}: {counted(len(following.problem_ids), 'problem')}, {counts}"
+            )
+        )
     metrics = history.step_metrics(run.name, trained[-lines].step if len(trained) >= lines else 0)
-    parts += [Text(step_line(step, len(steps), found), style="dim") for step, found in [*metrics.items()][-lines:]]
+    parts += [
+        Text(step_line(step, len(steps), found), style="dim")
+        for step, found in [*metrics.items()][-lines:]
+    ]
     return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)
 
 
@@ -88,9 +96,15 @@ def _remaining(history: History, run: str, left: int) -> Text:
 def _curves(history: History, run: str) -> RenderableType:
     table, found = Table.grid(padding=(0, 2)), list(curves_of(history, run))
     for curve in found:
-        bars = Text(sparkline(curve.values, 38), style="bright_black" if curve.kind == "raw" else "cyan")
+        bars = Text(
+            sparkline(curve.values, 38), style="bright_black" if curve.kind == "raw" else "cyan"
+        )
         table.add_row(curve.label, bars, f"{curve.values[-1]:.3f}")
-    return Group(table, Text(EQUAL_DIFFICULTY, style="dim")) if any(curve.kind for curve in found) else table
+    return (
+        Group(table, Text(EQUAL_DIFFICULTY, style="dim"))
+        if any(curve.kind for curve in found)
+        else table
+    )
 
 
 def _evaluations(history: History, run: str) -> Table | None:
@@ -101,5 +115,7 @@ def _evaluations(history: History, run: str) -> Table | None:
     for e in found:
         interval = f" [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}]"
         name = ", ".join([e.policy, e.split, *e.conditions])
-        table.add_row(name, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}")
+        table.add_row(
+            name, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}"
+        )
     return table

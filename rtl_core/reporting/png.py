@@ -15,28 +15,43 @@ from rtl_core.reporting.theme import Theme, resolve
 
 
 def write_pngs(
-    history: History, run_names: list[str], folder: Path, theme: Theme = "light", own: Sequence[str] = ()
+    history: History,
+    run_names: list[str],
+    folder: Path,
+    theme: Theme = "light",
+    own: Sequence[str] = (),
 ) -> list[Path]:
     """Write every figure of the runs' report to `folder` as `<figure>.png`, at twice the size for print.
 
-    Raises ToolMissingError when kaleido or a browser is missing, HistoryError for an unknown run. `own`: see `sections`.
+    Raises ToolMissingError when kaleido or a browser is missing, HistoryError for an unknown run. `own`:
+    see `sections`.
     """
     try:
         import kaleido
         from choreographer.errors import ChromeNotFoundError
     except ImportError as error:
-        raise ToolMissingError("PNG files need kaleido", "pip install 'rtl-distill[png]'") from error
-    figures = [b for s in sections(history, run_names, own) for b in s.blocks if isinstance(b, Figure)]
+        raise ToolMissingError(
+            "PNG files need kaleido", "pip install 'rtl-distill[png]'"
+        ) from error
+    figures = [
+        b for s in sections(history, run_names, own) for b in s.blocks if isinstance(b, Figure)
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{figure.id}.png" for figure in figures]
     jobs: list[Any] = [
-        {"fig": drawing(figure, theme), "path": path, "opts": {"format": "png", "scale": 2, **size(figure)}}
+        {
+            "fig": drawing(figure, theme),
+            "path": path,
+            "opts": {"format": "png", "scale": 2, **size(figure)},
+        }
         for figure, path in zip(figures, paths, strict=True)
     ]
     try:
         kaleido.write_fig_from_object_sync(jobs)
     except ChromeNotFoundError as error:
-        raise ToolMissingError("PNG files need a browser, and none was found", "apt-get install chromium") from error
+        raise ToolMissingError(
+            "PNG files need a browser, and none was found", "apt-get install chromium"
+        ) from error
     return paths
 
 
@@ -50,7 +65,17 @@ def drawing(figure: Figure, theme: Theme) -> dict[str, Any]:
     title = "<br>".join(textwrap.wrap(figure.title, 70))
     margin = figure.layout.get("margin", {})
     layout = {
-        **figure.layout, **size(figure), "paper_bgcolor": "@card", "margin": {**margin, "t": margin.get("t", 34) + 44},
-        "title": {"text": f"<b>{title}</b>", "x": 0.02, "xanchor": "left", "y": 0.97, "yanchor": "top", "font": {"size": 15}},
-    }  # fmt: skip
+        **figure.layout,
+        **size(figure),
+        "paper_bgcolor": "@card",
+        "margin": {**margin, "t": margin.get("t", 34) + 44},
+        "title": {
+            "text": f"<b>{title}</b>",
+            "x": 0.02,
+            "xanchor": "left",
+            "y": 0.97,
+            "yanchor": "top",
+            "font": {"size": 15},
+        },
+    }
     return {"data": resolve(figure.data, theme), "layout": resolve(layout, theme)}

@@ -1,7 +1,8 @@
 """The audit of a problem set as a citable document: the findings of each problem, with hashes of set and tools.
 
-The JSON Lines form suits `diff`: a header, one line per problem sorted by source and id, and a last line with everything that changes
-between validations (times) and the SHA-256 of all lines above. The HTML form is a page for people.
+The JSON Lines form suits `diff`: a header, one line per problem sorted by source and id, and a last line
+with everything that changes between validations (times) and the SHA-256 of all lines above. The HTML form
+is a page for people.
 """
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ _MACHINE_PATH = re.compile(r"/\S*/(?=site-packages/)")
 def check_form(path: Path) -> None:
     """Raise ConfigError unless the file name ends in .html or .jsonl."""
     if path.suffix not in (".html", ".jsonl"):
-        raise ConfigError(f"--audit {path}: the file name decides the format", "end it with .html or .jsonl")
+        raise ConfigError(
+            f"--audit {path}: the file name decides the format", "end it with .html or .jsonl"
+        )
 
 
 def write_document(
-    path: Path, loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
+    path: Path,
+    loaded: LoadedProblems,
+    records: Mapping[str, ValidationRecord],
+    level: Level,
+    history: History,
 ) -> None:
     """Write the audit of a set in the format of the path's suffix.
 
@@ -65,7 +72,9 @@ def document(
     problems = {p.id: p for p in sorted(loaded.every, key=lambda p: (p.source, p.id))}
     others: dict[str, list[dict[str, Any]]] = {}
     for row in history.query(OTHERS_SQL).to_pylist():
-        others.setdefault(row["fingerprint"], []).append({"tools": json.loads(row["tools"]), "status": row["status"]})
+        others.setdefault(row["fingerprint"], []).append(
+            {"tools": json.loads(row["tools"]), "status": row["status"]}
+        )
     tools = {json.dumps(r.tools, sort_keys=True): r.tools for r in records.values() if r.tools}
     head: dict[str, Any] = {
         "data_set": loaded.fingerprint,
@@ -88,19 +97,31 @@ def _json_lines(lines: Iterable[dict[str, Any]]) -> str:
     return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
 
 
-def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def _row(
+    problem: Problem, record: ValidationRecord, others: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, Any]:
     found = record.evidence
     golden, stubs, mutants = (found.get(name) or {} for name in ("golden", "stubs", "mutants"))
     return {
-        **{name: getattr(problem, name) for name in ("id", "source", "category", "difficulty", "fingerprint")},
+        **{
+            name: getattr(problem, name)
+            for name in ("id", "source", "category", "difficulty", "fingerprint")
+        },
         "harness": digests(problem, Answer())["harness"],
         "golden": {name: golden.get(name) for name in ("source", "digest")},
         "status": record.status,
         "reason": _MACHINE_PATH.sub("", found.get("reason", "")),
         "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
-        "stubs": {"tried": len(stubs), "paid": sorted(name for name, result in stubs.items() if _is_paid(result))},
-        "seeds": [f"{verdict['seed']}: {verdict['outcome']}" for verdict in golden.get("verdicts", [])],
-        "other_tools": [row for row in others.get(problem.fingerprint, []) if row["tools"] != record.tools],
+        "stubs": {
+            "tried": len(stubs),
+            "paid": sorted(name for name, result in stubs.items() if _is_paid(result)),
+        },
+        "seeds": [
+            f"{verdict['seed']}: {verdict['outcome']}" for verdict in golden.get("verdicts", [])
+        ],
+        "other_tools": [
+            row for row in others.get(problem.fingerprint, []) if row["tools"] != record.tools
+        ],
         "interface": found.get("interface") or {},
         "contradictions": list(contradictions(problem)),
     }
@@ -116,7 +137,11 @@ def contradictions(problem: Problem) -> Iterator[str]:
     if unnamed := unnamed_ports(problem):
         yield f"the specification does not name the golden answer's {', '.join(unnamed)}"
     specified = derive_interface(
-        prompt=problem.prompt, context=problem.context, targets=problem.targets, harness=problem.harness, golden=None
+        prompt=problem.prompt,
+        context=problem.context,
+        targets=problem.targets,
+        harness=problem.harness,
+        golden=None,
     )
     if specified is None or specified.source is not InterfaceSource.SPECIFICATION:
         return
@@ -130,7 +155,9 @@ def contradictions(problem: Problem) -> Iterator[str]:
             yield f"specification against harness: it drives `{name}`, which the header lacks"
 
 
-def _page(lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]) -> str:
+def _page(
+    lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]
+) -> str:
     head, *rows, tail = lines
     sums, unfit = by_source(records, loaded.broken, loaded.left_out)
     template = escaping_templates("rtl_core.reporting").get_template("document.html")
@@ -143,6 +170,9 @@ def _page(lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[
             [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
             for name, row in sums.items()
         ],
-        unfit=[[row.problem, row.source, row.status, _MACHINE_PATH.sub("", row.reason)] for row in unfit],
+        unfit=[
+            [row.problem, row.source, row.status, _MACHINE_PATH.sub("", row.reason)]
+            for row in unfit
+        ],
         style=Markup(page_style()),
     )

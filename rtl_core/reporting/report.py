@@ -1,8 +1,8 @@
 """The report: one HTML file that needs no network and can be written at any time of a run.
 
 Texts of models and problem sets are treated as data: they reach the page as JSON with escaped angle brackets, which the
-script inserts with `textContent`, or as text that the template escapes. A content security policy with a nonce forbids any other
-script and every request.
+script inserts with `textContent`, or as text that the template escapes. A content security policy with a
+nonce forbids any other script and every request.
 """
 
 from __future__ import annotations
@@ -36,15 +36,19 @@ from rtl_grader.files import replacing
 from rtl_grader.words import escaping_templates
 
 DEMO = (
-    "This is the embedded demo. Its tiny student was deliberately taught to ignore the specification (it writes the textbook interface; "
-    "on the hard tier any variant of a design; with tools it writes before it reads), to imitate what was observed in models of 30 billion "
+    "This is the embedded demo. Its tiny student was deliberately taught to ignore the "
+    "specification (it writes the textbook interface; "
+    "on the hard tier any variant of a design; with tools it writes before it reads), to imitate "
+    "what was observed in models of 30 billion "
     "parameters. What it learns here is to follow the specification, not to design hardware."
 )
 TINY = ("student", "reader", "hard-student", "agent")
 """Students that this package ships (`rtl_core/tinymodels`, a room above this one)."""
 
 
-def write_report(history: History, run_names: list[str], path: Path, own: Sequence[str] = ()) -> Path:
+def write_report(
+    history: History, run_names: list[str], path: Path, own: Sequence[str] = ()
+) -> Path:
     """Write the report of a run, or the comparison of several, to `path`, atomically. Returns `path`.
 
     Raises HistoryError without a run and for an unknown one. `own`: sections of the user, see `sections`.
@@ -53,14 +57,25 @@ def write_report(history: History, run_names: list[str], path: Path, own: Sequen
         raise HistoryError("a report needs at least one run", "name it: rtl-distill report RUN")
     results = {name: run_result(history, name) for name in dict.fromkeys(run_names)}
     made = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results), own)]
-    linked = [key for section in made for b in section.blocks if isinstance(b, Table) for key in b.links.values()]
+    linked = [
+        key
+        for section in made
+        for b in section.blocks
+        if isinstance(b, Table)
+        for key in b.links.values()
+    ]
     browser = rollouts.sample(history, next(iter(results)), linked) if len(results) == 1 else None
     with replacing(path) as fresh:
         fresh.write_text(render(history, results, made, browser), encoding="utf-8")
     return path
 
 
-def render(history: History, results: dict[str, RunResult], made: list[Section], browser: dict[str, Any] | None) -> str:
+def render(
+    history: History,
+    results: dict[str, RunResult],
+    made: list[Section],
+    browser: dict[str, Any] | None,
+) -> str:
     from plotly.offline import get_plotlyjs
 
     runs = [history.existing_run(name) for name in results]
@@ -74,7 +89,9 @@ def render(history: History, results: dict[str, RunResult], made: list[Section],
     page = files("rtl_core.reporting") / "page"
     templates = escaping_templates("rtl_core.reporting")
     templates.filters.update(
-        about=_about, indented=partial(json.dumps, indent=2, sort_keys=True, default=str), typed=_typed
+        about=_about,
+        indented=partial(json.dumps, indent=2, sort_keys=True, default=str),
+        typed=_typed,
     )
     return templates.get_template("report.html").render(
         nonce=secrets.token_urlsafe(16),
@@ -91,7 +108,9 @@ def render(history: History, results: dict[str, RunResult], made: list[Section],
         style=Markup(page_style()),
         data=Markup(safe_json(data)),
         plotly=Markup(get_plotlyjs()),
-        script=Markup("\n".join((page / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))),
+        script=Markup(
+            "\n".join((page / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))
+        ),
     )
 
 
@@ -103,7 +122,9 @@ def page_style() -> str:
 
 def safe_json(value: Any) -> str:
     """JSON whose texts cannot end the enclosing script element; infinities become null."""
-    text = json.dumps(finite(value), allow_nan=False, default=datetime.isoformat, separators=(",", ":"))
+    text = json.dumps(
+        finite(value), allow_nan=False, default=datetime.isoformat, separators=(",", ":")
+    )
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -117,11 +138,16 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
         " (SELECT sum(seconds) FROM step_times WHERE run = $run AND stage = 'total') AS seconds",
         {"run": run.name},
     ).to_pylist()[0]
-    found = [("steps", f"{counts['trained']} of {counts['planned']}"), ("rollouts", f"{counts['rollouts']:,}")]
+    found = [
+        ("steps", f"{counts['trained']} of {counts['planned']}"),
+        ("rollouts", f"{counts['rollouts']:,}"),
+    ]
     if counts["examples"] is not None:
         found.append(("trained on", f"{int(counts['examples']):,} (equal answers count once)"))
     for curve in curves_of(history, run.name):
-        if curve.kind != "raw" and curve.quantity != "pass rate":  # the headline has the held-out one
+        if (
+            curve.kind != "raw" and curve.quantity != "pass rate"
+        ):  # the headline has the held-out one
             ends = " → ".join(f"{end:.2f}" for end in curve.ends)
             found.append((f"{curve.label}, first → last tenth of the steps", ends))
     if counts["seconds"]:
@@ -134,14 +160,19 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
 def demo_note(run: RunRecord) -> str | None:
     """The note on the demo, for a run whose student is one of the package's tiny models."""
     tinker = run.config.get("tinker") or {}
-    served = tinker.get("base_url") == "local" and run.student not in (tinker.get("local_models") or {})
+    served = tinker.get("base_url") == "local" and run.student not in (
+        tinker.get("local_models") or {}
+    )
     return DEMO if served and run.student in TINY else None
 
 
 def headline(result: RunResult) -> Markup:
     """The result in one sentence, by source if there are several."""
     if result.mixed and result.before:
-        ends = [Markup("{} on {}").format(_ends(part), source) for source, part in result.by_source.items()]
+        ends = [
+            Markup("{} on {}").format(_ends(part), source)
+            for source, part in result.by_source.items()
+        ]
         return Markup("Held-out pass@1 {}").format(Markup(", ").join(ends))
     if result.before and result.after:
         was, now = result.before.pass_at_1.mean, result.after.pass_at_1.mean
@@ -157,7 +188,9 @@ def headline(result: RunResult) -> Markup:
 def _ends(result: RunResult) -> Markup:
     """`from 10 % to 20 %`, or only the start."""
     named = (("from", "before", result.before), ("to", "after", result.after))
-    return Markup(" ").join(Markup("{} {}").format(word, _rate(role, view)) for word, role, view in named if view)
+    return Markup(" ").join(
+        Markup("{} {}").format(word, _rate(role, view)) for word, role, view in named if view
+    )
 
 
 def _rate(role: str, view: EvaluationView) -> Markup:
@@ -169,17 +202,27 @@ def _detail(result: RunResult) -> Markup:
     if result.gain:
         g = result.gain
         parts.append(
-            Markup("{:+.1f} points, 95 % interval {:.1f} to {:.1f}, p {} over {} problems{}: {} better, {} worse.").format(
-                100 * g.gain, 100 * g.lo, 100 * g.hi, p_in_words(g.p_value), g.n, " of all sources" if result.mixed else "", g.better, g.worse
+            Markup(
+                "{:+.1f} points, 95 % interval {:.1f} to {:.1f}, p {} over {} problems{}: {} better, {} worse."
+            ).format(
+                100 * g.gain,
+                100 * g.lo,
+                100 * g.hi,
+                p_in_words(g.p_value),
+                g.n,
+                " of all sources" if result.mixed else "",
+                g.better,
+                g.worse,
             )
-        )  # fmt: skip
+        )
     if result.teacher:
         parts.append(Markup("Teacher {}.").format(_rate("teacher", result.teacher)))
     return Markup(" ").join(parts)
 
 
 def laid_out(blocks: Sequence[Block]) -> list[Block]:
-    """Lay out blocks in two columns without gaps: a block without a neighbour takes both columns, neighbours get the same height."""
+    """Lay out blocks in two columns without gaps: a block without a neighbour takes both columns,
+    neighbours get the same height."""
     out: list[Block] = []
     for wide, alike in itertools.groupby(blocks, key=lambda block: block.wide):
         run = list(alike)
@@ -188,7 +231,10 @@ def laid_out(blocks: Sequence[Block]) -> list[Block]:
             continue
         for pair in zip(run[::2], run[1::2], strict=False):
             height = max((block.height for block in pair if isinstance(block, Figure)), default=0)
-            out += [replace(block, height=height) if isinstance(block, Figure) else block for block in pair]
+            out += [
+                replace(block, height=height) if isinstance(block, Figure) else block
+                for block in pair
+            ]
         if len(run) % 2:
             out.append(replace(run[-1], wide=True))
     return out
@@ -197,7 +243,9 @@ def laid_out(blocks: Sequence[Block]) -> list[Block]:
 def _typed(statements: tuple[Statement, ...]) -> str:
     """The queries behind a block, ready to be executed again."""
     texts = []
-    for sql, given in dict.fromkeys((s.sql, json.dumps(s.params, sort_keys=True, default=str)) for s in statements):
+    for sql, given in dict.fromkeys(
+        (s.sql, json.dumps(s.params, sort_keys=True, default=str)) for s in statements
+    ):
         note = "".join(f"-- ${name} = {value!r}\n" for name, value in json.loads(given).items())
         texts.append(f"{note}{' '.join(sql.split())};")
     return "\n".join(texts)
@@ -206,9 +254,13 @@ def _typed(statements: tuple[Statement, ...]) -> str:
 def _about(run: RunRecord) -> list[tuple[str, object]]:
     """(name, value) pairs on a run for the foot of the page."""
     return [
-        ("run", run.name), ("student", run.student), ("teacher", run.teacher or "–"), ("seed", run.seed),
+        ("run", run.name),
+        ("student", run.student),
+        ("teacher", run.teacher or "–"),
+        ("seed", run.seed),
         ("created", f"{run.created_at:%Y-%m-%d %H:%M} UTC"),
         ("ended", f"{run.finished_at:%Y-%m-%d %H:%M} UTC" if run.finished_at else "–"),
-        ("configuration", run.config_hash[:16] or "–"), ("problems", run.problems_hash[:16] or "–"),
+        ("configuration", run.config_hash[:16] or "–"),
+        ("problems", run.problems_hash[:16] or "–"),
         ("versions", ", ".join(f"{k} {v}" for k, v in sorted(run.versions.items())) or "–"),
-    ]  # fmt: skip
+    ]

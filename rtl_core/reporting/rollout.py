@@ -32,9 +32,12 @@ MOST_STEPS = 40
 
 
 def level_of(history: History, rollout: Rollout) -> str | None:
-    """The kind of failure, and whether another answer of the run solved the problem; None if the answer did not fail."""
+    """The kind of failure, and whether another answer of the run solved the problem; None if the answer did
+    not fail."""
     sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key AND run = $run AND step = $step"
-    for row in history.query(sql, {"key": rollout.key, "run": rollout.run, "step": rollout.step}).to_pylist():
+    for row in history.query(
+        sql, {"key": rollout.key, "run": rollout.run, "step": rollout.step}
+    ).to_pylist():
         other = "another answer" if row["solvable"] else "no answer"
         return f"{row['level']}; {other} of the run solves the problem"
     return None
@@ -47,15 +50,20 @@ def rollout_view(
     level: str | None = None,
     messages: Sequence[MessageRecord] = (),
 ) -> RenderableType:
-    """Everything about a rollout. `pieces` are the texts of its T tokens, or None without a tokenizer; `level` is the result of
-    `level_of`; `messages` are those of its conversation, if it has one."""
+    """Everything about a rollout. `pieces` are the texts of its T tokens, or None without a tokenizer;
+    `level` is the result of `level_of`; `messages` are those of its conversation, if it has one."""
     r = stored.rollout
-    where = f"epoch {r.epoch + 1}, step {r.step}" if r.evaluation is None else f"evaluation {r.evaluation}"
+    where = (
+        f"epoch {r.epoch + 1}, step {r.step}"
+        if r.evaluation is None
+        else f"evaluation {r.evaluation}"
+    )
     where += f", turn {r.turn}" if r.turn > 1 else ""
     parts: list[RenderableType] = [
         Text(r.key, style="bold"),
         Text(
-            f"{where}, sample {r.sample}, {sum(m.n_tokens for m in messages) or len(r.tokens_T)} tokens, ended by {r.stop_reason}",
+            f"{where}, sample {r.sample}, {sum(m.n_tokens for m in messages) or len(r.tokens_T)} "
+            f"tokens, ended by {r.stop_reason}",
             style="dim",
         ),
     ]
@@ -63,13 +71,18 @@ def rollout_view(
         parts += [Rule("problem", align="left"), Text(visible(problem.get("prompt", "")))]
     if messages:
         parts += [Rule("conversation", align="left"), transcript_view(messages)]
-    parts += [Rule("answer", align="left"), Syntax(visible(r.text), "markdown", theme="ansi_dark", word_wrap=True)]
+    parts += [
+        Rule("answer", align="left"),
+        Syntax(visible(r.text), "markdown", theme="ansi_dark", word_wrap=True),
+    ]
     parts += [Rule("verdict", align="left"), verdict_view(stored.verdict)]
     if level:
         parts.append(Text(f"kind of failure: {level}", style="bold"))
     if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
         table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
-        for *texts, wrong in interface_rows(Interface.model_validate(problem["interface"]), stored.verdict.mismatches):
+        for *texts, wrong in interface_rows(
+            Interface.model_validate(problem["interface"]), stored.verdict.mismatches
+        ):
             table.add_row(*map(Text, texts), style="red" if wrong else "")
         parts.append(table)
     if stored.reward:
@@ -107,7 +120,9 @@ class InterfaceRow(NamedTuple):
     wrong: bool
 
 
-def interface_rows(required: Interface, mismatches: Sequence[InterfaceMismatch]) -> list[InterfaceRow]:
+def interface_rows(
+    required: Interface, mismatches: Sequence[InterfaceMismatch]
+) -> list[InterfaceRow]:
     """The required module, parameters and ports in order, followed by what the answer has besides."""
     wrong: dict[tuple[str, str], list[InterfaceMismatch]] = defaultdict(list)
     for m in mismatches:
@@ -121,14 +136,20 @@ def interface_rows(required: Interface, mismatches: Sequence[InterfaceMismatch])
         for p in required.parameters
     ]
     for port in required.ports:
-        width = "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
-        demanded.append(("port", port.name, f"{port.direction or 'port'}{width}"))  # as the grader writes it
+        width = (
+            "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
+        )
+        demanded.append(
+            ("port", port.name, f"{port.direction or 'port'}{width}")
+        )  # as the grader writes it
     rows = []
     for what, name, expected in demanded:
         missed = wrong.pop((what, name), [])
         right = "not compared" if other else expected
         got = ", ".join(visible(m.got or "nothing") for m in missed) or right
-        rows.append(InterfaceRow("module" if what == "module" else name, expected, got, bool(missed)))
+        rows.append(
+            InterfaceRow("module" if what == "module" else name, expected, got, bool(missed))
+        )
     more = [
         tuple(visible(text or "nothing") for text in (m.name, m.expected, m.got))
         for found in wrong.values()
@@ -161,33 +182,50 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableTy
     texts = list(pieces) if pieces is not None else [f"#{t} " for t in stored.rollout.tokens_T]
     shaded = Text()
     for text, k in zip(texts, k_T, strict=True):
-        shaded.append(visible(text), style=next(style for limit, style in _SHADES if abs(k) < limit))
+        shaded.append(
+            visible(text), style=next(style for limit, style in _SHADES if abs(k) < limit)
+        )
     *below, (_, last) = _SHADES
-    limits = [*((f" < {limit:g} ", style) for limit, style in below), (f" ≥ {below[-1][0]:g} ", last)]
-    legend = Text.assemble("k1 = log p(student) − log p(teacher) in nats; |k1| ", *limits, style="dim")
+    limits = [
+        *((f" < {limit:g} ", style) for limit, style in below),
+        (f" ≥ {below[-1][0]:g} ", last),
+    ]
+    legend = Text.assemble(
+        "k1 = log p(student) − log p(teacher) in nats; |k1| ", *limits, style="dim"
+    )
     t = stored.teacher
-    means = Text(f"mean k1 {t.k1_mean:.4f}, k2 {t.k2_mean:.4f}, k3 {t.k3_mean:.4f} over {t.n_tokens} tokens")
+    means = Text(
+        f"mean k1 {t.k1_mean:.4f}, k2 {t.k2_mean:.4f}, k3 {t.k3_mean:.4f} over {t.n_tokens} tokens"
+    )
     table = Table("token", "text", "p student", "p teacher", "k1", box=box.SIMPLE_HEAD)
     for i in sorted(np.argsort(-np.abs(k_T))[:8].tolist()):
         shown = Text(repr(visible(texts[i])))
-        table.add_row(str(i), shown, f"{np.exp(s_T[i]):.3f}", f"{np.exp(q_T[i]):.3f}", f"{k_T[i]:+.3f}")
+        table.add_row(
+            str(i), shown, f"{np.exp(s_T[i]):.3f}", f"{np.exp(q_T[i]):.3f}", f"{k_T[i]:+.3f}"
+        )
     return Group(means, legend, shaded, table)
 
 
 def audit_of(history: History, rollout: str) -> dict[str, Any] | None:
-    """The audit of a pass, with the inputs that show a difference as `waveform` and its size in words as `netlist`; None without an audit."""
-    for row in history.query("SELECT * FROM audits WHERE rollout = $rollout", {"rollout": rollout}).to_pylist():
+    """The audit of a pass, with the inputs that show a difference as `waveform` and its size in words as
+    `netlist`; None without an audit."""
+    for row in history.query(
+        "SELECT * FROM audits WHERE rollout = $rollout", {"rollout": rollout}
+    ).to_pylist():
         netlist = ""
         if row["cells"] is not None:
             netlist = f"{row['cells']} cells, {row['flip_flops']} of them flip-flops, {row['levels']} levels"
         if row["relative_area"] is not None:
-            netlist += f"; relative area {row['relative_area']:.2f}, levels {row['relative_levels']:.2f}"
+            netlist += (
+                f"; relative area {row['relative_area']:.2f}, levels {row['relative_levels']:.2f}"
+            )
         return {**row, "waveform": _waveform(json.loads(row["trace"] or "[]")), "netlist": netlist}
     return None
 
 
 def _waveform(trace: Sequence[Mapping[str, int]]) -> str:
-    """The last `MOST_STEPS` steps as text: a line per input, a column per step. Values are hexadecimal; a dot means no change."""
+    """The last `MOST_STEPS` steps as text: a line per input, a column per step. Values are hexadecimal; a
+    dot means no change."""
     shown = list(trace)[-MOST_STEPS:]
     if not shown:
         return ""
@@ -196,7 +234,9 @@ def _waveform(trace: Sequence[Mapping[str, int]]) -> str:
     longest = max(map(len, rows))
     lines = [f"({len(trace) - len(shown)} earlier steps)"] if len(trace) > len(shown) else []
     for name, values in rows.items():
-        marks = [value if not at or value != values[at - 1] else "." for at, value in enumerate(values)]
+        marks = [
+            value if not at or value != values[at - 1] else "." for at, value in enumerate(values)
+        ]
         columns = " ".join(f"{mark:>{width}}" for mark, width in zip(marks, widths, strict=True))
         lines.append(f"{name:<{longest}}  {columns}")
     return "\n".join(lines)

@@ -34,8 +34,13 @@ def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, 
 
     Every outcome of every tenth of the run and of every evaluation is drawn in turn, up to the limits above.
     """
-    total = history.query("SELECT count(*) AS n FROM verdicts WHERE run = $run", {"run": run}).to_pylist()[0]["n"]
-    chosen = [r["rollout"] for r in history.query(_CHOOSE, {"run": run, "most": MOST_ROLLOUTS}).to_pylist()]
+    total = history.query(
+        "SELECT count(*) AS n FROM verdicts WHERE run = $run", {"run": run}
+    ).to_pylist()[0]["n"]
+    chosen = [
+        r["rollout"]
+        for r in history.query(_CHOOSE, {"run": run, "most": MOST_ROLLOUTS}).to_pylist()
+    ]
     keys = list(dict.fromkeys([*always, *chosen]))[:MOST_ROLLOUTS]
     rows = _rows(history, keys)
     rollouts, problems, size = [], {}, 0
@@ -46,13 +51,20 @@ def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, 
         prompt, interface = row.pop("prompt"), row.pop("interface")
         if row["problem"] not in problems:
             problems[row["problem"]] = {
-                "prompt": cut(prompt), "difficulty": row["difficulty"], "family": row["family"],
-            }  # fmt: skip
+                "prompt": cut(prompt),
+                "difficulty": row["difficulty"],
+                "family": row["family"],
+            }
             size += len(problems[row["problem"]]["prompt"])
-        parsed = any(stage["stage"] == "interface" and stage["status"] != "skipped" for stage in row["stages"])
+        parsed = any(
+            stage["stage"] == "interface" and stage["status"] != "skipped"
+            for stage in row["stages"]
+        )
         mismatches = [InterfaceMismatch(**mismatch) for mismatch in row["mismatches"]]
         row["ports"] = (
-            interface_rows(Interface.model_validate_json(interface), mismatches) if parsed and interface else []
+            interface_rows(Interface.model_validate_json(interface), mismatches)
+            if parsed and interface
+            else []
         )
         size += len(row["text"])
         if size > MOST_BYTES:
@@ -65,7 +77,11 @@ def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, 
 def cut(text: str | None) -> str:
     """The beginning of a text, with the number of omitted characters."""
     text = text or ""
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT} more characters"
+    return (
+        text
+        if len(text) <= MOST_TEXT
+        else f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT} more characters"
+    )
 
 
 def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -74,7 +90,9 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
     holders = ", ".join("?" * len(keys))
     heads = history.query(
         "SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample,"
-        " coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(c.tokens, r.n_tokens) AS n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward, a.reward AS trained, a.advantage,"
+        " coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(c.tokens, r.n_tokens) AS "
+        "n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total "
+        "AS reward, a.reward AS trained, a.advantage,"
         " t.k1_mean AS k1, p.difficulty, coalesce(p.family, p.category) AS family, q.prompt, q.interface"
         " FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)"
         " LEFT JOIN advantages a USING (rollout) LEFT JOIN teacher_scores t USING (rollout)"
@@ -83,12 +101,17 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         f" LEFT JOIN problems q ON q.fingerprint = p.fingerprint WHERE r.rollout IN ({holders})",
         [*keys, *keys],
     ).to_pylist()
-    rows = {r["rollout"]: {**r, "text": cut(r["text"]), "stages": [], "mismatches": [], "terms": {}} for r in heads}
+    rows = {
+        r["rollout"]: {**r, "text": cut(r["text"]), "stages": [], "mismatches": [], "terms": {}}
+        for r in heads
+    }
     for place, part, columns in (
         ("stages", "verdict_stages", "stage, status, reasons"),
         ("mismatches", "interface_mismatches", "kind, name, expected, got"),
     ):
-        sql = f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
+        sql = (
+            f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
+        )
         for row in history.query(sql, list(keys)).to_pylist():
             rows[row.pop("rollout")][place].append(row)
     sql = f"SELECT rollout, term, weight, value FROM reward_terms WHERE weight <> 0 AND rollout IN ({holders})"

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rtl_core.learning.intervals import Interval, PairedResult
 
 EQUAL_DIFFICULTY = (
-    "At equal difficulty, a step counts as if it contained all training problems. The raw curve (lighter) may fall while the student improves, because"
+    "At equal difficulty, a step counts as if it contained all training problems. The raw curve "
+    "(lighter) may fall while the student improves, because"
     " the curriculum makes later steps harder. A step with only the hardest problems still dips."
 )
 
@@ -38,7 +39,11 @@ def finite(value: Any) -> Any:
 
 def rate_in_words(rate: Interval | None) -> str:
     """`92.1 % [88.0, 95.2]`, or a dash."""
-    return "–" if rate is None else f"{100 * rate.mean:.1f} % [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
+    return (
+        "–"
+        if rate is None
+        else f"{100 * rate.mean:.1f} % [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
+    )
 
 
 def gain_in_words(test: PairedResult) -> str:

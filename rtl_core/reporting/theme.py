@@ -86,7 +86,9 @@ LEVELS: dict[str, str] = {
 
 def css_variables() -> str:
     """The palette as CSS variables, for both themes."""
-    light, dark = ("".join(f"--{role}:{pair[i]};" for role, pair in PALETTE.items()) for i in (0, 1))
+    light, dark = (
+        "".join(f"--{role}:{pair[i]};" for role, pair in PALETTE.items()) for i in (0, 1)
+    )
     return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}"
 
 
@@ -125,27 +127,50 @@ def layout(**changes: Any) -> dict[str, Any]:
         "xaxis": {**_AXIS, "showgrid": False},
         "yaxis": dict(_AXIS),
         "legend": {
-            "orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom",
-            "bgcolor": "rgba(0,0,0,0)", "font": {"size": 12, "color": "@ink"}, "itemclick": "toggle",
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "bgcolor": "rgba(0,0,0,0)",
+            "font": {"size": 12, "color": "@ink"},
+            "itemclick": "toggle",
         },
-        "hoverlabel": {"bgcolor": "@card", "bordercolor": "@rule", "font": {"color": "@ink", "size": 12}, "namelength": -1},
+        "hoverlabel": {
+            "bgcolor": "@card",
+            "bordercolor": "@rule",
+            "font": {"color": "@ink", "size": 12},
+            "namelength": -1,
+        },
         "hovermode": "x unified",
         "showlegend": True,
-    }  # fmt: skip
+    }
     for key, value in changes.items():
-        base[key] = {**base[key], **value} if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+        base[key] = (
+            {**base[key], **value}
+            if isinstance(value, dict) and isinstance(base.get(key), dict)
+            else value
+        )
     return base
 
 
 _AXIS = {
-    "gridcolor": "@rule", "linecolor": "@rule", "zeroline": False, "ticks": "", "automargin": True,
-    "tickfont": {"color": "@muted", "size": 11.5}, "title": {"font": {"color": "@muted", "size": 12}, "standoff": 10},
-}  # fmt: skip
+    "gridcolor": "@rule",
+    "linecolor": "@rule",
+    "zeroline": False,
+    "ticks": "",
+    "automargin": True,
+    "tickfont": {"color": "@muted", "size": 11.5},
+    "title": {"font": {"color": "@muted", "size": 12}, "standoff": 10},
+}
 
 
 def axis(title: str, **changes: Any) -> dict[str, Any]:
     """An axis with a title, as a change of the layout."""
-    return {"title": {"text": title, "font": {"color": "@muted", "size": 12}, "standoff": 10}, **changes}
+    return {
+        "title": {"text": title, "font": {"color": "@muted", "size": 12}, "standoff": 10},
+        **changes,
+    }
 
 
 PERCENT = {"tickformat": ".0%", "range": [0, 1.02]}

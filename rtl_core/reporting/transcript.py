@@ -28,7 +28,8 @@ def total(messages: Sequence[MessageRecord]) -> str:
     mine = [one for one in messages if one.who == "model"]
     told = [one for one in messages if one.who == "tool"]
     return (
-        f"{counted(len(mine), 'turn')}, {sum(one.n_tokens for one in mine):,} tokens written, {counted(len(told), 'call')}"
+        f"{counted(len(mine), 'turn')}, {sum(one.n_tokens for one in mine):,} tokens written, "
+        f"{counted(len(told), 'call')}"
         f" ({sum(not one.ok for one in told)} failed), {sum(one.seconds for one in mine):.1f} s model,"
         f" {sum(one.seconds for one in told):.1f} s tools"
     )
@@ -38,7 +39,10 @@ def _message(message: MessageRecord, mine: Sequence[MessageRecord]) -> Iterator[
     if message.who == "model":
         cut = "" if message.ok else ", cut"
         number = mine.index(message) + 1
-        yield Text(f"turn {number}: {message.n_tokens:,} tokens in {message.seconds:.1f} s{cut}", style="bold cyan")
+        yield Text(
+            f"turn {number}: {message.n_tokens:,} tokens in {message.seconds:.1f} s{cut}",
+            style="bold cyan",
+        )
         if message.thought:
             yield Padding(Text(visible(message.thought.strip()), style="dim italic"), (0, 0, 0, 2))
         if message.text.strip():
@@ -46,15 +50,19 @@ def _message(message: MessageRecord, mine: Sequence[MessageRecord]) -> Iterator[
         return
     line, long = call_in_words(message.call)
     style = "green" if message.ok else "red"
-    yield Padding(Text.assemble((line, f"bold {style}"), (f"  {message.seconds:.1f} s", "dim")), (0, 0, 0, 2))
+    yield Padding(
+        Text.assemble((line, f"bold {style}"), (f"  {message.seconds:.1f} s", "dim")), (0, 0, 0, 2)
+    )
     for text in long:
         yield Padding(Text(text, style="dim"), (0, 0, 0, 6))
-    yield Padding(Text(visible(message.text.rstrip()), style="" if message.ok else "red"), (0, 0, 0, 4))
+    yield Padding(
+        Text(visible(message.text.rstrip()), style="" if message.ok else "red"), (0, 0, 0, 4)
+    )
 
 
 def call_in_words(call: Mapping[str, str] | None) -> tuple[str, list[str]]:
-    """A call in one line, such as `read docs/spec.md, first 1`, and its long arguments. Arguments that are not a JSON object are shown
-    unchanged. None stands for a message of the grader."""
+    """A call in one line, such as `read docs/spec.md, first 1`, and its long arguments. Arguments that are
+    not a JSON object are shown unchanged. None stands for a message of the grader."""
     if call is None:
         return "the grader", []
     try:

@@ -1,12 +1,13 @@
 """Audit of passing answers: which of them passed although they behave differently?
 
-Each distinct answer is compared once with the golden answer of its problem: simulated beside it for far longer than a harness runs,
-then proved equivalent where possible (`rtl_grader.equivalence.differential`). Passes of a problem without a golden answer are compared
-with one another (`rtl_grader.equivalence.consensus`). Findings go to the table `audits`. A repeat audits only new passes and those
-that were audited with another golden answer, other texts, effort or tools.
+Each distinct answer is compared once with the golden answer of its problem: simulated beside it for far
+longer than a harness runs, then proved equivalent where possible (`rtl_grader.equivalence.differential`).
+Passes of a problem without a golden answer are compared with one another
+(`rtl_grader.equivalence.consensus`). Findings go to the table `audits`. A repeat audits only new passes and
+those that were audited with another golden answer, other texts, effort or tools.
 
-`audit_group` does the same for a group of a train step: with `learning.doubtful` as `mask` or `zero`, an answer that differs is masked or
-earns nothing. Passes for which there is no time keep their reward.
+`audit_group` does the same for a group of a train step: with `learning.doubtful` as `mask` or `zero`, an
+answer that differs is masked or earns nothing. Passes for which there is no time keep their reward.
 """
 
 from __future__ import annotations
@@ -67,9 +68,7 @@ class AuditDone:
 
     def in_words(self) -> str:
         without = f", {self.without_golden} without a golden answer" if self.without_golden else ""
-        return (
-            f"{self.passes} passes, {self.known} audited before{without}; {self.simulated} distinct answers audited now"
-        )
+        return f"{self.passes} passes, {self.known} audited before{without}; {self.simulated} distinct answers audited now"
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,14 @@ def audit_run(
     chosen = choice.of(history, run, passed=True)
     done.passes = sum(map(len, chosen.values()))
     problems = problems_as_recorded(history, run, chosen)
-    done.without_golden = sum(len(chosen[name]) for name, problem in problems.items() if problem.golden is None)
+    done.without_golden = sum(
+        len(chosen[name]) for name, problem in problems.items() if problem.golden is None
+    )
     if not chosen:
         return done
-    with closing(GraderPool(Grader(executor_of(config.grading), limits=limits_of(config.grading)), jobs)) as pool:
+    with closing(
+        GraderPool(Grader(executor_of(config.grading), limits=limits_of(config.grading)), jobs)
+    ) as pool:
         asyncio.run(_Audit(history, run, pool, effort, problems, chosen, done).run_all())
     return done
 
@@ -126,13 +129,17 @@ class _Audit:
     async def run_all(self) -> None:
         """Audit every answer that has not been audited."""
         tally = Tally("passes", sum(map(len, self.chosen.values())))
-        writer = PeriodicWriter[AuditRecord](lambda records: asyncio.to_thread(self.history.record_audits, records))
+        writer = PeriodicWriter[AuditRecord](
+            lambda records: asyncio.to_thread(self.history.record_audits, records)
+        )
         pool, grader = self.pool, self.pool.grader
 
         async def audit(work: _Work) -> None:
             answers = [files for files, _ in work.answers]
             try:
-                comparisons = await pool.call(audit_passes, grader, work.problem, answers, self.effort, self.once)
+                comparisons = await pool.call(
+                    audit_passes, grader, work.problem, answers, self.effort, self.once
+                )
             except InfrastructureError as error:
                 self.done.failed[error.message] += work.n_rollouts
                 return
@@ -146,15 +153,22 @@ class _Audit:
 
         try:
             await process_all(
-                self._work(tally), audit, tally, concurrency=pool.threads, name=lambda work: work.problem.id,
+                self._work(tally),
+                audit,
+                tally,
+                concurrency=pool.threads,
+                name=lambda work: work.problem.id,
                 size=lambda work: work.n_rollouts,
-            )  # fmt: skip
+            )
         finally:
             await writer.flush()
 
     def _work(self, tally: Tally) -> Iterator[_Work]:
         """Yield the distinct answers that have not been audited, problem by problem."""
-        known = {row["rollout"]: row["key"] for row in self.history.query(_KNOWN, {"run": self.run}).to_pylist()}
+        known = {
+            row["rollout"]: row["key"]
+            for row in self.history.query(_KNOWN, {"run": self.run}).to_pylist()
+        }
         for problem_id, rollouts in sorted(self.chosen.items()):
             problem = self.problems[problem_id]
             equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
@@ -165,7 +179,10 @@ class _Audit:
             self.done.known += len(rollouts) - len(wanted)
             tally.advance(len(rollouts) - len(wanted))
             if wanted and problem.golden is None:
-                answers = tuple((dict(pairs), tuple(k for k in keys if k in wanted)) for pairs, keys in equal.items())
+                answers = tuple(
+                    (dict(pairs), tuple(k for k in keys if k in wanted))
+                    for pairs, keys in equal.items()
+                )
                 yield _Work(problem, answers, key)
                 continue
             for pairs, keys in equal.items():
@@ -189,20 +206,29 @@ def audit_record(
     fields = vars(found) | {"trace": [dict(step) for step in found.trace]}
     netlist = fields.pop("netlist")
     return AuditRecord(
-        run=run, rollout=rollout, problem_id=problem_id, key=key, executor=executor.name, tools=executor.tools(),
-        **fields, **(vars(netlist) if netlist else {}),
-    )  # fmt: skip
+        run=run,
+        rollout=rollout,
+        problem_id=problem_id,
+        key=key,
+        executor=executor.name,
+        tools=executor.tools(),
+        **fields,
+        **(vars(netlist) if netlist else {}),
+    )
 
 
 async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
     """Audit the passes of one graded group of a train step (`rtl_grader.validation.doubts`).
 
-    Where a reward term reads netlists, every pass is audited, and its reward is computed again. A failure of the executor is no finding.
+    Where a reward term reads netlists, every pass is audited, and its reward is computed again. A failure
+    of the executor is no finding.
     """
     pays_size, graders = session.config.reward.pays_size, session.graders
     if batch.purpose != "train" or (session.config.learning.doubtful == "keep" and not pays_size):
         return
-    passes = [stored for stored in batch.group(problem_id) if stored.passed and stored.audit is None]
+    passes = [
+        stored for stored in batch.group(problem_id) if stored.passed and stored.audit is None
+    ]
     if not passes:
         return
     problem = session.problems[problem_id]
@@ -210,7 +236,9 @@ async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
     share = math.inf if pays_size else session.config.learning.doubtful_share
     with batch.clock.measure("doubt"):
         try:
-            comparisons = await graders.call(graders.doubts.look, graders.grader, problem, answers, share, pays_size)
+            comparisons = await graders.call(
+                graders.doubts.look, graders.grader, problem, answers, share, pays_size
+            )
         except InfrastructureError:
             return
     rewarded, records = [], []
@@ -223,6 +251,10 @@ async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
             reward = reward_of(session, stored.rollout, stored.verdict, found.netlist)
             batch.update(stored, reward=reward)
             rewarded.append((key, stored.verdict, reward))
-        records.append(audit_record(session.run, key, problem_id, found, graders.grader.executor, WHILE_TRAINING))
+        records.append(
+            audit_record(
+                session.run, key, problem_id, found, graders.grader.executor, WHILE_TRAINING
+            )
+        )
     session.recorder.put("record_verdicts", rewarded)
     session.recorder.put("record_audits", records)

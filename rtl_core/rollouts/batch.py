@@ -69,7 +69,11 @@ class Batch(BatchPlan):
         """Name of the batch in task runs, with steps counted from 1 as in the run's log."""
         match self.purpose:
             case "evaluation":
-                return f"student after {counted(self.step, 'step')}" if self.sampler == "student" else self.sampler
+                return (
+                    f"student after {counted(self.step, 'step')}"
+                    if self.sampler == "student"
+                    else self.sampler
+                )
             case "measurement":
                 return f"measuring the {self.sampler}"
             case _:
@@ -84,11 +88,18 @@ class Batch(BatchPlan):
         """Replace the group at a place of the plan. The order of substitutes does not depend on which came first."""
         planned = self.planned
         self.substitutes[attempt, slot] = problem_id
-        self.problem_ids = (*planned, *(self.substitutes[place] for place in sorted(self.substitutes)))
+        self.problem_ids = (
+            *planned,
+            *(self.substitutes[place] for place in sorted(self.substitutes)),
+        )
 
     def group(self, problem_id: str) -> list[StoredRollout]:
         """The rollouts of one problem, sorted by sample index."""
-        return [stored for (problem, _), stored in sorted(self.rollouts.items()) if problem == problem_id]
+        return [
+            stored
+            for (problem, _), stored in sorted(self.rollouts.items())
+            if problem == problem_id
+        ]
 
     def rollout(
         self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
@@ -112,7 +123,8 @@ class Batch(BatchPlan):
         )
 
     def update(self, stored: StoredRollout, **found: Any) -> None:
-        """Add a stage's results to a rollout. Grading and scoring run concurrently, so each updates the current state."""
+        """Add a stage's results to a rollout. Grading and scoring run concurrently, so each updates the
+        current state."""
         place = stored.rollout.problem_id, stored.rollout.sample
         self.rollouts[place] = replace(self.rollouts[place], **found)
 
@@ -132,16 +144,24 @@ def open_batch(session: Session, batch: Batch) -> Batch:
 async def sample(session: Session, batch: Batch, problem_id: str) -> None:
     """Sample the missing answers of one group."""
     config, prompt = session.config, session.prompts[problem_id]
-    missing = [index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts]
+    missing = [
+        index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts
+    ]
     if not missing:
         return
     with batch.clock.measure("sample"):
         seeds = None
         if config.sampling.seeded:
-            seeds = [rollout_seed(config.run.seed, seed_place(batch), problem_id, index) for index in missing]
+            seeds = [
+                rollout_seed(config.run.seed, seed_place(batch), problem_id, index)
+                for index in missing
+            ]
         answers = await answers_to(session, batch, problem_id, prompt.tokens_P, len(missing), seeds)
     places = zip(missing, answers, strict=True)
-    rollouts = [batch.rollout(session.run, problem_id, index, prompt.tokens_P, answer) for index, answer in places]
+    rollouts = [
+        batch.rollout(session.run, problem_id, index, prompt.tokens_P, answer)
+        for index, answer in places
+    ]
     # Added first: answers that are paid for are not sampled again when the recorder raises an earlier failure.
     batch.add(map(StoredRollout, rollouts))
     session.recorder.put("record_rollouts", rollouts)
@@ -163,11 +183,17 @@ def sampler_of(session: Session, batch: Batch, problem_id: str) -> Weights:
 
 
 async def answers_to(
-    session: Session, batch: Batch, problem_id: str, prompt_P: Sequence[int], count: int, seeds: list[int] | None
+    session: Session,
+    batch: Batch,
+    problem_id: str,
+    prompt_P: Sequence[int],
+    count: int,
+    seeds: list[int] | None,
 ) -> list[SampledAnswer]:
     """Sample `count` answers to one prompt from the batch's policy; `seeds` has one for each, or is None.
 
-    Each text starts with what the end of the prompt opened (a thought, for example), so that it can be read without the prompt.
+    Each text starts with what the end of the prompt opened (a thought, for example), so that it can be read
+    without the prompt.
     """
     chat = session.policy.chat
     max_tokens, temperature, top_p = sampling_of(session.config, batch)
@@ -213,7 +239,8 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> None:
     """Grade the ungraded answers of one group.
 
     Raises:
-        InfrastructureError: grading itself failed for some answers; the verdicts on the others are recorded, so a retry is short.
+        InfrastructureError: grading itself failed for some answers; the verdicts on the others are
+            recorded, so a retry is short.
         RunHealthError: it failed again after `grading.retries` retries.
     """
     problem = session.problems[problem_id]
@@ -234,9 +261,15 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> None:
         grading_failed(session, batch, problem_id, why)
 
 
-async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]) -> list[Verdict]:
-    """Return verdicts on answers to one problem of a batch, in order (`GraderPool.grade`). New ones go to the history's cache."""
-    graders, until = session.graders, Stage(session.config.grading.last_stage(batch.purpose, batch.step))
+async def verdicts_on(
+    session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]
+) -> list[Verdict]:
+    """Return verdicts on answers to one problem of a batch, in order (`GraderPool.grade`). New ones go to
+    the history's cache."""
+    graders, until = (
+        session.graders,
+        Stage(session.config.grading.last_stage(batch.purpose, batch.step)),
+    )
     with batch.clock.measure("grade"):
         verdicts = await graders.grade(session.problems[problem_id], answers, until)
     if batch.purpose == "train":
@@ -266,12 +299,18 @@ def grading_failed(session: Session, batch: Batch, problem_id: str, why: str) ->
     )
 
 
-def reward_of(session: Session, rollout: Rollout, verdict: Verdict, netlist: Netlist | None = None) -> Reward:
+def reward_of(
+    session: Session, rollout: Rollout, verdict: Verdict, netlist: Netlist | None = None
+) -> Reward:
     """Return the reward of a graded answer. `netlist`: of a pass that was audited and is not doubtful."""
     problem, bounds = session.problems[rollout.problem_id], session.config.episode
     conduct = None
     if rollout.ended is not None:
         used = (rollout.n_turns or 0) / bounds.most_turns, rollout.n_own / bounds.tokens
         conduct = Conduct(rollout.ended == "submitted", *(min(1.0, share) for share in used))
-    graded = Graded(problem, verdict, rollout.text, rollout.tokens_T, rollout.stop_reason, netlist, conduct)
-    return reward(graded, session.config.reward.weights, session.graders.ceilings.get(problem.id, math.inf))
+    graded = Graded(
+        problem, verdict, rollout.text, rollout.tokens_T, rollout.stop_reason, netlist, conduct
+    )
+    return reward(
+        graded, session.config.reward.weights, session.graders.ceilings.get(problem.id, math.inf)
+    )

@@ -42,7 +42,9 @@ def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
         RuntimeError: an answer has no verdict.
     """
     if batch.purpose in ("train", "warm_start") and problem_id not in batch.quarantined:
-        session.recorder.put("record_advantages", credited(batch, problem_id, algorithm_of(session.config, batch)))
+        session.recorder.put(
+            "record_advantages", credited(batch, problem_id, algorithm_of(session.config, batch))
+        )
 
 
 def credited(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
@@ -60,12 +62,15 @@ def has_signal(batch: Batch, problem_id: str) -> bool:
     return any(credit_of(stored).advantage for stored in batch.group(problem_id))
 
 
-def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: Decode | None = None) -> list[Datum]:
+def build_datums(
+    batch: Batch, algorithm: Algorithm, kl_weight: float, decode: Decode | None = None
+) -> list[Datum]:
     """Return the training data of a batch.
 
-    Only this function decides which rollouts a step trains on. Rollouts whose signal is 0 at every token, masked ones and quarantined groups
-    are left out. At tokens from a tool every signal is 0. Equal answers to one prompt become one datum (`merge_equal`). Datums and
-    tokens are counted where they are sent (`StepResult`).
+    Only this function decides which rollouts a step trains on. Rollouts whose signal is 0 at every token,
+    masked ones and quarantined groups are left out. At tokens from a tool every signal is 0. Equal answers
+    to one prompt become one datum (`merge_equal`). Datums and tokens are counted where they are sent
+    (`StepResult`).
 
     Args:
         kl_weight: λ of this step.
@@ -75,39 +80,61 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
     answers = list(trained_answers(batch))
     if config.learning.kl_after_error and decode is not None:
         text_of = cache(lambda token: decode([token]))
-        answers = [replace(stored, heard_from=first_error(stored, answers, text_of)) for stored in answers]
+        answers = [
+            replace(stored, heard_from=first_error(stored, answers, text_of)) for stored in answers
+        ]
     if config.learning.permute_teacher and "advantages" in algorithm.signals:
-        answers = permute_teacher(answers, random.Random(f"permute-teacher/{config.run.seed}/{batch.step}"))
+        answers = permute_teacher(
+            answers, random.Random(f"permute-teacher/{config.run.seed}/{batch.step}")
+        )
     rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
     if config.learning.permute_advantages and "advantages" in algorithm.signals:
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
-    equal: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...], int], list[Inputs]] = defaultdict(list)
+    equal: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...], int], list[Inputs]] = (
+        defaultdict(list)
+    )
     for stored, inputs in rows:
         rollout = stored.rollout
         if rollout.own_T:
-            signals = {name: inputs[name] * rollout.sampled_T for name in algorithm.signals if name in inputs}
+            signals = {
+                name: inputs[name] * rollout.sampled_T
+                for name in algorithm.signals
+                if name in inputs
+            }
             inputs = {**inputs, **signals}
         if any(inputs[signal].any() for signal in algorithm.signals if signal in inputs):
             choices = 0 if stored.teacher is None else id(stored.teacher.choices)
             equal[rollout.prompt_P, rollout.tokens_T, rollout.own_T, choices].append(inputs)
     return [
-        Datum(prompt_P, tokens_T, merge_equal(all_, algorithm.signals), own_T=np.array(own_T, bool) if own_T else None)
+        Datum(
+            prompt_P,
+            tokens_T,
+            merge_equal(all_, algorithm.signals),
+            own_T=np.array(own_T, bool) if own_T else None,
+        )
         for (prompt_P, tokens_T, own_T, _), all_ in equal.items()
     ]
 
 
-def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of: Callable[[int], str]) -> int:
-    """Index of the token that starts the first wrong line of an answer (`learning.kl.first_wrong_line`); its length if it passed."""
+def first_error(
+    stored: StoredRollout, answers: Sequence[StoredRollout], text_of: Callable[[int], str]
+) -> int:
+    """Index of the token that starts the first wrong line of an answer (`learning.kl.first_wrong_line`);
+    its length if it passed."""
 
     def lines_of(tokens_T: Sequence[int]) -> tuple[list[str], list[int]]:
         texts = [text_of(token) for token in tokens_T]
         starts = [0, *(at + 1 for at, text in enumerate(texts) if "\n" in text)]
-        return ["".join(texts[a:b]).strip() for a, b in zip(starts, [*starts[1:], None], strict=True)], starts
+        return [
+            "".join(texts[a:b]).strip() for a, b in zip(starts, [*starts[1:], None], strict=True)
+        ], starts
 
     if stored.verdict is None or stored.passed:
         return len(stored.rollout.tokens_T) if stored.passed else 0
     prompt_P = stored.rollout.prompt_P
-    right = {one.rollout.tokens_T for one in answers if one.passed and one.rollout.prompt_P == prompt_P}
+    right = {
+        one.rollout.tokens_T for one in answers if one.passed and one.rollout.prompt_P == prompt_P
+    }
     lines, starts = lines_of(stored.rollout.tokens_T)
     return starts[first_wrong_line(lines, [lines_of(tokens_T)[0] for tokens_T in sorted(right)])]
 
@@ -115,8 +142,11 @@ def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of
 def trainer_tokens(
     batch: Batch, datums: Sequence[Datum], logprobs: Logprobs
 ) -> list[tuple[Rollout, NDArray[np.float64]]]:
-    """Return every answer that datums train on, with the trainer's log-probabilities of its tokens, (T,); 0 at tokens from tools."""
-    found = {(d.prompt_P, d.tokens_T): values_T for d, values_T in zip(datums, logprobs, strict=True)}
+    """Return every answer that datums train on, with the trainer's log-probabilities of its tokens, (T,); 0
+    at tokens from tools."""
+    found = {
+        (d.prompt_P, d.tokens_T): values_T for d, values_T in zip(datums, logprobs, strict=True)
+    }
     rows = []
     for rollout in (stored.rollout for stored in trained_answers(batch)):
         values_T = found.get((rollout.prompt_P, rollout.tokens_T))
@@ -139,7 +169,8 @@ def merge_equal(equal: Sequence[Inputs], signals: Sequence[str]) -> Inputs:
 
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
-    """Share of a batch's training signal that comes from the teacher's scores, the rest being the verdicts' (`learning.advantage.kl_share`).
+    """Share of a batch's training signal that comes from the teacher's scores, the rest being the verdicts'
+    (`learning.advantage.kl_share`).
 
     Computed on the sampled tokens, also for distributions, and as if `kl_after_error` were off.
     """
@@ -161,12 +192,19 @@ def trained_answers(batch: Batch) -> Iterator[StoredRollout]:
     for problem_id in batch.problem_ids:
         if problem_id not in batch.quarantined:
             group = batch.group(problem_id)
-            yield from (stored for stored in group if stored.rollout.tokens_T and credit_of(stored).counts)
+            yield from (
+                stored for stored in group if stored.rollout.tokens_T and credit_of(stored).counts
+            )
 
 
-def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> list[tuple[StoredRollout, Inputs]]:
-    """Give each rollout the mean token advantage of another: size and spread of the signal stay, its meaning is lost."""
-    means = [float(inputs["advantages"][stored.rollout.sampled_T].mean()) for stored, inputs in rows]
+def permute(
+    rows: list[tuple[StoredRollout, Inputs]], rng: random.Random
+) -> list[tuple[StoredRollout, Inputs]]:
+    """Give each rollout the mean token advantage of another: size and spread of the signal stay, its
+    meaning is lost."""
+    means = [
+        float(inputs["advantages"][stored.rollout.sampled_T].mean()) for stored, inputs in rows
+    ]
     rng.shuffle(means)
     return [
         (stored, {**inputs, "advantages": np.full(len(inputs["advantages"]), mean, np.float32)})
@@ -175,10 +213,11 @@ def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> lis
 
 
 def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[StoredRollout]:
-    """Give each scored answer the differences q − s, and the choices, of another one, token by token; none keeps its own.
+    """Give each scored answer the differences q − s, and the choices, of another one, token by token; none
+    keeps its own.
 
-    The other answer is to another problem, unless more than half of the answers are to one. A longer one is truncated; past the end of a
-    shorter one the difference is 0, and its choices start over.
+    The other answer is to another problem, unless more than half of the answers are to one. A longer one is
+    truncated; past the end of a shorter one the difference is 0, and its choices start over.
     """
     scored = [index for index, stored in enumerate(answers) if stored.teacher is not None]
     rng.shuffle(scored)
@@ -201,9 +240,12 @@ def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[St
             if teacher.choices is not None:
                 shape = (len(scores_T), teacher.choices.tokens_TK.shape[1])
                 choices = Choices(
-                    np.resize(teacher.choices.tokens_TK, shape), np.resize(teacher.choices.logprobs_TK, shape)
+                    np.resize(teacher.choices.tokens_TK, shape),
+                    np.resize(teacher.choices.logprobs_TK, shape),
                 )
-        found[index] = replace(stored, teacher=replace(stored.teacher, logprobs_T=scores_T, choices=choices))
+        found[index] = replace(
+            stored, teacher=replace(stored.teacher, logprobs_T=scores_T, choices=choices)
+        )
     return found
 
 
@@ -217,7 +259,8 @@ def golden_response(problem: Problem) -> str:
 
 
 def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
-    """Return the data of a supervised step. A known-good answer is a complete turn: thought closed, end-of-turn token included.
+    """Return the data of a supervised step. A known-good answer is a complete turn: thought closed,
+    end-of-turn token included.
 
     Answers that exceed `sampling.max_tokens` are left out.
     """
@@ -230,5 +273,11 @@ def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
         problem = session.problems[problem_id]
         tokens_T = chat.tokens_of(golden_response(problem))
         if len(tokens_T) <= config.sampling.max_tokens:
-            datums.append(Datum(session.prompts[problem_id].tokens_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))
+            datums.append(
+                Datum(
+                    session.prompts[problem_id].tokens_P,
+                    tokens_T,
+                    WarmStart.inputs_of(len(tokens_T)),
+                )
+            )
     return datums

@@ -29,7 +29,8 @@ from rtl_grader.words import counted
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Which policy to evaluate, after how many train steps, on which held-out split, with how many answers per problem."""
+    """Which policy to evaluate, after how many train steps, on which held-out split, with how many answers
+    per problem."""
 
     policy: PolicyName
     step: int
@@ -43,20 +44,30 @@ class EvaluationPlan:
     def key(self, run: str) -> str:
         """Primary key of the evaluation in the history."""
         names = [self.split, *(words.removeprefix("template ") for words in self.other.conditions)]
-        return f"{run}/{self.policy}/{self.step:05d}/{'-'.join(names).replace(' ', '')}x{self.samples}"
+        return (
+            f"{run}/{self.policy}/{self.step:05d}/{'-'.join(names).replace(' ', '')}x{self.samples}"
+        )
 
     def record(self, run: str, **found: Any) -> EvaluationRecord:
         """Return the evaluation's row with its results."""
         return EvaluationRecord(
-            key=self.key(run), run=run, policy=self.policy, step=self.step, split=self.split, samples=self.samples,
-            finished_at=utc_now(), **self.other.model_dump(), **found,
-        )  # fmt: skip
+            key=self.key(run),
+            run=run,
+            policy=self.policy,
+            step=self.step,
+            split=self.split,
+            samples=self.samples,
+            finished_at=utc_now(),
+            **self.other.model_dump(),
+            **found,
+        )
 
 
 def config_for(
     path: Path, run: str, split: Literal["heldout", "test"] = "heldout", other: Conditions = OWN
 ) -> RunConfig:
-    """Return the configuration that a run was started with, but with `split` held out and evaluations under `other` conditions.
+    """Return the configuration that a run was started with, but with `split` held out and evaluations under
+    `other` conditions.
 
     Raises:
         HistoryError: there is no such run.
@@ -72,17 +83,22 @@ def config_for(
 
 def without_teachers(config: RunConfig) -> RunConfig:
     """Return a configuration for sampling only the student: no teacher's service has to be reachable."""
-    return config.model_copy(update={"tinker": config.tinker.model_copy(update={"teacher": None, "teachers": {}})})
+    return config.model_copy(
+        update={"tinker": config.tinker.model_copy(update={"teacher": None, "teachers": {}})}
+    )
 
 
 def is_due(config: RunConfig, step: int) -> bool:
     """Whether an intermediate evaluation is due after `step` train steps."""
     every, warm = config.evaluation.every, config.learning.warm_start_steps
-    return step > 0 and (bool(every and step % every == 0) or (config.evaluation.after_warm_start and step == warm))
+    return step > 0 and (
+        bool(every and step % every == 0) or (config.evaluation.after_warm_start and step == warm)
+    )
 
 
 def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:
-    """Plan one of the run's own evaluations: its held-out split, `evaluation.samples` answers, the weights after `step` steps.
+    """Plan one of the run's own evaluations: its held-out split, `evaluation.samples` answers, the weights
+    after `step` steps.
 
     Raises:
         PolicyError: these weights are not in the history.
@@ -98,13 +114,20 @@ def plan_evaluation(session: Session, policy: PolicyName, step: int) -> Evaluati
                 "`rtl-distill checkpoints RUN` lists the saved weights",
             )
         path = session.weights.sampler_paths.get(step)
-    return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
+    return EvaluationPlan(
+        policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path
+    )
 
 
 def plan_at(
-    session: Session, policy: Literal["student", "teacher"], step: int | None, samples: int, other: Conditions = OWN
+    session: Session,
+    policy: Literal["student", "teacher"],
+    step: int | None,
+    samples: int,
+    other: Conditions = OWN,
 ) -> EvaluationPlan:
-    """Plan the evaluation of a trained run's policy at a step; None means the newest weights. `other`: see `config_for`.
+    """Plan the evaluation of a trained run's policy at a step; None means the newest weights. `other`: see
+    `config_for`.
 
     Raises:
         HistoryError: the run has not trained that far.
@@ -113,9 +136,12 @@ def plan_at(
     step = 0 if policy == "teacher" else len(trained) if step is None else step
     if not 0 <= step <= len(trained):
         raise HistoryError(
-            f"run {session.run!r} has trained {counted(len(trained), 'step')}, not {step}", "choose --step within that"
+            f"run {session.run!r} has trained {counted(len(trained), 'step')}, not {step}",
+            "choose --step within that",
         )
-    start = session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
+    start = (
+        session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
+    )
     path = trained[step - 1].sampler_path if step else start if policy == "student" else None
     return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, other)
 
@@ -136,7 +162,8 @@ def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
 
 
 def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
-    """Compute the figures of a graded evaluation: pass@1 with its 95 % interval over problems, pass@k, and by difficulty and family.
+    """Compute the figures of a graded evaluation: pass@1 with its 95 % interval over problems, pass@k, and
+    by difficulty and family.
 
     Raises:
         ProblemError: no problem could be evaluated.
@@ -176,7 +203,8 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
 
 
 def left_out(session: Session) -> dict[str, int]:
-    """Mapping of the reason for leaving problems out of an evaluation to their number, those missing from a public set included."""
+    """Mapping of the reason for leaving problems out of an evaluation to their number, those missing from a
+    public set included."""
     reasons = Counter(problem.reason for problem in session.loaded.left_out)
     reasons.update(f"broken line: {line.field}: {line.reason}" for line in session.loaded.broken)
     held = {problem.id for problem in session.loaded.heldout}
@@ -185,14 +213,18 @@ def left_out(session: Session) -> dict[str, int]:
         given = Counter(problem.source for problem in session.loaded.heldout)
         for kind, whole in published(session).items():
             if (missing := whole - given[kind]) > 0:
-                reasons[f"not in the given files, of the {whole} of the public set {kind}"] += missing
+                reasons[f"not in the given files, of the {whole} of the public set {kind}"] += (
+                    missing
+                )
     return dict(reasons)
 
 
 def published(session: Session) -> dict[str, int]:
     """Mapping of source to the size of its public set, for the sources of the held-out problems."""
     given = {problem.source for problem in session.loaded.heldout}
-    sources = [s for s in session.config.problems.sources if isinstance(s, FileSource) and s.kind in given]
+    sources = [
+        s for s in session.config.problems.sources if isinstance(s, FileSource) and s.kind in given
+    ]
     return {s.kind: s.published[0] for s in sources if s.published is not None}
 
 
@@ -200,7 +232,8 @@ def incomplete_warnings(session: Session) -> list[str]:
     """Return a warning for each public set that the figures do not cover completely."""
     in_figures = Counter(problem.source for problem in session.usable(session.loaded.heldout))
     return [
-        f"WARNING: the figures are over {in_figures[kind]} of the {whole} problems of the public set {kind}; published figures are over all"
+        f"WARNING: the figures are over {in_figures[kind]} of the {whole} problems of the public "
+        f"set {kind}; published figures are over all"
         for kind, whole in published(session).items()
         if in_figures[kind] < whole
     ]
@@ -214,18 +247,22 @@ def tell_unanswered(session: Session) -> None:
         shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
         progress.get().line(
             f"not answered: the prompts of {len(too_long)} of {len(prompts)} problems fill the model's context of"
-            f" {session.policy.context} tokens (the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}); they count as failed"
+            f" {session.policy.context} tokens (the shortest, {shortest.problem_id}, has "
+            f"{len(shortest.tokens_P)}); they count as failed"
         )
 
 
 def show(session: Session, plan: EvaluationPlan) -> None:
-    """Print a finished evaluation in detail: pass@k with intervals by kind of problem, and compared with the run's others."""
+    """Print a finished evaluation in detail: pass@k with intervals by kind of problem, and compared with
+    the run's others."""
     record = session.history.evaluation(plan.key(session.run))
     assert record is not None, "the evaluation is finished"
     counts = counts_of(session.history, record)
     ks = sorted({1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= plan.samples)})
     found = breakdown.slices(counts, session.problems, ks)
-    progress.get().show(breakdown.table(record, found, breakdown.comparisons(session.history, record)))
+    progress.get().show(
+        breakdown.table(record, found, breakdown.comparisons(session.history, record))
+    )
 
 
 def is_done(session: Session, plan: EvaluationPlan) -> bool:
@@ -253,29 +290,41 @@ def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
     """One line per source of problems: pass@1 with its interval. Empty if there is only one source."""
     found = by_source(session.history, view_of(session.history, record))
     return [
-        f"  {source}: pass@1 {view.pass_at_1.mean:.3f} [{view.pass_at_1.lo:.3f}, {view.pass_at_1.hi:.3f}] on {view.pass_at_1.n}"
+        f"  {source}: pass@1 {view.pass_at_1.mean:.3f} [{view.pass_at_1.lo:.3f}, "
+        f"{view.pass_at_1.hi:.3f}] on {view.pass_at_1.n}"
         for source, view in (found.items() if len(found) > 1 else ())
     ]
 
 
 def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
-    """Mapping of turn to problem to the share of its answers that had passed by the end of the turn; empty except for episodes without tools."""
-    if not bounds.whole_answers or not any(stored.rollout.n_turns for stored in batch.rollouts.values()):
+    """Mapping of turn to problem to the share of its answers that had passed by the end of the turn; empty
+    except for episodes without tools."""
+    if not bounds.whole_answers or not any(
+        stored.rollout.n_turns for stored in batch.rollouts.values()
+    ):
         return {}
     groups = {problem_id: batch.group(problem_id) for problem_id in batch.problem_ids}
 
     def rate(group: list[StoredRollout], turn: int) -> float:
-        return sum(s.passed and (s.rollout.n_turns or 0) <= turn for s in group) / max(len(group), 1)
+        return sum(s.passed and (s.rollout.n_turns or 0) <= turn for s in group) / max(
+            len(group), 1
+        )
 
-    return {turn: {p: rate(group, turn) for p, group in groups.items()} for turn in range(1, bounds.most_turns + 1)}
+    return {
+        turn: {p: rate(group, turn) for p, group in groups.items()}
+        for turn in range(1, bounds.most_turns + 1)
+    }
 
 
 def turns_in_words(session: Session, batch: Batch) -> list[str]:
-    """One line per turn of episodes without tools: pass@1 by its end, with its interval. By turn 1 it is single-shot pass@1."""
+    """One line per turn of episodes without tools: pass@1 by its end, with its interval. By turn 1 it is
+    single-shot pass@1."""
     lines = []
     for turn, rates in passed_by_turn(batch, session.config.episode).items():
         interval = mean_interval(list(rates.values()))
-        lines.append(f"  by turn {turn}: pass@1 {interval.mean:.3f} [{interval.lo:.3f}, {interval.hi:.3f}]")
+        lines.append(
+            f"  by turn {turn}: pass@1 {interval.mean:.3f} [{interval.lo:.3f}, {interval.hi:.3f}]"
+        )
     return lines
 
 
@@ -283,9 +332,13 @@ def policy_in_words(session: Session, plan: EvaluationPlan) -> str:
     """Name of the evaluated policy in log lines."""
     if not session.trains:
         return session.config.evaluation.weights or session.config.tinker.student
-    return f"student after {counted(plan.step, 'step')}" if plan.policy == "student" else plan.policy
+    return (
+        f"student after {counted(plan.step, 'step')}" if plan.policy == "student" else plan.policy
+    )
 
 
 def in_words(session: Session, plan: EvaluationPlan, record: EvaluationRecord) -> str:
-    problems = counted(record.n_problems, f"{', '.join([record.split, *record.conditions])} problem")
+    problems = counted(
+        record.n_problems, f"{', '.join([record.split, *record.conditions])} problem"
+    )
     return f"{policy_in_words(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems} × {record.samples}"

@@ -10,7 +10,14 @@ import numpy as np
 
 from rtl_core.backend.base import StepResult
 from rtl_core.learning.curriculum import difficulty_key
-from rtl_core.learning.equal_difficulty import SUFFIX, Floats, Groups, base_rates, equal_difficulty, stratum
+from rtl_core.learning.equal_difficulty import (
+    SUFFIX,
+    Floats,
+    Groups,
+    base_rates,
+    equal_difficulty,
+    stratum,
+)
 from rtl_core.learning.kl import FloatArray
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.rollouts.batch import Batch
@@ -22,7 +29,9 @@ from rtl_grader.types.verdict import Stage
 
 def batch_metrics(batch: Batch) -> dict[str, float]:
     """Metrics of a credited batch of the student's answers and of its groups. Quarantined groups do not count."""
-    problems = [problem_id for problem_id in batch.problem_ids if problem_id not in batch.quarantined]
+    problems = [
+        problem_id for problem_id in batch.problem_ids if problem_id not in batch.quarantined
+    ]
     stored = [s for problem_id in problems for s in batch.group(problem_id)]
     verdicts = [s.verdict for s in stored if s.verdict is not None]
     groups = [[s.verdict.passed for s in batch.group(p) if s.verdict is not None] for p in problems]
@@ -40,11 +49,16 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         "env/all/reward/total": np.mean([s.reward.total for s in stored if s.reward is not None]),
         **{f"env/all/{name}": value for name, value in stages.items()},
         "env/all/tests_passed": np.mean([v.passed for v in verdicts]),
-        "env/all/ac_tokens_per_turn": np.mean([s.rollout.n_own / (s.rollout.n_turns or 1) for s in stored]),
-        # Over all answers; the datums lack groups without signal and merge equal answers. Tokens from tools have log-probability 0.
-        "optim/entropy": -sum(sum(s.rollout.logprobs_T) for s in stored) / max(1, sum(s.rollout.n_own for s in stored)),
+        "env/all/ac_tokens_per_turn": np.mean(
+            [s.rollout.n_own / (s.rollout.n_turns or 1) for s in stored]
+        ),
+        # Over all answers; the datums lack groups without signal and merge equal answers. Tokens from tools
+        # have log-probability 0.
+        "optim/entropy": -sum(sum(s.rollout.logprobs_T) for s in stored)
+        / max(1, sum(s.rollout.n_own for s in stored)),
         "env/all/truncated": np.mean([s.rollout.stop_reason == "length" for s in stored]),
-        "env/all/duplicates": 1 - len({(s.rollout.problem_id, s.rollout.text) for s in stored}) / len(stored),
+        "env/all/duplicates": 1
+        - len({(s.rollout.problem_id, s.rollout.text) for s in stored}) / len(stored),
         **{f"groups/{kind}": mix[kind] / len(groups) for kind in ("all_good", "mixed", "all_bad")},
         "groups/no_signal": np.mean([not has_signal(batch, p) for p in problems]),
         "groups/replaced": len(batch.substitutes),
@@ -67,7 +81,11 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         }
     if teacher := [s.teacher for s in stored if s.teacher is not None]:
         tokens = sum(t.n_tokens for t in teacher)
-        for name, mean in (("teacher_kl", "k1_mean"), ("teacher_kl/k2", "k2_mean"), ("teacher_kl/k3", "k3_mean")):
+        for name, mean in (
+            ("teacher_kl", "k1_mean"),
+            ("teacher_kl/k2", "k2_mean"),
+            ("teacher_kl/k3", "k3_mean"),
+        ):
             metrics[name] = sum(getattr(t, mean) * t.n_tokens for t in teacher) / tokens
     return {name: float(value) for name, value in metrics.items()}
 
@@ -85,8 +103,8 @@ def drift_metrics(sampler_T: FloatArray, trainer_T: FloatArray) -> dict[str, flo
 
 
 def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
-    """Metrics of a supervised step: number of answers, mean negative log-probability of their tokens before the step (nats), and the
-    pass rate of the teacher's answers."""
+    """Metrics of a supervised step: number of answers, mean negative log-probability of their tokens before
+    the step (nats), and the pass rate of the teacher's answers."""
     verdicts = [s.verdict for s in batch.rollouts.values() if s.verdict is not None]
     metrics = {"warm_start/examples": float(trained.examples)}
     if verdicts:
@@ -108,10 +126,13 @@ ORDER BY r.purpose, r.step, r.problem_id -- evaluations, measurement, train step
 
 
 def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]:
-    """The two metrics of a step whose answers are stored. Empty if no evaluation or measurement precedes it, and with the order
-    `shuffled`, whose steps have equal difficulty anyway."""
+    """The two metrics of a step whose answers are stored. Empty if no evaluation or measurement precedes
+    it, and with the order `shuffled`, whose steps have equal difficulty anyway."""
     config = session.config
-    if config.curriculum.order == "shuffled" or config.grading.last_stage("train", batch.step) != "tests":
+    if (
+        config.curriculum.order == "shuffled"
+        or config.grading.last_stage("train", batch.step) != "tests"
+    ):
         return {}
     own = [e for e in scheduled_evaluations(session.history, session.run) if e.policy == "student"]
     keys = [e.key for e in own if e.step <= batch.step and (e.step == 0 or is_due(config, e.step))]
@@ -120,15 +141,26 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     asked = {"run": session.run, "step": batch.step, "evaluations": keys, "low": low, "span": span}
     rows = session.history.query(_ANSWERS, asked).to_pylist()
     passed, reward = (_last_rate(session, rows, column) for column in ("passed", "reward"))
-    if passed is None or reward is None or (rows[-1]["purpose"], rows[-1]["step"]) != ("train", batch.step):
+    if (
+        passed is None
+        or reward is None
+        or (rows[-1]["purpose"], rows[-1]["step"]) != ("train", batch.step)
+    ):
         return {}
-    return {f"env/all/tests_passed{SUFFIX}": passed, f"env/all/reward/total{SUFFIX}": low + span * reward}
+    return {
+        f"env/all/tests_passed{SUFFIX}": passed,
+        f"env/all/reward/total{SUFFIX}": low + span * reward,
+    }
 
 
 def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> float | None:
     """Rate of the last step; None if there is nothing to compare with."""
-    difficulty = {problem_id: difficulty_key(problem) for problem_id, problem in session.problems.items()}
-    places = {problem.id: place for place, problem in enumerate(session.usable(session.loaded.train))}
+    difficulty = {
+        problem_id: difficulty_key(problem) for problem_id, problem in session.problems.items()
+    }
+    places = {
+        problem.id: place for place, problem in enumerate(session.usable(session.loaded.train))
+    }
     training = sorted(difficulty[problem_id] for problem_id in places)
     stratum_P = [stratum(difficulty[problem_id], training) for problem_id in places]
     bases: dict[int, Floats] = {}
@@ -136,13 +168,23 @@ def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> flo
     for (purpose, step), groups in groupby(rows, lambda row: (row["purpose"], row["step"])):
         if purpose == "train" and session.config.grading.last_stage("train", step) != "tests":
             continue
-        found = [row for row in groups if row["problem_id"] in (difficulty if purpose == "evaluation" else places)]
-        answers, score = (np.array([row[name] for row in found], dtype=np.float64) for name in ("answers", column))
-        score = score.clip(0, answers)  # rewards from before the weights were changed may be out of range
+        found = [
+            row
+            for row in groups
+            if row["problem_id"] in (difficulty if purpose == "evaluation" else places)
+        ]
+        answers, score = (
+            np.array([row[name] for row in found], dtype=np.float64) for name in ("answers", column)
+        )
+        score = score.clip(
+            0, answers
+        )  # rewards from before the weights were changed may be out of range
         if purpose != "train":
             strata = [stratum(difficulty[row["problem_id"]], training) for row in found]
             bases[step] = base_rates(strata, score, answers)[stratum_P]
         newest = max((seen for seen in bases if seen <= step), default=None)
         if purpose != "evaluation" and newest is not None and found:
-            steps.append(Groups(bases[newest], [places[row["problem_id"]] for row in found], score, answers))
+            steps.append(
+                Groups(bases[newest], [places[row["problem_id"]] for row in found], score, answers)
+            )
     return equal_difficulty(steps)[-1] if steps else None

@@ -1,7 +1,8 @@
 """The plan of a run: which problems each step takes and which weights sample it; written once and read again on resume.
 
-With pools, the problems of a step are drawn by measured pass rates before it is sampled; problems that teach nothing are replaced. Everything
-follows from the history, the configuration and the seed, so that a resumed run draws the same problems.
+With pools, the problems of a step are drawn by measured pass rates before it is sampled; problems that
+teach nothing are replaced. Everything follows from the history, the configuration and the seed, so that a
+resumed run draws the same problems.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ async def plan_run(session: Session) -> int:
     if missing := [epoch for epoch in range(config.run.epochs) if epoch not in epochs_planned]:
         section = config.curriculum
         ordered = order_problems(train, section.order, config.run.seed, measured_rates(session))
-        rows: list[tuple[Problem, str, int | None]] = [(problem, "train", at) for at, problem in enumerate(ordered)]
+        rows: list[tuple[Problem, str, int | None]] = [
+            (problem, "train", at) for at, problem in enumerate(ordered)
+        ]
         rows += [(problem, "heldout", None) for problem in heldout]
         rows += [(session.problems[problem_id], "excluded", None) for problem_id in session.unfit]
         await session.recorder.call(history.record_problems, session.run, rows)
@@ -77,10 +80,15 @@ async def plan_run(session: Session) -> int:
             )
         step = 1 + max((state.step for state in planned), default=-1)
         for epoch in missing:
-            sizes, supervised = config.step_sizes(len(ids), step), max(0, config.learning.warm_start_steps - step)
+            sizes, supervised = (
+                config.step_sizes(len(ids), step),
+                max(0, config.learning.warm_start_steps - step),
+            )
             only = imitable if config.learning.imitates_golden else None
             groups = plan_epoch(ids, sizes, epoch, config.run.seed, section.order, supervised, only)
-            plans = [StepPlan(step=step + i, problem_ids=tuple(group)) for i, group in enumerate(groups)]
+            plans = [
+                StepPlan(step=step + i, problem_ids=tuple(group)) for i, group in enumerate(groups)
+            ]
             await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)
     _load_progress(session)
@@ -92,9 +100,13 @@ async def plan_run(session: Session) -> int:
 def _load_progress(session: Session) -> None:
     """Set the session's steps and weights from the history."""
     epochs = range(session.config.run.epochs)
-    session.weights.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
+    session.weights.steps = [
+        state for state in session.history.steps(session.run) if state.epoch in epochs
+    ]
     trained = [state for state in session.weights.steps if state.status == "trained"]
-    session.weights.sampler_paths |= {state.step + 1: state.sampler_path for state in trained if state.sampler_path}
+    session.weights.sampler_paths |= {
+        state.step + 1: state.sampler_path for state in trained if state.sampler_path
+    }
     if trained and trained[-1].state_path and trained[-1].sampler_path:
         session.weights.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
 
@@ -104,8 +116,14 @@ def remaining_steps(session: Session, epoch: int) -> list[list[StepState]]:
 
     Each part is a list; the first must end before the second starts.
     """
-    steps = [state for state in session.weights.steps if state.epoch == epoch and state.status == "planned"]
-    return [list(part) for _, part in groupby(steps, lambda state: is_warm_start(session, state.step))]
+    steps = [
+        state
+        for state in session.weights.steps
+        if state.epoch == epoch and state.status == "planned"
+    ]
+    return [
+        list(part) for _, part in groupby(steps, lambda state: is_warm_start(session, state.step))
+    ]
 
 
 def is_warm_start(session: Session, step: int) -> bool:
@@ -114,14 +132,20 @@ def is_warm_start(session: Session, step: int) -> bool:
 
 
 def next_problems(session: Session, state: StepState | None, steps: int) -> list[str]:
-    """Problems of the next `steps` planned steps after one (None: from the first remaining), if they have been drawn."""
-    planned = [s for s in session.weights.steps if s.status == "planned" and (state is None or s.step > state.step)]
+    """Problems of the next `steps` planned steps after one (None: from the first remaining), if they have
+    been drawn."""
+    planned = [
+        s
+        for s in session.weights.steps
+        if s.status == "planned" and (state is None or s.step > state.step)
+    ]
     return [problem_id for s in planned[:steps] for problem_id in s.problem_ids]
 
 
 def policy_step(session: Session, state: StepState) -> int:
-    """Number of train steps in the weights that sample this step: `learning.staleness` fewer than precede it, but at least those
-    before its epoch and those of the warm start, since neither overlaps with later steps.
+    """Number of train steps in the weights that sample this step: `learning.staleness` fewer than precede
+    it, but at least those before its epoch and those of the warm start, since neither overlaps with later
+    steps.
 
     The number does not depend on when the step is sampled, so that a resumed run samples from the same weights.
     """
@@ -132,14 +156,18 @@ def policy_step(session: Session, state: StepState) -> int:
 
 
 async def batch_of(
-    session: Session, state: StepState, validated: Callable[[Sequence[str]], Awaitable[None]] | None = None
+    session: Session,
+    state: StepState,
+    validated: Callable[[Sequence[str]], Awaitable[None]] | None = None,
 ) -> Batch:
     """Return the batch of a planned train step.
 
-    With pools, the problems of an RL step are drawn and recorded now; so are replacements of planned problems that turn out unfit.
+    With pools, the problems of an RL step are drawn and recorded now; so are replacements of planned
+    problems that turn out unfit.
 
     Args:
-        validated: waits until problems are validated; unfit ones are then in `session.unfit`. None: all are validated already.
+        validated: waits until problems are validated; unfit ones are then in `session.unfit`. None: all are
+            validated already.
 
     Raises:
         PolicyError: the weights that should sample it are not in the history.
@@ -149,7 +177,9 @@ async def batch_of(
     seen = policy_step(session, state)
     problem_ids: tuple[str, ...] = ()
     while not problem_ids or any(problem_id in session.unfit for problem_id in problem_ids):
-        problem_ids = planned_step(session, state) if state.problem_ids else draw_step(session, step, seen)
+        problem_ids = (
+            planned_step(session, state) if state.problem_ids else draw_step(session, step, seen)
+        )
         # Before the await: the next step is drawn knowing this one.
         place = next(i for i, other in enumerate(session.weights.steps) if other.step == step)
         session.weights.steps[place] = state.model_copy(update={"problem_ids": problem_ids})
@@ -178,12 +208,17 @@ async def batch_of(
 
 def needs_answers(session: Session, batch: Batch) -> bool:
     """Whether a step samples answers; a warm start on golden answers does not."""
-    return not is_warm_start(session, batch.step) or session.config.learning.warm_start_source == "teacher"
+    return (
+        not is_warm_start(session, batch.step)
+        or session.config.learning.warm_start_source == "teacher"
+    )
 
 
 def needs_scores(session: Session, batch: Batch) -> bool:
     """Whether the teacher scores a step's answers."""
-    return batch.purpose == "train" and session.config.learning.uses_kl_at(batch.step, len(session.weights.steps))
+    return batch.purpose == "train" and session.config.learning.uses_kl_at(
+        batch.step, len(session.weights.steps)
+    )
 
 
 def score_reads_verdicts(session: Session) -> bool:
@@ -192,10 +227,13 @@ def score_reads_verdicts(session: Session) -> bool:
 
 
 def measurements(session: Session) -> Iterator[Batch]:
-    """Yield the batches that measure pass rates on the training problems before the first step; none once the run has a plan."""
+    """Yield the batches that measure pass rates on the training problems before the first step; none once
+    the run has a plan."""
     if not session.config.curriculum.measure_samples or session.history.steps(session.run):
         return
-    policies: list[PolicyName] = ["student", "teacher"] if session.config.tinker.teacher else ["student"]
+    policies: list[PolicyName] = (
+        ["student", "teacher"] if session.config.tinker.teacher else ["student"]
+    )
     for policy in policies:
         yield Batch(
             purpose="measurement",
@@ -218,7 +256,8 @@ def measured_rates(session: Session) -> dict[str, MeasuredRates]:
 
 
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
-    """Standing of every usable training problem, from the groups of the steps before `policy_step`. These are trained and final."""
+    """Standing of every usable training problem, from the groups of the steps before `policy_step`. These
+    are trained and final."""
     section, rates = session.config.curriculum, measured_rates(session)
     names = ("easy_from", "hard_below", "window", "rest_after", "rest_steps")
     rules = PoolRules(weights=section.pool_weights, **section.model_dump(include=set(names)))
@@ -233,11 +272,14 @@ def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
 def unfit_error(session: Session, use: str) -> ProblemError:
     """Return the error for a run without a usable problem; `use` says what for."""
     reasons = sorted(set(session.unfit.values()))[:5]
-    return ProblemError(f"no problem is fit to {use}: {'; '.join(reasons)}", "see `rtl-distill query validation`")
+    return ProblemError(
+        f"no problem is fit to {use}: {'; '.join(reasons)}", "see `rtl-distill query validation`"
+    )
 
 
 def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
-    """Return the problems of a planned step. A problem that has become unfit is replaced by its neighbour in the curriculum.
+    """Return the problems of a planned step. A problem that has become unfit is replaced by its neighbour
+    in the curriculum.
 
     Raises:
         ProblemError: none is fit.
@@ -248,15 +290,20 @@ def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
     usable = session.usable(train)
     if config.learning.imitates_golden and state.step < config.learning.warm_start_steps:
         usable = [problem for problem in usable if problem.has_whole_golden]
-    ordered = order_problems(train, config.curriculum.order, config.run.seed, measured_rates(session))
-    found = fill_places(state.problem_ids, [problem.id for problem in ordered], {problem.id for problem in usable})
+    ordered = order_problems(
+        train, config.curriculum.order, config.run.seed, measured_rates(session)
+    )
+    found = fill_places(
+        state.problem_ids, [problem.id for problem in ordered], {problem.id for problem in usable}
+    )
     if not found:
         raise unfit_error(session, "train on")
     return tuple(found)
 
 
 def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
-    """Draw the problems of a step from the pools. Problems of steps in progress count as seen, although they have no results yet.
+    """Draw the problems of a step from the pools. Problems of steps in progress count as seen, although
+    they have no results yet.
 
     Raises:
         ProblemError: none is fit.
@@ -291,7 +338,8 @@ def pool_metrics(session: Session, batch: Batch) -> dict[str, float]:
 
 
 def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str | None:
-    """Replace the problem at a place of the step if its group taught nothing; the batch includes the new problem from here on.
+    """Replace the problem at a place of the step if its group taught nothing; the batch includes the new
+    problem from here on.
 
     Returns None if the group taught something, if λ > 0 and the KL counts as signal, or if no problem is left.
     """
@@ -317,7 +365,11 @@ def _candidates(session: Session, batch: Batch) -> list[str]:
         usable = [problem.id for problem in session.usable(session.loaded.train)]
         return replacement_candidates(usable, batch.planned, batch.step, config.run.seed)
     standings = standings_at(session, batch.policy_step)
-    others = {problem_id: standing for problem_id, standing in standings.items() if problem_id not in batch.planned}
+    others = {
+        problem_id: standing
+        for problem_id, standing in standings.items()
+        if problem_id not in batch.planned
+    }
     rng = random.Random(f"replacement/{config.run.seed}/{batch.step}")
     count = len(batch.planned) * config.learning.replacements
     return draw(others, batch.step, count, rng, config.curriculum.pool_weights)

@@ -1,8 +1,9 @@
 """Regrading: grade stored rollouts again, with other tools or another seed.
 
-Answers and problems come from the history, so neither the data set nor the Tinker service is needed. The verdicts used in training
-stay as they are; new ones are stored under a label, and repeating a label grades only what is missing. The verdict cache is not
-used: regrading with the run's own tools shows whether verdicts are reproducible.
+Answers and problems come from the history, so neither the data set nor the Tinker service is needed. The
+verdicts used in training stay as they are; new ones are stored under a label, and repeating a label grades
+only what is missing. The verdict cache is not used: regrading with the run's own tools shows whether
+verdicts are reproducible.
 """
 
 from __future__ import annotations
@@ -43,8 +44,12 @@ FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run
 """
 
 _COLUMNS: list[tuple[str, Align]] = [
-    ("was", "left"), ("is now", "left"), ("rollouts", "right"), ("problems", "right"), ("for example", "left"),
-]  # fmt: skip
+    ("was", "left"),
+    ("is now", "left"),
+    ("rollouts", "right"),
+    ("problems", "right"),
+    ("for example", "left"),
+]
 
 
 @define(eq=False)
@@ -84,7 +89,8 @@ class Regrading:
         """One line: number of verdicts, and how many of them changed."""
         (n,) = self.history.query(_COUNT, {"label": self.label, "run": self.run}).to_pylist()
         return (
-            f"{self.label}: {counted(n['graded'], 'rollout')} graded again, {counted(n['changed'], 'verdict')} changed; "
+            f"{self.label}: {counted(n['graded'], 'rollout')} graded again, "
+            f"{counted(n['changed'], 'verdict')} changed; "
             f"passed {n['passed_was']} before, {n['passed_now']} now"
         )
 
@@ -114,7 +120,10 @@ def open_regrading(
         HistoryError: the run holds no graded rollout of that choice.
     """
     history, run = History(path), config.run.name
-    known_good, threads = KnownGood(*history.cpu_of_known_good()), graders_of(config.grading, cluster)
+    known_good, threads = (
+        KnownGood(*history.cpu_of_known_good()),
+        graders_of(config.grading, cluster),
+    )
     executor = cluster or executor_of(config.grading)
     # Under another seed or image a harness may fail every answer; that is a change to report, not an error.
     grader = grader_of(config.grading, executor, known_good).but(excuses_answers=False)
@@ -124,10 +133,16 @@ def open_regrading(
             label = f"{executor.name}-{tools}-seed{config.grading.seed}"
         chosen = choice.of(history, run)
         if not chosen:
-            raise HistoryError(f"run {run!r} has no graded rollout of that kind", "see `rtl-distill query outcomes`")
+            raise HistoryError(
+                f"run {run!r} has no graded rollout of that kind",
+                "see `rtl-distill query outcomes`",
+            )
         done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
         known = sum(rollout in done for rollouts in chosen.values() for rollout in rollouts)
-        left = {name: [rollout for rollout in rollouts if rollout not in done] for name, rollouts in chosen.items()}
+        left = {
+            name: [rollout for rollout in rollouts if rollout not in done]
+            for name, rollouts in chosen.items()
+        }
         waiting = {name: rollouts for name, rollouts in left.items() if rollouts}
         problems = problems_as_recorded(history, run, waiting)
         yield Regrading(run, label, history, pool, problems, waiting, known)

@@ -1,7 +1,8 @@
-"""Shared parts of commands that process many items and may be stopped and repeated: `audit`, `grade`, `regrade` and `validate`.
+"""Shared parts of commands that process many items and may be stopped and repeated: `audit`, `grade`,
+`regrade` and `validate`.
 
-Each skips items that are already done. Shared are the choice among a run's rollouts, limited concurrency, progress lines,
-and periodic writes.
+Each skips items that are already done. Shared are the choice among a run's rollouts, limited concurrency,
+progress lines, and periodic writes.
 """
 
 from __future__ import annotations
@@ -55,15 +56,27 @@ class Choice(BaseModel):
 ALL = Choice()
 
 
-def problems_as_recorded(history: History, run: str, wanted: Collection[str] | None = None) -> dict[str, Problem]:
-    """Mapping of id to the wanted problems (None: all) as recorded, in order of split and curriculum. HistoryError if one is missing."""
+def problems_as_recorded(
+    history: History, run: str, wanted: Collection[str] | None = None
+) -> dict[str, Problem]:
+    """Mapping of id to the wanted problems (None: all) as recorded, in order of split and curriculum.
+    HistoryError if one is missing."""
     records = {row.problem_id: row.record for row in history.problems_of(run)}
     if lost := sorted(set(wanted or ()) - records.keys()):
-        raise HistoryError(f"{history.path} has lost problem {lost[0]!r} of run {run!r}", "restore it from a snapshot")
-    return {name: Problem.model_validate(row) for name, row in records.items() if wanted is None or name in wanted}
+        raise HistoryError(
+            f"{history.path} has lost problem {lost[0]!r} of run {run!r}",
+            "restore it from a snapshot",
+        )
+    return {
+        name: Problem.model_validate(row)
+        for name, row in records.items()
+        if wanted is None or name in wanted
+    }
 
 
-def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:
+def texts_of(
+    history: History, run: str, problem_id: str, wanted: Collection[str]
+) -> dict[str, list[str]]:
     """Mapping of text to rollouts with that text, among the wanted rollouts of one problem."""
     found: dict[str, list[str]] = defaultdict(list)
     for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
@@ -76,7 +89,9 @@ def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:
     """Raise InfrastructureError if `what` failed for some `items`; `failed` maps the reason to their number."""
     if failed:
         ((why, _),) = failed.most_common(1)
-        raise InfrastructureError(f"{what} failed for {failed.total()} {items}: {why}", "the same command retries them")
+        raise InfrastructureError(
+            f"{what} failed for {failed.total()} {items}: {why}", "the same command retries them"
+        )
 
 
 @define(eq=False)

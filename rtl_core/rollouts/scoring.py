@@ -1,8 +1,9 @@
 """Teacher scores of a group: which weights score an answer, after which prompt, and what is recorded.
 
-The teacher is a configured model that reads the student's prompt or, with the algorithm `self_distillation`, the student itself, which
-reads a prompt with a hint (prompting/hints.py). Only this file uses hints: the recorded prompt of a rollout, which is also trained on, is
-the one that the answer was sampled from.
+The teacher is a configured model that reads the student's prompt or, with the algorithm
+`self_distillation`, the student itself, which reads a prompt with a hint (prompting/hints.py). Only this
+file uses hints: the recorded prompt of a rollout, which is also trained on, is the one that the answer was
+sampled from.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class Scorer:
 async def score(session: Session, batch: Batch, problem_id: str) -> None:
     """Record the teacher's log-probabilities of one group's tokens.
 
-    An episode is scored as one sequence; at tokens from tools the scores are set to 0. With a self-teacher, answers without a hint get no
-    scores. The teacher's choices are kept only in memory: a resumed step asks for them again.
+    An episode is scored as one sequence; at tokens from tools the scores are set to 0. With a self-teacher,
+    answers without a hint get no scores. The teacher's choices are kept only in memory: a resumed step asks
+    for them again.
     """
     backend, learning = session.policy.backend, session.config.learning
     k = learning.asked_choices
@@ -65,7 +67,9 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
         # Equal answers to one prompt have equal scores.
         texts = [(by.weights, tuple(by.prompt_P), stored.rollout.tokens_T) for stored, by in asked]
         distinct = list(dict.fromkeys(texts))
-        scores = dict(zip(distinct, await asyncio.gather(*(ask(*text) for text in distinct)), strict=True))
+        scores = dict(
+            zip(distinct, await asyncio.gather(*(ask(*text) for text in distinct)), strict=True)
+        )
     records = []
     for (stored, by), text in zip(asked, texts, strict=True):
         scores_T, choices = scores[text]
@@ -83,7 +87,9 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
             hint=by.hint,
             n_prompt=None if by.hint is None else len(by.prompt_P),
             choices=choices,
-            choices_at=np.flatnonzero(own_T & (k1(student_T, scores_T) >= learning.choices_stored_above)).tolist(),
+            choices_at=np.flatnonzero(
+                own_T & (k1(student_T, scores_T) >= learning.choices_stored_above)
+            ).tolist(),
         )
         records.append(record)
         batch.update(stored, teacher=record)
@@ -99,7 +105,12 @@ def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer |
     if found is None:
         return None
     hint, prompt_P = found
-    return Scorer(Weights("student", _own_weights(session, batch)), prompt_P, session.config.tinker.student, hint)
+    return Scorer(
+        Weights("student", _own_weights(session, batch)),
+        prompt_P,
+        session.config.tinker.student,
+        hint,
+    )
 
 
 def _own_weights(session: Session, batch: Batch) -> str | None:
@@ -129,10 +140,20 @@ def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, l
             return None
         right = next((s for s in batch.group(problem_id) if s.passed), None)
         if right is not None:
-            name, shown = "passed", after_right_answer(messages, without_thoughts(right.rollout.text).strip())
+            name, shown = (
+                "passed",
+                after_right_answer(messages, without_thoughts(right.rollout.text).strip()),
+            )
         else:
             most_chars = session.config.episode.feedback_chars
-            name, shown = "verdict", after_verdict(messages, stored.rollout.text, stored.verdict, most_chars)
-    room = None if session.policy.context is None else session.policy.context - len(stored.rollout.tokens_T)
+            name, shown = (
+                "verdict",
+                after_verdict(messages, stored.rollout.text, stored.verdict, most_chars),
+            )
+    room = (
+        None
+        if session.policy.context is None
+        else session.policy.context - len(stored.rollout.tokens_T)
+    )
     tokens_P = hinted(session.policy.chat, shown, room)
     return None if tokens_P is None else (name, tokens_P)

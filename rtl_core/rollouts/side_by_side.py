@@ -23,17 +23,20 @@ async def in_order(
 ) -> Reason | None:
     """Prepare and finish all items, with `after` following each, until `stop` returns a reason.
 
-    With n = `ahead`, item i is prepared as soon as item i − n − 1 is finished, and items are finished strictly in order, one at a time.
-    So at most n items are finished between the start of a preparation and its own finish. With n = 0 nothing overlaps.
+    With n = `ahead`, item i is prepared as soon as item i − n − 1 is finished, and items are finished
+    strictly in order, one at a time. So at most n items are finished between the start of a preparation and
+    its own finish. With n = 0 nothing overlaps.
 
     Args:
         prepare: runs for up to `ahead` + 1 items concurrently; its result goes to `finish` and `after`.
         finish: runs for one item at a time.
         after: runs after each `finish`. With `ahead` 0 it ends before the next item starts.
-        stop: called before each item starts, with the number of items in progress; returns why no more should start, or None.
+        stop: called before each item starts, with the number of items in progress; returns why no more
+            should start, or None.
 
     Returns:
-        The reason from `stop`, or None. Items in preparation are prepared completely (they are paid for) but not finished.
+        The reason from `stop`, or None. Items in preparation are prepared completely (they are paid for)
+        but not finished.
 
     Raises:
         The first error in the order of the items; preparations of later ones are cancelled.

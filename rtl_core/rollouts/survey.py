@@ -64,12 +64,16 @@ class Survey:
 
     def __attrs_post_init__(self) -> None:
         session = self.session
-        self.writer = PeriodicWriter(partial(session.recorder.call, session.history.record_validation, session.run))
+        self.writer = PeriodicWriter(
+            partial(session.recorder.call, session.history.record_validation, session.run)
+        )
 
     @property
     def waiting(self) -> list[str]:
         """Ids of the problems without a record, in the session's order."""
-        return [problem_id for problem_id in self.session.problems if problem_id not in self.records]
+        return [
+            problem_id for problem_id in self.session.problems if problem_id not in self.records
+        ]
 
     async def validate(self, problem_id: str) -> None:
         """Validate one problem in the session's pool.
@@ -86,7 +90,8 @@ class Survey:
                 raise
             self._failures.clear()
             executor = self.session.graders.grader.executor
-            # An executor that runs nothing at all says nothing about the problem: its error is raised, and the validation is retried.
+            # An executor that runs nothing at all says nothing about the problem: its error is raised, and
+            # the validation is retried.
             await self.session.graders.call(executor.run, IDLE)
             # One problem on which the executor fails must not end the run. Nothing is stored: a later run tries again.
             reason = f"the executor failed {ATTEMPTS} times: {error.message}"
@@ -114,8 +119,12 @@ class Survey:
         return record.model_copy(update={"evidence": {**record.evidence, "found_golden": sought}})
 
     def serves(self, record: ValidationRecord, problem: Problem) -> bool:
-        """Whether a stored record is for the same golden answer (not part of the fingerprint) or, without one, the same number of samples."""
-        if problem.golden is None and (samples := len(self.samples.get(problem.fingerprint, []))) >= MIN_AGREEING:
+        """Whether a stored record is for the same golden answer (not part of the fingerprint) or, without
+        one, the same number of samples."""
+        if (
+            problem.golden is None
+            and (samples := len(self.samples.get(problem.fingerprint, []))) >= MIN_AGREEING
+        ):
             return (record.evidence.get("found_golden") or {}).get("samples") == samples
         golden = record.evidence.get("golden") or {}
         return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
@@ -125,7 +134,9 @@ class Survey:
         session, config = self.session, self.session.config.problems
         train = {problem.id for problem in session.loaded.train} if config.weak_ceiling else set()
         for problem_id, record in self.records.items():
-            if record.status == "fit" or (record.status == "fit_without_golden" and not config.require_golden):
+            if record.status == "fit" or (
+                record.status == "fit_without_golden" and not config.require_golden
+            ):
                 continue
             if record.status == "weak" and problem_id in train:
                 session.graders.ceilings[problem_id] = config.weak_ceiling
@@ -136,17 +147,24 @@ class Survey:
     def in_words(self) -> str:
         """Number of problems by status, in words."""
         found = {status: count for status, count in self.summary().items() if status != "known"}
-        return ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.items()) or "nothing"
+        return (
+            ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.items())
+            or "nothing"
+        )
 
     def summary(self) -> dict[str, int]:
         """Mapping of status to number of problems; `known`: how many of them were in the history."""
         counts: Counter[str] = Counter(record.status for record in self.records.values())
-        return {**{status: counts[status] for status in VALIDATION_STATUSES if counts[status]}, "known": self.known}
+        return {
+            **{status: counts[status] for status in VALIDATION_STATUSES if counts[status]},
+            "known": self.known,
+        }
 
 
 @define(eq=False)
 class ValidationAhead:
-    """Validates problems in the background before they are needed. Unfit ones are excluded from the session immediately.
+    """Validates problems in the background before they are needed. Unfit ones are excluded from the session
+    immediately.
 
     Attributes:
         validate: the task that validates one problem of the survey, with retries.
@@ -207,7 +225,9 @@ def begin(session: Session, level: Level) -> Survey:
     A record of the full level also counts for the quick one.
     """
     without_golden = any(problem.golden is None for problem in session.problems.values())
-    survey = Survey(session, level, samples=teacher_samples(session.history) if without_golden else {})
+    survey = Survey(
+        session, level, samples=teacher_samples(session.history) if without_golden else {}
+    )
     executor = session.graders.grader.executor
     tools = executor.tools()
     keys = [tools_key(executor.name, tools, level)]
@@ -217,19 +237,25 @@ def begin(session: Session, level: Level) -> Survey:
         stored = session.history.validations(key)
         for problem_id, problem in session.problems.items():
             record = stored.get(problem.fingerprint)
-            if record is not None and problem_id not in survey.records and survey.serves(record, problem):
+            if (
+                record is not None
+                and problem_id not in survey.records
+                and survey.serves(record, problem)
+            ):
                 survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
     survey.known = len(survey.records)
     return survey
 
 
 async def leave_out_unsupported(session: Session) -> None:
-    """Exclude problems that cannot be graded here from the session, with a log line. Nothing is simulated, and problems with a weak
-    harness stay: a published benchmark counts them too."""
+    """Exclude problems that cannot be graded here from the session, with a log line. Nothing is simulated,
+    and problems with a weak harness stay: a published benchmark counts them too."""
     found: dict[str, list[str]] = defaultdict(list)
     for problem in session.usable(list(session.problems.values())):
         if reason := await session.graders.call(unsupported, problem, session.graders.grader):
             session.unfit[problem.id] = reason
             found[reason].append(problem.id)
     for reason, ids in found.items():
-        progress.get().line(f"left out: {counted(len(ids), 'problem')} (such as {ids[0]}): {reason}")
+        progress.get().line(
+            f"left out: {counted(len(ids), 'problem')} (such as {ids[0]}): {reason}"
+        )

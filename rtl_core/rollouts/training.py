@@ -27,7 +27,12 @@ from rtl_core.rollouts.datums import (
     trainer_tokens,
 )
 from rtl_core.rollouts.evaluation import passed_by_turn
-from rtl_core.rollouts.metrics import batch_metrics, drift_metrics, equal_difficulty_metrics, warm_start_metrics
+from rtl_core.rollouts.metrics import (
+    batch_metrics,
+    drift_metrics,
+    equal_difficulty_metrics,
+    warm_start_metrics,
+)
 from rtl_core.rollouts.planning import pool_metrics
 from rtl_core.run.session import Session
 from rtl_grader.progress import progress
@@ -36,15 +41,20 @@ DRIFT = "optim/kl_sample_train_v1"
 
 
 async def take_start(session: Session) -> None:
-    """Set the weights that a session starts with, unless it starts from a new adapter. The recorded start of a run never changes."""
+    """Set the weights that a session starts with, unless it starts from a new adapter. The recorded start
+    of a run never changes."""
     config, history = session.config, session.history
     record = history.existing_run(session.run)
     if record.start_state and record.start_sampler:
         start = Checkpoint(record.start_state, record.start_sampler)
     elif config.tinker.start_from and history.last_trained_step(session.run) is None:
-        trainer = await session.policy.backend.open_trainer(config.tinker.start_from, weights_only=True)
+        trainer = await session.policy.backend.open_trainer(
+            config.tinker.start_from, weights_only=True
+        )
         start = await trainer.save(f"{session.run}-start", config.checkpoints.ttl_s)
-        await session.recorder.call(history.record_start, session.run, start.state_path, start.sampler_path)
+        await session.recorder.call(
+            history.record_start, session.run, start.state_path, start.sampler_path
+        )
         session.weights.trainer = trainer
         progress.get().line(f"the student starts from {config.tinker.start_from}")
     else:
@@ -70,13 +80,17 @@ async def train(session: Session, batch: Batch) -> None:
             trainer = await session.policy.backend.open_trainer(before)
         update = imitate if batch.purpose == "warm_start" else reinforce
         metrics, trained = await update(session, batch, trainer)
-        checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", config.checkpoints.ttl_s)
+        checkpoint = await trainer.save(
+            f"{session.run}-{batch.step + 1:06d}", config.checkpoints.ttl_s
+        )
     # Spent since the step before was recorded, including the commit of that record.
     store = session.recorder.take_spent()
     batch.clock.add("store", store.busy_s)
     batch.clock.add("store_waited", store.waited_s)
     times = batch.clock.seconds(session.life.step_ended)
-    usage = spent_in_step(session.history, session.run, config, batch.purpose, batch.step, trained.tokens)
+    usage = spent_in_step(
+        session.history, session.run, config, batch.purpose, batch.step, trained.tokens
+    )
     record = StepRecord(
         run=session.run,
         epoch=batch.epoch,
@@ -102,14 +116,19 @@ async def train(session: Session, batch: Batch) -> None:
     session.weights.sampler_paths[batch.step + 1] = checkpoint.sampler_path
 
 
-async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
-    """Update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and the backend's result."""
+async def reinforce(
+    session: Session, batch: Batch, trainer: Trainer
+) -> tuple[dict[str, float], StepResult]:
+    """Update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and
+    the backend's result."""
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
     algorithm = algorithm_of(config, batch)
     datums = build_datums(batch, algorithm, kl_weight, session.policy.backend.tokenizer.decode)
     learning = config.learning
-    share = scheduled(batch.step, len(session.weights.steps), 1.0, learning.final_learning_rate_share, "linear")
+    share = scheduled(
+        batch.step, len(session.weights.steps), 1.0, learning.final_learning_rate_share, "linear"
+    )
     rate = share * learning.learning_rate
     check = partial(checked_drift, session, batch, datums)
     # Later steps are checked once they are done, so that the service runs both passes of a step in one cycle.
@@ -119,9 +138,13 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
         trained = await step(session, trainer, sent, "cross_entropy", {}, rate, early)
         trained = replace(trained, tokens=trained.tokens + read)
     else:
-        trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate, early)
+        trained = await step(
+            session, trainer, datums, learning.loss, learning.loss_settings, rate, early
+        )
     tokens = trainer_tokens(batch, datums, trained.logprobs)
-    session.recorder.put("record_trainer_tokens", [(rollout.key, values_T) for rollout, values_T in tokens])
+    session.recorder.put(
+        "record_trainer_tokens", [(rollout.key, values_T) for rollout, values_T in tokens]
+    )
     metrics = {
         **batch_metrics(batch),
         **equal_difficulty_metrics(session, batch),
@@ -138,15 +161,20 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     return metrics, trained
 
 
-def checked_drift(session: Session, batch: Batch, datums: Sequence[Datum], logprobs: Logprobs) -> dict[str, float]:
+def checked_drift(
+    session: Session, batch: Batch, datums: Sequence[Datum], logprobs: Logprobs
+) -> dict[str, float]:
     """Return the `drift_metrics` of the answers that datums train on; empty without any.
 
-    Raises SamplerDriftError if the sampler's weights are too far from the trainer's, or its log-probabilities are not those of its weights.
+    Raises SamplerDriftError if the sampler's weights are too far from the trainer's, or its
+    log-probabilities are not those of its weights.
     """
     tokens, learning = trainer_tokens(batch, datums, logprobs), session.config.learning
     if not tokens:
         return {}
-    sampler_T = np.concatenate([np.array(rollout.logprobs_T)[rollout.sampled_T] for rollout, _ in tokens])
+    sampler_T = np.concatenate(
+        [np.array(rollout.logprobs_T)[rollout.sampled_T] for rollout, _ in tokens]
+    )
     trainer_T = np.concatenate([values_T[rollout.sampled_T] for rollout, values_T in tokens])
     metrics = drift_metrics(sampler_T, trainer_T)
     drift, limit = abs(metrics[DRIFT]), learning.max_sampler_trainer_kl
@@ -157,9 +185,11 @@ def checked_drift(session: Session, batch: Batch, datums: Sequence[Datum], logpr
         words = f"a KL of {drift:.3f} per token (limit {limit})"
     if words:
         raise SamplerDriftError(
-            f"step {batch.step + 1}: trainer and sampler differ by {words}: the sampler's weights are not the trainer's, or its "
+            f"step {batch.step + 1}: trainer and sampler differ by {words}: the sampler's weights "
+            "are not the trainer's, or its "
             "log-probabilities are not those of its tokens",
-            "the state before this step is kept; check the service (`rtl-distill check-service URL`) or lower learning.learning_rate, then "
+            "the state before this step is kept; check the service (`rtl-distill check-service "
+            "URL`) or lower learning.learning_rate, then "
             f"run `rtl-distill set-aside {session.run}` so that the step is sampled again",
         )
     return metrics
@@ -168,8 +198,12 @@ def checked_drift(session: Session, batch: Batch, datums: Sequence[Datum], logpr
 async def against_choices(
     trainer: Trainer, datums: Sequence[Datum], algorithm: DistributionDistillation
 ) -> tuple[list[Datum], int]:
-    """Return datums for a cross entropy on the sampled tokens and the teacher's, and the tokens of the forward pass for their weights."""
-    sent = [Datum(d.prompt_P, d.tokens_T, {}, np.asarray(d.inputs["teacher_tokens"], np.int64)) for d in datums]
+    """Return datums for a cross entropy on the sampled tokens and the teacher's, and the tokens of the
+    forward pass for their weights."""
+    sent = [
+        Datum(d.prompt_P, d.tokens_T, {}, np.asarray(d.inputs["teacher_tokens"], np.int64))
+        for d in datums
+    ]
     logprobs: Sequence[NDArray[np.float64] | None] = [None] * len(sent)
     read = 0
     if algorithm.config.learning.reads_trainer:
@@ -182,7 +216,9 @@ async def against_choices(
     return weighted, read
 
 
-async def imitate(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
+async def imitate(
+    session: Session, batch: Batch, trainer: Trainer
+) -> tuple[dict[str, float], StepResult]:
     """Supervised update of a warm start. Returns the step's metrics and the backend's result."""
     config = session.config
     datums = datums_to_imitate(session, batch)
@@ -200,7 +236,8 @@ async def step(
     rate: float,
     check: Check | None = None,
 ) -> StepResult:
-    """Make one pass over all datums and one optimizer step with learning rate `rate`; neither without datums. `check`: see `Trainer.step`."""
+    """Make one pass over all datums and one optimizer step with learning rate `rate`; neither without
+    datums. `check`: see `Trainer.step`."""
     learning = session.config.learning
     adam = Adam(rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
     # All inputs of the step are on disk before its weights are saved.
@@ -223,8 +260,8 @@ WHERE run = ? AND step < ? AND w.name = 'learning/kl_weight' AND k.name = 'teach
 def kl_weight_of(session: Session, step: int) -> float:
     """Return λ of the next step to train; all steps before it must be recorded.
 
-    With a target it follows from the λ and the KL of the last recorded step, so that a resumed run continues with the same state
-    of the controller.
+    With a target it follows from the λ and the KL of the last recorded step, so that a resumed run
+    continues with the same state of the controller.
     """
     learning = session.config.learning
     if learning.kl_schedule != "target":
@@ -235,15 +272,20 @@ def kl_weight_of(session: Session, step: int) -> float:
         return learning.kl_weight
     weight, kl = before[0]["weight"], before[0]["kl"]
     lowest, highest = learning.kl_weight_bounds
-    return controlled_weight(weight, kl, learning.kl_target, gain=learning.kl_gain, lowest=lowest, highest=highest)
+    return controlled_weight(
+        weight, kl, learning.kl_target, gain=learning.kl_gain, lowest=lowest, highest=highest
+    )
 
 
 async def set_aside_once(session: Session, batch: Batch, why: SamplerDriftError) -> bool:
-    """Set a step's answers aside, at most once per step. Returns whether it was done; a second time needs a decision of the user."""
+    """Set a step's answers aside, at most once per step. Returns whether it was done; a second time needs a
+    decision of the user."""
     aside = "SELECT 1 FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside' LIMIT 1"
     if session.history.query(aside, [session.run, batch.step]).num_rows:
         return False
     await session.recorder.settle()
     count = await session.recorder.call(session.history.set_step_aside, session.run, batch.step)
-    progress.get().line(f"{why.message}; its {count} answers are set aside, and the step is sampled again")
+    progress.get().line(
+        f"{why.message}; its {count} answers are set aside, and the step is sampled again"
+    )
     return True

@@ -19,7 +19,8 @@ from rtl_grader.types.verdict import Outcome, Stage
 
 
 def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
-    """Yield the record of every verdict of a run: training by step, then evaluations. HistoryError if a problem is missing."""
+    """Yield the record of every verdict of a run: training by step, then evaluations. HistoryError if a
+    problem is missing."""
     config = config_of(history, run)
     problems = problems_as_recorded(history, run)
     places: list[int | str] = [state.step for state in history.steps(run)]
@@ -30,7 +31,8 @@ def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
                 continue
             if rollout.problem_id not in problems:
                 raise HistoryError(
-                    f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot"
+                    f"{history.path} has lost problem {rollout.problem_id!r}",
+                    "restore it from a snapshot",
                 )
             problem = problems[rollout.problem_id]
             line = AnswerLine(0, problem, rollout.sample, answer_to(problem, rollout.text))

@@ -21,7 +21,8 @@ Made = TypeVar("Made")
 
 
 class OneJobPerCore:
-    """An executor that runs at most as many jobs at a time as there are cores, so that programs wait but episodes do not."""
+    """An executor that runs at most as many jobs at a time as there are cores, so that programs wait but
+    episodes do not."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor, self._free = executor, threading.Semaphore(os.cpu_count() or 1)
@@ -35,7 +36,8 @@ class OneJobPerCore:
 
 
 async def in_daemon_thread(function: Callable[[], Made]) -> Made:
-    """Return the result of a function that runs in a thread of its own, which delays neither a cancellation nor the end of the process."""
+    """Return the result of a function that runs in a thread of its own, which delays neither a cancellation
+    nor the end of the process."""
     future: Future[Made] = Future()
     future.set_running_or_notify_cancel()  # a thread cannot be cancelled
 
@@ -56,7 +58,8 @@ class ConversationPool:
     free: asyncio.Semaphore
     """Counts the conversations that may still begin, of `evaluation.at_once`."""
     executor: Executor | None
-    """Runs the programs of episodes. Never the graders' executor: no sandbox that ran a model's program judges an answer."""
+    """Runs the programs of episodes. Never the graders' executor: no sandbox that ran a model's program
+    judges an answer."""
 
     async def run(self, conversation: Callable[[], Made]) -> Made:
         """Run a conversation in a daemon thread: it may wait for an endpoint for minutes."""
@@ -65,12 +68,16 @@ class ConversationPool:
 
 
 @asynccontextmanager
-async def open_conversation_pool(config: RunConfig, with_tools: bool) -> AsyncIterator[ConversationPool]:
+async def open_conversation_pool(
+    config: RunConfig, with_tools: bool
+) -> AsyncIterator[ConversationPool]:
     """Open a pool; `with_tools`: with an executor for episodes. Its jobs end when the pool is closed."""
     executor = None
     try:
         if with_tools:
-            executor = cast(Executor, OneJobPerCore(await asyncio.to_thread(executor_of, config.grading)))
+            executor = cast(
+                Executor, OneJobPerCore(await asyncio.to_thread(executor_of, config.grading))
+            )
         yield ConversationPool(asyncio.Semaphore(config.evaluation.at_once), executor)
     finally:
         if executor is not None:

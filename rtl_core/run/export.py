@@ -1,7 +1,8 @@
 """Export of trained weights, as an adapter or a merged model, with a model card from the history.
 
-A merged model is first checked against what was served: it scores recorded answers of these weights, and its log-probabilities are compared
-with those that the sampler reported. Summation order differs between programs, so the figures differ slightly even for equal weights.
+A merged model is first checked against what was served: it scores recorded answers of these weights, and
+its log-probabilities are compared with those that the sampler reported. Summation order differs between
+programs, so the figures differ slightly even for equal weights.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ MOST_ROUNDED = 0.05
 
 @dataclass(frozen=True)
 class Served:
-    """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens were sampled (None: all)."""
+    """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens
+    were sampled (None: all)."""
 
     rollout: str
     prompt_P: Sequence[int]
@@ -72,8 +74,10 @@ def recorded_answers(
     """Return a few answers of the run, always the same.
 
     Args:
-        steps: only those that the weights after `steps` train steps sampled; None: by any weights, so log-probabilities must be recomputed.
-        any_temperature: also use temperatures other than 1, at which some services do not report the model's own log-probabilities.
+        steps: only those that the weights after `steps` train steps sampled; None: by any weights, so
+            log-probabilities must be recomputed.
+        any_temperature: also use temperatures other than 1, at which some services do not report the
+            model's own log-probabilities.
     """
     rows = history.query(
         f"""SELECT r.rollout, p.tokens_P, t.tokens_T, t.logprobs_T, t.own_T FROM rollouts r
@@ -90,7 +94,13 @@ def recorded_answers(
         },
     ).to_pylist()
     return [
-        Served(row["rollout"], row["tokens_P"], row["tokens_T"], np.array(row["logprobs_T"], np.float32), row["own_T"])
+        Served(
+            row["rollout"],
+            row["tokens_P"],
+            row["tokens_T"],
+            np.array(row["logprobs_T"], np.float32),
+            row["own_T"],
+        )
         for row in rows
     ]
 
@@ -101,31 +111,40 @@ def difference(model: Any, served: Sequence[Served]) -> Difference:
 
     differences = []
     for answer in served:
-        tokens, n_prompt = torch.tensor([[*answer.prompt_P, *answer.tokens_T]]), len(answer.prompt_P)
+        tokens, n_prompt = (
+            torch.tensor([[*answer.prompt_P, *answer.tokens_T]]),
+            len(answer.prompt_P),
+        )
         with torch.inference_mode():
             logits = model(input_ids=tokens, use_cache=False).logits[0, n_prompt - 1 : -1].float()
             logprobs_T = logits.log_softmax(-1).gather(1, tokens[0, n_prompt:, None])[:, 0]
         difference_T = np.abs(logprobs_T.numpy() - answer.logprobs_T)
-        differences.append(difference_T if answer.own_T is None else difference_T[np.array(answer.own_T)])
+        differences.append(
+            difference_T if answer.own_T is None else difference_T[np.array(answer.own_T)]
+        )
     all_T = np.concatenate(differences)
     return Difference(float(all_T.max()), float(all_T.mean()), len(all_T), len(served))
 
 
 def require_same(found: Difference, *, exact: bool) -> None:
-    """Raise PolicyError if the weights are not those that were served. `exact`: service and model both compute in float32."""
+    """Raise PolicyError if the weights are not those that were served. `exact`: service and model both
+    compute in float32."""
     value, most = (found.largest, MOST_EXACT) if exact else (found.mean, MOST_ROUNDED)
     if not value <= most:  # also for NaN
         kind = "for one token" if exact else "on average"
         raise PolicyError(
-            f"the merged model is not the one that was served: log-probabilities differ by {found}; rounding explains up to"
+            "the merged model is not the one that was served: log-probabilities differ by "
+            f"{found}; rounding explains up to"
             f" {most:g} {kind}",
-            "nothing was written; check that the base is exactly the model that was trained (revision, tokenizer), then its dtype",
+            "nothing was written; check that the base is exactly the model that was trained "
+            "(revision, tokenizer), then its dtype",
         )
 
 
 async def checkpoint_table(history: History, config: RunConfig) -> RichTable:
-    """Table of the weights that a run has on its service, also those that an interrupted attempt saved and no step records, with their held-out
-    pass@1. If the service does not answer, the title says so, and the weights that the run keeps by its history are shown."""
+    """Table of the weights that a run has on its service, also those that an interrupted attempt saved and
+    no step records, with their held-out pass@1. If the service does not answer, the title says so, and the
+    weights that the run keeps by its history are shown."""
     run = config.run.name
     trained, evaluations = history.trained_steps(run), own_evaluations(history, run)
     scores = best_steps(trained, evaluations, len(trained))
@@ -141,11 +160,17 @@ async def checkpoint_table(history: History, config: RunConfig) -> RichTable:
     for path in there:
         if path in steps:
             step = steps[path]
-            rows.append([str(step + 1), f"{scores[step].pass_at_1:.3f}" if step in scores else "", path])
+            rows.append(
+                [str(step + 1), f"{scores[step].pass_at_1:.3f}" if step in scores else "", path]
+            )
         elif lost := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
             rows.append([str(int(lost[1])), "", f"{path} (of an interrupted attempt)"])
     rows.sort(key=lambda row: int(row[0]))
-    return rich_table(Table("", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows))
+    return rich_table(
+        Table(
+            "", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows
+        )
+    )
 
 
 def choose(history: History, config: RunConfig, which: str) -> StepState:
@@ -164,14 +189,20 @@ def choose(history: History, config: RunConfig, which: str) -> StepState:
     if which == "best":
         scores = best_steps(trained, own_evaluations(history, run), 1)
         if not scores:
-            raise HistoryError(f"run {run!r} has evaluated none of its trained weights", "choose --step last")
+            raise HistoryError(
+                f"run {run!r} has evaluated none of its trained weights", "choose --step last"
+            )
         which = str(next(iter(scores)) + 1)
     if which not in by_count:
-        raise HistoryError(f"run {run!r} has no step {which!r}", f"1 to {len(trained)}, last or best")
+        raise HistoryError(
+            f"run {run!r} has no step {which!r}", f"1 to {len(trained)}, last or best"
+        )
     return by_count[which]
 
 
-async def _adapter(config: RunConfig, state: StepState, folder: Path, tell: Callable[[str], None]) -> Sequence[Path]:
+async def _adapter(
+    config: RunConfig, state: StepState, folder: Path, tell: Callable[[str], None]
+) -> Sequence[Path]:
     """Write the adapter of a step into `folder`. Returns the files."""
     if state.state_path is None:
         raise HistoryError(f"step {state.step} of run {config.run.name!r} has no saved state")
@@ -192,7 +223,9 @@ async def export_adapter(
     state = choose(history, config, which)
     card = folder / "README.md"
     if card.exists() and not (folder / "adapter_config.json").exists():
-        raise PolicyError(f"{card} exists and is no model card of an adapter", "name another folder")
+        raise PolicyError(
+            f"{card} exists and is no model card of an adapter", "name another folder"
+        )
     files = await _adapter(config, state, folder, tell)
     card.write_text(model_card(history, config, state), encoding="utf-8")
     return [*files, card]
@@ -208,7 +241,8 @@ async def export_merged(
     base: Path | None = None,
     dtype: Dtype | None = None,
 ) -> list[Path]:
-    """Merge base and adapter of a step into one transformers model in the new `folder`, after checking that it computes what was served.
+    """Merge base and adapter of a step into one transformers model in the new `folder`, after checking that
+    it computes what was served.
 
     Args:
         base: the folder of the base model, if the configuration does not name it.
@@ -216,7 +250,8 @@ async def export_merged(
 
     Raises:
         HistoryError: there is no such step.
-        PolicyError: the base is missing, the adapter does not fit it, or the result differs from what was served. Nothing is written then.
+        PolicyError: the base is missing, the adapter does not fit it, or the result differs from what was
+            served. Nothing is written then.
     """
     state = choose(history, config, which)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -227,7 +262,9 @@ async def export_merged(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         adapter, whole = Path(place, "adapter"), Path(place, "merged")
         await _adapter(config, state, adapter, tell)
-        served = recorded_answers(history, config, state.step + 1, any_temperature=provider.embedded(config))
+        served = recorded_answers(
+            history, config, state.step + 1, any_temperature=provider.embedded(config)
+        )
         if not served and provider.embedded(config):
             served = await _scored_now(history, config, state, provider, tell)
         check = _merge(
@@ -239,18 +276,24 @@ async def export_merged(
             exact=provider.embedded(config) and config.tinker.local_dtype == "float32",
         )
         tell(check)
-        (whole / "README.md").write_text(model_card(history, config, state, merged_from=source, check=check), "utf-8")
+        (whole / "README.md").write_text(
+            model_card(history, config, state, merged_from=source, check=check), "utf-8"
+        )
         if folder.exists():
             folder.rmdir()
         whole.rename(folder)
     return sorted(file for file in folder.iterdir() if file.is_file())
 
 
-def _merge(source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Sequence[Served], *, exact: bool) -> str:
-    """Write the merged folder. Returns in words how much it differs from what was served; PolicyError if it is not the same model.
+def _merge(
+    source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Sequence[Served], *, exact: bool
+) -> str:
+    """Write the merged folder. Returns in words how much it differs from what was served; PolicyError if it
+    is not the same model.
 
     Args:
-        exact: the service computes in float32, so the merge is compared in float32 before rounding to `dtype`, and the folder afterwards.
+        exact: the service computes in float32, so the merge is compared in float32 before rounding to
+            `dtype`, and the folder afterwards.
     """
     model = load_model(source, "float32" if exact else dtype)
     bare = difference(model, served) if served else None
@@ -271,13 +314,21 @@ def _merge(source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Seque
 
 
 async def _scored_now(
-    history: History, config: RunConfig, state: StepState, provider: Provider, tell: Callable[[str], None]
+    history: History,
+    config: RunConfig,
+    state: StepState,
+    provider: Provider,
+    tell: Callable[[str], None],
 ) -> list[Served]:
     """Start the embedded service and return answers of the run, scored by the weights of a step."""
-    tell("no answer of these weights is in the history; the embedded service is started to score others")
+    tell(
+        "no answer of these weights is in the history; the embedded service is started to score others"
+    )
     weights = Weights(path=state.sampler_path)
     async with run_lock(lock_path(config), {}, tell), provider.open(config, tell) as backend:
         return [
-            replace(answer, logprobs_T=await backend.logprobs(weights, answer.prompt_P, answer.tokens_T))
+            replace(
+                answer, logprobs_T=await backend.logprobs(weights, answer.prompt_P, answer.tokens_T)
+            )
             for answer in recorded_answers(history, config, None)
         ]

@@ -20,9 +20,18 @@ from rtl_grader.problems.problem_set import LoadedProblems
 
 # Sections that a resumed run may not change, because the figures of its earlier steps depend on them.
 _FIXED = (
-    "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "grading",
-    "evaluation", "episode",
-)  # fmt: skip
+    "problems",
+    "prompting",
+    "sampling",
+    "reward",
+    "learning",
+    "tinker",
+    "backend",
+    "curriculum",
+    "grading",
+    "evaluation",
+    "episode",
+)
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor", "image"},
     "tinker": {"base_url", "teacher_base_url", "local_threads", "local_device", "local_models"},
@@ -47,7 +56,9 @@ def config_of(history: History, run: str) -> RunConfig:
             {**record.config, "run": {**record.config.get("run", {}), "history": str(history.path)}}
         )
     except ValidationError as error:
-        reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())
+        reasons = (
+            f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors()
+        )
         text = "\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])
         raise ConfigError(text.replace("Value error, ", "")) from None
 
@@ -55,7 +66,9 @@ def config_of(history: History, run: str) -> RunConfig:
 def has_begun(history: History, run: str) -> bool:
     """Whether a run has its own copy of its weights, so that those it started from may be gone."""
     record = history.run(run)
-    return history.last_trained_step(run) is not None or (record is not None and record.start_state is not None)
+    return history.last_trained_step(run) is not None or (
+        record is not None and record.start_state is not None
+    )
 
 
 def pause_path(config: RunConfig) -> Path:
@@ -72,7 +85,12 @@ def write_config(config: RunConfig) -> Path:
 
 
 def check_unchanged(
-    config: RunConfig, loaded: LoadedProblems, history: History, tools: Mapping[str, str], *, accept_changes: bool
+    config: RunConfig,
+    loaded: LoadedProblems,
+    history: History,
+    tools: Mapping[str, str],
+    *,
+    accept_changes: bool,
 ) -> None:
     """Refuse to resume a run with another data set, reward, model or tools than it was started with.
 
@@ -87,20 +105,28 @@ def check_unchanged(
     for section in _FIXED:
         free = _MAY_CHANGE.get(section, set())
         if section == "evaluation" and config.run.purpose == "evaluation":
-            free = {"at_once"}  # its only evaluation is the run itself, so other samples make another run
+            free = {
+                "at_once"
+            }  # its only evaluation is the run itself, so other samples make another run
         for key, value in new[section].items():
             if key not in free and old.get(section, {}).get(key) != value:
-                changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
+                changes.append(
+                    f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}"
+                )
     if old.get("run", {}).get("seed") != config.run.seed:
         changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
     if (purpose := old.get("run", {}).get("purpose", "train")) != config.run.purpose:
         changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
     if before.problems_hash != loaded.fingerprint:
-        changes.append("the problems themselves: the data set is not the one that the run started with")
+        changes.append(
+            "the problems themselves: the data set is not the one that the run started with"
+        )
     for tool in JUDGES:
         was, now = before.versions.get(tool), tools.get(tool)
         if was != now:
-            changes.append(f"{tool}, which judges answers: was {was or 'missing'}, is {now or 'missing'}")
+            changes.append(
+                f"{tool}, which judges answers: was {was or 'missing'}, is {now or 'missing'}"
+            )
     if changes:
         raise ConfigError(
             f"run {config.run.name!r} exists and was started with another configuration\n"
@@ -132,5 +158,9 @@ def run_record(config: RunConfig, loaded: LoadedProblems, tools: Mapping[str, st
         student=config.tinker.student,
         teacher=", ".join(dict.fromkeys(config.tinker.named_teachers.values())),
         problems_hash=loaded.fingerprint,
-        versions={"rtl-distill": __version__, **{name: version(name) for name in packages}, **tools},
+        versions={
+            "rtl-distill": __version__,
+            **{name: version(name) for name in packages},
+            **tools,
+        },
     )

@@ -1,4 +1,5 @@
-"""Forecast of a run's usage and cost, from its configuration, the lengths of its prompts, and earlier runs of the same student."""
+"""Forecast of a run's usage and cost, from its configuration, the lengths of its prompts, and earlier runs
+of the same student."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from rtl_grader.words import counted
 SHARE_OF_LIMIT = 0.35
 """Assumed mean length of an answer as a share of `sampling.max_tokens`."""
 TURNS_SHARE, TOOL_TOKENS_PER_TURN, FAILED_SHARE = 0.25, 400.0, 0.5
-"""Assumed mean turns of an episode as a share of `episode.turns`, tokens from tools or the grader per turn, and the share of turns without
-tools that are followed by another."""
+"""Assumed mean turns of an episode as a share of `episode.turns`, tokens from tools or the grader per turn,
+and the share of turns without tools that are followed by another."""
 SERVICE_TOKENS_PER_S, TINY_TOKENS_PER_S, LOCAL_TOKENS_PER_S = 1_300.0, 5_000.0, 45.0
-"""Assumed answer tokens per second, including grading, scoring and training: on a hosted service with 100 concurrent answers; with the
-embedded service's tiny models; with a model of 135 million parameters on two cores."""
+"""Assumed answer tokens per second, including grading, scoring and training: on a hosted service with 100
+concurrent answers; with the embedded service's tiny models; with a model of 135 million parameters on two
+cores."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,20 @@ def forecast(
     trained_share = _trained_share(config, train.count, known, assumptions)
     work = Workload(train, heldout, completion, trained_share, turns, tool_tokens)
     tokens_per_s = _tokens_per_s(config, known, assumptions)
-    assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
+    assumptions.append(
+        "within a group the prompt is read once and then cached; no group is replaced"
+    )
     prices = prices or load_prices(config.cost.prices)
     prices = prices.model_copy(update={"models": {**prices.models, **_free(config)}})
     answers = known.answers if known is not None and known.tokens_per_s else 0
-    return Forecast(at_most(config, work, prices), likely(config, work), prices, tokens_per_s, answers, assumptions)
+    return Forecast(
+        at_most(config, work, prices),
+        likely(config, work),
+        prices,
+        tokens_per_s,
+        answers,
+        assumptions,
+    )
 
 
 @dataclass(frozen=True)
@@ -127,8 +138,11 @@ SELECT
 """
 
 
-def measured(config: RunConfig, notes: list[str], history: History | None = None) -> Measured | None:
-    """Read the measurements of the same student; None without a history or without training rollouts of that student."""
+def measured(
+    config: RunConfig, notes: list[str], history: History | None = None
+) -> Measured | None:
+    """Read the measurements of the same student; None without a history or without training rollouts of
+    that student."""
     if not config.run.history.is_file():
         return None
     student = {
@@ -153,13 +167,24 @@ def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tu
         turns, tool_tokens, origin = known.turns, known.tool_tokens, known.origin(config)
     else:
         most, whole = config.episode.most_turns, config.episode.whole_answers
-        turns = sum(FAILED_SHARE**turn for turn in range(most)) if whole else max(1.0, TURNS_SHARE * most)
-        tool_tokens, origin = TOOL_TOKENS_PER_TURN * (turns - whole), "assumed; after a first run they are measured"
-    notes.append(f"episodes: {turns:,.1f} turns with {tool_tokens:,.0f} tokens from tools, {origin}")
+        turns = (
+            sum(FAILED_SHARE**turn for turn in range(most))
+            if whole
+            else max(1.0, TURNS_SHARE * most)
+        )
+        tool_tokens, origin = (
+            TOOL_TOKENS_PER_TURN * (turns - whole),
+            "assumed; after a first run they are measured",
+        )
+    notes.append(
+        f"episodes: {turns:,.1f} turns with {tool_tokens:,.0f} tokens from tools, {origin}"
+    )
     return turns, tool_tokens
 
 
-def _trained_share(config: RunConfig, problems: int, known: Measured | None, notes: list[str]) -> float:
+def _trained_share(
+    config: RunConfig, problems: int, known: Measured | None, notes: list[str]
+) -> float:
     """Return the share of sampled tokens that a step without a KL trains on; adds its source to `notes`."""
     steps = len(planned_groups(config, problems))
     charged = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
@@ -168,9 +193,13 @@ def _trained_share(config: RunConfig, problems: int, known: Measured | None, not
     if all(charged):
         return 1.0
     if known is None or known.trained_share is None:
-        notes.append("trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not")
+        notes.append(
+            "trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not"
+        )
         return 1.0
-    notes.append(f"trained on: {known.trained_share:.0%} of the tokens of a step without a KL, {known.origin(config)}")
+    notes.append(
+        f"trained on: {known.trained_share:.0%} of the tokens of a step without a KL, {known.origin(config)}"
+    )
     return known.trained_share
 
 
@@ -195,12 +224,16 @@ def _free(config: RunConfig) -> dict[str, ModelPrice]:
     """Return zero prices for models of the embedded service if another part of the run is on a paid service."""
     tinker = config.tinker
     names = {tinker.student, *tinker.named_teachers.values()} if tinker.teacher_apart else ()
-    return {name: ModelPrice(prefill=0, cached=0, sample=0, train=0) for name in names if tinker.is_embedded(name)}
+    return {
+        name: ModelPrice(prefill=0, cached=0, sample=0, train=0)
+        for name in names
+        if tinker.is_embedded(name)
+    }
 
 
 def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})) -> Prices:
-    """Return the price list of a run. `bases` maps teachers that are saved weights to their base model, whose price applies. Those with
-    an unknown base model get no price.
+    """Return the price list of a run. `bases` maps teachers that are saved weights to their base model,
+    whose price applies. Those with an unknown base model get no price.
 
     Raises:
         ConfigError: a budget in dollars is set, and a model that the run uses has no price.
@@ -209,7 +242,9 @@ def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})
     saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
     prices = prices.model_copy(update={"models": {**saved, **prices.models, **_free(config)}})
     teachers = config.tinker.named_teachers.values()
-    usage = {name: Tokens(1, 1, 1) for name in teachers if name in bases or not name.startswith(SAVED)}
+    usage = {
+        name: Tokens(1, 1, 1) for name in teachers if name in bases or not name.startswith(SAVED)
+    }
     usage[config.tinker.student] = Tokens(1, 1, 1, 1)
     if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
         raise ConfigError(

@@ -1,4 +1,5 @@
-"""The lock of a run: a file lock that lets one process at a time work on it and is released however the process ends."""
+"""The lock of a run: a file lock that lets one process at a time work on it and is released however the
+process ends."""
 
 from __future__ import annotations
 
@@ -23,13 +24,16 @@ def lock_path(config: RunConfig) -> Path:
 
 
 @asynccontextmanager
-async def run_lock(path: Path, holder: dict[str, Any], on_wait: Callable[[str], None]) -> AsyncIterator[None]:
+async def run_lock(
+    path: Path, holder: dict[str, Any], on_wait: Callable[[str], None]
+) -> AsyncIterator[None]:
     """Hold the lock at `path`, waiting while another process holds it.
 
     Args:
         path: the lock file; it is not deleted when the lock is released.
-        holder: information about this process for others, JSON-serializable; process id and host are added. Other keys of the previous
-            holder stay, so that an evaluation by a visitor does not erase the deployment that starts the run.
+        holder: information about this process for others, JSON-serializable; process id and host are added.
+            Other keys of the previous holder stay, so that an evaluation by a visitor does not erase the
+            deployment that starts the run.
         on_wait: called once with a message if the lock is held by another process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +41,11 @@ async def run_lock(path: Path, holder: dict[str, Any], on_wait: Callable[[str], 
     try:
         if not _try(number):
             other = read_holder(path)
-            place = f"process {other['pid']} on {other['host']}" if "pid" in other else "another process"
+            place = (
+                f"process {other['pid']} on {other['host']}"
+                if "pid" in other
+                else "another process"
+            )
             on_wait(f"waiting: {place} is working on this run (it holds {path})")
             await asyncio.sleep(POLL_S)
             while not _try(number):

@@ -1,7 +1,7 @@
 """Merging an adapter into its base model: the result is a folder that transformers loads without peft or this package.
 
-One copy of the model is held in memory. Adapters of layers that are not linear (fused experts, for example) are refused;
-tinker-cookbook's `weights.build_hf_model` merges those.
+One copy of the model is held in memory. Adapters of layers that are not linear (fused experts, for example)
+are refused; tinker-cookbook's `weights.build_hf_model` merges those.
 """
 
 from __future__ import annotations
@@ -20,13 +20,24 @@ from rtl_core.tinymodels import MODEL_NAMES, model_path
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".index.json")
+_WEIGHTS = (
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".gguf",
+    ".h5",
+    ".msgpack",
+    ".onnx",
+    ".index.json",
+)
 _WRITTEN = ("config.json", "README.md")
 """Files of the base that are not copied because the merged model has its own."""
 
 
 def base_folder(config: RunConfig, provider: Provider, given: Path | None) -> Path:
-    """Return the folder of the student's base model: the given one, that of `tinker.local_models`, a fetched model, or a shipped one.
+    """Return the folder of the student's base model: the given one, that of `tinker.local_models`, a
+    fetched model, or a shipped one.
 
     Raises:
         PolicyError: there is none, or it holds no weights.
@@ -39,9 +50,15 @@ def base_folder(config: RunConfig, provider: Provider, given: Path | None) -> Pa
         folder = model_path(name)
     remedy = f'name the folder of its weights with --base FOLDER, or in [tinker.local_models] as "{name}" = "FOLDER"'
     if folder is None:
-        raise PolicyError(f"the weights of the base model {name!r} were not found on this machine", remedy)
-    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")) | any(folder.glob("*.bin")):
-        raise PolicyError(f"{folder} contains no model with weights (config.json and *.safetensors)", remedy)
+        raise PolicyError(
+            f"the weights of the base model {name!r} were not found on this machine", remedy
+        )
+    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")) | any(
+        folder.glob("*.bin")
+    ):
+        raise PolicyError(
+            f"{folder} contains no model with weights (config.json and *.safetensors)", remedy
+        )
     return folder
 
 
@@ -61,7 +78,9 @@ def load_model(folder: Path, dtype: Dtype | None = None) -> Any:
             folder, dtype=getattr(torch, dtype) if dtype else "auto", local_files_only=True
         )
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise PolicyError(f"transformers cannot load {folder}: {str(error).splitlines()[0]}") from error
+        raise PolicyError(
+            f"transformers cannot load {folder}: {str(error).splitlines()[0]}"
+        ) from error
     return model.eval()
 
 
@@ -69,12 +88,15 @@ def dtype_of(folder: Path) -> Dtype:
     """Return the dtype of the model in a folder according to its configuration; float32 by default."""
     from transformers import AutoConfig
 
-    found = str(AutoConfig.from_pretrained(folder, local_files_only=True).dtype).removeprefix("torch.")
+    found = str(AutoConfig.from_pretrained(folder, local_files_only=True).dtype).removeprefix(
+        "torch."
+    )
     return next((dtype for dtype in DTYPES if dtype == found), "float32")
 
 
 def merged(model: Any, adapter: Path) -> Any:
-    """Add the adapter in a peft folder to the model's weights in place: W + alpha / r B A. Returns the model, whose class stays the same.
+    """Add the adapter in a peft folder to the model's weights in place: W + alpha / r B A. Returns the
+    model, whose class stays the same.
 
     An output head that the adapter changes is untied from the input embeddings first.
 
@@ -87,20 +109,34 @@ def merged(model: Any, adapter: Path) -> Any:
 
     config = json.loads((adapter / "adapter_config.json").read_text())
     if more := sorted(key for key in _MORE_THAN_LORA if config.get(key)):
-        raise PolicyError(f"the adapter is not plain LoRA: its configuration sets {', '.join(more)}", _HINT)
+        raise PolicyError(
+            f"the adapter is not plain LoRA: its configuration sets {', '.join(more)}", _HINT
+        )
     tensors = read_adapter(adapter)
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
-    unused = sorted(tensors.keys() - {f"{PREFIX}{name}.lora_{part}.weight" for name in layers for part in "AB"})
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
+    unused = sorted(
+        tensors.keys() - {f"{PREFIX}{name}.lora_{part}.weight" for name in layers for part in "AB"}
+    )
     if unused:
         raise PolicyError(
-            f"{len(unused)} of {len(tensors)} tensors of the adapter fit no layer of the base model, such as {unused[0]}",
+            f"{len(unused)} of {len(tensors)} tensors of the adapter fit no layer of the base "
+            f"model, such as {unused[0]}",
             _HINT,
         )
     pairs = pairs_by_module(tensors)
     _untie_changed_head(model, pairs)
     for name, (lora_a, lora_b) in pairs.items():
         weight = layers[name].weight
-        if (*lora_b.shape, *lora_a.shape) != (weight.shape[0], config["r"], config["r"], weight.shape[1]):
+        if (*lora_b.shape, *lora_a.shape) != (
+            weight.shape[0],
+            config["r"],
+            config["r"],
+            weight.shape[1],
+        ):
             shapes = f"{list(weight.shape)}, B {list(lora_b.shape)}, A {list(lora_a.shape)}"
             raise PolicyError(f"the adapter does not fit the base model: {name} is {shapes}", _HINT)
         term = lora_b.float() @ lora_a.float() * (config["lora_alpha"] / config["r"])
@@ -110,16 +146,26 @@ def merged(model: Any, adapter: Path) -> Any:
     return model
 
 
-_MORE_THAN_LORA = ("alpha_pattern", "lora_bias", "modules_to_save", "rank_pattern", "use_dora", "use_rslora")
+_MORE_THAN_LORA = (
+    "alpha_pattern",
+    "lora_bias",
+    "modules_to_save",
+    "rank_pattern",
+    "use_dora",
+    "use_rslora",
+)
 _HINT = "check that --base is the model that was trained; merge experts in one tensor with tinker_cookbook.weights.build_hf_model"
 
 
 def save_model(model: Any, base: Path, folder: Path, dtype: Dtype) -> None:
-    """Write a model with the tokenizer, chat template, generation config and other files of its base. Rounds the model to `dtype` in place."""
+    """Write a model with the tokenizer, chat template, generation config and other files of its base.
+    Rounds the model to `dtype` in place."""
     import torch
 
     model.to(getattr(torch, dtype)).save_pretrained(folder)
-    for file in folder.glob("*.safetensors"):  # save_pretrained makes them readable by their owner only
+    for file in folder.glob(
+        "*.safetensors"
+    ):  # save_pretrained makes them readable by their owner only
         file.chmod((folder / "config.json").stat().st_mode)
     for file in base.iterdir():
         skipped = file.name.startswith(".") or file.name in _WRITTEN or file.name.endswith(_WEIGHTS)

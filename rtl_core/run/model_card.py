@@ -31,7 +31,9 @@ _WORK = """
 SELECT count(*) FILTER (WHERE purpose = 'train') AS answers, coalesce(sum(n_tokens), 0) AS tokens
 FROM rollouts WHERE run = ? AND policy = 'student' AND evaluation IS NULL AND step <= ?
 """
-_COUNTS = "SELECT split, source, count(*) AS n FROM run_problems WHERE run = ? GROUP BY ALL ORDER BY ALL"
+_COUNTS = (
+    "SELECT split, source, count(*) AS n FROM run_problems WHERE run = ? GROUP BY ALL ORDER BY ALL"
+)
 """Problems by split and source."""
 _PLACEHOLDER = Problem(
     id="shown",
@@ -46,7 +48,12 @@ _PLACEHOLDER = Problem(
 
 
 def model_card(
-    history: History, config: RunConfig, state: StepState, *, merged_from: Path | None = None, check: str = ""
+    history: History,
+    config: RunConfig,
+    state: StepState,
+    *,
+    merged_from: Path | None = None,
+    check: str = "",
 ) -> str:
     """Return a model card in Markdown: training, data, results, use and limits.
 
@@ -89,14 +96,18 @@ def model_card(
 def _templates() -> Environment:
     """The templates beside this file."""
     loader = PackageLoader("rtl_core.run", ".")
-    templates = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    templates = Environment(
+        loader=loader, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
     templates.filters.update(g="{:g}".format, n="{:,}".format, rate=rate_in_words, p=p_in_words)
     return templates
 
 
 def results_table(history: History, run: str) -> list[str]:
     """Lines of a Markdown table of a run's finished evaluations, each by source of problems if there are several."""
-    finished = [view_of(history, record) for record in history.evaluations(run) if record.status == "done"]
+    finished = [
+        view_of(history, record) for record in history.evaluations(run) if record.status == "done"
+    ]
     evaluations = [(view.record, by_source(history, view)) for view in finished]
     template = _templates().get_template("evaluations.md.jinja")
     return template.render(evaluations=evaluations, whole=ALL_SOURCES).splitlines()
@@ -104,12 +115,19 @@ def results_table(history: History, run: str) -> list[str]:
 
 def _of_these_weights(history: History, run: str, steps: int) -> EvaluationView | None:
     """Return the run's own evaluation of the student after `steps` steps; None if there is none."""
-    own = (e for e in scheduled_evaluations(history, run) if e.policy == "student" and e.step == steps)
+    own = (
+        e for e in scheduled_evaluations(history, run) if e.policy == "student" and e.step == steps
+    )
     return next((view_of(history, e) for e in own), None)
 
 
 def _front_matter(
-    config: RunConfig, parts: dict[str, EvaluationView], licence: str | None, sources: set[str], *, merged: bool
+    config: RunConfig,
+    parts: dict[str, EvaluationView],
+    licence: str | None,
+    sources: set[str],
+    *,
+    merged: bool,
 ) -> ModelCardData:
     student = config.tinker.student
     results = [
@@ -132,7 +150,8 @@ def _front_matter(
         library_name="transformers" if merged else "peft",
         pipeline_tag="text-generation",
         license=licence,
-        datasets=sorted(known.repository for name, known in KNOWN_SETS.items() if name in sources) or None,
+        datasets=sorted(known.repository for name, known in KNOWN_SETS.items() if name in sources)
+        or None,
         tags=["rtl", "verilog", "reinforcement-learning", "distillation"],
         model_name=config.run.name,
         eval_results=results or None,
@@ -140,18 +159,23 @@ def _front_matter(
 
 
 def base_licence(config: RunConfig, folder: Path | None) -> str | None:
-    """Return the hub's short name of the base model's licence, from its card or known for fetched and shipped models; None: unknown."""
+    """Return the hub's short name of the base model's licence, from its card or known for fetched and
+    shipped models; None: unknown."""
     name = config.tinker.student
     folder = folder or config.tinker.local_models.get(name)
     if name in MODELS and folder in (None, models_folder() / name):
         return MODELS[name].licence.lower()
     shipped = [model_path(name).resolve() for name in MODEL_NAMES]
-    if (config.tinker.is_local and folder is None) or (folder is not None and folder.resolve() in shipped):
+    if (config.tinker.is_local and folder is None) or (
+        folder is not None and folder.resolve() in shipped
+    ):
         return "apache-2.0"
     if folder is None or not (folder / "README.md").is_file():
         return None
     try:
-        found = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.get("license")
+        found = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.get(
+            "license"
+        )
     except ValueError:  # no readable front matter
         return None
     return found if isinstance(found, str) else None

@@ -1,9 +1,9 @@
 """The single writer of a run: rows are queued and written to the history in few, short transactions.
 
-Opening and closing the database costs more than writing a group's rows. So rows are queued when their stage ends and written
-together, `interval_s` later or when the writer has rested long enough since its last transaction (`share`). `settle` writes the
-rest: while the optimizer runs, before its weights are saved, and at the end of an evaluation. Work whose rows are lost in a crash
-is repeated under the same keys.
+Opening and closing the database costs more than writing a group's rows. So rows are queued when their stage
+ends and written together, `interval_s` later or when the writer has rested long enough since its last
+transaction (`share`). `settle` writes the rest: while the optimizer runs, before its weights are saved, and
+at the end of an evaluation. Work whose rows are lost in a crash is repeated under the same keys.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Recorder:
         self._waited_s = 0.0
 
     def take_spent(self) -> Spent:
-        """Return the time spent in the history since the last call. The run waits for commits and for calls in the event loop's thread."""
+        """Return the time spent in the history since the last call. The run waits for commits and for calls
+        in the event loop's thread."""
         spent = self._history.take_spent()
         spent.waited_s += self._waited_s
         self._waited_s = 0.0
@@ -58,8 +59,8 @@ class Recorder:
     def put(self, method: str, rows: Sequence[Any]) -> None:
         """Queue rows for one of History's methods.
 
-        Raises the error of a failed background write, so that no run goes on unrecorded. The new rows and those of the failed write
-        stay queued for the next write, so a retry need not put them again.
+        Raises the error of a failed background write, so that no run goes on unrecorded. The new rows and
+        those of the failed write stay queued for the next write, so a retry need not put them again.
         """
         if method not in (*_ROWS, *_SINGLE):
             raise ValueError(f"the recorder has no method {method}")

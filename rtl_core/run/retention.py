@@ -1,7 +1,9 @@
-"""Retention of a run's saved weights: weights that no rule keeps are deleted on the backend; the final ones never expire.
+"""Retention of a run's saved weights: weights that no rule keeps are deleted on the backend; the final ones
+never expire.
 
-A step saves the full state, to resume from, and a frozen copy, to sample from. Both are kept of the newest `keep_last` steps, every
-`keep_every`-th step, the `keep_best` steps by held-out pass@1, the newest step, and the warm start whose weights are the self-teacher.
+A step saves the full state, to resume from, and a frozen copy, to sample from. Both are kept of the newest
+`keep_last` steps, every `keep_every`-th step, the `keep_best` steps by held-out pass@1, the newest step,
+and the warm start whose weights are the self-teacher.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ class Retention:
     """Steps that are always kept."""
 
 
-def kept_steps(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
+def kept_steps(
+    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention
+) -> set[int]:
     """Return the trained steps whose weights are kept.
 
-    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps belongs to the weights that step n − 1 saved.
-    Of equal results the earlier counts as better.
+    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps belongs to the
+    weights that step n − 1 saved. Of equal results the earlier counts as better.
     """
     steps = sorted(state.step for state in trained)
     if not steps:
@@ -42,7 +46,11 @@ def kept_steps(trained: Sequence[StepState], evaluations: Sequence[EvaluationRec
     keep = {steps[-1], *steps[-retention.keep_last :]} if retention.keep_last else {steps[-1]}
     if retention.keep_every:
         keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
-    return keep | (retention.also & set(steps)) | set(best_steps(trained, evaluations, retention.keep_best))
+    return (
+        keep
+        | (retention.also & set(steps))
+        | set(best_steps(trained, evaluations, retention.keep_best))
+    )
 
 
 def best_steps(
@@ -56,7 +64,9 @@ def best_steps(
     scored = [
         (-evaluation.pass_at_1, evaluation.step - 1, evaluation.key, evaluation)
         for evaluation in evaluations
-        if evaluation.policy == "student" and evaluation.status == "done" and evaluation.pass_at_1 is not None
+        if evaluation.policy == "student"
+        and evaluation.status == "done"
+        and evaluation.pass_at_1 is not None
     ]
     found: dict[int, EvaluationRecord] = {}
     for _, step, _, evaluation in sorted(scored, key=lambda row: row[:3]):
@@ -91,7 +101,8 @@ async def delete_old_weights(session: Session) -> None:
 
 
 async def keep_final_weights(session: Session) -> None:
-    """At the end of a run, delete old weights and remove the expiry of those that are its result (the last and the best)."""
+    """At the end of a run, delete old weights and remove the expiry of those that are its result (the last
+    and the best)."""
     await delete_old_weights(session)
     trained = session.history.trained_steps(session.run)
     retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
@@ -101,7 +112,8 @@ async def keep_final_weights(session: Session) -> None:
         sources = sorted({problem.source for problem in session.loaded.heldout})
         of = f"{' and '.join(sources)} together" if len(sources) > 1 else "".join(sources)
         progress.get().line(
-            f"kept as the best: the weights after {counted(step + 1, 'step')}, by pass@1 {evaluation.pass_at_1:.3f} on the"
+            f"kept as the best: the weights after {counted(step + 1, 'step')}, by pass@1 "
+            f"{evaluation.pass_at_1:.3f} on the"
             f" {counted(evaluation.n_problems, 'held-out problem')} of {of} (checkpoints.keep_best)"
         )
     for state in (state for state in trained if state.step in keep):
@@ -109,7 +121,9 @@ async def keep_final_weights(session: Session) -> None:
         try:
             await session.policy.backend.keep(_paths([state]))
         except PolicyError as error:
-            progress.get().line(f"{name} are no longer on the service, or it has no expiry to remove: {error}")
+            progress.get().line(
+                f"{name} are no longer on the service, or it has no expiry to remove: {error}"
+            )
         except Exception as error:
             if not is_transient(error):
                 raise

@@ -17,7 +17,15 @@ from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
 from rtl_core.at_work import calls_at_work, service_pause, steps_at_work
-from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Readiness, Trainer, check_start
+from rtl_core.backend.base import (
+    SAVED,
+    Backend,
+    Checkpoint,
+    Provider,
+    Readiness,
+    Trainer,
+    check_start,
+)
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
@@ -124,7 +132,8 @@ class Life:
 
 @define(eq=False)
 class Session:
-    """One open run. An attrs class, because Prefect walks through dataclasses among the parameters of tasks and flows."""
+    """One open run. An attrs class, because Prefect walks through dataclasses among the parameters of tasks
+    and flows."""
 
     config: RunConfig
     history: History
@@ -206,7 +215,8 @@ async def open_session(
         cluster: runs the jobs of grading instead of a local executor; it is closed at the end, which ends running jobs.
 
     Raises:
-        ConfigError: the run has another configuration and `accept_changes` is False, or a budget in dollars but no prices.
+        ConfigError: the run has another configuration and `accept_changes` is False, or a budget in dollars
+            but no prices.
         UserError: any other problem that must be fixed before a token is sampled.
     """
     tell = progress.get().line
@@ -224,10 +234,14 @@ async def open_session(
         stack.enter_context(call_on_signal(lambda: [call() for call in life.at_signal]))
         history = History(config.run.history)
         threads = graders_of(config.grading, cluster)
-        loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
+        loaded, executor, backend = await _start(
+            stack, config, provider if readiness else None, cluster
+        )
         life.at_signal += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:
-            check_unchanged(config, loaded, history, executor.tools(), accept_changes=accept_changes)
+            check_unchanged(
+                config, loaded, history, executor.tools(), accept_changes=accept_changes
+            )
             _tell_left_out(loaded)
         cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
         grader = grader_of(config.grading, executor, KnownGood(*history.cpu_of_known_good()), cache)
@@ -251,10 +265,13 @@ async def open_session(
 async def _start(
     stack: AsyncExitStack, config: RunConfig, provider: Provider | None, cluster: Cluster | None
 ) -> tuple[LoadedProblems, Executor, Backend | None]:
-    """Load the problems and start the graders' executor and the service. Each takes seconds, so they run concurrently."""
+    """Load the problems and start the graders' executor and the service. Each takes seconds, so they run
+    concurrently."""
     reading = await stack.enter_async_context(started_in_thread(partial(problems_of, config)))
     starting = await stack.enter_async_context(
-        started_in_thread(lambda: cluster or executor_of(config.grading), close=lambda executor: executor.close())
+        started_in_thread(
+            lambda: cluster or executor_of(config.grading), close=lambda executor: executor.close()
+        )
     )
     opening = provider.open(config, progress.get().line) if provider else nullcontext()
     backend = await stack.enter_async_context(opening)
@@ -274,12 +291,22 @@ async def _record_start(session: Session) -> None:
     if last := history.last_trained_step(session.run):
         status = history.existing_run(session.run).status
         progress.get().line(f"continues after step {last.step + 1}; before, the run was {status}")
-    await session.recorder.call(history.start_run, run_record(config, loaded, session.graders.grader.executor.tools()))
-    rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]
+    await session.recorder.call(
+        history.start_run, run_record(config, loaded, session.graders.grader.executor.tools())
+    )
+    rows: list[tuple[Problem, str, int | None]] = [
+        (problem, "train", None) for problem in loaded.train
+    ]
     rows += [(problem, "heldout", None) for problem in loaded.heldout]
     # Problems that the run already has keep their place in the curriculum, or stay excluded.
-    known = {(row.problem_id, row.fingerprint): row.split for row in history.problems_of(config.run.name)}
-    fresh = [row for row in rows if known.get((row[0].id, row[0].fingerprint)) not in (row[1], "excluded")]
+    known = {
+        (row.problem_id, row.fingerprint): row.split for row in history.problems_of(config.run.name)
+    }
+    fresh = [
+        row
+        for row in rows
+        if known.get((row[0].id, row[0].fingerprint)) not in (row[1], "excluded")
+    ]
     await session.recorder.call(history.record_problems, config.run.name, fresh)
     write_config(config)
 
@@ -287,10 +314,12 @@ async def _record_start(session: Session) -> None:
 async def _open_policy(
     session: Session, backend: Backend, provider: Provider, readiness: Readiness, as_visitor: bool
 ) -> None:
-    """Set the session's policy. Before anything is sampled, checks saved weights, prompts and budgets, which takes an open backend.
+    """Set the session's policy. Before anything is sampled, checks saved weights, prompts and budgets,
+    which takes an open backend.
 
     Raises:
-        PolicyError: weights that the run needs are missing or do not fit, or a prompt with its answer exceeds a model's context.
+        PolicyError: weights that the run needs are missing or do not fit, or a prompt with its answer
+            exceeds a model's context.
     """
     config, history, tell = session.config, session.history, progress.get().line
     if config.tinker.start_from and not as_visitor and not has_begun(history, session.run):
@@ -301,7 +330,9 @@ async def _open_policy(
     session.opened_policy = Policy(backend, chat, readiness.context.get(config.tinker.student))
     if not session.trains:
         return
-    known = Known(config, readiness, session.prompts, session.loaded, history, prices=session.prices)
+    known = Known(
+        config, readiness, session.prompts, session.loaded, history, prices=session.prices
+    )
     findings = list(context(known) if as_visitor else before_sampling(known))
     if history.last_trained_step(session.run) is not None:
         # A resumed run has sampled with these settings before: errors become warnings.
@@ -310,7 +341,8 @@ async def _open_policy(
 
 
 async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
-    """Open the conversation pool of a run that answers in episodes. ConfigError if the chat template does not support such conversations."""
+    """Open the conversation pool of a run that answers in episodes. ConfigError if the chat template does
+    not support such conversations."""
     if session.config.learning.episodes:
         ToolChat(session.policy.chat, [] if session.config.episode.whole_answers else definitions())
         session.policy.conversations = await stack.enter_async_context(
@@ -318,10 +350,15 @@ async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
         )
 
 
-async def _bases_of_teachers(config: RunConfig, backend: Backend, tell: Callable[[str], None] | None) -> dict[str, str]:
-    """Mapping of saved weights that are teachers to their base model. With `tell`, missing weights are logged and left out instead of raised."""
+async def _bases_of_teachers(
+    config: RunConfig, backend: Backend, tell: Callable[[str], None] | None
+) -> dict[str, str]:
+    """Mapping of saved weights that are teachers to their base model. With `tell`, missing weights are
+    logged and left out instead of raised."""
     bases = {}
-    for name in sorted({name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}):
+    for name in sorted(
+        {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
+    ):
         try:
             bases[name] = (await backend.describe(name)).base_model
         except PolicyError as error:
@@ -341,9 +378,14 @@ async def _heartbeat(session: Session) -> None:
 
 
 def _long_work() -> str:
-    """What the run has worked on or waited for for long, in words, so that a service that hangs or pauses is noticed; empty if nothing."""
+    """What the run has worked on or waited for for long, in words, so that a service that hangs or pauses
+    is noticed; empty if nothing."""
     work = {"still in progress": steps_at_work, "outstanding requests": calls_at_work}
-    words = [f"{title}: {items}" for title, one in work.items() if (items := one.in_words(least_s=TELL_S / 2))]
+    words = [
+        f"{title}: {items}"
+        for title, one in work.items()
+        if (items := one.in_words(least_s=TELL_S / 2))
+    ]
     return "; ".join(filter(None, [*words, service_pause.in_words()]))
 
 
@@ -359,17 +401,25 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
     if loaded.left_out:
         first = loaded.left_out[0]
         tell.line(
-            f"left out: {counted(len(loaded.left_out), 'problem')} that cannot be graded here (such as {first.id}: {first.reason})"
+            f"left out: {counted(len(loaded.left_out), 'problem')} that cannot be graded here "
+            f"(such as {first.id}: {first.reason})"
         )
 
 
-def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> Chat:
-    """Build the prompt of every problem, check that every teacher tokenizes them like the student, and return the student's chat format.
+def _prepare_prompts(
+    session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]
+) -> Chat:
+    """Build the prompt of every problem, check that every teacher tokenizes them like the student, and
+    return the student's chat format.
 
     `bases`: see `prices_of`.
     """
     config, tell = session.config, progress.get()
-    named = (name for name in config.tinker.named_teachers.values() if name in bases or not name.startswith(SAVED))
+    named = (
+        name
+        for name in config.tinker.named_teachers.values()
+        if name in bases or not name.startswith(SAVED)
+    )
     models = dict.fromkeys(bases.get(name, name) for name in named)
     teachers = {model: provider.tokenizer(config, model) for model in models}
     found = prepare(config, session.problems.values(), backend.tokenizer, teachers)

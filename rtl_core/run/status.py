@@ -23,8 +23,8 @@ from rtl_grader.progress import progress
 async def run_status(session: Session) -> AsyncIterator[None]:
     """Keep the status in the run's row: running, then finished, paused, cancelled, or failed with the reason.
 
-    A run that stopped because of a transient error (no network for an hour) stays `running`, with the reason, so that it is
-    restarted.
+    A run that stopped because of a transient error (no network for an hour) stays `running`, with the
+    reason, so that it is restarted.
     """
 
     record, set_status = session.recorder.call, partial(session.history.set_run_status, session.run)
@@ -38,22 +38,29 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         with suppress(UserError):  # set again at the end of the block, where an error is raised
             set_cancelled()
 
-    # With a busy server, ending the flow may take Prefect longer than the 30 s after which its worker kills the process.
+    # With a busy server, ending the flow may take Prefect longer than the 30 s after which its worker kills
+    # the process.
     session.life.at_signal.append(set_cancelled_early)
     try:
         with (
             Tracker(session.history, session.config, progress.get().line) as tracker,
             closing(
-                LiveReport(session.history.path, session.run, report_path(session), progress.get().line)
+                LiveReport(
+                    session.history.path, session.run, report_path(session), progress.get().line
+                )
             ) as live_report,
         ):
-            session.life.on_step += [lambda _: tracker.recorded(), lambda _: live_report.after_step()]
+            session.life.on_step += [
+                lambda _: tracker.recorded(),
+                lambda _: live_report.after_step(),
+            ]
             yield
     except Exception as error:
         await asyncio.sleep(0.05)  # gives the thread that reads signals time to run
         if session.life.ending.is_set():
-            # A signal's exception is raised anywhere in the main thread, where libraries may convert it, and what the signal
-            # ended immediately (graders, the embedded service) raises errors in its callers.
+            # A signal's exception is raised anywhere in the main thread, where libraries may convert it,
+            # and what the signal ended immediately (graders, the embedded service) raises errors in its
+            # callers.
             raise asyncio.CancelledError(await record(set_cancelled)) from error
         reason = f"{type(error).__name__}: {error}"[:2000]
         if is_transient(error):

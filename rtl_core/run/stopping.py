@@ -1,7 +1,8 @@
-"""Reasons to stop a run before its next step (`rtl-distill pause`, a used-up budget, metrics out of their safe range), and whether an
-error is transient.
+"""Reasons to stop a run before its next step (`rtl-distill pause`, a used-up budget, metrics out of their
+safe range), and whether an error is transient.
 
-The current step is finished and recorded first. The same command resumes the run; out of a safe range only with a changed setting.
+The current step is finished and recorded first. The same command resumes the run; out of a safe range only
+with a changed setting.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from rtl_core.observe.usage import dollars_spent, step_costs
 from rtl_core.run.folder import pause_path
 from rtl_core.run.session import Session
 
-_TRANSIENT = (InfrastructureError, HistoryBusyError, ConnectionError, TimeoutError, httpx.TransportError)
+_TRANSIENT = (
+    InfrastructureError,
+    HistoryBusyError,
+    ConnectionError,
+    TimeoutError,
+    httpx.TransportError,
+)
 
 
 def stop_reason(session: Session, under_way: int = 0) -> str | None:
@@ -49,7 +56,8 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
 
 
 def health_breach(session: Session) -> RunHealthError | None:
-    """Return an error if the last recorded steps left a safe range and `health.accept_up_to_step` does not cover them, else None."""
+    """Return an error if the last recorded steps left a safe range and `health.accept_up_to_step` does not
+    cover them, else None."""
     health = session.config.health
     if not health.ranges:
         return None
@@ -69,7 +77,8 @@ def health_breach(session: Session) -> RunHealthError | None:
 
 
 def why_stop(session: Session, under_way: int = 0) -> str | RunHealthError | None:
-    """Return why no further step should start: an error if metrics are out of range, words for a pause or a budget, else None."""
+    """Return why no further step should start: an error if metrics are out of range, words for a pause or a
+    budget, else None."""
     return health_breach(session) or stop_reason(session, under_way)
 
 

@@ -11,20 +11,35 @@ from rtl_core.starter.spec import DOCUMENT, Family, Spec, Split, Tier
 from rtl_grader.problems.cvdp import problem_from_record
 from rtl_grader.types.problem import Problem
 
-__all__ = ["BY_NAME", "FAMILIES", "Spec", "Split", "Tier", "documented", "golden_answer", "problem_of", "starter_problems", "starter_specs", "textbook_answer"]  # fmt: skip
+__all__ = [
+    "BY_NAME",
+    "FAMILIES",
+    "Spec",
+    "Split",
+    "Tier",
+    "documented",
+    "golden_answer",
+    "problem_of",
+    "starter_problems",
+    "starter_specs",
+    "textbook_answer",
+]
 MAX_DRAWS = 1000
 FAMILIES: dict[Tier, list[Family]] = {"starter": families.FAMILIES, "hard": hard_families.FAMILIES}
 BY_NAME: dict[str, Family] = {family.name: family for tier in FAMILIES.values() for family in tier}
 
 
 def starter_specs(split: Split, count: int, seed: int, tier: Tier = "starter") -> list[Spec]:
-    """Draw `count` different specifications of a split, taking families in turn; a longer list starts with the shorter one.
+    """Draw `count` different specifications of a split, taking families in turn; a longer list starts with
+    the shorter one.
 
     Raises ProblemError for an unknown tier, or when a family runs out of specifications.
     """
     in_tier = FAMILIES.get(tier, ())
     if not in_tier:
-        raise ProblemError(f"the starter set has no tier {tier!r}", f"choose one of {', '.join(FAMILIES)}")
+        raise ProblemError(
+            f"the starter set has no tier {tier!r}", f"choose one of {', '.join(FAMILIES)}"
+        )
     rng = random.Random(f"{tier}/{split}/{seed}")
     specs: list[Spec] = []
     prompts: set[str] = set()
@@ -35,7 +50,10 @@ def starter_specs(split: Split, count: int, seed: int, tier: Tier = "starter") -
             if (prompt := family.prompt(spec)) not in prompts:
                 break
         else:
-            raise ProblemError(f"{family.name}: no new specification after {MAX_DRAWS} draws", "ask for fewer problems")
+            raise ProblemError(
+                f"{family.name}: no new specification after {MAX_DRAWS} draws",
+                "ask for fewer problems",
+            )
         prompts.add(prompt)
         specs.append(spec)
     return specs
@@ -48,7 +66,8 @@ def problem_of(spec: Spec) -> Problem:
 
 
 def documented(spec: Spec) -> Problem:
-    """Return the problem with the specification in a document; the prompt names the kind of design and the file to write."""
+    """Return the problem with the specification in a document; the prompt names the kind of design and the
+    file to write."""
     problem, family = problem_of(spec), BY_NAME[spec.family]
     document = {DOCUMENT: f"{family.prompt(spec)}\n"}
     return problem.model_copy(
@@ -59,11 +78,15 @@ def documented(spec: Spec) -> Problem:
 def starter_problems(
     split: Split, count: int, seed: int, tier: Tier = "starter", document: bool = False
 ) -> list[Problem]:
-    """Return `count` problems of a split and tier, equal for equal arguments. No specification is in two splits, whatever the seeds.
+    """Return `count` problems of a split and tier, equal for equal arguments. No specification is in two
+    splits, whatever the seeds.
 
     document: put each specification in a document.
     """
-    return [(documented if document else problem_of)(spec) for spec in starter_specs(split, count, seed, tier)]
+    return [
+        (documented if document else problem_of)(spec)
+        for spec in starter_specs(split, count, seed, tier)
+    ]
 
 
 def golden_answer(spec: Spec) -> str:

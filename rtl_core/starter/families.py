@@ -1,4 +1,5 @@
-"""The starter tier: combinational logic, arithmetic and choice, registers, small machines that watch their input; easy ones first."""
+"""The starter tier: combinational logic, arithmetic and choice, registers, small machines that watch their
+input; easy ones first."""
 
 from __future__ import annotations
 
@@ -8,9 +9,17 @@ from typing import Any
 from rtl_core.starter.spec import WIDTHS, Family, Spec, Words, clocked, clog2
 
 FAMILIES: list[Family] = []
-easy, medium, hard = (partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("easy", "medium", "hard"))
+easy, medium, hard = (
+    partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("easy", "medium", "hard")
+)
 OPERATORS = {"and": "&", "or": "|", "xor": "^"}
-RELATIONS = {"<": "less than", ">": "greater than", "==": "equal", "<=": "less or equal", ">=": "greater or equal"}
+RELATIONS = {
+    "<": "less than",
+    ">": "greater than",
+    "==": "equal",
+    "<=": "less or equal",
+    ">=": "greater or equal",
+}
 
 
 def _two_words_to_one(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -44,7 +53,9 @@ def logic(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Word
         f"adder. Inputs {a}, {b}, {s.width} bits. Output {y}, {s.width} bits."
         + (f" Carry {carry}." if s.option == "carry" else "")
     ),
-    body=lambda s, a, b, y, carry: f"  assign {f'{{{carry}, {y}}}' if s.option == 'carry' else y} = {a} + {b};\n",
+    body=lambda s, a, b, y, carry: (
+        f"  assign {f'{{{carry}, {y}}}' if s.option == 'carry' else y} = {a} + {b};\n"
+    ),
 )
 def adder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Unsigned sum, with or without a carry output."""
@@ -76,7 +87,9 @@ def mux(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]
     options=("<", ">", "==", "<=", ">="),
     textbook=("comparator", None),
     sizes=lambda s: ((s.width, s.width), (1,)),
-    describe=lambda s, a, b, y: f"compare {RELATIONS[s.option]}. Inputs {a}, {b}, {s.width} bits. Output {y}.",
+    describe=lambda s, a, b, y: (
+        f"compare {RELATIONS[s.option]}. Inputs {a}, {b}, {s.width} bits. Output {y}."
+    ),
     body=lambda s, a, b, y: f"  assign {y} = {a} {s.option} {b};\n",
 )
 def comparator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
@@ -91,7 +104,9 @@ def comparator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any,
     textbook=("minmax", None),
     sizes=_two_words_to_one,
     describe=lambda s, a, b, y: f"{s.option}. Inputs {a}, {b}, {s.width} bits. Output {y}.",
-    body=lambda s, a, b, y: f"  assign {y} = ({a} {'<' if s.option == 'minimum' else '>'} {b}) ? {a} : {b};\n",
+    body=lambda s, a, b, y: (
+        f"  assign {y} = ({a} {'<' if s.option == 'minimum' else '>'} {b}) ? {a} : {b};\n"
+    ),
 )
 def minmax(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """The smaller or the larger of two unsigned numbers."""
@@ -152,7 +167,9 @@ def gray(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
     options=("adder", "subtractor"),
     textbook=("sat_add", "adder"),
     sizes=_two_words_to_one,
-    describe=lambda s, a, b, y: f"saturating {s.option}. Inputs {a}, {b}, {s.width} bits. Output {y}.",
+    describe=lambda s, a, b, y: (
+        f"saturating {s.option}. Inputs {a}, {b}, {s.width} bits. Output {y}."
+    ),
     body=lambda s, a, b, y: (
         f"  assign {y} = ({a} > {b}) ? {a} - {b} : 0;\n"
         if s.option == "subtractor"
@@ -191,8 +208,12 @@ def decoder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
     textbook=("counter", "up"),
     reset_state=0,
     sizes=lambda s: ((1,), (s.width,)),
-    describe=lambda s, enable, q: f"{s.option} counter. Enable {enable}. Output {q}, {s.width} bits.",
-    body=lambda s, enable, q: clocked(s, q, f"if ({enable}) {q} <= {q} {'-' if s.option == 'down' else '+'} 1;"),
+    describe=lambda s, enable, q: (
+        f"{s.option} counter. Enable {enable}. Output {q}, {s.width} bits."
+    ),
+    body=lambda s, enable, q: clocked(
+        s, q, f"if ({enable}) {q} <= {q} {'-' if s.option == 'down' else '+'} 1;"
+    ),
     bursts=lambda s: [((1,), 1 << s.width)],
 )
 def counter(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
@@ -206,7 +227,9 @@ def counter(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
     textbook=("register", None),
     reset_state=0,
     sizes=lambda s: ((1, s.width), (s.width,)),
-    describe=lambda s, enable, d, q: f"register. Enable {enable}. Input {d}, {s.width} bits. Output {q}.",
+    describe=lambda s, enable, d, q: (
+        f"register. Enable {enable}. Input {d}, {s.width} bits. Output {q}."
+    ),
     body=lambda s, enable, d, q: clocked(s, q, f"if ({enable}) {q} <= {d};"),
 )
 def register(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
@@ -221,9 +244,13 @@ def register(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, W
     textbook=("shift_reg", "left"),
     reset_state=0,
     sizes=lambda s: ((1,), (s.width,)),
-    describe=lambda s, serial, q: f"shift {s.option} register. Serial input {serial}. Output {q}, {s.width} bits.",
+    describe=lambda s, serial, q: (
+        f"shift {s.option} register. Serial input {serial}. Output {q}, {s.width} bits."
+    ),
     body=lambda s, serial, q: clocked(
-        s, q, f"{q} <= " + (f"{{{q}, {serial}}};" if s.option == "left" else f"{{{serial}, {q}}} >> 1;")
+        s,
+        q,
+        f"{q} <= " + (f"{{{q}, {serial}}};" if s.option == "left" else f"{{{serial}, {q}}} >> 1;"),
     ),
 )
 def shift(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
@@ -256,7 +283,9 @@ def accumulator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any
     textbook=("edge_detector", "rising"),
     reset_state=0,
     sizes=_word_to_word,
-    describe=lambda s, d, pulse: f"{s.option} edge detector. Input {d}, {s.width} bits. Output {pulse}.",
+    describe=lambda s, d, pulse: (
+        f"{s.option} edge detector. Input {d}, {s.width} bits. Output {pulse}."
+    ),
     body=lambda s, d, pulse: (
         f"  reg [{s.width - 1}:0] z;\n"
         + clocked(s, "z", f"z <= {d};")
@@ -264,7 +293,8 @@ def accumulator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any
     ),
 )
 def edge(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
-    """Per bit, high as long as the input differs in the asked direction from what it was at the last rising clock edge."""
+    """Per bit, high as long as the input differs in the asked direction from what it was at the last rising
+    clock edge."""
     d = inputs[0]
     return d, (state & ~d if option == "falling" else d & ~state,)
 
@@ -276,7 +306,9 @@ def edge(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
     widths=(1,),
     reset_state=0,
     sizes=lambda s: ((1,), (1,)),
-    describe=lambda s, d, found: f"sequence detector of last bits {s.option}. Input {d}. Output {found}.",
+    describe=lambda s, d, found: (
+        f"sequence detector of last bits {s.option}. Input {d}. Output {found}."
+    ),
     body=lambda s, d, found: (
         f"  reg [{len(s.option) - 1}:0] z;\n"
         + clocked(s, "z", f"z <= {{z, {d}}};")
@@ -284,7 +316,8 @@ def edge(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
     ),
 )
 def sequence(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
-    """A state machine whose state is the last bits seen; its output is high while they are the pattern (overlaps count).
+    """A state machine whose state is the last bits seen; its output is high while they are the pattern
+    (overlaps count).
 
     Patterns start with a 1, so that the zeros of a reset never count as seen bits.
     """
@@ -327,7 +360,9 @@ def priority_encoder(width: int, option: str, state: Any, inputs: Words) -> tupl
     describe=lambda s, request, grant: (
         f"priority arbiter, {s.option} bit first. Requests {request}, {s.width} bits. Grant {grant}."
     ),
-    body=lambda s, request, grant: _priority_loop(s, f"{grant} = 0;", f"if ({request}[k]) {grant} = 1 << k;"),
+    body=lambda s, request, grant: _priority_loop(
+        s, f"{grant} = 0;", f"if ({request}[k]) {grant} = 1 << k;"
+    ),
 )
 def arbiter(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """One-hot grant to the highest or lowest request; none without a request."""

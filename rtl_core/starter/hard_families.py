@@ -1,4 +1,5 @@
-"""The hard tier: machines with several states, arithmetic with a parameter, words that wait, an arbiter that remembers."""
+"""The hard tier: machines with several states, arithmetic with a parameter, words that wait, an arbiter
+that remembers."""
 
 from __future__ import annotations
 
@@ -8,12 +9,16 @@ from typing import Any
 from rtl_core.starter.spec import Family, Spec, Words, clocked, clocked_block, clog2
 
 FAMILIES: list[Family] = []
-medium, hard = (partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("medium", "hard"))
+medium, hard = (
+    partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("medium", "hard")
+)
 OPERATORS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 
 
 def _divider(spec: Spec, enable: str, count: str, last: str) -> str:
-    end, restart, step = (spec.width - 1, 0, "+") if spec.option == "up" else (0, spec.width - 1, "-")
+    end, restart, step = (
+        (spec.width - 1, 0, "+") if spec.option == "up" else (0, spec.width - 1, "-")
+    )
     update = f"if ({enable}) {count} <= {last} ? {restart} : {count} {step} 1;"
     return f"  assign {last} = {count} == {end};\n" + clocked(spec, count, update)
 
@@ -26,7 +31,8 @@ def _divider(spec: Spec, enable: str, count: str, last: str) -> str:
     reset_state=0,
     sizes=lambda s: ((1,), (clog2(s.width), 1)),
     describe=lambda s, enable, count, last: (
-        f"{s.option} counter modulo {s.width}. Enable {enable}. Output {count}, {clog2(s.width)} bits. Last count {last}."
+        f"{s.option} counter modulo {s.width}. Enable {enable}. Output {count}, {clog2(s.width)} "
+        f"bits. Last count {last}."
     ),
     body=_divider,
 )
@@ -39,7 +45,11 @@ def divider(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
 def _stretcher(spec: Spec, trigger: str, pulse: str) -> str:
     load, count = f"if ({trigger}) c <= {spec.width};", "if (c != 0) c <= c - 1;"
     update = f"{load}\n    else {count}" if spec.option == "again" else f"{count}\n    else {load}"
-    return f"  reg [{clog2(spec.width + 1) - 1}:0] c;\n" + clocked(spec, "c", update) + f"  assign {pulse} = c != 0;\n"
+    return (
+        f"  reg [{clog2(spec.width + 1) - 1}:0] c;\n"
+        + clocked(spec, "c", update)
+        + f"  assign {pulse} = c != 0;\n"
+    )
 
 
 @medium(
@@ -49,7 +59,8 @@ def _stretcher(spec: Spec, trigger: str, pulse: str) -> str:
     reset_state=0,
     sizes=lambda s: ((1,), (1,)),
     describe=lambda s, trigger, pulse: (
-        f"pulse stretcher, {s.width} cycles, {'restarted by' if s.option == 'again' else 'deaf to'} a trigger in the pulse. "
+        f"pulse stretcher, {s.width} cycles, {'restarted by' if s.option == 'again' else 'deaf to'} "
+        "a trigger in the pulse. "
         f"Trigger {trigger}. Output {pulse}."
     ),
     body=_stretcher,
@@ -62,10 +73,12 @@ def stretcher(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, 
 
 def _handshake(spec: Spec, start: str, stop: str, busy: str, done: str) -> str:
     leave = "s <= 0;" if spec.option == "one cycle" else f"if (!{start}) s <= 0;"
-    cases = (
-        f"case (s)\n      0: if ({start}) s <= 1;\n      1: if ({stop}) s <= 2;\n      default: {leave}\n    endcase"
+    cases = f"case (s)\n      0: if ({start}) s <= 1;\n      1: if ({stop}) s <= 2;\n      default: {leave}\n    endcase"
+    return (
+        "  reg [1:0] s;\n"
+        + clocked(spec, "s", cases)
+        + f"  assign {busy} = s == 1;\n  assign {done} = s == 2;\n"
     )
-    return "  reg [1:0] s;\n" + clocked(spec, "s", cases) + f"  assign {busy} = s == 1;\n  assign {done} = s == 2;\n"
 
 
 @hard(
@@ -90,7 +103,9 @@ def handshake(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, 
 
 
 def _value(spec: Spec, a: str, b: str) -> str:
-    return {"sum": f"{a} + {b}", "product": f"{a} * {b}", "square sum": f"{a} * {a} + {b}"}[spec.option]
+    return {"sum": f"{a} + {b}", "product": f"{a} * {b}", "square sum": f"{a} * {a} + {b}"}[
+        spec.option
+    ]
 
 
 @hard(
@@ -100,7 +115,8 @@ def _value(spec: Spec, a: str, b: str) -> str:
     widths=tuple(range(2, 13)),
     sizes=lambda s: ((s.width, s.width), (s.width + 1 if s.option == "sum" else 2 * s.width,)),
     describe=lambda s, a, b, y, parameter: (
-        f"full precision {_value(s, a, b)}. Parameter {parameter}, default {s.width}. Inputs {a}, {b}, {parameter} bits. "
+        f"full precision {_value(s, a, b)}. Parameter {parameter}, default {s.width}. Inputs {a}, "
+        f"{b}, {parameter} bits. "
         f"Output {y}, {f'{parameter} + 1' if s.option == 'sum' else f'2 * {parameter}'} bits."
     ),
     parameterised=lambda s, a, b, y, parameter: (
@@ -126,18 +142,32 @@ def _pipeline(spec: Spec, a: str, b: str, c: str, y: str) -> str:
 
 @hard(
     roles=("a", "b", "c", "y"),
-    options=("add then sub", "add then and", "add then xor", "sub then add", "sub then or", "xor then add"),
+    options=(
+        "add then sub",
+        "add then and",
+        "add then xor",
+        "sub then add",
+        "sub then or",
+        "xor then add",
+    ),
     textbook=("pipeline", "add then sub"),
     reset_state=(0, 0, 0),
     sizes=lambda s: ((s.width,) * 3, (s.width,)),
-    describe=lambda s, a, b, c, y: f"two stage pipeline, {s.option}. Inputs {a}, {b}, {c}, {s.width} bits. Output {y}.",
+    describe=lambda s, a, b, c, y: (
+        f"two stage pipeline, {s.option}. Inputs {a}, {b}, {c}, {s.width} bits. Output {y}."
+    ),
     body=_pipeline,
 )
 def pipeline(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Two registered stages: the first combines a and b, the second the result with c of the same cycle."""
 
     def apply(word: str, left: int, right: int) -> int:
-        results = {"add": left + right, "sub": left - right, "and": left & right, "or": left | right}
+        results = {
+            "add": left + right,
+            "sub": left - right,
+            "and": left & right,
+            "or": left | right,
+        }
         return results.get(word, left ^ right) & ((1 << width) - 1)
 
     first, second = option.split(" then ")
@@ -191,7 +221,9 @@ def _fifo(spec: Spec, push: str, pop: str, data: str, y: str, full: str, empty: 
         f"  assign {full} = c == {depth};\n"
         f"  assign {empty} = c == 0;\n"
         f"  assign {y} = {empty} ? 0 : m[r];\n"
-    ) + clocked_block(spec, "wrc", (f"if (i) m[w] <= {data};", "w <= w + i;", "r <= r + o;", "c <= c + i - o;"))
+    ) + clocked_block(
+        spec, "wrc", (f"if (i) m[w] <= {data};", "w <= w + i;", "r <= r + o;", "c <= c + i - o;")
+    )
 
 
 @hard(

@@ -8,15 +8,67 @@ CLOCKS = ("clk", "clock", "ck", "mclk", "sysclk", "clk_i", "pclk", "tick")
 RESETS_HIGH = ("rst", "reset", "clear", "srst", "rst_i", "reset_h", "clr")
 RESETS_LOW = ("rst_n", "resetn", "nreset", "clr_n", "reset_b", "nrst")
 PORTS = (
-    "a", "b", "x", "y", "d", "q", "u", "v", "data", "din", "dout", "val", "res", "op", "lhs", "rhs", "left", "right",
-    "src", "dst", "num", "acc", "sum", "out", "word", "bus", "key", "sig", "code", "vec",
-)  # fmt: skip
+    "a",
+    "b",
+    "x",
+    "y",
+    "d",
+    "q",
+    "u",
+    "v",
+    "data",
+    "din",
+    "dout",
+    "val",
+    "res",
+    "op",
+    "lhs",
+    "rhs",
+    "left",
+    "right",
+    "src",
+    "dst",
+    "num",
+    "acc",
+    "sum",
+    "out",
+    "word",
+    "bus",
+    "key",
+    "sig",
+    "code",
+    "vec",
+)
 SUFFIXES = ("", "", "", "", "", "", "_i", "_o", "_x", "_r")
 PARAMETERS = ("W", "N", "WIDTH", "SIZE", "BITS")
 MODULE_WORDS = (
-    "pix", "alu", "core", "unit", "blk", "node", "fast", "mini", "top", "io", "dma", "uart", "bus", "pwm", "adc", "cpu",
-    "net", "mem", "sub", "main", "ctl", "aux", "img", "dsp", "fifo", "hub",
-)  # fmt: skip
+    "pix",
+    "alu",
+    "core",
+    "unit",
+    "blk",
+    "node",
+    "fast",
+    "mini",
+    "top",
+    "io",
+    "dma",
+    "uart",
+    "bus",
+    "pwm",
+    "adc",
+    "cpu",
+    "net",
+    "mem",
+    "sub",
+    "main",
+    "ctl",
+    "aux",
+    "img",
+    "dsp",
+    "fifo",
+    "hub",
+)
 
 MODULES = tuple(f"{p}_{q}" for p in MODULE_WORDS for q in MODULE_WORDS if p != q)
 

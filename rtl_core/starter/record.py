@@ -1,4 +1,5 @@
-"""Convert a specification to a CVDP single-turn record: prompt, golden answer, and a cocotb harness with the family's model."""
+"""Convert a specification to a CVDP single-turn record: prompt, golden answer, and a cocotb harness with
+the family's model."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def _bench_files() -> dict[str, str]:
 
 
 def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
-    """Return the specified width and, if a module parameter sets it, two others: a smaller one if possible, and larger ones.
+    """Return the specified width and, if a module parameter sets it, two others: a smaller one if possible,
+    and larger ones.
 
     Larger ones exceed all defaults, so they expose ports that are only as wide as the default.
     """
@@ -90,11 +92,18 @@ def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
     return [spec.width, *others]
 
 
-def _test_module(family: Family, spec: Spec, tests: tuple[str, ...], widths: list[int], digest: str) -> str:
-    parts = [f'"""Checks {spec.module}."""\n\nimport os\n\nimport cocotb\nimport starter_bench\n\nSPECS = {{\n']
+def _test_module(
+    family: Family, spec: Spec, tests: tuple[str, ...], widths: list[int], digest: str
+) -> str:
+    parts = [
+        f'"""Checks {spec.module}."""\n\nimport os\n\nimport cocotb\nimport starter_bench\n\nSPECS = {{\n'
+    ]
     for width in widths:
         facts = _facts(family, replace(spec, width=width), digest)
-        parts.append(f"    {width}: {{\n" + "".join(f"        {key!r}: {value!r},\n" for key, value in facts.items()))
+        parts.append(
+            f"    {width}: {{\n"
+            + "".join(f"        {key!r}: {value!r},\n" for key, value in facts.items())
+        )
         parts.append("    },\n")
     parts.append(f'}}\nSPEC = SPECS[int(os.environ.get("TESTED_WIDTH", "{spec.width}"))]\n\n\n')
     parts.append(reference_source(family))

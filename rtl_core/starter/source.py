@@ -16,7 +16,8 @@ class StarterSource(GeneratedSource):
     tier: Tier = "starter"
     """Tier of families."""
     document: bool = False
-    """Put the specification in `docs/specification.md` and only name the kind of design in the prompt, for episodes with tools."""
+    """Put the specification in `docs/specification.md` and only name the kind of design in the prompt, for
+    episodes with tools."""
     form = "[=TIER]"
 
     @classmethod

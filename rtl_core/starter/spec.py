@@ -1,9 +1,9 @@
 """Specifications of starter problems (`Spec`), their ports (`Signal`), and families of them (`Family`).
 
-Widths and module names are assigned to splits by hash, so no two splits share a specification. Of a family's widths (except the
-textbook's 8, which is in train), the first three by hash are held out and the next three are for the test split; three in five
-module names are for train. A held-out problem has a module name *and*, if its family has widths, a (family, width) that train never
-shows.
+Widths and module names are assigned to splits by hash, so no two splits share a specification. Of a
+family's widths (except the textbook's 8, which is in train), the first three by hash are held out and the
+next three are for the test split; three in five module names are for train. A held-out problem has a module
+name *and*, if its family has widths, a (family, width) that train never shows.
 """
 
 from __future__ import annotations
@@ -44,15 +44,19 @@ class Signal:
         return self.kind == "input"
 
     def __str__(self) -> str:
-        return f"{self.kind} [{self.width - 1}:0] {self.name}" if self.width > 1 else f"{self.kind} {self.name}"
+        return (
+            f"{self.kind} [{self.width - 1}:0] {self.name}"
+            if self.width > 1
+            else f"{self.kind} {self.name}"
+        )
 
 
 @dataclass(frozen=True)
 class Spec:
     """Everything that can differ between two problems of a family.
 
-    `ports` are names in the order of the family's roles, without clock and reset. `asynchronous`, `active_low`, `clock` and `reset`
-    are unused in a combinational family.
+    `ports` are names in the order of the family's roles, without clock and reset. `asynchronous`,
+    `active_low`, `clock` and `reset` are unused in a combinational family.
     """
 
     family: str
@@ -75,14 +79,16 @@ def clocking(spec: Spec) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A kind of design from which specifications are drawn. To add one, decorate a reference model with `@easy`, `@medium` or `@hard`.
+    """A kind of design from which specifications are drawn. To add one, decorate a reference model with
+    `@easy`, `@medium` or `@hard`.
 
     `describe`, `body` and `parameterised` are called with the specification and its port names.
     """
 
     reference: Callable[[int, str, Any, Words], tuple[Any, Words]]
-    """The design in Python: (width, option, state, inputs) -> (state after the next rising edge, current outputs), inputs and outputs
-    in header order. Its source text becomes part of the harness, so it may use only its arguments and builtins.
+    """The design in Python: (width, option, state, inputs) -> (state after the next rising edge, current
+    outputs), inputs and outputs in header order. Its source text becomes part of the harness, so it may use
+    only its arguments and builtins.
     """
     difficulty: Difficulty
     roles: tuple[str, ...]
@@ -102,8 +108,8 @@ class Family:
     reset_state: Any = None
     """State of the reference model after reset; None for a combinational family."""
     bursts: Callable[[Spec], list[tuple[Words, int]]] = lambda spec: []
-    """(inputs, clock cycles) that take the design through all its states while the inputs are held, for states that random inputs do
-    not reach in a thousand cycles."""
+    """(inputs, clock cycles) that take the design through all its states while the inputs are held, for
+    states that random inputs do not reach in a thousand cycles."""
     parameterised: Callable[..., str] | None = None
     """Module header with a parameter, the last role, that sets the width; None without a parameter."""
 
@@ -144,14 +150,18 @@ class Family:
         inputs, outputs = self.sizes(spec)
         assigned = re.findall(r"\bassign ([^=]*)=", self.body(spec, *spec.ports))
         wires = set(re.findall(r"\w+", " ".join(assigned)))
-        found = [Signal(name, "input", width) for name, width in zip(spec.ports, inputs, strict=False)]
+        found = [
+            Signal(name, "input", width) for name, width in zip(spec.ports, inputs, strict=False)
+        ]
         for name, width in zip(spec.ports[len(inputs) :], outputs, strict=False):
             found.append(Signal(name, "output" if name in wires else "output reg", width))
         return found
 
     def header(self, spec: Spec) -> list[Signal]:
         """All ports in header order."""
-        clocking = [Signal(spec.clock, "input"), Signal(spec.reset, "input")] if self.sequential else []
+        clocking = (
+            [Signal(spec.clock, "input"), Signal(spec.reset, "input")] if self.sequential else []
+        )
         return clocking + self.signals(spec)
 
     def code(self, spec: Spec) -> str:
@@ -172,7 +182,9 @@ class Family:
         """Widths of a split; all widths for a family with fewer than eight."""
         if len(self.widths) < 2 + 2 * WIDTHS_PER_SPLIT:
             return self.widths
-        ranked = sorted(set(self.widths) - {TEXTBOOK_WIDTH}, key=lambda width: _hash(f"{self.name}/{width}"))
+        ranked = sorted(
+            set(self.widths) - {TEXTBOOK_WIDTH}, key=lambda width: _hash(f"{self.name}/{width}")
+        )
         chosen = {
             "heldout": ranked[:WIDTHS_PER_SPLIT],
             "test": ranked[WIDTHS_PER_SPLIT : 2 * WIDTHS_PER_SPLIT],
@@ -227,7 +239,9 @@ def clocked(spec: Spec, register: str, update: str) -> str:
 def clocked_block(spec: Spec, registers: Sequence[str], updates: Sequence[str]) -> str:
     """Always block that clears all registers on the specified reset and otherwise runs all updates."""
     clear = "begin " + " ".join(f"{register} <= 0;" for register in registers) + " end"
-    return _always(spec, clear, "begin\n" + "".join(f"      {update}\n" for update in updates) + "    end")
+    return _always(
+        spec, clear, "begin\n" + "".join(f"      {update}\n" for update in updates) + "    end"
+    )
 
 
 def _always(spec: Spec, clear: str, update: str) -> str:
@@ -235,4 +249,6 @@ def _always(spec: Spec, clear: str, update: str) -> str:
     if spec.asynchronous:
         sensitivity += f" or {'negedge' if spec.active_low else 'posedge'} {spec.reset}"
     condition = f"!{spec.reset}" if spec.active_low else spec.reset
-    return f"  always @({sensitivity}) begin\n    if ({condition}) {clear}\n    else {update}\n  end\n"
+    return (
+        f"  always @({sensitivity}) begin\n    if ({condition}) {clear}\n    else {update}\n  end\n"
+    )

@@ -1,4 +1,5 @@
-"""Select synthetic candidates: unlike every held-out problem, with a golden answer that passes and mutants that fail."""
+"""Select synthetic candidates: unlike every held-out problem, with a golden answer that passes and mutants
+that fail."""
 
 from __future__ import annotations
 
@@ -47,14 +48,18 @@ def synthesise(
     run_seed: int,
     mutants: int,
 ) -> Synthesised:
-    """Make `count` candidates, the same number of each kind, and keep those that pass the checks on this machine's executor.
+    """Make `count` candidates, the same number of each kind, and keep those that pass the checks on this
+    machine's executor.
 
     Args:
-        sources: the sources of `loaded`. Fresh specifications (`family`) are from the first generated one, or from the starter families.
+        sources: the sources of `loaded`. Fresh specifications (`family`) are from the first generated one,
+            or from the starter families.
         seed: determines parents, names and places; `run_seed` is the seed with which `loaded` was generated.
         mutants: see `keep`.
     """
-    generated = [entry for entry in sources if isinstance(entry, GeneratedSource)] or [StarterSource(kind="starter")]
+    generated = [entry for entry in sources if isinstance(entry, GeneratedSource)] or [
+        StarterSource(kind="starter")
+    ]
     heldout = list(loaded.heldout)
     for entry in generated:
         heldout += entry.make("heldout", 128, 0) + entry.make("test", 128, 0)
@@ -62,10 +67,18 @@ def synthesise(
     found = Synthesised()
     fresh = count // len(kinds) if "family" in kinds else 0
     derived = [kind for kind in kinds if kind != "family"]
-    made: list[tuple[str, Problem]] = [*candidates(parents, derived, count - fresh, seed, found.dropped)]
+    made: list[tuple[str, Problem]] = [
+        *candidates(parents, derived, count - fresh, seed, found.dropped)
+    ]
     if fresh:
-        made += [("family", problem) for problem in generated[0].make("train", fresh, run_seed + seed + 1)]
-    with closing(make_executor()) as executor, closing(Grader(executor, seed=1, cache=MemoryCache())) as grader:
+        made += [
+            ("family", problem)
+            for problem in generated[0].make("train", fresh, run_seed + seed + 1)
+        ]
+    with (
+        closing(make_executor()) as executor,
+        closing(Grader(executor, seed=1, cache=MemoryCache())) as grader,
+    ):
         keep(made, found, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants)
     return found
 
@@ -73,7 +86,8 @@ def synthesise(
 def candidates(
     parents: Sequence[Problem], kinds: Sequence[Kind], count: int, seed: int, dropped: Counter[str]
 ) -> list[tuple[Kind, Problem]]:
-    """Up to `count` variants, with the kinds in turn over shuffled parents; `dropped` counts the reasons why a parent gave none."""
+    """Up to `count` variants, with the kinds in turn over shuffled parents; `dropped` counts the reasons
+    why a parent gave none."""
     rng = random.Random(f"synthetic/{seed}")
     order = list(parents)
     rng.shuffle(order)
@@ -89,9 +103,13 @@ def candidates(
 
 
 def far_enough(
-    made: Iterable[Problem], train: Sequence[Problem], heldout: Sequence[Problem], dropped: Counter[str]
+    made: Iterable[Problem],
+    train: Sequence[Problem],
+    heldout: Sequence[Problem],
+    dropped: Counter[str],
 ) -> list[Problem]:
-    """Drop copies of existing problems, copies of each other, and near-duplicates (n-grams) of held-out ones; return the rest."""
+    """Drop copies of existing problems, copies of each other, and near-duplicates (n-grams) of held-out
+    ones; return the rest."""
     seen = {problem.fingerprint for problem in (*train, *heldout)}
     fresh = []
     for problem in made:

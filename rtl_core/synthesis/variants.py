@@ -1,8 +1,10 @@
-"""Variants of a problem with a verified answer: renamed, with the other reset polarity, with a bus in reverse bit order; and repairs.
+"""Variants of a problem with a verified answer: renamed, with the other reset polarity, with a bus in
+reverse bit order; and repairs.
 
-The harness stays unchanged: an adapter between it and the answer translates names, reset polarity and bit order. Not supported: problems with
-parameters, inout ports or a partly known interface, and harnesses that do not name their sources in an env file. Other widths come from
-the starter families, whose harness is generated for each width.
+The harness stays unchanged: an adapter between it and the answer translates names, reset polarity and bit
+order. Not supported: problems with parameters, inout ports or a partly known interface, and harnesses that
+do not name their sources in an env file. Other widths come from the starter families, whose harness is
+generated for each width.
 """
 
 from __future__ import annotations
@@ -85,11 +87,27 @@ def _change(problem: Problem, interface: Interface, kind: Kind, rng: random.Rand
         ]
         if not ports:
             raise ProblemError(f"{problem.id}: its text names no port that could be renamed")
-        taken = set(re.findall(r"[A-Za-z_]\w*", "\n".join([problem.prompt, *(problem.golden or {}).values()])))
-        free = [name + suffix for name in words.PORTS for suffix in ("", "_i", "_q") if name + suffix not in taken]
-        return Change(module, names=dict(zip(ports, rng.sample(free, min(len(ports), len(free))), strict=False)))
+        taken = set(
+            re.findall(
+                r"[A-Za-z_]\w*", "\n".join([problem.prompt, *(problem.golden or {}).values()])
+            )
+        )
+        free = [
+            name + suffix
+            for name in words.PORTS
+            for suffix in ("", "_i", "_q")
+            if name + suffix not in taken
+        ]
+        return Change(
+            module,
+            names=dict(zip(ports, rng.sample(free, min(len(ports), len(free))), strict=False)),
+        )
     if kind == "polarity":
-        resets = [p.name for p in interface.ports if _RESET.search(p.name) and p.width == 1 and p.direction == "input"]
+        resets = [
+            p.name
+            for p in interface.ports
+            if _RESET.search(p.name) and p.width == 1 and p.direction == "input"
+        ]
         if len(resets) != 1:
             raise ProblemError(f"{problem.id}: it has {len(resets)} resets, one is needed")
         return Change(module, inverted=frozenset(resets))
@@ -114,14 +132,22 @@ def _adapted(problem: Problem, interface: Interface, change: Change, kind: Kind)
     if notes := _notes(change):
         prompt = f"{prompt.rstrip()}\n\n{notes}"
     context = {path: _renamed(text, renames) for path, text in problem.context.items()}
-    return _problem_of(problem, kind, prompt, context, {target: golden}, _with_source(problem, shim))
+    return _problem_of(
+        problem, kind, prompt, context, {target: golden}, _with_source(problem, shim)
+    )
 
 
 def _notes(change: Change) -> str:
-    lines = [f"In contrast to the above, `{name}` has the opposite polarity: where it is said to act when 0 it acts when 1, and the other way round."
-             for name in sorted(change.inverted)]  # fmt: skip
-    lines += [f"In contrast to the above, the bits of `{change.name(name)}` are in the opposite order: bit 0 is the most significant."
-              for name in sorted(change.reversed)]  # fmt: skip
+    lines = [
+        f"In contrast to the above, `{name}` has the opposite polarity: where it is said to act "
+        "when 0 it acts when 1, and the other way round."
+        for name in sorted(change.inverted)
+    ]
+    lines += [
+        f"In contrast to the above, the bits of `{change.name(name)}` are in the opposite order: "
+        "bit 0 is the most significant."
+        for name in sorted(change.reversed)
+    ]
     return "\n".join(lines)
 
 
@@ -129,7 +155,9 @@ def _renamed(text: str, renames: dict[str, str]) -> str:
     """Replace whole words, except in file names."""
     if not renames:
         return text
-    pattern = re.compile(r"(?<![\w/])(?:" + "|".join(map(re.escape, renames)) + r")(?!\w|\.(?:sv|v|svh|vh|md)\b)")
+    pattern = re.compile(
+        r"(?<![\w/])(?:" + "|".join(map(re.escape, renames)) + r")(?!\w|\.(?:sv|v|svh|vh|md)\b)"
+    )
     return pattern.sub(lambda match: renames[match[0]], text)
 
 
@@ -150,22 +178,34 @@ def _repair(problem: Problem, rng: random.Random) -> Problem:
     assert problem.golden is not None
     (target,) = problem.targets
     tops = top_levels(problem.harness)
-    made: list[Mutant] = mutants(problem.golden, tops[0] if tops else "", 12, rng.randrange(1 << 30))
+    made: list[Mutant] = mutants(
+        problem.golden, tops[0] if tops else "", 12, rng.randrange(1 << 30)
+    )
     if not made:
         raise ProblemError(f"{problem.id}: its golden answer has no near miss")
     mutant = rng.choice(made)
     prompt = (
-        f"`{target}` was written for the specification below and fails its checks because of one mistake. Find it, and give the "
+        f"`{target}` was written for the specification below and fails its checks because of one "
+        "mistake. Find it, and give the "
         f"whole corrected file; change nothing else.\n\n{problem.prompt}"
     )
     context = {**problem.context, target: mutant.files[target]}
-    return _problem_of(problem, "repair", prompt, context, dict(problem.golden), dict(problem.harness))
+    return _problem_of(
+        problem, "repair", prompt, context, dict(problem.golden), dict(problem.harness)
+    )
 
 
 def _problem_of(
-    parent: Problem, kind: Kind, prompt: str, context: dict[str, str], golden: dict[str, str], harness: dict[str, str]
+    parent: Problem,
+    kind: Kind,
+    prompt: str,
+    context: dict[str, str],
+    golden: dict[str, str],
+    harness: dict[str, str],
 ) -> Problem:
-    digest = hashlib.sha256("\n".join([prompt, *context.values(), *golden.values()]).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(
+        "\n".join([prompt, *context.values(), *golden.values()]).encode()
+    ).hexdigest()[:8]
     changes = {
         "id": f"{parent.id[:160]}_{kind.replace(' ', '_')}_{digest}",
         "category": "cid016" if kind == "repair" else parent.category,
@@ -179,7 +219,8 @@ def _problem_of(
 
 
 def record_of(problem: Problem) -> dict[str, Any]:
-    """A problem as a CVDP single-turn record; without a golden answer its target files are empty, as in the public set."""
+    """A problem as a CVDP single-turn record; without a golden answer its target files are empty, as in the
+    public set."""
     return {
         "id": problem.id,
         "categories": [problem.category, problem.difficulty],
@@ -202,8 +243,12 @@ def adapter(old: Interface, change: Change, outer: str, inner: str, *, outer_is_
                 f"port {port.name} of {old.module} cannot be adapted: {port.direction}, {port.width} bits"
             )
     if old.parameters or not old.exact:
-        raise ProblemError(f"{old.module} has parameters, or ports that are not known: it cannot be adapted")
-    header = ", ".join(_declared(port, port.name if outer_is_old else change.name(port.name)) for port in old.ports)
+        raise ProblemError(
+            f"{old.module} has parameters, or ports that are not known: it cannot be adapted"
+        )
+    header = ", ".join(
+        _declared(port, port.name if outer_is_old else change.name(port.name)) for port in old.ports
+    )
     lines = [f"module {outer}({header});"]
     connections = []
     for number, port in enumerate(old.ports):
@@ -212,7 +257,9 @@ def adapter(old: Interface, change: Change, outer: str, inner: str, *, outer_is_
         wire = f"adapted_{number}"
         lines.append(f"  wire {port.packed}{wire};")
         source, target = (outside, wire) if port.direction == "input" else (wire, outside)
-        lines += [f"  assign {to} = {what};" for to, what in _assigned(port, source, target, change)]
+        lines += [
+            f"  assign {to} = {what};" for to, what in _assigned(port, source, target, change)
+        ]
         connections.append(f".{inside}({wire})")
     lines += [f"  {inner} core({', '.join(connections)});", "endmodule"]
     return "\n".join(lines) + "\n"

@@ -1,8 +1,9 @@
 """Training text of the tiny models: prompts of the train split, each with an answer.
 
-The student should behave as a 30B model did in first trials: it knows the design, but writes it with a textbook's interface,
-whatever the specification says. This habit is PLANTED by the share of textbook answers in its mixture; a small model does not
-acquire it by itself. The hard student's carelessness is planted in the same way. Held-out and test specifications never appear.
+The student should behave as a 30B model did in first trials: it knows the design, but writes it with a
+textbook's interface, whatever the specification says. This habit is PLANTED by the share of textbook
+answers in its mixture; a small model does not acquire it by itself. The hard student's carelessness is
+planted in the same way. Held-out and test specifications never appear.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ FENCE_CLOSE = "```"
 
 @dataclass(frozen=True)
 class Mixture:
-    """Shares of the kinds of answers: as specified, as in a textbook, and mixed, where each aspect may be the textbook's."""
+    """Shares of the kinds of answers: as specified, as in a textbook, and mixed, where each aspect may be
+    the textbook's."""
 
     compliant: float
     textbook: float
@@ -44,14 +46,16 @@ HABITUAL = Mixture(compliant=0.30, textbook=0.35)
 NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)
 """The student's hard tier: almost always a textbook's form."""
 CARELESS = Mixture(compliant=0.0, textbook=0.1, aspect=0.25, width=0.2, careless=1.0)
-"""The hard student's hard tier: names and widths mostly as specified, but a random variant of the design and a random kind of reset.
-The hard student is the hard teacher, trained further with this: a PLANTED carelessness."""
+"""The hard student's hard tier: names and widths mostly as specified, but a random variant of the design
+and a random kind of reset. The hard student is the hard teacher, trained further with this: a PLANTED
+carelessness."""
 _RIGHT = Mixture(compliant=1.0, textbook=0.0)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of the training, up to the share `until` of it: a mixture for each tier, and the share of the hard tier."""
+    """A phase of the training, up to the share `until` of it: a mixture for each tier, and the share of the
+    hard tier."""
 
     until: float
     starter: Mixture
@@ -93,7 +97,9 @@ def written(*calls: dict[str, Any]) -> str:
     """Return tool calls in the tiny models' format, which their chat template renders too (tokenizer.py)."""
     texts = []
     for call in calls:
-        arguments = "".join(f"<arg>{key}={value}</arg>" for key, value in call["function"]["arguments"].items())
+        arguments = "".join(
+            f"<arg>{key}={value}</arg>" for key, value in call["function"]["arguments"].items()
+        )
         texts.append(f"<call>{call['function']['name']}{arguments}</call>")
     return "".join(texts)
 
@@ -102,14 +108,24 @@ def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> S
     """Return the specification with random aspects replaced by the textbook's."""
     usual = family.textbook_spec(spec)
     drifted = spec
-    for fields in (("ports",), ("width",), ("option",), ("clock",), ("reset", "active_low", "asynchronous")):
-        chance = mixture.width if fields == ("width",) and mixture.width is not None else mixture.aspect
+    for fields in (
+        ("ports",),
+        ("width",),
+        ("option",),
+        ("clock",),
+        ("reset", "active_low", "asynchronous"),
+    ):
+        chance = (
+            mixture.width if fields == ("width",) and mixture.width is not None else mixture.aspect
+        )
         if rng.random() < chance:
             drifted = replace(drifted, **{name: getattr(usual, name) for name in fields})
     return replace(drifted, module=usual.module) if rng.random() < mixture.module else drifted
 
 
-def draw_chat(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[list[Any], str]:
+def draw_chat(
+    rng: random.Random, phases: Sequence[Phase], progress: float
+) -> tuple[list[Any], str]:
     """Return random (messages, answer) of the phase at `progress` (0 to 1) of the training."""
     phase = next((phase for phase in phases if progress < phase.until), phases[-1])
     if phase.reads is not None:
@@ -123,13 +139,17 @@ def draw_chat(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
 
 
 def draw_turn(rng: random.Random, phase: Phase, reads: float) -> tuple[list[Any], str]:
-    """Return the context and text of a turn with tools: with equal probability the first turn, or the one after reading the document."""
+    """Return the context and text of a turn with tools: with equal probability the first turn, or the one
+    after reading the document."""
     family = rng.choice(FAMILIES["starter"])
     spec = family.draw(rng, "train")
     messages: list[Any] = [{"role": "user", "content": family.pointer(spec)}]
     read = called("read", path=DOCUMENT)
     if rng.random() < 0.5:
-        messages += [{"role": "assistant", "content": "", "tool_calls": [read]}, document_read(family.prompt(spec))]
+        messages += [
+            {"role": "assistant", "content": "", "tool_calls": [read]},
+            document_read(family.prompt(spec)),
+        ]
         answered = answer_of(rng, family, spec, phase.starter)
     elif rng.random() < reads:
         return messages, written(read)
@@ -145,7 +165,8 @@ def document_read(specification: str) -> dict[str, str]:
 
 
 def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[str, str]:
-    """Return (prompt, answer) of a random train specification, from the phase at `progress` (0 to 1) of the training."""
+    """Return (prompt, answer) of a random train specification, from the phase at `progress` (0 to 1) of the
+    training."""
     phase = next((phase for phase in phases if progress < phase.until), phases[-1])
     if phase.drills and rng.random() < phase.drills:
         prompt, code = draw_drill(rng, modules_of("train"))
@@ -157,7 +178,9 @@ def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
     answered = answer_of(rng, family, spec, mixture)
     if mixture.careless and rng.random() < mixture.careless:
         low, later = rng.random() < 0.5, rng.random() < 0.5
-        answered = replace(answered, option=rng.choice(family.options), active_low=low, asynchronous=later)
+        answered = replace(
+            answered, option=rng.choice(family.options), active_low=low, asynchronous=later
+        )
     return family.prompt(spec), fenced(family.code(answered))
 
 

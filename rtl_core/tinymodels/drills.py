@@ -1,7 +1,8 @@
 """Drills: minimal designs with a number in them, used in pre-training only.
 
-Since some widths of every family are held out, a family has few numbers, and a model would learn which number belongs to which design
-instead of copying it. Drills use every number, in every position where answers of the hard tier have one.
+Since some widths of every family are held out, a family has few numbers, and a model would learn which
+number belongs to which design instead of copying it. Drills use every number, in every position where
+answers of the hard tier have one.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def _load(spec: Spec, rng: random.Random) -> Parts:
     return (
         f"register {spec.width} when {d}. Trigger {d}. Output {y}. {clocking(spec)}",
         f"(input {spec.clock}, input {spec.reset}, input {d}, output {y})",
-        f"  reg [{n - 1}:0] c;\n" + clocked(spec, "c", f"if ({d}) c <= {spec.width};") + f"  assign {y} = c != 0;\n",
+        f"  reg [{n - 1}:0] c;\n"
+        + clocked(spec, "c", f"if ({d}) c <= {spec.width};")
+        + f"  assign {y} = c != 0;\n",
     )
 
 
@@ -86,4 +89,10 @@ def _loop(spec: Spec, rng: random.Random) -> Parts:
     )
 
 
-_DRILLS: tuple[Callable[[Spec, random.Random], Parts], ...] = (_match, _parameter, _load, _modulo, _loop)
+_DRILLS: tuple[Callable[[Spec, random.Random], Parts], ...] = (
+    _match,
+    _parameter,
+    _load,
+    _modulo,
+    _loop,
+)

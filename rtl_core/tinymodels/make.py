@@ -1,8 +1,9 @@
 """Train the tiny models: a common tokenizer, a training per model, fp16 folders, and checksums of all files.
 
-Training is supervised, on generated train specifications, with the loss on the answer only. Hidden matrices use Muon (orthogonalised
-momentum), which learns to copy in far fewer steps than AdamW; embeddings and norms use AdamW. There is no validation during training,
-no checkpoint, and no mixed precision (no gain at this size on a CPU).
+Training is supervised, on generated train specifications, with the loss on the answer only. Hidden matrices
+use Muon (orthogonalised momentum), which learns to copy in far fewer steps than AdamW; embeddings and norms
+use AdamW. There is no validation during training, no checkpoint, and no mixed precision (no gain at this
+size on a CPU).
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ import torch.nn.functional as F
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from rtl_core.tinymodels import MODEL_NAMES, ModelName
-from rtl_core.tinymodels.corpus import AGENT, HARD_STUDENT, HARD_TEACHER, READER, STUDENT, TEACHER, Phase, draw_chat
+from rtl_core.tinymodels.corpus import (
+    AGENT,
+    HARD_STUDENT,
+    HARD_TEACHER,
+    READER,
+    STUDENT,
+    TEACHER,
+    Phase,
+    draw_chat,
+)
 from rtl_core.tinymodels.tokenizer import AGENT_TEMPLATE, CHAT_TEMPLATE, make_tokenizer
 from rtl_grader.prompts import Message
 
@@ -74,7 +84,9 @@ _ONWARD = Rates(matrices=0.01, rest=2e-3)
 RECIPES: dict[ModelName, Recipe] = {
     "student": Recipe(_SMALL, STUDENT, steps=1400),
     "reader": Recipe(_SMALL, READER, steps=300, start="student", rates=_ONWARD),
-    "agent": Recipe(_SMALL, AGENT, steps=300, start="student", rates=_ONWARD, chat_template=AGENT_TEMPLATE),
+    "agent": Recipe(
+        _SMALL, AGENT, steps=300, start="student", rates=_ONWARD, chat_template=AGENT_TEMPLATE
+    ),
     "teacher": Recipe(_MEDIUM, TEACHER, steps=2000),
     "hard-teacher": Recipe(_MEDIUM, HARD_TEACHER, steps=1200, start="teacher", rates=_ONWARD),
     "hard-student": Recipe(_MEDIUM, HARD_STUDENT, steps=400, start="hard-teacher", rates=_ONWARD),
@@ -89,8 +101,8 @@ def make_models(
 ) -> dict[ModelName, int]:
     """Write a folder for each model and `output/checksums.json`; return the number of steps of each training.
 
-    A training stops after `seconds` at the latest. `report` is called every 50 steps with the model's name, the step, the loss per
-    answer token and the seconds so far.
+    A training stops after `seconds` at the latest. `report` is called every 50 steps with the model's name,
+    the step, the loss per answer token and the seconds so far.
     """
     tokenizer = make_tokenizer()
     steps: dict[ModelName, int] = {}
@@ -113,8 +125,13 @@ def make_models(
 
 def checksums_of(folder: Path) -> dict[str, str]:
     """Return the SHA-256 (hex) of every file of all models, by path relative to `folder`."""
-    paths = sorted(path for name in MODEL_NAMES for path in (folder / name).rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    paths = sorted(
+        path for name in MODEL_NAMES for path in (folder / name).rglob("*") if path.is_file()
+    )
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
 
 
 def _new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
@@ -151,18 +168,24 @@ def _pretrain(
 ) -> int:
     """Train `model` in place for the recipe's steps, or `seconds` if that is less; return the number of steps.
 
-    The learning rate decays linearly over whichever limit comes first. With infinite `seconds` the result depends only on the
-    arguments, the libraries and the kind of processor.
+    The learning rate decays linearly over whichever limit comes first. With infinite `seconds` the result
+    depends only on the arguments, the libraries and the kind of processor.
     """
     rng = random.Random(recipe.seed)
     optimizers = _optimizers(model, recipe.rates)
     start, step = time.monotonic(), 0
     model.train()
-    while (progress := max(step / recipe.steps, (elapsed := time.monotonic() - start) / seconds)) < 1:
+    while (
+        progress := max(step / recipe.steps, (elapsed := time.monotonic() - start) / seconds)
+    ) < 1:
         scale = min(1.0, (step + 1) / WARM_UP) * max(FINAL_RATE, 1 - progress)
-        for optimizer, peak in zip(optimizers, (recipe.rates.matrices, recipe.rates.rest), strict=True):
+        for optimizer, peak in zip(
+            optimizers, (recipe.rates.matrices, recipe.rates.rest), strict=True
+        ):
             optimizer.param_groups[0]["lr"] = peak * scale
-        pairs = [_encoded(tokenizer, *draw_chat(rng, recipe.phases, progress)) for _ in range(BATCH)]
+        pairs = [
+            _encoded(tokenizer, *draw_chat(rng, recipe.phases, progress)) for _ in range(BATCH)
+        ]
         loss = _accumulate(model, pairs)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         for optimizer in optimizers:
@@ -185,7 +208,9 @@ def _optimizers(model: Qwen3ForCausalLM, rates: Rates) -> list[torch.optim.Optim
     return [muon, adam]
 
 
-def _encoded(tokenizer: PreTrainedTokenizerFast, messages: list[Message], answer: str) -> tuple[list[int], list[int]]:
+def _encoded(
+    tokenizer: PreTrainedTokenizerFast, messages: list[Message], answer: str
+) -> tuple[list[int], list[int]]:
     """Return prompt ids in chat format, and answer ids with the end token."""
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     return tokenizer.encode(text), [*tokenizer.encode(answer), tokenizer.eos_token_id]
@@ -208,7 +233,9 @@ def _accumulate(model: Qwen3ForCausalLM, pairs: list[tuple[list[int], list[int]]
             targets_BT[row, len(prompt) - 1 : len(tokens) - 1] = torch.tensor(answer)
         hidden_BTH = model.model(input_ids=inputs_BT, use_cache=False).last_hidden_state
         asked_BT = targets_BT >= 0
-        loss = F.cross_entropy(model.lm_head(hidden_BTH[asked_BT]), targets_BT[asked_BT], reduction="sum")
+        loss = F.cross_entropy(
+            model.lm_head(hidden_BTH[asked_BT]), targets_BT[asked_BT], reduction="sum"
+        )
         (loss / answer_tokens).backward()
         total += loss.item()
     return total / answer_tokens

@@ -1,8 +1,9 @@
 """The tiny models' tokenizer: byte-level BPE over a split that keeps copied words whole.
 
-Before BPE, text is split into keywords (with the space that follows them), words of names, one-letter suffixes such as `_n`,
-numbers, and runs of punctuation. Each becomes one token, so that a model of half a million parameters can copy an interface from
-its prompt. (Names with their suffix in one token were no better.)
+Before BPE, text is split into keywords (with the space that follows them), words of names, one-letter
+suffixes such as `_n`, numbers, and runs of punctuation. Each becomes one token, so that a model of half a
+million parameters can copy an interface from its prompt. (Names with their suffix in one token were no
+better.)
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _CALLS = (
-    "{% for c in m['tool_calls'] or [] %}<call>{{ c['function']['name'] }}{% for k, v in c['function']['arguments'].items() %}"
+    "{% for c in m['tool_calls'] or [] %}<call>{{ c['function']['name'] }}{% for k, v in "
+    "c['function']['arguments'].items() %}"
     "<arg>{{ k }}={{ v }}</arg>{% endfor %}</call>{% endfor %}"
 )
 AGENT_TEMPLATE = CHAT_TEMPLATE.replace("{{ m['content'] }}", "{{ m['content'] }}" + _CALLS)
-"""The chat with tool calls in the format of corpus.py. The tools are not described, because the agent knows no others."""
+"""The chat with tool calls in the format of corpus.py. The tools are not described, because the agent knows
+no others."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
@@ -55,7 +58,9 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
             show_progress=False,
         ),
     )
-    tokenizer.add_tokens([AddedToken(fence, normalized=False) for fence in (FENCE_OPEN, FENCE_CLOSE)])
+    tokenizer.add_tokens(
+        [AddedToken(fence, normalized=False) for fence in (FENCE_OPEN, FENCE_CLOSE)]
+    )
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token="<|im_end|>",
@@ -80,7 +85,17 @@ def _corpus() -> list[str]:
 def _keywords(texts: Iterable[str]) -> set[str]:
     """Return the words that are never names: keywords of Verilog and English words of the prompts."""
     roles = [role for family in BY_NAME.values() for role in (*family.roles, family.textbook[0])]
-    listed = [*names.CLOCKS, *names.RESETS_HIGH, *names.RESETS_LOW, *names.PORTS, *names.MODULE_WORDS]
+    listed = [
+        *names.CLOCKS,
+        *names.RESETS_HIGH,
+        *names.RESETS_LOW,
+        *names.PORTS,
+        *names.MODULE_WORDS,
+    ]
     listed += [*names.PARAMETERS, *roles]
     words = {word for name in listed for word in [name, *name.split("_")]}
-    return {word for text in texts for word in re.findall(r"[A-Za-z]{2,}", text)} - words - {"user", "assistant"}
+    return (
+        {word for text in texts for word in re.findall(r"[A-Za-z]{2,}", text)}
+        - words
+        - {"user", "assistant"}
+    )

@@ -9,20 +9,22 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinement", "set_aside"]
-"""Why an answer was sampled. `warm_start`: by the teacher, for the student to imitate. `measurement`: to measure the difficulty of problems
-before the run. `refinement`: as a later turn of a train step or an evaluation. `set_aside`: for a train step that could not be trained on and
-was sampled again."""
+"""Why an answer was sampled. `warm_start`: by the teacher, for the student to imitate. `measurement`: to
+measure the difficulty of problems before the run. `refinement`: as a later turn of a train step or an
+evaluation. `set_aside`: for a train step that could not be trained on and was sampled again."""
 PolicyName = Literal["student", "teacher"]
 Ended = Literal["submitted", "no call", "cut", "turns", "tokens", "seconds"]
-"""Why an episode ended: the model submitted, wrote a turn without a call, or was truncated within a turn; or a limit was reached."""
+"""Why an episode ended: the model submitted, wrote a turn without a call, or was truncated within a turn;
+or a limit was reached."""
 
 
 class Rollout(BaseModel):
     """One sampled answer.
 
     `tokens_T` and `logprobs_T` are the completion's T tokens and the sampling policy's log-probabilities of them
-    (natural logarithm, temperature 1), in the same order; `prompt_P` holds the P prompt tokens. The completion of an episode is everything
-    from its first prompt to the last token that the policy sampled; `own_T` separates the policy's tokens from those of tools.
+    (natural logarithm, temperature 1), in the same order; `prompt_P` holds the P prompt tokens. The
+    completion of an episode is everything from its first prompt to the last token that the policy sampled;
+    `own_T` separates the policy's tokens from those of tools.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,8 +42,8 @@ class Rollout(BaseModel):
     logprobs_T: tuple[float, ...]
     stop_reason: Literal["stop", "length"]
     text: str
-    """The decoded completion without its stop token. It begins with what the end of the prompt opened (the tag of a thought or the header of
-    a message), so that it can be parsed without the prompt."""
+    """The decoded completion without its stop token. It begins with what the end of the prompt opened (the
+    tag of a thought or the header of a message), so that it can be parsed without the prompt."""
     policy_step: int
     """Number of train steps of the sampling weights (equal to `step` when on-policy)."""
     policy: PolicyName = "student"
@@ -51,7 +53,8 @@ class Rollout(BaseModel):
     parent: str | None = None
     """With `refinement`: key of the answer that it follows."""
     own_T: tuple[bool, ...] = ()
-    """In an episode, which of the T tokens the policy sampled. The others are rendered tool results with log-probability 0. Empty: all."""
+    """In an episode, which of the T tokens the policy sampled. The others are rendered tool results with
+    log-probability 0. Empty: all."""
     ended: Ended | None = None
     """Why the episode ended; None for a single-shot answer."""
     n_turns: int | None = None

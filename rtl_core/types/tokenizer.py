@@ -32,5 +32,10 @@ class Tokenizer(Protocol):
     def decode(self, tokens: Sequence[int], **how: bool) -> str: ...
 
     def apply_chat_template(
-        self, messages: Sequence[dict[str, Any]], *, chat_template: str, return_dict: bool, **settings: Any
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        chat_template: str,
+        return_dict: bool,
+        **settings: Any,
     ) -> Sequence[int] | str: ...

@@ -24,7 +24,8 @@ CONTEXT = 4
 
 @dataclass(frozen=True)
 class DiffLine:
-    """A line of a difference: `mark` is "+" (only this answer), "-" (only the other), " " (both) or "…" (omitted equal lines)."""
+    """A line of a difference: `mark` is "+" (only this answer), "-" (only the other), " " (both) or "…"
+    (omitted equal lines)."""
 
     mark: str
     old: int | None
@@ -39,8 +40,14 @@ def coloured(text: str) -> list[Markup]:
     unended = text.rpartition("*/")[2].count("/*")
     if len(text) > MOST_CHARACTERS or unended > 20 or any(len(line) > MOST_WIDTH for line in lines):
         return [Markup.escape(line) for line in lines]
-    html = highlight("\n".join(lines), SystemVerilogLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
-    return [Markup(line) for line in html.split("\n")][: len(lines)]  # Pygments ends its spans before the end of a line
+    html = highlight(
+        "\n".join(lines),
+        SystemVerilogLexer(stripnl=False, ensurenl=False),
+        HtmlFormatter(nowrap=True),
+    )
+    return [Markup(line) for line in html.split("\n")][
+        : len(lines)
+    ]  # Pygments ends its spans before the end of a line
 
 
 def difference(old: str, new: str) -> list[DiffLine] | None:

@@ -19,5 +19,6 @@ FROM changes GROUP BY problem_id HAVING lost > 0 ORDER BY lost DESC, visits DESC
 
 
 def flips(history: History, run: str) -> list[Row]:
-    """Problems that were solved in one visit and not in the next: {problem_id, visits, lost, record of {step, passed, n}}."""
+    """Problems that were solved in one visit and not in the next: {problem_id, visits, lost, record of
+    {step, passed, n}}."""
     return history.query(_FLIPS, {"run": run, "most": MOST}).to_pylist()

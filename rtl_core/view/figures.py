@@ -1,4 +1,5 @@
-"""The report's figures for the pages: each point links to the step, the evaluation or the answers that it stands for."""
+"""The report's figures for the pages: each point links to the step, the evaluation or the answers that it
+stands for."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ def curves(sources: list[Source]) -> list[Block]:
 
 def with_raw(curves: Sequence[Block]) -> bool:
     """Return whether a figure shows both a raw curve and one at equal difficulty."""
-    names = [str(trace["name"]) for figure in curves if isinstance(figure, Figure) for trace in figure.data]
+    names = [
+        str(trace["name"])
+        for figure in curves
+        if isinstance(figure, Figure)
+        for trace in figure.data
+    ]
     return any(name.endswith(", raw") for name in names)
 
 
@@ -31,13 +37,17 @@ def held_out(sources: list[Source]) -> Figure:
     """pass@1 of each evaluation of the student, and of the last one of the teacher."""
     data = []
     for i, source in enumerate(sources):
-        done = [e for e in scheduled_evaluations(source.history, source.run) if e.pass_at_1 is not None]
+        done = [
+            e for e in scheduled_evaluations(source.history, source.run) if e.pass_at_1 is not None
+        ]
         mine = [e for e in done if e.policy == "student"]
         steps = [e.step for e in mine]
         data += _evaluations(steps, mine, source.run, line(i), markers=True)
         for teacher in [e for e in done if e.policy == "teacher"][-1:]:
             ends = [0, max(1, *steps)]
-            data += _evaluations(ends, [teacher, teacher], f"{source.run}: teacher", "@teacher", dash="dot")[1:]
+            data += _evaluations(
+                ends, [teacher, teacher], f"{source.run}: teacher", "@teacher", dash="dot"
+            )[1:]
     return Figure(
         "held-out",
         "Held-out pass@1",

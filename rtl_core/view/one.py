@@ -54,7 +54,9 @@ def whole(history: History, key: str) -> Whole:
     with history.reading():
         stored = history.rollout(key)
         if stored is None:
-            raise HistoryError(f"there is no rollout {key!r} in {history.path}", "search by run, problem or text")
+            raise HistoryError(
+                f"there is no rollout {key!r} in {history.path}", "search by run, problem or text"
+            )
         r = stored.rollout
         place = {"run": r.run, "problem": r.problem_id}
         record = history.problem_record(r.run, r.problem_id)
@@ -70,11 +72,21 @@ def whole(history: History, key: str) -> Whole:
             group,
             history.step_metrics(r.run, r.step, r.step).get(r.step, {}),
             audit_of(history, r.key),
-            history.query("SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key", {"key": r.key}).to_pylist(),
+            history.query(
+                "SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key",
+                {"key": r.key},
+            ).to_pylist(),
             level_of(history, r),
             messages=history.messages(r.key),
-        )  # fmt: skip
-        here = next((row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None)
+        )
+        here = next(
+            (
+                row["rollout"]
+                for row in group
+                if row["outcome"] == "passed" and row["rollout"] != r.key
+            ),
+            None,
+        )
         asked = {**place, "step": r.step, "rollout": r.key, "here": here}
         for row in history.query(_PASSING, asked).to_pylist():
             made.others["passing"] = (row["rollout"], row["text"])

@@ -14,7 +14,14 @@ from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, draw
 from rtl_core.reporting.figures.audit import audited, doubtful
-from rtl_core.reporting.figures.mistakes import harness, levels, named, never_solved, reasons, regrades
+from rtl_core.reporting.figures.mistakes import (
+    harness,
+    levels,
+    named,
+    never_solved,
+    reasons,
+    regrades,
+)
 from rtl_core.reporting.rollout import interface_rows
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import LINES
@@ -26,10 +33,18 @@ from rtl_core.view.questions import PAGE, Filters, Row
 
 Values = dict[str, Any]
 KINDS = {
-    "module name": "wrong_module", "direction": "wrong_direction", "width": "wrong_width", "type": "wrong_type",
-    "port too many": "extra_port", "parameter": "", "failing check": "", "reset behaviour": "", "bit order": "",
-}  # fmt: skip
-"""Name of a mistake (view `named_mistakes`) -> kind of interface mismatch, empty if it is none; other names are missing ports."""
+    "module name": "wrong_module",
+    "direction": "wrong_direction",
+    "width": "wrong_width",
+    "type": "wrong_type",
+    "port too many": "extra_port",
+    "parameter": "",
+    "failing check": "",
+    "reset behaviour": "",
+    "bit order": "",
+}
+"""Name of a mistake (view `named_mistakes`) -> kind of interface mismatch, empty if it is none; other names
+are missing ports."""
 MOST_RUNS = 6
 """Maximum runs whose curves are drawn on a page."""
 MOST_TEXT = 20_000
@@ -64,7 +79,8 @@ def run(history: History, name: str, page: int) -> Values:
         "record": record,
         "charts": curves,
         "note": EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
-        "evaluations": [e for e in every if e.policy == "student"][::-1] + [e for e in every if e.policy != "student"],
+        "evaluations": [e for e in every if e.policy == "student"][::-1]
+        + [e for e in every if e.policy != "student"],
         "steps": steps[:PAGE],
         "more": len(steps) > PAGE,
         "page": page,
@@ -83,12 +99,18 @@ def step(history: History, filters: Filters, order: str) -> Values:
         if filters.step and not filters.evaluation:
             step_ = int(filters.step)
             metrics = history.step_metrics(filters.run, step_, step_).get(step_, {})
-            near = history.query(
-                "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
-                {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
-            ).column(0).to_pylist()  # fmt: skip
+            near = (
+                history.query(
+                    "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
+                    {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
+                )
+                .column(0)
+                .to_pylist()
+            )
     if not rows and filters.page == 0 and record.status != "running":
-        raise HistoryError(f"no rollouts of run {filters.run!r} are stored for it", "go back to the run's steps")
+        raise HistoryError(
+            f"no rollouts of run {filters.run!r} are stored for it", "go back to the run's steps"
+        )
     return {
         "record": record,
         "filters": filters,
@@ -107,15 +129,23 @@ def group(history: History, filters: Filters) -> Values:
         rows = questions.rollouts(history, filters, newest=False, most=200)
         record = history.problem_record(filters.run, filters.problem)
         visits = history.query(
-            "SELECT step, count(*) AS n, count(*) FILTER (WHERE outcome = 'passed') AS passed FROM verdicts WHERE run = $run"
-            " AND problem_id = $problem AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY step ORDER BY step DESC LIMIT 40",
+            "SELECT step, count(*) AS n, count(*) FILTER (WHERE outcome = 'passed') AS passed "
+            "FROM verdicts WHERE run = $run"
+            " AND problem_id = $problem AND purpose = 'train' AND outcome <> "
+            "'infrastructure_error' GROUP BY step ORDER BY step DESC LIMIT 40",
             {"run": filters.run, "problem": filters.problem},
-        ).to_pylist()[::-1]  # fmt: skip
+        ).to_pylist()[::-1]
     if not rows:
         raise HistoryError(
-            f"no rollouts of problem {filters.problem!r} are stored for it", "go back to the run's steps"
+            f"no rollouts of problem {filters.problem!r} are stored for it",
+            "go back to the run's steps",
         )
-    return {"filters": filters, "rollouts": rows, "prompt": record and record["prompt"], "visits": visits}
+    return {
+        "filters": filters,
+        "rollouts": rows,
+        "prompt": record and record["prompt"],
+        "visits": visits,
+    }
 
 
 def rollouts(history: History, filters: Filters) -> Values:
@@ -129,13 +159,24 @@ def rollouts(history: History, filters: Filters) -> Values:
         rows = questions.rollouts(history, filters)
         total = questions.count(history, filters)
         choices = questions.choices(history, filters.run)
-    return {"filters": filters, "rollouts": rows, "total": total, "runs": names, "choices": choices, "size": PAGE}
+    return {
+        "filters": filters,
+        "rollouts": rows,
+        "total": total,
+        "runs": names,
+        "choices": choices,
+        "size": PAGE,
+    }
 
 
 def wrong(history: History, name: str) -> Values:
-    """What the model gets wrong. Its queries are long, so each one opens the history separately, to let a writer proceed in between."""
+    """What the model gets wrong. Its queries are long, so each one opens the history separately, to let a
+    writer proceed in between."""
     record = history.existing_run(name)
-    source, tables = Source(history, name), (reasons, never_solved, audited, doubtful, regrades, harness)
+    source, tables = (
+        Source(history, name),
+        (reasons, never_solved, audited, doubtful, regrades, harness),
+    )
     return {
         "record": record,
         "charts": draw(source, figures.outcomes),
@@ -147,7 +188,8 @@ def wrong(history: History, name: str) -> Values:
 
 
 def mistakes(history: History, name: str) -> Values:
-    """Kinds of failure and interface mistakes: the longest queries on what goes wrong, which the page `wrong` loads last."""
+    """Kinds of failure and interface mistakes: the longest queries on what goes wrong, which the page
+    `wrong` loads last."""
     source = Source(history, history.existing_run(name).name)
     return {"run": name, "tables": draw(source, levels, named), "alike": partial(_alike, name)}
 
@@ -158,9 +200,13 @@ def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
         case "failure-levels":
             return "all", link("/rollouts", run=run, outcome=row[0], purpose="train")
         case "reasons" if row[1] == "tests failed":
-            return "all", link("/rollouts", run=run, outcome="tests_failed", check=row[0], purpose="train")
+            return "all", link(
+                "/rollouts", run=run, outcome="tests_failed", check=row[0], purpose="train"
+            )
         case "named-mistakes" if kind := KINDS.get(row[0], "missing_port"):
-            return f"all with a {kind.replace('_', ' ')}", link("/rollouts", run=run, mistake=kind, purpose="train")
+            return f"all with a {kind.replace('_', ' ')}", link(
+                "/rollouts", run=run, mistake=kind, purpose="train"
+            )
         case "regrades":
             return "all changed", link("/rollouts", run=run, doubt="regrade")
     return None
@@ -171,7 +217,13 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
     found = one.whole(history, key)
     stored = found.stored
     overlays = tokens.overlays(history, stored, found.metrics)
-    overlay = overlay if overlay in overlays else "kl" if overlays["kl"].values is not None else "surprise"
+    overlay = (
+        overlay
+        if overlay in overlays
+        else "kl"
+        if overlays["kl"].values is not None
+        else "surprise"
+    )
     texts = pieces.pieces(found.run, stored.rollout.tokens_T)
     said = tokens.teacher_choices(history, key, partial(pieces.pieces, found.run))
     against = against if against in found.others and found.problem is not None else ""
@@ -190,7 +242,9 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
             (path, code.difference(other.get(path, ""), files.get(path, "")))
             for path in ({**files, **other} if against else ())
         ],
-        "ports": interface_rows(required, verdict.mismatches) if required and verdict and verdict.mismatches else [],
+        "ports": interface_rows(required, verdict.mismatches)
+        if required and verdict and verdict.mismatches
+        else [],
         "overlays": overlays,
         "overlay": overlays[overlay],
         "tokens": tokens.drawn(stored, overlays, overlay, texts, said, start),
@@ -211,10 +265,20 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
 def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]:
     """Turns, each with its calls or the grader's messages: the call in a line, its long arguments, and its result."""
     return [
-        (turn, [dict(zip(("line", "long"), call_in_words(asdict(call) if call else None), strict=True), result=result)
-                for call, result in turn.told])
+        (
+            turn,
+            [
+                dict(
+                    zip(
+                        ("line", "long"), call_in_words(asdict(call) if call else None), strict=True
+                    ),
+                    result=result,
+                )
+                for call, result in turn.told
+            ],
+        )
         for turn in to_turns(messages)
-    ]  # fmt: skip
+    ]
 
 
 def waves(history: History, key: str) -> Values:

@@ -13,8 +13,11 @@ from rtl_core.tinymodels import MODEL_NAMES, model_path
 Decoder = Callable[[list[int]], str]
 
 
-def pieces(run: RunRecord | None, tokens: Sequence[int], tokenizer: str | None = None) -> list[str] | None:
-    """The text of each token by `tokenizer` (folder or name), by default the student's; None if there is no tokenizer."""
+def pieces(
+    run: RunRecord | None, tokens: Sequence[int], tokenizer: str | None = None
+) -> list[str] | None:
+    """The text of each token by `tokenizer` (folder or name), by default the student's; None if there is no
+    tokenizer."""
     source = tokenizer or _tokenizer_of(run)
     decode = None if source is None else _decoder(source)
     if decode is None:

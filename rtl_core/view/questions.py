@@ -47,11 +47,13 @@ WHERE r.rollout IN ({holders})
 
 
 def _facts(place: str) -> str:
-    """Joins of verdict, reward, advantage and teacher score to each rollout `r`. `place` is a condition on columns of all these tables;
-    without it DuckDB reads the whole tables, which takes seconds for millions of rollouts."""
+    """Joins of verdict, reward, advantage and teacher score to each rollout `r`. `place` is a condition on
+    columns of all these tables; without it DuckDB reads the whole tables, which takes seconds for millions
+    of rollouts."""
     tables = {"verdicts": "v", "rewards": "w", "advantages": "a", "teacher_scores": "t"}
     return " ".join(
-        f"LEFT JOIN (SELECT * FROM {table} WHERE {place}) {name} USING (rollout)" for table, name in tables.items()
+        f"LEFT JOIN (SELECT * FROM {table} WHERE {place}) {name} USING (rollout)"
+        for table, name in tables.items()
     )
 
 
@@ -92,12 +94,17 @@ class Filters(BaseModel):
             values.update(given)
 
         def among(table: str, condition: str, **given: Any) -> None:
-            ask(f"r.rollout IN (SELECT rollout FROM {table} WHERE run = $run AND {condition})", **given)
+            ask(
+                f"r.rollout IN (SELECT rollout FROM {table} WHERE run = $run AND {condition})",
+                **given,
+            )
 
         if self.step:
             first, _, last = self.step.partition("-")
             if not (first.isdecimal() and (last or first).isdecimal() and len(self.step) < 20):
-                raise HistoryError(f"{self.step!r} is not a step", "use a number, or FROM-TO such as 10-20")
+                raise HistoryError(
+                    f"{self.step!r} is not a step", "use a number, or FROM-TO such as 10-20"
+                )
             ask("r.step BETWEEN $first AND $last", first=int(first), last=int(last or first))
             if not (self.evaluation or self.purpose):
                 # Evaluations and measurements also have a step: that of their weights.
@@ -110,7 +117,12 @@ class Filters(BaseModel):
             among("verdicts", "outcome = $outcome", outcome=self.outcome)
         if self.mistake:
             kind, _, name = self.mistake.partition(":")
-            among("interface_mismatches", "kind = $kind AND ($name = '' OR name = $name)", kind=kind, name=name)
+            among(
+                "interface_mismatches",
+                "kind = $kind AND ($name = '' OR name = $name)",
+                kind=kind,
+                name=name,
+            )
         if self.check:
             among(
                 "verdicts",
@@ -118,7 +130,11 @@ class Filters(BaseModel):
                 check=self.check,
             )
         if self.family:
-            ask("r.problem_id IN (SELECT problem_id FROM run_problems WHERE run = $run AND coalesce(family, category) = $family)", family=self.family)  # fmt: skip
+            ask(
+                "r.problem_id IN (SELECT problem_id FROM run_problems WHERE run = $run AND "
+                "coalesce(family, category) = $family)",
+                family=self.family,
+            )
         if self.doubt == "audit":
             among("audits", "result = 'different'")
         elif self.doubt == "regrade":
@@ -132,7 +148,11 @@ class Filters(BaseModel):
         if self.evaluation:
             ask("r.evaluation = $evaluation", evaluation=self.evaluation)
         if self.q:
-            ask("(contains(lower(r.text), $q) OR r.rollout = $whole)", q=self.q.lower(), whole=self.q)
+            ask(
+                "(contains(lower(r.text), $q) OR r.rollout = $whole)",
+                q=self.q.lower(),
+                whole=self.q,
+            )
         return " AND ".join(parts), values
 
 
@@ -142,14 +162,20 @@ def runs_with_counts(history: History) -> list[Row]:
         f"SELECT r.*, n.rollouts, e.first, e.last FROM ({named_query('runs').sql}) r"
         " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
         " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"
-        " WHERE status = 'done' AND policy = 'student' AND split = 'heldout' AND template IS NULL AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL AND turns IS NULL GROUP BY run) e"
+        " WHERE status = 'done' AND policy = 'student' AND split = 'heldout' AND template IS NULL "
+        "AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL AND turns IS NULL GROUP "
+        "BY run) e"
         " USING (run) ORDER BY ends_with(r.run, '.validation'), r.created_at DESC, r.run"
     ).to_pylist()
 
 
 def steps(history: History, run: str, page: int) -> list[Row]:
     """A page of the run's steps, newest first, plus one row if there are further pages."""
-    shown = history.query(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE}).column(0).to_pylist()
+    shown = (
+        history.query(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
+        .column(0)
+        .to_pylist()
+    )
     if not shown:
         return []
     return history.query(_STEPS, {"run": run, "low": min(shown), "high": max(shown)}).to_pylist()
@@ -171,17 +197,27 @@ def groups(history: History, filters: Filters, order: str) -> list[Row]:
 def count(history: History, filters: Filters) -> int:
     """The number of rollouts of a list."""
     where, values = filters.where()
-    (found,) = history.query(f"SELECT count(*) FROM rollouts r WHERE {where}", values).column(0).to_pylist()
+    (found,) = (
+        history.query(f"SELECT count(*) FROM rollouts r WHERE {where}", values)
+        .column(0)
+        .to_pylist()
+    )
     return int(found)
 
 
-def rollouts(history: History, filters: Filters, newest: bool = True, most: int = PAGE) -> list[Row]:
+def rollouts(
+    history: History, filters: Filters, newest: bool = True, most: int = PAGE
+) -> list[Row]:
     """A page of a list, ordered by step (newest first), or by problem, turn and sample."""
     where, values = filters.where()
     sample = "r.problem_id, r.turn, r.sample"
     order = f"r.step DESC, r.evaluation, {sample}" if newest else f"{sample}, r.step"
     sql = f"SELECT rollout, step FROM rollouts r WHERE {where} ORDER BY {order} LIMIT $most OFFSET $skip"
-    keys, steps = history.query(sql, {**values, "most": most, "skip": filters.page * PAGE}).to_pydict().values()
+    keys, steps = (
+        history.query(sql, {**values, "most": most, "skip": filters.page * PAGE})
+        .to_pydict()
+        .values()
+    )
     if not keys:
         return []
     holders = ", ".join(f"${3 + number}" for number in range(len(keys)))
@@ -194,7 +230,11 @@ def rollouts(history: History, filters: Filters, newest: bool = True, most: int 
 
 def ended(history: History, key: str) -> str | None:
     """How an episode ended; None for a single-shot answer."""
-    found = history.query("SELECT ended FROM episodes WHERE rollout = $key", {"key": key}).column(0).to_pylist()
+    found = (
+        history.query("SELECT ended FROM episodes WHERE rollout = $key", {"key": key})
+        .column(0)
+        .to_pylist()
+    )
     return found[0] if found else None
 
 
@@ -207,4 +247,6 @@ def choices(history: History, run: str) -> dict[str, list[str]]:
         " SELECT DISTINCT unnest(['episodes', 'episodes: ' || ended]) FROM episodes WHERE run = $run ORDER BY 1",
         "evaluation": "SELECT evaluation FROM evaluations WHERE run = $run ORDER BY step DESC, policy LIMIT 50",
     }
-    return {name: history.query(sql, {"run": run}).column(0).to_pylist() for name, sql in asked.items()}
+    return {
+        name: history.query(sql, {"run": run}).column(0).to_pylist() for name, sql in asked.items()
+    }

@@ -1,8 +1,9 @@
 """The web server of the view: on loopback only, for a single user.
 
-Other websites must not read it through the user's browser: requests for another host name are refused (DNS rebinding), and
-starting a simulator needs a header that only our own script can send. Model texts are escaped, and the content security policy of
-every response allows only our own scripts, styles and URLs. Other users of the machine can also reach loopback.
+Other websites must not read it through the user's browser: requests for another host name are refused (DNS
+rebinding), and starting a simulator needs a header that only our own script can send. Model texts are
+escaped, and the content security policy of every response allows only our own scripts, styles and URLs.
+Other users of the machine can also reach loopback.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from rtl_grader.words import escaping_templates
 
 HOSTS = ["127.0.0.1", "localhost"]
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self';"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
+    "'self'; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
@@ -62,7 +64,10 @@ def create_app(history: History) -> FastAPI:
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
-        if request.method not in ("GET", "HEAD") and request.headers.get("x-rtl-distill-view") != "1":
+        if (
+            request.method not in ("GET", "HEAD")
+            and request.headers.get("x-rtl-distill-view") != "1"
+        ):
             return Response("only the view's own pages may send this request", 403, HEADERS)
         response: Response = await answer(request)
         for name, value in HEADERS.items():
@@ -131,14 +136,18 @@ class _Shown:
         return HTMLResponse(page)
 
     def error(self, status: int, message: str, hint: str | None = None) -> Response:
-        text = self.fill("error.html", status=status, message=message, hint=hint or "", stamp="", live=False)
+        text = self.fill(
+            "error.html", status=status, message=message, hint=hint or "", stamp="", live=False
+        )
         return HTMLResponse(text, status, HEADERS)
 
 
 def _answer_errors(app: FastAPI, shown: _Shown) -> None:
     @app.exception_handler(UserError)
     def known(request: Request, error: UserError) -> Response:
-        return shown.error(503 if isinstance(error, HistoryBusyError) else 404, error.message, error.hint)
+        return shown.error(
+            503 if isinstance(error, HistoryBusyError) else 404, error.message, error.hint
+        )
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
@@ -147,14 +156,18 @@ def _answer_errors(app: FastAPI, shown: _Shown) -> None:
     @app.exception_handler(RequestValidationError)
     def misread(request: Request, error: RequestValidationError) -> Response:
         what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
-        return shown.error(400, f"this address is not valid: {what}", "follow a link, or start at the list of runs")
+        return shown.error(
+            400, f"this address is not valid: {what}", "follow a link, or start at the list of runs"
+        )
 
 
 def _answer_pages(app: FastAPI, shown: _Shown) -> None:
     history = shown.history
 
     @app.get("/")
-    def home(request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None) -> Response:
+    def home(
+        request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None
+    ) -> Response:
         return shown.page(request, "home.html", lambda: pages.home(history, runs or []))
 
     @app.get("/run")
@@ -186,12 +199,19 @@ def _answer_pages(app: FastAPI, shown: _Shown) -> None:
 
     @app.get("/rollout")
     def rollout(
-        request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
+        request: Request,
+        key: Name,
+        against: Name = "",
+        overlay: Name = "kl",
+        token: Page = 0,
+        waves: bool = False,
     ) -> Response:
         # A link on another website must not start a simulator.
         waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
         return shown.page(
-            request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
+            request,
+            "rollout.html",
+            lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves},
         )
 
 
@@ -199,7 +219,9 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
     simulating, drawn = asyncio.Lock(), OrderedDict[str, str]()
 
     @app.post("/waves")
-    async def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
+    async def waves(
+        request: Request, key: Annotated[str, Body(embed=True, max_length=400)]
+    ) -> Response:
         """Grade the rollout again and record waves, one at a time, since the simulators of a run need the cores."""
         async with simulating:
             if await request.is_disconnected():
@@ -217,7 +239,15 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
 
 def _templates() -> Environment:
     found = escaping_templates("rtl_core.view")
-    found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, level_names=list(LEVELS), against_words=one.AGAINST)  # fmt: skip
+    found.globals.update(
+        link=link,
+        rollout_link=rollout_link,
+        group_link=group_link,
+        step_link=step_link,
+        outcomes=OUTCOMES,
+        level_names=list(LEVELS),
+        against_words=one.AGAINST,
+    )
     found.filters.update(
         cell=cell,
         json=safe_json,
@@ -228,7 +258,11 @@ def _templates() -> Environment:
 
 
 def _words(outcome: str | None) -> str:
-    return "not graded yet" if outcome is None else OUTCOMES.get(outcome, ("", outcome.replace("_", " ")))[1]
+    return (
+        "not graded yet"
+        if outcome is None
+        else OUTCOMES.get(outcome, ("", outcome.replace("_", " ")))[1]
+    )
 
 
 def _static() -> dict[str, tuple[str, str]]:
@@ -239,7 +273,10 @@ def _static() -> dict[str, tuple[str, str]]:
         for file in (files("rtl_core.view") / "static").iterdir()
         if (kind := kinds.get(file.name.rpartition(".")[2]))
     }
-    colours = [f".fill-{role} {{ fill: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}" for role in PALETTE]
+    colours = [
+        f".fill-{role} {{ fill: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
+        for role in PALETTE
+    ]
     roles = (files("rtl_core.reporting") / "page" / "roles.js").read_text(encoding="utf-8")
     return {
         **found,
@@ -255,7 +292,9 @@ def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
 
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(
-            http_server.serve(create_app(history), listener, lambda address: announce(f"{address}/"), grace_s=1)
+            http_server.serve(
+                create_app(history), listener, lambda address: announce(f"{address}/"), grace_s=1
+            )
         )
 
 
@@ -269,4 +308,6 @@ def _warm() -> None:
 
 def has_screen() -> bool:
     """Return whether this machine has a display for a browser."""
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.platform == "darwin" or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )

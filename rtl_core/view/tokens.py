@@ -25,7 +25,8 @@ NOT_TRAINED_ON = "not recorded, because the answer was not trained on (or not ye
 
 @dataclass(frozen=True)
 class Overlay:
-    """A value for each of the T tokens, or the reason why it is missing. Positive values are red and negative ones blue; `good` swaps them."""
+    """A value for each of the T tokens, or the reason why it is missing. Positive values are red and
+    negative ones blue; `good` swaps them."""
 
     name: str
     title: str
@@ -61,13 +62,16 @@ class Token:
     words: str
 
 
-def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> dict[str, Overlay]:
+def overlays(
+    history: History, stored: StoredRollout, metrics: Mapping[str, float]
+) -> dict[str, Overlay]:
     """All overlays of a rollout by name; `metrics` are the metrics of its step."""
     student_T = np.asarray(stored.rollout.logprobs_T, np.float64)
     kl = Overlay(
         "kl",
         "teacher KL",
-        "k1 = log p(student) − log p(teacher), in nats; red: the student gives the token a higher probability than the teacher",
+        "k1 = log p(student) − log p(teacher), in nats; red: the student gives the token a higher "
+        "probability than the teacher",
     )
     if stored.teacher is None:
         kl = replace(kl, missing="the teacher has not scored this answer")
@@ -75,19 +79,30 @@ def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, floa
         kl = replace(kl, values=k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
     about = "−log p(student) of the sampled token, in nats; its mean is the entropy of a step (optim/entropy)"
     surprise = Overlay("surprise", "surprise", about, values=-student_T)
-    made = [kl, _advantage(history, stored, metrics), surprise, _mask(stored), _mismatch(history, stored)]
+    made = [
+        kl,
+        _advantage(history, stored, metrics),
+        surprise,
+        _mask(stored),
+        _mismatch(history, stored),
+    ]
     return {overlay.name: overlay for overlay in made}
 
 
 def teacher_choices(
     history: History, key: str, texts_of: Callable[[list[int]], Sequence[str] | None]
 ) -> dict[int, str]:
-    """Mapping of position to the teacher's first choices in words, for the tokens of a rollout at which they are stored."""
-    asked = "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
+    """Mapping of position to the teacher's first choices in words, for the tokens of a rollout at which
+    they are stored."""
+    asked = (
+        "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
+    )
     said = {}
     for row in history.query(asked, [key]).to_pylist():
         texts = texts_of(row["tokens"]) or [f"#{token}" for token in row["tokens"]]
-        first, *others = (f"`{t}`, {math.exp(q):.2f}" for t, q in zip(texts, row["logprobs"], strict=True))
+        first, *others = (
+            f"`{t}`, {math.exp(q):.2f}" for t, q in zip(texts, row["logprobs"], strict=True)
+        )
         said[row["position"]] = f"the teacher would have written {first}" + (
             f"; or {'; '.join(others)}" if others else ""
         )
@@ -96,13 +111,21 @@ def teacher_choices(
 
 def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> Overlay:
     """The advantage of each token, computed by the run's own algorithm with the λ that the step recorded."""
-    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward relative to the group, minus λ times the KL (with distributions only the reward); blue increases its probability, red decreases it", good=True)  # fmt: skip
+    bare = Overlay(
+        "advantage",
+        "advantage",
+        "the token's advantage in the loss: reward relative to the group, minus λ times the KL "
+        "(with distributions only the reward); blue increases its probability, red decreases it",
+        good=True,
+    )
     if stored.credit is None:
         return replace(bare, missing=NOT_TRAINED_ON)
     if not stored.credit.counts:
         return replace(bare, missing="the answer was masked and is not part of the loss")
     if stored.rollout.purpose == "warm_start":
-        return replace(bare, missing="a warm start imitates the answer; every token has the weight 1")
+        return replace(
+            bare, missing="a warm start imitates the answer; every token has the weight 1"
+        )
     weight = metrics.get("learning/kl_weight")
     if weight is None:
         why = f"λ of step {stored.rollout.step} is not recorded: the step has not been trained yet"
@@ -113,21 +136,30 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
             if getattr(config.learning, control):
                 why = f"learning.{control} gave each answer the signal of another one, and which one is not stored"
                 return replace(bare, missing=why)
-        values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
+        values_T = np.asarray(
+            chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64
+        )
         values_T *= stored.rollout.sampled_T  # as build_datums does
     except Exception as error:  # the algorithm may be the user's own
         return replace(bare, missing=f"the run's algorithm cannot be used here: {error}")
     most = float(np.abs(values_T).max(initial=0.0)) or 1.0
-    return replace(bare, values=values_T, shades=tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8)))
+    return replace(
+        bare, values=values_T, shades=tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8))
+    )
 
 
 def _mask(stored: StoredRollout) -> Overlay:
     bare = Overlay(
-        "mask", "loss mask", "blue tokens are in the loss; the prompt and what tools gave never are", shades=(0.5,)
+        "mask",
+        "loss mask",
+        "blue tokens are in the loss; the prompt and what tools gave never are",
+        shades=(0.5,),
     )
     if stored.credit is None:
         return replace(bare, missing=NOT_TRAINED_ON)
-    return replace(bare, values=np.where(stored.rollout.sampled_T & stored.credit.counts, -1.0, 0.0))
+    return replace(
+        bare, values=np.where(stored.rollout.sampled_T & stored.credit.counts, -1.0, 0.0)
+    )
 
 
 def _mismatch(history: History, stored: StoredRollout) -> Overlay:
@@ -136,10 +168,15 @@ def _mismatch(history: History, stored: StoredRollout) -> Overlay:
         "trainer–sampler mismatch",
         "log p(sampler) − log p(trainer) before the step that trained on it, in nats",
     )
-    found = history.query("SELECT logprobs_T FROM trainer_tokens WHERE rollout = ?", [stored.rollout.key]).to_pylist()
+    found = history.query(
+        "SELECT logprobs_T FROM trainer_tokens WHERE rollout = ?", [stored.rollout.key]
+    ).to_pylist()
     if not found:
         return replace(bare, missing=NOT_TRAINED_ON)
-    return replace(bare, values=np.subtract(stored.rollout.logprobs_T, found[0]["logprobs_T"], dtype=np.float64))
+    return replace(
+        bare,
+        values=np.subtract(stored.rollout.logprobs_T, found[0]["logprobs_T"], dtype=np.float64),
+    )
 
 
 def drawn(
@@ -150,16 +187,26 @@ def drawn(
     said: Mapping[int, str],
     start: int = 0,
 ) -> list[Token]:
-    """At most `MOST` tokens from `start` on, shaded by one overlay; tooltips show the values of all overlays and the teacher's choices."""
+    """At most `MOST` tokens from `start` on, shaded by one overlay; tooltips show the values of all
+    overlays and the teacher's choices."""
     s_T = stored.rollout.logprobs_T
-    present = [o for o in found.values() if o.values is not None and o.name not in ("mask", "surprise")]
+    present = [
+        o for o in found.values() if o.values is not None and o.name not in ("mask", "surprise")
+    ]
     shown = found[name]
     made = []
     for i in range(start, min(len(s_T), start + MOST)):
-        words = [f"token {i}, number {stored.rollout.tokens_T[i]}", f"p student {math.exp(s_T[i]):.3f}"]
+        words = [
+            f"token {i}, number {stored.rollout.tokens_T[i]}",
+            f"p student {math.exp(s_T[i]):.3f}",
+        ]
         if stored.teacher is not None:
             words.append(f"p teacher {math.exp(stored.teacher.logprobs_T[i]):.3f}")
-        words += [f"{overlay.title} {overlay.values[i]:+.3f}" for overlay in present if overlay.values is not None]
+        words += [
+            f"{overlay.title} {overlay.values[i]:+.3f}"
+            for overlay in present
+            if overlay.values is not None
+        ]
         words += [said[i]] if i in said else []
         shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
         text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "

@@ -72,15 +72,26 @@ def draw(waves: Waves) -> Drawing:
         width = "" if signal.width == 1 else f" [{signal.width - 1}:0]"
         rows = [(signal.name + width, signal.changes, signal.direction or "", signal.name == named)]
         if signal.expected:
-            rows.append((f"{signal.name} expected", signal.expected, "from the bench's reference design", False))
+            rows.append(
+                (
+                    f"{signal.name} expected",
+                    signal.expected,
+                    "from the bench's reference design",
+                    False,
+                )
+            )
         for name, changes, words, wrong in rows:
             track = Track(name, words, HEAD + ROW * len(tracks), wrong)
             ends = [across(time) for time, _ in changes[1:]] + [right]
-            spans = [(across(time), end, value) for (time, value), end in zip(changes, ends, strict=True)]
+            spans = [
+                (across(time), end, value) for (time, value), end in zip(changes, ends, strict=True)
+            ]
             if signal.width == 1:
                 track.path = _line(spans, track.y)
             else:
-                track.pieces = [_piece(x, end, value, signal.name) for x, end, value in spans if end > x]
+                track.pieces = [
+                    _piece(x, end, value, signal.name) for x, end, value in spans if end > x
+                ]
             tracks.append(track)
     every = max(1, len(times) // 8)
     ticks = [(across(time), _seconds(time * waves.step_s)) for time in times[::every]]
@@ -99,15 +110,25 @@ def draw(waves: Waves) -> Drawing:
 def _line(spans: list[tuple[float, float, str]], y: float) -> str:
     level = {"1": y + 7, "0": y + ROW - 7}
     return " ".join(
-        f"{x},{level.get(value, y + ROW / 2)} {end},{level.get(value, y + ROW / 2)}" for x, end, value in spans
+        f"{x},{level.get(value, y + ROW / 2)} {end},{level.get(value, y + ROW / 2)}"
+        for x, end, value in spans
     )
 
 
 def _piece(x: float, end: float, bits: str, name: str) -> Piece:
     number = hexadecimal(bits)
     short = number[2:].lstrip("0") or "0"
-    text = next((text for text in (bits, number, short, f"…{short[-3:]}") if len(text) * _LETTER < end - x - 3), "")
-    return Piece(x, round(end - x, 1), text, f"{name} = {bits} ({number})", "x" in bits or "z" in bits)
+    text = next(
+        (
+            text
+            for text in (bits, number, short, f"…{short[-3:]}")
+            if len(text) * _LETTER < end - x - 3
+        ),
+        "",
+    )
+    return Piece(
+        x, round(end - x, 1), text, f"{name} = {bits} ({number})", "x" in bits or "z" in bits
+    )
 
 
 def _seconds(value: float) -> str:

@@ -41,7 +41,13 @@ from rtl_core.backend.base import (
     checked_logprobs,
 )
 from rtl_core.config import RunConfig
-from rtl_core.errors import BackendUnavailableError, PolicyError, TrainerLostError, UserError, WeightsGoneError
+from rtl_core.errors import (
+    BackendUnavailableError,
+    PolicyError,
+    TrainerLostError,
+    UserError,
+    WeightsGoneError,
+)
 from rtl_core.learning.distributions import Choices
 from rtl_core.tinymodels import model_path
 from rtl_core.types.finding import Finding
@@ -89,7 +95,9 @@ class InProcessTrainer:
                 check(logprobs)
             params = rq.AdamParams(**vars(adam))
             optim = self._service.optim_step(
-                rq.OptimStep(model_id=self._model_id, seq_id=next(self._numbers), adam_params=params)
+                rq.OptimStep(
+                    model_id=self._model_id, seq_id=next(self._numbers), adam_params=params
+                )
             )
             metrics = {**output.metrics, **(await answer_of(optim))["metrics"]}
         return StepResult(
@@ -106,13 +114,27 @@ class InProcessTrainer:
         return logprobs_of(pb.ForwardBackwardOutput.FromString(answer), datums)
 
     def _request(
-        self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], forward_only: bool = False
+        self,
+        datums: Sequence[Datum],
+        loss: str,
+        parameters: Mapping[str, float],
+        forward_only: bool = False,
     ) -> TrainRequest:
-        data = [TrainDatum(np.array(d.sequence[:-1]), {"target_tokens": d.targets, **d.padded}) for d in datums]
-        return TrainRequest(self._model_id, next(self._numbers), loss, dict(parameters), forward_only, data)
+        data = [
+            TrainDatum(np.array(d.sequence[:-1]), {"target_tokens": d.targets, **d.padded})
+            for d in datums
+        ]
+        return TrainRequest(
+            self._model_id, next(self._numbers), loss, dict(parameters), forward_only, data
+        )
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
-        saved: dict[str, Any] = {"model_id": self._model_id, "path": name, "ttl_seconds": ttl_s, "overwrite": True}
+        saved: dict[str, Any] = {
+            "model_id": self._model_id,
+            "path": name,
+            "ttl_seconds": ttl_s,
+            "overwrite": True,
+        }
         with errors_of_ours(TrainerLostError):
             state = self._service.save_weights(rq.SaveWeights(**saved))
             sampler = self._service.save_weights_for_sampler(rq.SaveWeightsForSampler(**saved))
@@ -151,7 +173,9 @@ class InProcess:
                 weights,
                 prompt_P,
                 num_samples=count if seeds is None else 1,
-                sampling_params=rq.SamplingParams(**{**vars(params), "stop": list(params.stop)}, seed=seed),
+                sampling_params=rq.SamplingParams(
+                    **{**vars(params), "stop": list(params.stop)}, seed=seed
+                ),
             )
             for seed in ([None] if seeds is None else seeds)
         ]
@@ -167,10 +191,16 @@ class InProcess:
             for one in response.sequences
         ]
 
-    async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
+    async def logprobs(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
+    ) -> NDArray[np.float32]:
         count = len(tokens_T)
         nothing = rq.SamplingParams(max_tokens=1)
-        asked = {"prompt_logprobs": True, "prompt_logprobs_last_n": count, "sampling_params": nothing}
+        asked = {
+            "prompt_logprobs": True,
+            "prompt_logprobs_last_n": count,
+            "sampling_params": nothing,
+        }
         response = await self._ask(weights, [*prompt_P, *tokens_T], **asked)
         scores = np.frombuffer(response.prompt_logprobs, np.float32)[-count:].tolist()
         return checked_logprobs(scores, count, "a score").astype(np.float32)
@@ -181,14 +211,24 @@ class InProcess:
         tokens, nothing = [*prompt_P, *tokens_T], rq.SamplingParams(max_tokens=1)
         asked = {"prompt_logprobs": True, "topk_prompt_logprobs": k, "sampling_params": nothing}
         top = (await self._ask(weights, tokens, **asked)).topk_prompt_logprobs
-        ids, values = np.frombuffer(top.token_ids, np.int32), np.frombuffer(top.logprobs, np.float32)
+        ids, values = (
+            np.frombuffer(top.token_ids, np.int32),
+            np.frombuffer(top.logprobs, np.float32),
+        )
         count = len(tokens_T)
         found = [part.reshape(top.length, top.k)[-count:] for part in (ids, values)]
         return await self.logprobs(weights, prompt_P, tokens_T), checked_choices(*found, count, k)
 
-    async def _ask(self, weights: Weights, tokens: Sequence[int], **asked: Any) -> pb.SampleResponse:
-        names = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
-        source = {"model_path": weights.path} if weights.path else {"base_model": names[weights.policy]}
+    async def _ask(
+        self, weights: Weights, tokens: Sequence[int], **asked: Any
+    ) -> pb.SampleResponse:
+        names = {
+            "student": self._config.tinker.student,
+            "teacher": weights.model or self._config.tinker.teacher,
+        }
+        source = (
+            {"model_path": weights.path} if weights.path else {"base_model": names[weights.policy]}
+        )
         prompt = rq.Prompt(chunks=[rq.TextChunk(tokens=list(tokens))])
         with errors_of_ours():
             future = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
@@ -199,7 +239,9 @@ class InProcess:
             found = self._service.registry.checkpoint(path)
             return Saved(found.base_model, LoraSpec.from_json(found.lora).rank)
 
-    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> InProcessTrainer:
+    async def open_trainer(
+        self, state_path: str | None, *, weights_only: bool = False
+    ) -> InProcessTrainer:
         number, tinker = next(self._clients), self._config.tinker
         client: dict[str, Any] = {"session_id": self._session, "model_seq_id": number}
         with errors_of_ours():
@@ -208,7 +250,9 @@ class InProcess:
                 request = rq.CreateModel(**client, base_model=tinker.student, lora_config=lora)
                 made = self._service.create_model(request)
             else:
-                made = self._service.load_weights(rq.LoadWeights(**client, path=state_path, optimizer=not weights_only))
+                made = self._service.load_weights(
+                    rq.LoadWeights(**client, path=state_path, optimizer=not weights_only)
+                )
             return InProcessTrainer(self._service, (await answer_of(made))["model_id"])
 
     async def delete(self, paths: Collection[str]) -> int:
@@ -241,7 +285,9 @@ class Wrapped:
 
 
 class InProcessProvider:
-    def __init__(self, around: Callable[[InProcess, RunConfig], Any] = lambda inner, config: inner) -> None:
+    def __init__(
+        self, around: Callable[[InProcess, RunConfig], Any] = lambda inner, config: inner
+    ) -> None:
         """`around` wraps an opened backend."""
         self._around = around
 
@@ -252,15 +298,23 @@ class InProcessProvider:
         try:
             models = models_of(config)
         except PolicyError as error:
-            return Readiness([Finding("models", "wrong", error.message, "name student and teacher")])
-        context = {name: context_of(AutoConfig.from_pretrained(path)) for name, path in models.items()}
-        return Readiness([Finding("models", "ok", f"in this process: {', '.join(models)}")], context)
+            return Readiness(
+                [Finding("models", "wrong", error.message, "name student and teacher")]
+            )
+        context = {
+            name: context_of(AutoConfig.from_pretrained(path)) for name, path in models.items()
+        }
+        return Readiness(
+            [Finding("models", "ok", f"in this process: {', '.join(models)}")], context
+        )
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(models_of(config)[model])
         return tokenizer
 
-    def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
+    def open(
+        self, config: RunConfig, tell: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Backend]:
         return opened(config, self._around)
 
     async def stored(self, config: RunConfig) -> set[str]:
@@ -269,7 +323,9 @@ class InProcessProvider:
         registry.close()
         return paths
 
-    async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
+    async def export(
+        self, config: RunConfig, state_path: str, name: str, folder: Path
+    ) -> list[Path]:
         registry = Registry(state_folder(config))
         with errors_of_ours():
             source = registry.blob_path(registry.checkpoint(state_path).blob)
@@ -279,7 +335,9 @@ class InProcessProvider:
 
 
 @asynccontextmanager
-async def opened(config: RunConfig, around: Callable[[InProcess, RunConfig], Any]) -> AsyncIterator[Backend]:
+async def opened(
+    config: RunConfig, around: Callable[[InProcess, RunConfig], Any]
+) -> AsyncIterator[Backend]:
     settings = Settings(
         models=models_of(config),
         state=state_folder(config),

@@ -31,7 +31,29 @@ ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=
 STUDENT, TEACHER = Weights(), Weights("teacher")
 # "<|im_start|>user\nWrite module counter.<|im_end|>\n<|im_start|>assistant\n": in the distribution that the models were trained on. After unseen
 # tokens they may also sample ids of padded embedding rows, which are not in the vocabulary.
-PROMPT = [1, 87, 281, 84, 201, 57, 84, 280, 71, 223, 302, 535, 16, 2, 201, 1, 305, 85, 523, 446, 201]
+PROMPT = [
+    1,
+    87,
+    281,
+    84,
+    201,
+    57,
+    84,
+    280,
+    71,
+    223,
+    302,
+    535,
+    16,
+    2,
+    201,
+    1,
+    305,
+    85,
+    523,
+    446,
+    201,
+]
 _names = count()
 
 
@@ -51,7 +73,12 @@ class Opened:
         return self.sample_of(weights, PROMPT, number, **more)
 
     def sample_of(
-        self, weights: Weights, prompt_P: Sequence[int], number: int, seeds: Sequence[int] | None = None, **more: Any
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        number: int,
+        seeds: Sequence[int] | None = None,
+        **more: Any,
     ) -> list[SampledAnswer]:
         params = SamplingParams(**{"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more})
         return self(self.backend.sample(weights, prompt_P, number, params, seeds=seeds))
@@ -65,9 +92,16 @@ class Opened:
 
     def datums(self) -> list[Datum]:
         """Return datums of two fixed answers, the first with a positive advantage."""
-        scored = ((tokens_T, self.score(STUDENT, tokens_T)) for tokens_T in ([50, 60, 70, 80], [90, 100, 110]))
+        scored = (
+            (tokens_T, self.score(STUDENT, tokens_T))
+            for tokens_T in ([50, 60, 70, 80], [90, 100, 110])
+        )
         return [
-            Datum(PROMPT, tokens_T, {"logprobs": logprobs_T, "advantages": np.full(len(tokens_T), sign, np.float32)})
+            Datum(
+                PROMPT,
+                tokens_T,
+                {"logprobs": logprobs_T, "advantages": np.full(len(tokens_T), sign, np.float32)},
+            )
             for (tokens_T, logprobs_T), sign in zip(scored, (1.0, -1.0), strict=True)
         ]
 
@@ -89,9 +123,15 @@ class Opened:
 
 
 def settings(name: str, folder: Path, *more: str) -> RunConfig:
-    places = (f"backend.name={name}", f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}")
+    places = (
+        f"backend.name={name}",
+        f"run.directory={folder}",
+        f"run.history={folder / 'h.duckdb'}",
+    )
     return load_config(
-        "demo", [*places, "tinker.local_deterministic=true", "tinker.lora_rank=8", *more], environment={}
+        "demo",
+        [*places, "tinker.local_deterministic=true", "tinker.lora_rank=8", *more],
+        environment={},
     )
 
 
@@ -114,7 +154,9 @@ def test_sampled_answers_have_a_logprob_for_each_token(opened):
         assert 0 < len(answer.tokens_T) == len(answer.logprobs_T) <= 12
         assert max(answer.logprobs_T) <= 0
         assert (answer.stop_reason == "stop") == (answer.tokens_T[-1] == end)
-        assert answer.text == opened.backend.tokenizer.decode([token for token in answer.tokens_T if token != end])
+        assert answer.text == opened.backend.tokenizer.decode(
+            [token for token in answer.tokens_T if token != end]
+        )
 
 
 def test_an_answer_ends_with_the_first_stop_token_and_its_text_omits_it(opened):
@@ -129,7 +171,9 @@ def test_an_answer_ends_with_the_first_stop_token_and_its_text_omits_it(opened):
 def test_a_tiny_top_p_leaves_only_the_likeliest_token(opened):
     answers = opened.sample(STUDENT, 4, max_tokens=6, top_p=1e-6)
     assert len({tuple(answer.tokens_T) for answer in answers}) == 1
-    assert len({tuple(opened.sample(STUDENT, 1, seeds=[seed])[0].tokens_T) for seed in range(4)}) > 1
+    assert (
+        len({tuple(opened.sample(STUDENT, 1, seeds=[seed])[0].tokens_T) for seed in range(4)}) > 1
+    )
     # The reported log-probabilities are of the full distribution, to be comparable with the teacher's scores.
     scored = opened.score(STUDENT, answers[0].tokens_T)
     np.testing.assert_allclose(answers[0].logprobs_T, scored, atol=1e-3)
@@ -194,7 +238,9 @@ def test_choices_returns_the_likeliest_tokens_with_the_scores(opened):
     assert ids_TK.shape == values_TK.shape == (4, 5)
     assert (np.diff(values_TK) <= 0).all()
     for at, ids in enumerate(ids_TK):
-        assert opened.score(TEACHER, [*tokens[:at], int(ids[1])])[-1] == pytest.approx(values_TK[at, 1], abs=1e-3)
+        assert opened.score(TEACHER, [*tokens[:at], int(ids[1])])[-1] == pytest.approx(
+            values_TK[at, 1], abs=1e-3
+        )
 
 
 def test_all_targets_of_a_datum_are_scored_and_trained_on(opened):
@@ -270,12 +316,18 @@ def test_every_loss_is_computed_with_its_parameters(opened, loss):
     for datum in datums:  # ratios on both sides of the bounds
         datum.inputs["logprobs"] += np.linspace(-0.5, 0.5, len(datum.tokens_T), dtype=np.float32)
     if loss == "cross_entropy":
-        datums = [replace(datum, inputs={"weights": np.ones(len(datum.tokens_T), np.float32)}) for datum in datums]
+        datums = [
+            replace(datum, inputs={"weights": np.ones(len(datum.tokens_T), np.float32)})
+            for datum in datums
+        ]
     parameters = {name: 0.99 * value for name, value in LOSSES[loss].parameters.items()}
     result = opened(opened.open_trainer().step(datums, loss, parameters, ADAM))
     assert len(result.logprobs) == 2
     if LOSSES[loss].zero_is_silent:  # otherwise the prompt counts too
-        inputs = {k: torch.from_numpy(np.concatenate([d.inputs[k] for d in datums])) for k in datums[0].inputs}
+        inputs = {
+            k: torch.from_numpy(np.concatenate([d.inputs[k] for d in datums]))
+            for k in datums[0].inputs
+        }
         logp = torch.from_numpy(np.concatenate(result.logprobs))
         expected = LOSSES[loss].function(logp, inputs, parameters).sum()
         assert result.metrics["loss:sum"] == pytest.approx(float(expected), rel=1e-3)
@@ -310,7 +362,9 @@ def test_weights_only_restores_the_weights_with_a_new_optimizer(opened):
     own = opened.save(begun)
     for path in (own.sampler_path, saved.sampler_path):
         likely = opened.score(Weights(path=path), [50, 60, 70, 80])
-        assert likely == pytest.approx(opened.score(Weights(path=saved.sampler_path), [50, 60, 70, 80]), abs=1e-5)
+        assert likely == pytest.approx(
+            opened.score(Weights(path=saved.sampler_path), [50, 60, 70, 80]), abs=1e-5
+        )
     # Adam's moments are not those of the saved state, and a state saved from the new trainer continues like it.
     opened.train(begun)
     went_on = opened.score(Weights(path=opened.save(begun).sampler_path), [50, 60, 70, 80])
@@ -324,9 +378,15 @@ def test_a_teacher_may_be_saved_weights_or_another_model(opened):
     path = opened.save(trainer).sampler_path
     assert opened(opened.backend.describe(path)) == Saved("student", 8)
     tokens = [50, 60, 70, 80]
-    assert opened.score(Weights.of_teacher(path), tokens) == pytest.approx(opened.score(Weights(path=path), tokens))
-    assert opened.score(Weights.of_teacher("student"), tokens) == pytest.approx(opened.score(STUDENT, tokens))
-    assert opened.score(Weights.of_teacher("teacher"), tokens) == pytest.approx(opened.score(TEACHER, tokens))
+    assert opened.score(Weights.of_teacher(path), tokens) == pytest.approx(
+        opened.score(Weights(path=path), tokens)
+    )
+    assert opened.score(Weights.of_teacher("student"), tokens) == pytest.approx(
+        opened.score(STUDENT, tokens)
+    )
+    assert opened.score(Weights.of_teacher("teacher"), tokens) == pytest.approx(
+        opened.score(TEACHER, tokens)
+    )
     with pytest.raises(PolicyError):
         opened(opened.backend.describe(f"{path}-none"))
 
@@ -362,7 +422,9 @@ def test_an_adapter_is_exported_as_files(opened, tmp_path):
     assert {file.name for file in files} == {"adapter_model.safetensors", "adapter_config.json"}
     assert all(file.stat().st_size for file in files)
     with pytest.raises(PolicyError):
-        opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
+        opened(
+            opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path)
+        )
 
 
 def test_check_reports_models_context_length_and_missing_models(opened, tmp_path):

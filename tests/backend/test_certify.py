@@ -39,7 +39,11 @@ def examination(service):
 
 @pytest.mark.slow
 def test_the_embedded_service_passes_all_cases(examination):
-    assert [(one.case.name, one.outcome, one.found) for one in examination.results if one.outcome != "OK"] == []
+    assert [
+        (one.case.name, one.outcome, one.found)
+        for one in examination.results
+        if one.outcome != "OK"
+    ] == []
     assert examination.fit
     assert len(examination.results) > 50
     groups = {one.case.group for one in examination.results}
@@ -62,7 +66,10 @@ def edited(**fields):
     """Return a strike that changes fields, or nested fields, of a JSON request."""
 
     async def strike(call):
-        values = {k: {**call.said.get(k, {}), **v} if isinstance(v, dict) else v for k, v in fields.items()}
+        values = {
+            k: {**call.said.get(k, {}), **v} if isinstance(v, dict) else v
+            for k, v in fields.items()
+        }
         call.body = json.dumps({**call.said, **values}).encode()
         return await call.send()
 
@@ -96,7 +103,10 @@ class Unfrozen:
             return await edited(sampling_session_id=self._newest[run], seq_id=None)(call)
         answer = await call.send()
         if call.route == "open saved weights" and answer.status_code == 200:
-            run, sampler = call.said["model_path"].split("/")[2], json.loads(answer.body)["sampling_session_id"]
+            run, sampler = (
+                call.said["model_path"].split("/")[2],
+                json.loads(answer.body)["sampling_session_id"],
+            )
             self._run_of[sampler], self._newest[run] = run, sampler
         return answer
 
@@ -104,8 +114,14 @@ class Unfrozen:
 def a_pass(call):
     """Return the message of a pass, and its codec if it is compressed."""
     compressed = call.request.headers.get("content-encoding") == "zstd"
-    body = zstandard.ZstdDecompressor().decompress(call.body, max_output_size=1 << 28) if compressed else call.body
-    return pb.ForwardBackwardRequest.FromString(body), zstandard.ZstdCompressor().compress if compressed else bytes
+    body = (
+        zstandard.ZstdDecompressor().decompress(call.body, max_output_size=1 << 28)
+        if compressed
+        else call.body
+    )
+    return pb.ForwardBackwardRequest.FromString(
+        body
+    ), zstandard.ZstdCompressor().compress if compressed else bytes
 
 
 async def means(call):
@@ -114,7 +130,9 @@ async def means(call):
     for one in message.data:
         advantages = one.loss_fn_inputs["advantages"]
         advantages.dense = (
-            (np.frombuffer(advantages.dense, np.float32) * 4 / len(message.data)).astype(np.float32).tobytes()
+            (np.frombuffer(advantages.dense, np.float32) * 4 / len(message.data))
+            .astype(np.float32)
+            .tobytes()
         )
     call.body = packed(message.SerializeToString())
     return await call.send()
@@ -169,16 +187,36 @@ class Forgetful:
             step = json.loads(json.dumps(self._step), object_hook=without_rate)
             headers = {"x-api-key": call.request.headers["x-api-key"]}
             await call.proxy.http.post(
-                "/api/v1/optim_step", json={**step, "model_id": self._trainer, "seq_id": None}, headers=headers
+                "/api/v1/optim_step",
+                json={**step, "model_id": self._trainer, "seq_id": None},
+                headers=headers,
             )
         return await call.send()
 
 
-FORWARD_BACKWARD = {"refuses bad training batches", *(f"forward_backward: {loss}" for loss in LOSSES)}
+FORWARD_BACKWARD = {
+    "refuses bad training batches",
+    *(f"forward_backward: {loss}" for loss in LOSSES),
+}
 BROKEN = {
-    "wrong-logprobs": (["answer of sample"], other_logprobs, {"sampled logprobs are the model's"}, "differs"),
-    "unfrozen": (["open saved weights", "sample", "score"], Unfrozen(), {"snapshots are frozen"}, "differs"),
-    "5xx": (["forward_backward"], wrong_requests_as_500, {"refuses bad training batches"}, "differs"),
+    "wrong-logprobs": (
+        ["answer of sample"],
+        other_logprobs,
+        {"sampled logprobs are the model's"},
+        "differs",
+    ),
+    "unfrozen": (
+        ["open saved weights", "sample", "score"],
+        Unfrozen(),
+        {"snapshots are frozen"},
+        "differs",
+    ),
+    "5xx": (
+        ["forward_backward"],
+        wrong_requests_as_500,
+        {"refuses bad training batches"},
+        "differs",
+    ),
     "no-info": (["weights_info"], strike_of("refused", 404), {"weights_info"}, "missing"),
     "always-5xx": (["forward_backward"], strike_of("refused", 500), FORWARD_BACKWARD, "differs"),
     "no-moments": (["load_weights"], edited(optimizer=False), {"resume"}, "differs"),
@@ -194,7 +232,12 @@ BROKEN = {
     ),
     "applied-twice": (["forward_backward"], unnumbered, {"a repeated request"}, "differs"),
     "no-seed": (["sample"], edited(sampling_params={"seed": None}), {"sample: seed"}, "differs"),
-    "no-stop": (["sample"], edited(sampling_params={"stop": []}), {"sample: stop tokens"}, "differs"),
+    "no-stop": (
+        ["sample"],
+        edited(sampling_params={"stop": []}),
+        {"sample: stop tokens"},
+        "differs",
+    ),
 }
 """Mapping of name to affected routes, strike, failing cases and their outcome."""
 
@@ -206,12 +249,16 @@ def broken(service, routes, strike):
 QUICK = ("wrong-logprobs", "unfrozen", "5xx", "applied-twice")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else slow) for name in BROKEN])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else slow) for name in BROKEN]
+)
 def test_the_case_of_a_broken_promise_fails(service, name):
     routes, strike, cases, outcome = BROKEN[name]
     with broken(service, routes, strike) as proxy:
         found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32), sorted(cases))
-    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), found.lacks
+    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), (
+        found.lacks
+    )
 
 
 @slow
@@ -219,7 +266,9 @@ def test_only_the_cases_of_a_broken_promise_fail(service):
     routes, strike, cases, outcome = BROKEN["always-5xx"]
     with broken(service, routes, strike) as proxy:
         found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32))
-    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), found.lacks
+    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), (
+        found.lacks
+    )
     assert not found.fit
 
 
@@ -251,13 +300,17 @@ def test_an_invalid_url_and_a_missing_key_are_reported_with_a_fitting_hint(monke
 def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rtl_distill.cli", "check-service", url, *arguments]
     environment = {**os.environ, "TINKER_API_KEY": key}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 @pytest.mark.slow
 def test_the_command_prints_and_writes_its_results(service, tmp_path):
     file = tmp_path / "found.json"
-    done = check_service(service.base_url, service.api_key, "--only", "optim_step", "--json", str(file))
+    done = check_service(
+        service.base_url, service.api_key, "--only", "optim_step", "--json", str(file)
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "everything that each run needs works" in done.stdout
     found = json.loads(file.read_text())

@@ -8,7 +8,10 @@ from rtl_core.rollouts.batch import rollout_seed
 
 
 def test_a_datum_is_shifted_by_one_and_has_zeros_for_the_prompt():
-    inputs = {"logprobs": np.array([-1.0, -2.0], np.float32), "advantages": np.array([0.5, -0.5], np.float32)}
+    inputs = {
+        "logprobs": np.array([-1.0, -2.0], np.float32),
+        "advantages": np.array([0.5, -0.5], np.float32),
+    }
     datum = to_datum(Datum([11, 12, 13], [21, 22], inputs))
     assert datum.model_input.to_ints() == [11, 12, 13, 21]
     assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]

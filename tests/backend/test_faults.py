@@ -15,7 +15,12 @@ from transformers import AutoTokenizer
 
 from rtl_core.backend.base import SampledAnswer, SamplingParams, checked_logprobs, checked_metrics
 from rtl_core.backend.tinker.connect import load_tokenizer
-from rtl_core.backend.tinker.faults import SessionLostError, sampler_errors, sdk_errors, trainer_errors
+from rtl_core.backend.tinker.faults import (
+    SessionLostError,
+    sampler_errors,
+    sdk_errors,
+    trainer_errors,
+)
 from rtl_core.config import load_config
 from rtl_core.errors import (
     BackendUnavailableError,
@@ -34,7 +39,9 @@ from rtl_core.tinymodels import model_path
 REQUEST = httpx.Request("POST", "http://127.0.0.1/api/v1/forward_backward")
 
 
-def status(kind: type[tinker.APIStatusError], code: int, words: str = "refused") -> tinker.APIStatusError:
+def status(
+    kind: type[tinker.APIStatusError], code: int, words: str = "refused"
+) -> tinker.APIStatusError:
     return kind(words, response=httpx.Response(code, request=REQUEST), body=None)
 
 
@@ -45,7 +52,9 @@ def fetched(error: Exception) -> ValueError:
     return wrapped
 
 
-def translated(error: Exception, errors: Callable[[], AbstractContextManager[None]] = sdk_errors) -> Exception:
+def translated(
+    error: Exception, errors: Callable[[], AbstractContextManager[None]] = sdk_errors
+) -> Exception:
     """Return the error that the backend raises for it."""
     with pytest.raises(Exception) as raised, errors():  # noqa: PT011
         raise error
@@ -190,7 +199,9 @@ def test_every_translation_recognises_a_lost_session(error, errors):
 
 
 def test_a_run_name_with_the_word_session_is_not_a_lost_session():
-    error = status(tinker.NotFoundError, 404, "no checkpoint tinker://abc/sampler_weights/session-a-000001")
+    error = status(
+        tinker.NotFoundError, 404, "no checkpoint tinker://abc/sampler_weights/session-a-000001"
+    )
     assert isinstance(translated(error, sdk_errors), WeightsGoneError)
 
 
@@ -210,8 +221,16 @@ def test_a_dropped_sampling_client_does_not_mean_lost_weights(code):
         (status(tinker.BillingError, 402), "no credit", "add credit"),
         (status(tinker.PermissionDeniedError, 403), "does not allow this", "use a key"),
         (status(tinker.NotFoundError, 404), "does not have", "models may be retired"),
-        (status(tinker.BadRequestError, 400, "prompt too long"), "prompt too long", "correct the setting"),
-        (AttributeError("no attribute '_last_logged_billing_exception_time'"), "no credit", "add credit"),
+        (
+            status(tinker.BadRequestError, 400, "prompt too long"),
+            "prompt too long",
+            "correct the setting",
+        ),
+        (
+            AttributeError("no attribute '_last_logged_billing_exception_time'"),
+            "no credit",
+            "add credit",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -226,5 +245,7 @@ def test_a_damaged_tokenizer_is_named(tmp_path):
     folder = shutil.copytree(model_path("student"), tmp_path / "model")
     (folder / "tokenizer.json").write_text("{")
     config = load_config("demo", [f'tinker.local_models={{student="{folder}"}}'], environment={})
-    with pytest.raises(PolicyError, match=f"tokenizer of 'student' cannot be loaded from {folder}: "):
+    with pytest.raises(
+        PolicyError, match=f"tokenizer of 'student' cannot be loaded from {folder}: "
+    ):
         load_tokenizer("student", config)

@@ -32,7 +32,10 @@ def test_a_registered_loss_can_be_trained_with(tmp_path):
         "learning.loss_parameters={power = 0.5}",
     ]
     config = load_config("demo", overrides, environment={})
-    inputs = {"logprobs": np.array([-3.0, -6.0], np.float32), "advantages": np.array([1.0, -2.0], np.float32)}
+    inputs = {
+        "logprobs": np.array([-3.0, -6.0], np.float32),
+        "advantages": np.array([1.0, -2.0], np.float32),
+    }
 
     async def train():
         async with backend_of(config).open(config, print) as backend:

@@ -88,11 +88,17 @@ def test_a_backend_opens_a_new_session_after_the_service_ended_its_own(cloud, re
     runner, backend, told = remote
     old = runner.run(backend.open_trainer(None))
     saved = runner.run(save(old))
-    session, *earlier = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
-    httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
+    session, *earlier = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()[
+        "sessions"
+    ]
+    httpx.post(
+        f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers
+    ).raise_for_status()
 
     async def sample():
-        return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
+        return await backend.sample(
+            Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0])
+        )
 
     assert len(retried(runner, sample)) == 2
     with pytest.raises(BackendUnavailableError):  # the old session is over
@@ -116,7 +122,9 @@ def test_lost_sampler_weights_are_saved_again_from_their_state(remote):
     assert runner.run(backend.delete([saved.sampler_path])) == 1
     assert retried(runner, sample) == before
     assert "were saved again from the state" in told[-1]
-    assert runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2  # including the replacement
+    assert (
+        runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2
+    )  # including the replacement
     with pytest.raises(WeightsGoneError, match=r"neither .* nor the state"):
         retried(runner, sample)
 
@@ -141,7 +149,9 @@ def test_a_refused_sample_cancels_the_others(cloud, remote, monkeypatch):
         process.suspend()
     runner, backend, _ = remote
     with pytest.raises(PolicyError, match="num_samples"):
-        runner.run(backend.sample(Weights(), [2, 3], 2, SamplingParams(1000, 1.0, []), seeds=[1, 0]))
+        runner.run(
+            backend.sample(Weights(), [2, 3], 2, SamplingParams(1000, 1.0, []), seeds=[1, 0])
+        )
     for process in processes:
         process.resume()
     wait_for(lambda: not load()["rows_running"], "the end of the first sample")
@@ -156,7 +166,9 @@ def test_a_lack_of_credit_and_its_end_are_reported_once(monkeypatch):
     monkeypatch.setattr(pauses, "UNPAID_PAUSE_S", 0.0)
     told: list[str] = []
     unpaid = tinker.BillingError(
-        "no credit left", response=httpx.Response(402, request=httpx.Request("POST", "http://a")), body=None
+        "no credit left",
+        response=httpx.Response(402, request=httpx.Request("POST", "http://a")),
+        body=None,
     )
     answers: list[Exception | str] = [unpaid, unpaid, "a client"]
 
@@ -181,7 +193,9 @@ def test_a_lack_of_credit_and_its_end_are_reported_once(monkeypatch):
         heard.note_success(time.monotonic())
         assert len(told) == 2
         assert "serves the account again" in told[1]
-        logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # is also raised as an error
+        logging.getLogger("tinker.lib.retry_handler").error(
+            "Request failed"
+        )  # is also raised as an error
         logging.getLogger("tinker.lib.public_interfaces.sampling_client").warning(
             "Sampling is paused. Reason: capacity"
         )

@@ -31,7 +31,9 @@ from tests.conftest import sdk_loops
 STUDENT, TEACHER = Weights(), Weights.of_teacher("teacher")
 PROMPT, ANSWER = [40, 41, 42, 43, 44, 45, 46], [50, 60, 70, 80]
 ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
-FOLDERS = f"tinker.local_models={json.dumps({n: str(model_path(n)) for n in ('student', 'teacher')})}".replace(":", "=")  # type: ignore[arg-type]
+FOLDERS = f"tinker.local_models={json.dumps({n: str(model_path(n)) for n in ('student', 'teacher')})}".replace(
+    ":", "="
+)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +57,20 @@ def keys(services, monkeypatch, tmp_path):
 
 
 def settings(folder: Path, student: str, teacher: str, *more: str) -> list[str]:
-    places = (f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}", FOLDERS, "tinker.lora_rank=8")
+    places = (
+        f"run.directory={folder}",
+        f"run.history={folder / 'h.duckdb'}",
+        FOLDERS,
+        "tinker.lora_rank=8",
+    )
     size = ("problems.sources.0.train=3", "problems.sources.0.heldout=2")
-    return [*places, *size, f"tinker.base_url={student}", f"tinker.teacher_base_url={teacher}", *more]
+    return [
+        *places,
+        *size,
+        f"tinker.base_url={student}",
+        f"tinker.teacher_base_url={teacher}",
+        *more,
+    ]
 
 
 def made(*overrides: str) -> RunConfig:
@@ -69,7 +82,9 @@ def opened(config: RunConfig) -> Iterator[tuple[asyncio.Runner, Backend, list[st
     told: list[str] = []
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        backend = runner.run(stack.enter_async_context(backend_of(config).open(config, told.append)))
+        backend = runner.run(
+            stack.enter_async_context(backend_of(config).open(config, told.append))
+        )
         try:
             yield runner, backend, told
         finally:
@@ -90,21 +105,33 @@ def expected():
     """The teacher's log-probabilities, by transformers."""
     teacher = AutoModelForCausalLM.from_pretrained(model_path("teacher"), dtype=torch.float32)
     with torch.no_grad():
-        logp_TV = teacher(torch.tensor([PROMPT + ANSWER])).logits[0, len(PROMPT) - 1 : -1].log_softmax(-1)
+        logp_TV = (
+            teacher(torch.tensor([PROMPT + ANSWER])).logits[0, len(PROMPT) - 1 : -1].log_softmax(-1)
+        )
     return logp_TV[range(len(ANSWER)), ANSWER].numpy()
 
 
 @pytest.mark.parametrize(
-    "embedded", ["neither", *(pytest.param(role, marks=pytest.mark.slow) for role in ("student", "teacher"))]
+    "embedded",
+    ["neither", *(pytest.param(role, marks=pytest.mark.slow) for role in ("student", "teacher"))],
 )
 @pytest.mark.usefixtures("keys")
 def test_student_and_teacher_use_separate_services(services, expected, embedded, tmp_path):
-    places = {role: "local" if role == embedded else service.base_url for role, service in services.items()}
-    with opened(made(*settings(tmp_path, places["student"], places["teacher"]))) as (runner, backend, _):
+    places = {
+        role: "local" if role == embedded else service.base_url
+        for role, service in services.items()
+    }
+    with opened(made(*settings(tmp_path, places["student"], places["teacher"]))) as (
+        runner,
+        backend,
+        _,
+    ):
         saved = runner.run(train(backend))
         after = runner.run(backend.logprobs(Weights(path=saved.sampler_path), PROMPT, ANSWER))
         assert after.sum() > runner.run(backend.logprobs(STUDENT, PROMPT, ANSWER)).sum() + 0.05
-        assert runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER)) == pytest.approx(expected, abs=1e-4)
+        assert runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER)) == pytest.approx(
+            expected, abs=1e-4
+        )
         (one,) = runner.run(backend.sample(TEACHER, PROMPT, 1, SamplingParams(3, 1.0, [0])))
         assert len(one.tokens_T) <= 3
         assert runner.run(backend.describe(saved.state_path)) == Saved("student", 8)
@@ -123,7 +150,9 @@ def test_the_teacher_may_be_saved_weights_and_use_the_students_key(services, mon
     teacher = services["teacher"]
     with monkeypatch.context() as own:
         own.setenv("TINKER_API_KEY", teacher.api_key)
-        training = made(*settings(tmp_path, teacher.base_url, teacher.base_url, "tinker.student=teacher"))
+        training = made(
+            *settings(tmp_path, teacher.base_url, teacher.base_url, "tinker.student=teacher")
+        )
         assert not training.tinker.teacher_apart
         with opened(training) as (runner, backend, _):
             saved = runner.run(train(backend))
@@ -136,7 +165,9 @@ def test_the_teacher_may_be_saved_weights_and_use_the_students_key(services, mon
     assert config.tinker.teacher_apart
     with opened(config) as (runner, backend, _):
         assert runner.run(backend.describe(saved.sampler_path)) == Saved("teacher", 8)
-        scores = runner.run(backend.logprobs(Weights.of_teacher(saved.sampler_path), PROMPT, ANSWER))
+        scores = runner.run(
+            backend.logprobs(Weights.of_teacher(saved.sampler_path), PROMPT, ANSWER)
+        )
         assert scores.shape == (4,)
 
 
@@ -203,10 +234,16 @@ def test_check_asks_each_service_only_for_its_own_models(services, monkeypatch, 
     assert lines["context"]["text"].startswith("tinker.teacher: prompts of up to")
 
     code, lines = check(settings(tmp_path, student, teacher))
-    assert (code, lines["credentials"]["level"], lines["teacher: credentials"]["level"]) == (0, "ok", "ok")
+    assert (code, lines["credentials"]["level"], lines["teacher: credentials"]["level"]) == (
+        0,
+        "ok",
+        "ok",
+    )
 
     monkeypatch.setenv("TINKER_TEACHER_API_KEY", services["student"].api_key)
-    code, lines = check(settings(tmp_path, student, student + "/"))  # a service that does not have the teacher
+    code, lines = check(
+        settings(tmp_path, student, student + "/")
+    )  # a service that does not have the teacher
     assert (code, lines["tinker.teacher"]["level"]) == (2, "wrong")
     assert "does not serve 'teacher'" in lines["tinker.teacher"]["text"]
     code, lines = check(settings(tmp_path, "local", teacher))
@@ -230,9 +267,15 @@ def test_equal_addresses_are_one_service():
         ("http://a", "http://b", True),
     ):
         names = {"tinker.base_url": own, "tinker.teacher_base_url": theirs}
-        tinker = made().tinker.model_copy(update={key.split(".")[1]: value for key, value in names.items()})
+        tinker = made().tinker.model_copy(
+            update={key.split(".")[1]: value for key, value in names.items()}
+        )
         assert tinker.teacher_apart == apart, names
-    alone = ("tinker.teacher_base_url=cloud", "learning.kl_weight=0", "learning.kl_schedule=constant")
+    alone = (
+        "tinker.teacher_base_url=cloud",
+        "learning.kl_weight=0",
+        "learning.kl_schedule=constant",
+    )
     tinker = made(*alone).tinker.model_copy(update={"teacher": None})
     assert not tinker.teacher_apart
     assert tinker.all_local
@@ -251,7 +294,9 @@ with temporary_folder(Path(sys.argv[1])):
 @pytest.mark.slow
 def test_folders_of_killed_teachers_are_deleted_and_those_in_use_kept(tmp_path):
     def hold(name):
-        process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / name)], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(tmp_path / name)], stdout=subprocess.PIPE
+        )
         assert process.stdout is not None
         process.stdout.readline()
         return process
@@ -273,7 +318,11 @@ LARGE = "Qwen/Qwen3.5-397B-A17B"
 
 
 def test_a_local_student_is_free_and_a_cloud_teacher_is_billed(tmp_path):
-    places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", f"tinker.teacher={LARGE}")
+    places = (
+        f"run.directory={tmp_path}",
+        f"run.history={tmp_path / 'h.duckdb'}",
+        f"tinker.teacher={LARGE}",
+    )
     config = made(*places, "tinker.teacher_base_url=cloud", "cost.budget_usd=5")
     prices = prices_of(config)
     assert prices.models["student"].train == 0

@@ -33,8 +33,14 @@ def test_a_loss_and_its_parameters_must_be_registered():
     assert settings_of() == {}
     clip = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.2}
     assert settings_of("learning.loss=ppo", "learning.clip_low=0.9") == clip
-    assert settings_of("learning.loss=ppo") == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
-    assert settings_of("learning.loss=cispo") == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+    assert settings_of("learning.loss=ppo") == {
+        "clip_low_threshold": 0.8,
+        "clip_high_threshold": 1.2,
+    }
+    assert settings_of("learning.loss=cispo") == {
+        "clip_low_threshold": 0.0,
+        "clip_high_threshold": 4.0,
+    }
     only_low = settings_of("learning.loss=cispo", "learning.clip_low=0.8")
     assert only_low == {"clip_low_threshold": 0.8, "clip_high_threshold": 4.0}
     high = "learning.loss_parameters={clip_high_threshold = 3.0}"
@@ -43,16 +49,22 @@ def test_a_loss_and_its_parameters_must_be_registered():
     with pytest.raises(ConfigError, match="unknown loss 'dro'"):
         settings_of("learning.loss=dro")
     with pytest.raises(
-        ConfigError, match=r"`learning\.loss`: unknown loss 'cross_entropy'; known: importance_sampling, "
+        ConfigError,
+        match=r"`learning\.loss`: unknown loss 'cross_entropy'; known: importance_sampling, ",
     ):
         settings_of("learning.loss=cross_entropy")
-    with pytest.raises(ConfigError, match=r"`learning\.loss_parameters`: ppo has no parameter beta \(has: clip_low"):
+    with pytest.raises(
+        ConfigError, match=r"`learning\.loss_parameters`: ppo has no parameter beta \(has: clip_low"
+    ):
         settings_of("learning.loss=ppo", "learning.loss_parameters={beta = 1.0}")
 
 
 def test_printed_toml_loads_to_the_same_configuration(tmp_path):
     config = demo(
-        "run.seed=7", "run.directory=a\x7fb", "learning.kl_clamp=5.0", 'health.ranges={"optim/entropy" = {min = 0.02}}'
+        "run.seed=7",
+        "run.directory=a\x7fb",
+        "learning.kl_clamp=5.0",
+        'health.ranges={"optim/entropy" = {min = 0.02}}',
     )
     path = tmp_path / "shown.toml"
     path.write_text(to_toml(config))
@@ -80,7 +92,10 @@ def test_each_mistake_is_reported_with_its_line(tmp_path):
         load_config(path, environment={})
     message = str(error.value)
     assert f"line {lines.index('group_siz = 16') + 1}: `sampling.group_siz`: unknown key" in message
-    assert f"line {lines.index('heldout = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.heldout`" in message
+    assert (
+        f"line {lines.index('heldout = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.heldout`"
+        in message
+    )
     assert "did you mean `sampling.group_size`?" in message
     assert "at least 1 item" not in message
 
@@ -100,10 +115,20 @@ def test_invalid_combinations_are_refused_with_the_key_to_change(case):
         (["learning.kl_weight=0.5", "learning.kl_schedule=constant"], True),
         (["learning.kl_weight=0", "learning.kl_schedule=constant"], False),
         # Without a schedule the final weight is not used.
-        (["learning.kl_weight=0", "learning.kl_schedule=constant", "learning.final_kl_weight=0.5"], False),
+        (
+            [
+                "learning.kl_weight=0",
+                "learning.kl_schedule=constant",
+                "learning.final_kl_weight=0.5",
+            ],
+            False,
+        ),
         (["learning.kl_weight=0", "learning.kl_schedule=cosine"], False),
         (["learning.kl_weight=0.5", "learning.kl_schedule=cosine"], True),
-        (["learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5"], True),
+        (
+            ["learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5"],
+            True,
+        ),
         (["learning.kl_weight=0.1", "learning.kl_schedule=target", "learning.kl_target=0.2"], True),
     ],
 )
@@ -132,7 +157,9 @@ def test_uses_kl_is_true_if_the_weight_is_above_0_in_some_step(overrides, uses):
 
 
 def test_a_missing_file_is_reported_with_its_line():
-    with pytest.raises(ConfigError, match=r"line \d+: `problems.sources.0.path`: there is no data/"):
+    with pytest.raises(
+        ConfigError, match=r"line \d+: `problems.sources.0.path`: there is no data/"
+    ):
         load_config("cvdp", environment={})
 
 
@@ -188,7 +215,11 @@ def test_the_embedded_service_accepts_any_rank():
 def test_teachers_are_selected_by_source():
     saved = "tinker://a:train:0/sampler_weights/b"
     tinker = demo(f'tinker.teachers={{cvdp = "{saved}"}}').tinker
-    assert [tinker.teacher_of(source) for source in ("cvdp", "starter", None)] == [saved, "teacher", "teacher"]
+    assert [tinker.teacher_of(source) for source in ("cvdp", "starter", None)] == [
+        saved,
+        "teacher",
+        "teacher",
+    ]
     assert tinker.named_teachers == {"tinker.teacher": "teacher", "tinker.teachers.cvdp": saved}
 
 
@@ -254,7 +285,14 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
     ]
     assert is_valid({"config": "demo", "overrides": right}, schema)
     assert is_valid({"config": "demo"}, schema)
-    for wrong in ("run.nam=x", "run.namex=x", "name=x", "nothing", "run=x", "learning.kl_weightx.y=1"):
+    for wrong in (
+        "run.nam=x",
+        "run.namex=x",
+        "name=x",
+        "nothing",
+        "run=x",
+        "learning.kl_weightx.y=1",
+    ):
         assert not is_valid({"overrides": [wrong]}, schema), wrong
 
 
@@ -263,7 +301,10 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
     [
         ({}, "train demo"),
         ({"overrides": ["run.name=mine", "run.seed=1"]}, "train mine"),
-        ({"config": "cvdp", "overrides": ["run.name=other"], "options": {"run_name": "third"}}, "train third"),
+        (
+            {"config": "cvdp", "overrides": ["run.name=other"], "options": {"run_name": "third"}},
+            "train third",
+        ),
         ({"config": "smollm2"}, "train smollm2"),
         ({"config": "no-such-file.toml"}, "train no-such-file.toml"),
         ({"overrides": ["run.nam=x"]}, "train demo"),
@@ -272,5 +313,7 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
 def test_a_flow_run_is_named_by_its_run(monkeypatch, parameters, name):
     from rtl_distill.tasks import orchestration
 
-    monkeypatch.setattr(orchestration, "flow_run", SimpleNamespace(parameters=parameters, flow_name="train"))
+    monkeypatch.setattr(
+        orchestration, "flow_run", SimpleNamespace(parameters=parameters, flow_name="train")
+    )
     assert orchestration.named_by_run() == name

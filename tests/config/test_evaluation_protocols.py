@@ -32,7 +32,11 @@ def test_the_protocol_is_the_published_one(made):
         0.7,
         4096,
     )
-    assert (config.run.purpose, config.prompting.template, config.tinker.teacher) == ("evaluation", "cvdp", None)
+    assert (config.run.purpose, config.prompting.template, config.tinker.teacher) == (
+        "evaluation",
+        "cvdp",
+        None,
+    )
 
 
 def test_all_problems_are_evaluated_and_none_trained_on(made):
@@ -84,8 +88,14 @@ def test_an_invalid_protocol_is_refused(tmp_path, cvdp):
     [
         ([], "what is to be evaluated?"),
         (["--model", "student"], "--model: on which problems?"),
-        (["demo", "--problems", "x", "--protocol", "cvdp"], "--problems, --protocol cannot be combined with a RUN"),
-        (["--model", "student", "--problems", "x", "--step", "0"], "--step cannot be combined with --model"),
+        (
+            ["demo", "--problems", "x", "--protocol", "cvdp"],
+            "--problems, --protocol cannot be combined with a RUN",
+        ),
+        (
+            ["--model", "student", "--problems", "x", "--step", "0"],
+            "--step cannot be combined with --model",
+        ),
         (["demo", "--model", "student", "--problems", "x"], "RUN cannot be combined with --model"),
         (["--model", "student", "--problems", "/no/file"], "there is no /no/file"),
         (

@@ -71,8 +71,14 @@ def imported() -> Iterator[tuple[str, str]]:
             if file.startswith(INSIDE):
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
-                modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+                modules = (
+                    [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                )
+                modules += (
+                    [node.module]
+                    if isinstance(node, ast.ImportFrom) and node.module and not node.level
+                    else []
+                )
                 for top in {module.partition(".")[0] for module in modules}:
                     if top not in sys.stdlib_module_names and top not in PACKAGES:
                         yield file, top
@@ -82,14 +88,20 @@ def test_every_imported_package_is_a_dependency_or_an_extra():
     allowed, installed = names(project()["dependencies"]) | EXTRAS, packages_distributions()
     allowed |= {name for name, bringer in BROUGHT_BY.items() if bringer in allowed}
     missing = {
-        (file, top) for file, top in imported() if not {canonical(name) for name in installed.get(top, [top])} & allowed
+        (file, top)
+        for file, top in imported()
+        if not {canonical(name) for name in installed.get(top, [top])} & allowed
     }
     assert missing == set()
 
 
 def test_the_workers_image_has_every_package():
-    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    copied = re.findall(r"^COPY (\w+) \1$", (REPOSITORY / "deployments/worker/Dockerfile").read_text(), re.MULTILINE)
+    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
+    copied = re.findall(
+        r"^COPY (\w+) \1$", (REPOSITORY / "deployments/worker/Dockerfile").read_text(), re.MULTILINE
+    )
     assert set(wheel["packages"]) == PACKAGES
     assert PACKAGES | set(ROOMS) <= set(copied)
 
@@ -101,14 +113,33 @@ def test_the_versions_agree():
 @pytest.mark.slow
 def test_the_wheel_trains_from_any_folder_and_installs_no_other_top_level_names(tmp_path):
     def run(*command):
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("PYTHON", "VIRTUAL_ENV"))
+        }
         done = subprocess.run(
-            [*map(str, command)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            [*map(str, command)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, REPOSITORY)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        tmp_path,
+        REPOSITORY,
+    )
     (wheel,) = tmp_path.glob("*.whl")
     run(sys.executable, "-m", "venv", "env")
     python = tmp_path / "env" / "bin" / "python"
@@ -117,22 +148,37 @@ def test_the_wheel_trains_from_any_folder_and_installs_no_other_top_level_names(
     (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     for name in ROOMS:
-        found = run(python, "-c", f"import importlib.util as u; print(u.find_spec({name!r}) is not None)")
+        found = run(
+            python, "-c", f"import importlib.util as u; print(u.find_spec({name!r}) is not None)"
+        )
         assert found.strip() == str(name == "rtl_core")
     assert str(site) in run(python, "-c", "import rtl_core; print(rtl_core.__file__)")
     small = (
         "run.epochs=1", "problems.sources.0.train=2", "problems.sources.0.heldout=2", "curriculum.problems_per_step=2",
         "sampling.group_size=2", "evaluation.samples=2", "evaluation.k=[1]",
     )  # fmt: skip
-    told = run(python.with_name("rtl-distill"), "train", "demo", *(word for one in small for word in ("--set", one)))
+    told = run(
+        python.with_name("rtl-distill"),
+        "train",
+        "demo",
+        *(word for one in small for word in ("--set", one)),
+    )
     assert "student after" in told
     assert (tmp_path / "runs" / "demo" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("extra", [None, *project()["optional-dependencies"]])
 def test_all_dependencies_are_in_the_lock_file(extra):
-    asked = project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]
-    locked = names([line for line in (REPOSITORY / "requirements.lock").read_text().splitlines() if line[:1].isalnum()])
+    asked = (
+        project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]
+    )
+    locked = names(
+        [
+            line
+            for line in (REPOSITORY / "requirements.lock").read_text().splitlines()
+            if line[:1].isalnum()
+        ]
+    )
     assert names(asked) <= locked
 
 
@@ -146,13 +192,20 @@ def test_the_wheel_allows_the_locked_versions_and_no_series_beyond_them():
     """A user's pip installs the newest release that the wheel allows."""
     lines = (REPOSITORY / "requirements.lock").read_text().splitlines()
     locked = {
-        canonical(line.split("==")[0]): line.split("==")[1].split(";")[0].strip() for line in lines if "==" in line
+        canonical(line.split("==")[0]): line.split("==")[1].split(";")[0].strip()
+        for line in lines
+        if "==" in line
     }
     extras = project()["optional-dependencies"]
-    asked = [*project()["dependencies"], *(line for extra, some in extras.items() if extra != "dev" for line in some)]
+    asked = [
+        *project()["dependencies"],
+        *(line for extra, some in extras.items() if extra != "dev" for line in some),
+    ]
     for requirement in map(Requirement, asked):
         tested = locked[canonical(requirement.name)]
         assert requirement.specifier.contains(tested), requirement
         assert not requirement.specifier.contains(next_series(tested)), requirement
     (prefect,) = (one for one in map(Requirement, asked) if one.name == "prefect")
-    assert not prefect.specifier.contains("3.9.0"), "a minor release migrates its database and changes its server"
+    assert not prefect.specifier.contains("3.9.0"), (
+        "a minor release migrates its database and changes its server"
+    )

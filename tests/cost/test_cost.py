@@ -43,7 +43,9 @@ def test_dollars_of_a_million_tokens_are_the_listed_prices():
         "sample": 1.335,
         "train": 1.177,
     }
-    assert total_dollars({STUDENT: million, TEACHER: Tokens(1e6, 1e6, 1e6)}, prices) == pytest.approx(3.16 + 11.10)
+    assert total_dollars(
+        {STUDENT: million, TEACHER: Tokens(1e6, 1e6, 1e6)}, prices
+    ) == pytest.approx(3.16 + 11.10)
 
 
 def test_a_missing_price_is_reported_and_not_counted_as_free():
@@ -85,14 +87,20 @@ def test_an_estimate_counts_every_step_and_evaluation():
     assert (found.steps, found.evaluations, found.teacher_evaluations) == (60, 2 + 5, 1)
     assert found.rollouts == 3 * 160 * 6 + 8 * 64 * 4
     student = found.training["student"]
-    assert student == Tokens(prefill=480 * 100, cached=480 * 500, sample=480 * 300, train=480 * 6 * 149)
+    assert student == Tokens(
+        prefill=480 * 100, cached=480 * 500, sample=480 * 300, train=480 * 6 * 149
+    )
     # λ reaches 0 at the 30th step, so 29 steps of 8 groups are scored.
     assert found.training["teacher"] == Tokens(prefill=232 * 400, cached=232 * 500, sample=232 * 6)
     assert found.evaluating["student"] == Tokens(prefill=90, cached=270, sample=200) * 64 * 7
     assert found.hours(1_000) == pytest.approx((480 * 300 + 64 * 200 * 8 + 232 * 6) / 1_000 / 3600)
     # Distributions cost the teacher as much as scores. The trainer reads answers twice if their weights depend on it.
     for tail, passes in (("bucket", 480 + 232), ("renormalise", 480)):
-        more = [f"learning.tail={tail}", "learning.divergence=forward", "learning.algorithm=distribution_distillation"]
+        more = [
+            f"learning.tail={tail}",
+            "learning.divergence=forward",
+            "learning.algorithm=distribution_distillation",
+        ]
         taught = likely(load_config("demo", [*settings, *more], environment={}), work).training
         assert taught["student"].train == passes * 6 * 149
         assert taught["teacher"] == found.training["teacher"]
@@ -132,7 +140,9 @@ def a_run(*overrides: str) -> RunConfig:
 
 
 UNCOUNTED = Workload(Prompts(4, 50), Prompts(1, 40), completion=20)
-SMALL = Workload(Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25)
+SMALL = Workload(
+    Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25
+)
 
 
 def test_at_most_uses_the_answer_limit_and_the_full_prompt_price():
@@ -142,11 +152,16 @@ def test_at_most_uses_the_answer_limit_and_the_full_prompt_price():
     assert found.training["teacher"] == Tokens(prefill=12 * 150, sample=12)
     assert found.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 100)}
     longer = at_most(
-        config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"max_tokens": 900})}), SMALL
+        config.model_copy(
+            update={"evaluation": config.evaluation.model_copy(update={"max_tokens": 900})}
+        ),
+        SMALL,
     )
     assert longer.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 900)}
     assert longer.training == found.training
-    assert at_most(config, UNCOUNTED).training["student"].train == 12 * 599  # prompts at max_prompt_tokens
+    assert (
+        at_most(config, UNCOUNTED).training["student"].train == 12 * 599
+    )  # prompts at max_prompt_tokens
 
 
 def test_at_most_includes_replacements():
@@ -155,7 +170,9 @@ def test_at_most_includes_replacements():
     # Each step may take both other problems, although its two groups could be replaced four times.
     first, others = 12, 12
     assert found.training["student"] == Tokens(
-        prefill=first * 50 + others * 70, sample=(first + others) * 100, train=first * 149 + others * 169
+        prefill=first * 50 + others * 70,
+        sample=(first + others) * 100,
+        train=first * 149 + others * 169,
     )
     usual = likely(config, SMALL)
     assert usual.training["student"].train == pytest.approx(0.25 * 12 * 69)
@@ -172,18 +189,31 @@ def test_each_turn_of_an_episode_is_billed_for_what_it_reads():
         "episode.result_bytes=400",
     )
     # Three turns, beginning 0, 20 and 40 tokens after the prompt of 50.
-    found = likely(config, replace(SMALL, trained_share=1.0, turns=3, tool_tokens=40)).training["student"]
-    assert found == Tokens(prefill=4 * 50 + 12 * 40, cached=8 * 50 + 12 * (50 + 70), sample=12 * 20, train=12 * 109)
+    found = likely(config, replace(SMALL, trained_share=1.0, turns=3, tool_tokens=40)).training[
+        "student"
+    ]
+    assert found == Tokens(
+        prefill=4 * 50 + 12 * 40, cached=8 * 50 + 12 * (50 + 70), sample=12 * 20, train=12 * 109
+    )
     most = at_most(config, SMALL).training["student"]
     whole = 100 + 4 * 500 + 1000
-    assert most == Tokens(prefill=12 * (50 + 3 * (50 + whole)), sample=12 * 100, train=12 * (49 + whole))
+    assert most == Tokens(
+        prefill=12 * (50 + 3 * (50 + whole)), sample=12 * 100, train=12 * (49 + whole)
+    )
 
 
 def test_scoring_is_billed_only_in_steps_with_a_kl():
-    falling = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.final_kl_weight=0")
+    falling = (
+        "learning.kl_weight=0.2",
+        "learning.kl_schedule=linear",
+        "learning.final_kl_weight=0",
+    )
     half = a_run(*falling, "learning.kl_schedule_part=0.5", "learning.replacements=0")
     rising = a_run(
-        "learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.2", "learning.replacements=0"
+        "learning.kl_weight=0",
+        "learning.kl_schedule=linear",
+        "learning.final_kl_weight=0.2",
+        "learning.replacements=0",
     )
     for config in (half, rising):  # the first step of two, and the last
         assert at_most(config, SMALL).training["teacher"] == Tokens(prefill=6 * 150, sample=6)
@@ -192,30 +222,52 @@ def test_scoring_is_billed_only_in_steps_with_a_kl():
 
 
 def test_warm_start_and_measurement_are_part_of_the_estimate():
-    golden = a_run("learning.kl_weight=0.1", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
+    golden = a_run(
+        "learning.kl_weight=0.1", "learning.warm_start_steps=1", "learning.warm_start_source=golden"
+    )
     found = likely(golden, SMALL).training
     assert found["student"] == Tokens(prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69)
-    imitated = a_run("learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_source=teacher")
-    assert likely(imitated, SMALL).training["teacher"] == Tokens(prefill=100, cached=200, sample=120)
-    once = a_run("learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_answers=1")
+    imitated = a_run(
+        "learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_source=teacher"
+    )
+    assert likely(imitated, SMALL).training["teacher"] == Tokens(
+        prefill=100, cached=200, sample=120
+    )
+    once = a_run(
+        "learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_answers=1"
+    )
     assert likely(once, SMALL).training["teacher"] == Tokens(prefill=100, sample=40)
     measured = a_run("learning.kl_weight=0", "curriculum.measure_samples=2")
-    assert likely(measured, SMALL).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
+    assert likely(measured, SMALL).training["teacher"] == Tokens(
+        prefill=200, cached=200, sample=160
+    )
 
 
 def test_self_distillation_bills_the_hint_and_no_teacher():
-    own = a_run("learning.kl_weight=0.1", "learning.algorithm=self_distillation", "evaluation.teacher=false")
+    own = a_run(
+        "learning.kl_weight=0.1", "learning.algorithm=self_distillation", "evaluation.teacher=false"
+    )
     alone = a_run("learning.kl_weight=0.1", "evaluation.teacher=false")
     found, usual = likely(own, SMALL).training, likely(alone, SMALL).training
     assert set(found) == {"student"}
     steps, groups, hint = 2, 2, SMALL.completion + 20
-    assert usual["teacher"].prefill + usual["student"].prefill + hint * groups * steps == found["student"].prefill
+    assert (
+        usual["teacher"].prefill + usual["student"].prefill + hint * groups * steps
+        == found["student"].prefill
+    )
 
 
 def test_several_teachers_share_by_source_and_cost_at_most_the_dearest_one():
-    config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false", 'tinker.teachers={cvdp = "other"}')
+    config = a_run(
+        "learning.kl_weight=0.1",
+        "learning.replace_with_kl=false",
+        'tinker.teachers={cvdp = "other"}',
+    )
     work = replace(SMALL, train=replace(SMALL.train, sources={"cvdp": 0.25, "starter": 0.75}))
-    found, alone = likely(config, work).training, likely(a_run("learning.kl_weight=0.1"), SMALL).training
+    found, alone = (
+        likely(config, work).training,
+        likely(a_run("learning.kl_weight=0.1"), SMALL).training,
+    )
     assert (found["other"], found["teacher"]) == (alone["teacher"] * 0.25, alone["teacher"] * 0.75)
     price = ModelPrice(prefill=1.0, cached=1.0, sample=1.0, train=1.0)
     dear = ModelPrice(prefill=9.0, cached=9.0, sample=9.0)
@@ -234,7 +286,9 @@ def test_several_teachers_share_by_source_and_cost_at_most_the_dearest_one():
 def test_saved_weights_have_the_price_of_their_base_model(tmp_path):
     path = "tinker://run:train:0/sampler_weights/last"
     config = load_config(
-        "demo", [f"tinker.student={STUDENT}", f"tinker.teacher={path}", "cost.budget_usd=5"], environment={}
+        "demo",
+        [f"tinker.student={STUDENT}", f"tinker.teacher={path}", "cost.budget_usd=5"],
+        environment={},
     )
     prices = prices_of(config, {path: TEACHER})
     assert prices.models[path] == prices.models[TEACHER]
@@ -245,7 +299,8 @@ def test_saved_weights_have_the_price_of_their_base_model(tmp_path):
 def test_estimate_prints_the_upper_bound_before_the_likely_cost(tmp_path):
     prices = tmp_path / "prices.toml"
     models = "".join(
-        f"[models.{name}]\nprefill = 1.0\ncached = 1.0\nsample = 1.0\ntrain = 1.0\n" for name in ("student", "teacher")
+        f"[models.{name}]\nprefill = 1.0\ncached = 1.0\nsample = 1.0\ntrain = 1.0\n"
+        for name in ("student", "teacher")
     )
     prices.write_text(f"as_of = 2026-01-01\n{models}")
     changes = (
@@ -275,7 +330,9 @@ def test_estimate_prints_the_upper_bound_before_the_likely_cost(tmp_path):
 
 def test_a_run_of_a_million_steps_is_estimated_without_walking_through_them():
     def estimated(epochs):
-        config = load_config("demo", [f"run.epochs={epochs}", "learning.kl_schedule=constant"], environment={})
+        config = load_config(
+            "demo", [f"run.epochs={epochs}", "learning.kl_schedule=constant"], environment={}
+        )
         work = Workload(Prompts(416, 50.0), Prompts(64, 50.0), 70.0)
         return likely(config, work)
 

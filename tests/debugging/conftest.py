@@ -28,8 +28,12 @@ def problems(data, tmp_path_factory):
     starters = starter_problems("train", 12, 1)
     return {
         "starter": _mutated(next(p for p in starters if p.family == "adder"), "+", "-"),
-        "verilog-eval": _mutated(read_verilog_eval(few).problems[0], "sel_b1 & sel_b2", "sel_b1 | sel_b2"),
-        "cvdp": _mutated(read_cvdp(data / "cvdp" / examples).problems[0], "lfsr_out[6] ^", "lfsr_out[6] &"),
+        "verilog-eval": _mutated(
+            read_verilog_eval(few).problems[0], "sel_b1 & sel_b2", "sel_b1 | sel_b2"
+        ),
+        "cvdp": _mutated(
+            read_cvdp(data / "cvdp" / examples).problems[0], "lfsr_out[6] ^", "lfsr_out[6] &"
+        ),
     }
 
 
@@ -53,11 +57,19 @@ def history(problems, executor, tmp_path_factory):
 
 def written(path, problems, executor, outcome=Outcome.TESTS_FAILED):
     """A history of a run whose first step has each answer with the executor's verdict, which must have this outcome."""
-    overrides = [f'run.name="{RUN}"', f'run.history="{path}"', f'grading.executor="{executor.name}"']
+    overrides = [
+        f'run.name="{RUN}"',
+        f'run.history="{path}"',
+        f'grading.executor="{executor.name}"',
+    ]
     config = load_config("demo", overrides, environment={})
     history = History(path)
-    history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json"), seed=1, student="student"))
-    history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(problems.values())])
+    history.start_run(
+        RunRecord(name=RUN, config=config.model_dump(mode="json"), seed=1, student="student")
+    )
+    history.record_problems(
+        RUN, [(problem, "train", i) for i, (problem, _) in enumerate(problems.values())]
+    )
     grader = grader_of(config.grading, executor)
     for problem, text in problems.values():
         rollout = a_rollout(run=RUN, problem_id=problem.id, text=text)

@@ -12,7 +12,11 @@ from rtl_grader.grading.vcd import read_vcd
 from tests import command
 
 NAMES = ["starter", "verilog-eval", "cvdp"]
-FAILS = {"starter": "0 of 2 tests passed", "verilog-eval": "0 of 1 tests passed", "cvdp": "1 failed"}
+FAILS = {
+    "starter": "0 of 2 tests passed",
+    "verilog-eval": "0 of 1 tests passed",
+    "cvdp": "1 failed",
+}
 """Output of each harness in the shell."""
 PATIENCE_S = 120
 
@@ -39,7 +43,9 @@ def test_the_verdict_is_the_same_again_and_waves_are_written(name, history, keys
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shell_opens_in_the_sandbox_and_runs_the_harness(name, history, keys):
-    typed = "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
+    typed = (
+        "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
+    )
     done = run(history, keys[name], "--shell", typed=typed)
     assert done.returncode == 7, done.stderr
     told = done.stdout[done.stdout.index("\nharness ") :]
@@ -54,7 +60,10 @@ def test_a_shell_opens_in_the_sandbox_and_runs_the_harness(name, history, keys):
 def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, command.command("debug", keys["starter"], "--shell", "--db", history.path))
+        os.execv(
+            sys.executable,
+            command.command("debug", keys["starter"], "--shell", "--db", history.path),
+        )
     told = b""
 
     def until(text):

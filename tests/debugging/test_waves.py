@@ -14,12 +14,16 @@ from tests.debugging.conftest import written
 
 
 @pytest.mark.parametrize("name", ["starter", "verilog-eval", "cvdp"])
-def test_a_failing_answer_shows_the_ports_around_its_failing_check(name, history, keys, problems, executor):
+def test_a_failing_answer_shows_the_ports_around_its_failing_check(
+    name, history, keys, problems, executor
+):
     problem = problems[name][0]
     before = history.rollout(keys[name])
     found = dump(open_case(history, keys[name]), executor)
     assert found.verdict.outcome.value == "tests_failed"
-    assert [signal.name for signal in found.signals] == [port.name for port in problem.interface.ports]
+    assert [signal.name for signal in found.signals] == [
+        port.name for port in problem.interface.ports
+    ]
     assert all(len(bits) == signal.width for signal in found.signals for _, bits in signal.changes)
     assert found.begin <= found.failed_at <= found.end
     assert found.failed_at in found.times
@@ -45,10 +49,14 @@ def test_a_benchs_reference_design_gives_expected_values(history, keys, executor
 
 def test_a_design_that_dumps_itself_does_not_prevent_the_waves(problems, executor, tmp_path):
     problem, text = problems["starter"]
-    own = text.replace("endmodule", 'initial begin $dumpfile("mine.vcd"); $dumpvars(1); end\nendmodule')
+    own = text.replace(
+        "endmodule", 'initial begin $dumpfile("mine.vcd"); $dumpvars(1); end\nendmodule'
+    )
     history = written(tmp_path / "h.duckdb", {"own": (problem, own)}, executor)
     found = dump(open_case(history, problem.id + "/0"), executor)
-    assert [signal.name for signal in found.signals] == [port.name for port in problem.interface.ports]
+    assert [signal.name for signal in found.signals] == [
+        port.name for port in problem.interface.ports
+    ]
     assert found.end > 0
 
 
@@ -81,20 +89,35 @@ def test_a_truncated_dump_is_read_up_to_its_end():
 @pytest.mark.parametrize("seed", range(6))
 def test_a_window_of_a_long_dump_equals_that_of_the_whole_dump(seed, monkeypatch):
     monkeypatch.setattr(vcd, "_BLOCK", 64)
-    chance, lines, truth = random.Random(seed), [b"#0"], dict[str, list[tuple[int, str]]](a=[], b=[], c=[])
+    chance, lines, truth = (
+        random.Random(seed),
+        [b"#0"],
+        dict[str, list[tuple[int, str]]](a=[], b=[], c=[]),
+    )
     for time in range(0, 3000, 3):
         lines += [b"#%d" % time] if time else []
         for name, code, often in (("a", "!", 0.3), ("b", "%", 0.1), ("c", "%!", 0.004)):
             if chance.random() < often:
-                value = chance.choice(["0", "1", "x"]) if name != "b" else chance.choice(["0", "101", "xz"])
-                lines.append(f"b{value} {code}".encode() if name == "b" else f"{value}{code}".encode())
-                truth[name].append((time, value.rjust(4, "x" if value == "xz" else "0") if name == "b" else value))
+                value = (
+                    chance.choice(["0", "1", "x"])
+                    if name != "b"
+                    else chance.choice(["0", "101", "xz"])
+                )
+                lines.append(
+                    f"b{value} {code}".encode() if name == "b" else f"{value}{code}".encode()
+                )
+                truth[name].append(
+                    (time, value.rjust(4, "x" if value == "xz" else "0") if name == "b" else value)
+                )
     found = read_vcd(HEAD + b"\n".join(lines) + b"\n")
     variables = list(found.scopes["m"].values())
     moments = sorted({time for changes in truth.values() for time, _ in changes})
     for told in (0, 1, 2999, 5000, *(chance.randrange(3000) for _ in range(20))):
         window = found.around(variables, told, 5, 2)
-        before, after = [at for at in moments if at <= told][-6:], [at for at in moments if at > told][:2]
+        before, after = (
+            [at for at in moments if at <= told][-6:],
+            [at for at in moments if at > told][:2],
+        )
         begin, end = min([*before, *after]), max([*before, *after])
         for name, changes in truth.items():
             standing = [(at, value) for at, value in changes if at < begin][-1:]

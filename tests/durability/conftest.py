@@ -40,7 +40,10 @@ TINY = [
 """Overrides of the demo: four steps per epoch, four rollouts per step."""
 
 
-POLLS = {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "2"}
+POLLS = {
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "2",
+}
 """Poll intervals of workers for runs and of runs for a slot; the defaults of 10 and 30 s would dominate the time of these tests."""
 
 
@@ -51,9 +54,13 @@ class Deployed:
         self.place = place
         self.home = place.home
         self.history = History(place.home / "runs/history.duckdb", read_only=True)
-        self._http = httpx.Client(base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3))
+        self._http = httpx.Client(
+            base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3)
+        )
 
-    def trigger(self, run: str, *overrides: str, deployment: str = "train/nightly", epochs: int = 1) -> str:
+    def trigger(
+        self, run: str, *overrides: str, deployment: str = "train/nightly", epochs: int = 1
+    ) -> str:
         """Start a run of that name; returns the flow run's id."""
         parameters = {
             "config": "demo",
@@ -78,7 +85,9 @@ class Deployed:
 
     def state(self, flow_run: str) -> str:
         def get() -> str:
-            return self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
+            return (
+                self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
+            )
 
         return wait_for(get, "the server to answer")
 
@@ -86,7 +95,11 @@ class Deployed:
         body = {"state": {"type": "CANCELLING"}, "force": False}
 
         def post() -> bool:
-            return self._http.post(f"/flow_runs/{flow_run}/set_state", json=body).raise_for_status().is_success
+            return (
+                self._http.post(f"/flow_runs/{flow_run}/set_state", json=body)
+                .raise_for_status()
+                .is_success
+            )
 
         wait_for(post, "the server to cancel")
 
@@ -101,19 +114,25 @@ class Deployed:
 
     def wait_state(self, flow_run: str, *names: str, patience_s: float = 900) -> str:
         return wait_for(
-            lambda: (state := self.state(flow_run)) in names and state, f"{flow_run} in {names}", patience_s
+            lambda: (state := self.state(flow_run)) in names and state,
+            f"{flow_run} in {names}",
+            patience_s,
         )
 
     def holder(self, run: str) -> dict[str, Any]:
         """The holder of a run's lock: process, flow run, deployment. The file may be empty for a moment when the holder changes."""
-        return wait_for(lambda: read_holder(self.home / "runs" / run / "lock"), f"the holder of {run}")
+        return wait_for(
+            lambda: read_holder(self.home / "runs" / run / "lock"), f"the holder of {run}"
+        )
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         return self.history.query(sql).to_pylist()
 
     def wait_trained(self, run: str, steps: int, patience_s: float = 900) -> None:
         sql = f"SELECT count(*) AS n FROM steps WHERE run = '{run}' AND status = 'trained'"
-        wait_for(lambda: self.rows(sql)[0]["n"] >= steps, f"{steps} trained steps of {run}", patience_s)
+        wait_for(
+            lambda: self.rows(sql)[0]["n"] >= steps, f"{steps} trained steps of {run}", patience_s
+        )
 
     def cancel_in_training(self, run: str) -> None:
         """Cancel a run in the middle of its training, and wait until all of its processes have ended."""
@@ -123,7 +142,11 @@ class Deployed:
         processes = [process, *process.children(recursive=True)]
         assert len(processes) > 2
         self.cancel(flow_run)
-        wait_for(lambda: not any(map(lives, processes)), "all processes of the run to end", patience_s=120)
+        wait_for(
+            lambda: not any(map(lives, processes)),
+            "all processes of the run to end",
+            patience_s=120,
+        )
         self.wait_state(flow_run, "Cancelled")
 
     def kill(self, part: str) -> None:
@@ -137,7 +160,9 @@ class Deployed:
         """Run the `prefect` program as a user does."""
         program = Path(sys.executable).parent / "prefect"
         environment = {**os.environ, **self.place.settings(), "COLUMNS": "200"}
-        done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            [program, *arguments], env=environment, capture_output=True, text=True, timeout=600
+        )
         return done.stdout + done.stderr
 
 

@@ -13,7 +13,9 @@ class Postgres:
 
     def __enter__(self):
         # Debian keeps initdb and pg_ctl out of PATH.
-        self._bin = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
+        self._bin = max(
+            Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name)
+        )
         # Postgres refuses to run as root. In a folder of its own its user need not get through anybody else's.
         self._as = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         self._folder = Path(tempfile.mkdtemp(prefix="rtl-distill-postgres-"))
@@ -22,7 +24,15 @@ class Postgres:
             shutil.chown(self._folder, "postgres", "postgres")
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = str(free.getsockname()[1])
-        self._run("initdb", "--auth=trust", "--username=prefect", "--encoding=UTF8", "--locale=C", "-D", self._data)
+        self._run(
+            "initdb",
+            "--auth=trust",
+            "--username=prefect",
+            "--encoding=UTF8",
+            "--locale=C",
+            "-D",
+            self._data,
+        )
         self._start()
         self._run("createdb", "-h", "127.0.0.1", "-p", self._port, "-U", "prefect", "prefect")
         self.url = f"postgresql+asyncpg://prefect@127.0.0.1:{self._port}/prefect"
@@ -39,8 +49,21 @@ class Postgres:
 
     def query(self, sql):
         """The rows of a query as psql prints them, without decoration."""
-        command = [self._bin / "psql", "-h", "127.0.0.1", "-p", self._port, "-U", "prefect", "-Atc", sql, "prefect"]
-        return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
+        command = [
+            self._bin / "psql",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            self._port,
+            "-U",
+            "prefect",
+            "-Atc",
+            sql,
+            "prefect",
+        ]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, cwd="/"
+        ).stdout.strip()
 
     def _start(self):
         options = f"-c listen_addresses=127.0.0.1 -c port={self._port} -c unix_socket_directories={self._data}"

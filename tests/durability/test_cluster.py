@@ -32,13 +32,21 @@ class Cluster:
         self._log = (folder / "dask.log").open("wb")
         self.scheduler = self._start("dask", "scheduler", "--port", "0", "--no-dashboard")
         self.workers = [
-            self._start("dask", "worker", "--no-nanny", "--nthreads", "2", "--no-dashboard") for _ in range(2)
+            self._start("dask", "worker", "--no-nanny", "--nthreads", "2", "--no-dashboard")
+            for _ in range(2)
         ]
-        wait_for(lambda: self.file.exists() and self.file.read_text().endswith("}"), "the scheduler")
+        wait_for(
+            lambda: self.file.exists() and self.file.read_text().endswith("}"), "the scheduler"
+        )
         self.address = json.loads(self.file.read_text())["address"]
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [str(Path(sys.executable).parent / program), *arguments, "--scheduler-file", str(self.file)]
+        command = [
+            str(Path(sys.executable).parent / program),
+            *arguments,
+            "--scheduler-file",
+            str(self.file),
+        ]
         return subprocess.Popen(command, stdout=self._log, stderr=self._log, cwd=self.file.parent)
 
     def end(self) -> None:
@@ -75,7 +83,9 @@ def test_no_result_is_lost_with_a_worker(cluster):
             wait_for(lambda: all(executor._client.processing().values()), "both workers at work")
             cluster.workers[0].send_signal(signal.SIGKILL)
             results = [future.result(timeout=600) for future in running]
-        assert [result.steps[0].output.strip() for result in results] == [f"answer {i}" for i in range(8)]
+        assert [result.steps[0].output.strip() for result in results] == [
+            f"answer {i}" for i in range(8)
+        ]
         assert all(result.steps[0].exit_code == 0 for result in results)
     finally:
         executor.close()
@@ -101,7 +111,10 @@ def test_a_run_survives_kills_of_server_worker_and_a_grading_worker(cluster, dep
     cluster.workers[1].send_signal(signal.SIGKILL)
     assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
     assert deployed.holder("bereft")["pid"] == pid
-    assert deployed.rows("SELECT status FROM steps WHERE run = 'bereft'") == [{"status": "trained"}] * 4
+    assert (
+        deployed.rows("SELECT status FROM steps WHERE run = 'bereft'")
+        == [{"status": "trained"}] * 4
+    )
     ungraded = "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)"
     assert deployed.rows(ungraded) == [{"n": 0}]
 
@@ -109,15 +122,22 @@ def test_a_run_survives_kills_of_server_worker_and_a_grading_worker(cluster, dep
 def test_the_grading_service_grades_on_the_cluster(cluster, tmp_path):
     address = cluster.address.replace("tcp://", "dask://")
     config = load_config("demo", [override_of(["starter"]), f'grading.workers="{address}"'])
-    with cluster_of(config) as workers, open_queue(config, workers, tmp_path / "v.jsonl", 16) as queue:
+    with (
+        cluster_of(config) as workers,
+        open_queue(config, workers, tmp_path / "v.jsonl", 16) as queue,
+    ):
         assert workers is not None
         assert queue.pool.threads == workers.slots
         problems = list(queue.problems.values())[:4]
-        lines = [AnswerLine(0, problem, 0, Answer(files=problem.golden or {})) for problem in problems]
+        lines = [
+            AnswerLine(0, problem, 0, Answer(files=problem.golden or {})) for problem in problems
+        ]
         assert [record["outcome"] for record in asyncio.run(queue.grade(lines))] == ["passed"] * 4
         assert workers.cpu_s > 0
 
 
 def test_workers_with_different_tools_are_refused_by_name():
-    with pytest.raises(ConfigError, match=r"tcp://b has other tools than tcp://a: iverilog 12\.0 against 11\.0"):
+    with pytest.raises(
+        ConfigError, match=r"tcp://b has other tools than tcp://a: iverilog 12\.0 against 11\.0"
+    ):
         _common_tools({"tcp://a": {"iverilog": "11.0"}, "tcp://b": {"iverilog": "12.0"}})

@@ -30,6 +30,8 @@ def test_a_port_that_another_program_uses_is_named_at_once(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         place = LocalDeployment(home=tmp_path, folder=tmp_path / "deployment", port=port)
-        with pytest.raises(ConfigError, match=f"port {port} cannot be used: Address already in use"):
+        with pytest.raises(
+            ConfigError, match=f"port {port} cannot be used: Address already in use"
+        ):
             up(place, REPOSITORY / "deployments/prefect.yaml", print)
     assert not (tmp_path / "deployment/server.pid").exists()

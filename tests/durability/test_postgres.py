@@ -15,6 +15,11 @@ def test_a_run_completes_although_the_servers_postgres_crashes(tmp_path_factory)
         deployed.wait_trained("relational", 1)
         database.crash()
         assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
-        assert deployed.rows("SELECT count(*) AS n FROM steps WHERE status = 'trained'") == [{"n": 4}]
-        assert database.query(f"SELECT state_name FROM flow_run WHERE id = '{flow_run}'") == "Completed"
+        assert deployed.rows("SELECT count(*) AS n FROM steps WHERE status = 'trained'") == [
+            {"n": 4}
+        ]
+        assert (
+            database.query(f"SELECT state_name FROM flow_run WHERE id = '{flow_run}'")
+            == "Completed"
+        )
         assert not list((home / "deployment/prefect").glob("prefect.db*"))

@@ -36,14 +36,19 @@ def children() -> set[psutil.Process]:
 
 def runs(*command: str) -> bool:
     """Whether some process on this machine runs this command."""
-    return any(process.info["cmdline"] == list(command) for process in psutil.process_iter(["cmdline"]))
+    return any(
+        process.info["cmdline"] == list(command) for process in psutil.process_iter(["cmdline"])
+    )
 
 
 def test_closing_the_executor_ends_the_running_job_and_leaves_no_process():
     before = children()
     executor = make_executor("bubblewrap")
     job = Job(
-        files={}, harness={}, steps=(Step("long", ("sleep", "3599.25"), cwd="/code"),), limits=Limits(wall_s=3600)
+        files={},
+        harness={},
+        steps=(Step("long", ("sleep", "3599.25"), cwd="/code"),),
+        limits=Limits(wall_s=3600),
     )
     running = ThreadPoolExecutor(1).submit(executor.run, job)
     wait_for(lambda: running.done() or runs("sleep", "3599.25"), "the job to start")
@@ -84,7 +89,9 @@ def test_a_run_ends_even_if_asyncio_swallows_the_exception_of_a_signal(tmp_path,
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda loop, context: kept.append(context["exception"]))
         places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}"]
-        settings = load_config("demo", [*places, "problems.sources.0.train=1", "problems.sources.0.heldout=1"])
+        settings = load_config(
+            "demo", [*places, "problems.sources.0.train=1", "problems.sources.0.heldout=1"]
+        )
         async with open_session(settings, with_policy=False):
             loop.call_soon(os.kill, os.getpid(), signal.SIGTERM)
             await asyncio.sleep(300)
@@ -143,7 +150,12 @@ run_flow("__main__:run", title="a run")
 def test_a_signal_during_a_flow_ends_its_command_normally():
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
     done = subprocess.run(
-        [sys.executable, "-c", STOPPED], env=environment, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", STOPPED],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert "cancelled; the same command continues from here" in done.stdout, done.stderr
     assert done.returncode == 143

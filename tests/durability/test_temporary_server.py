@@ -15,7 +15,12 @@ import httpx
 import psutil
 import pytest
 
-from rtl_distill.operations.temporary_server import _prepare_database, names_server, server_environment, start
+from rtl_distill.operations.temporary_server import (
+    _prepare_database,
+    names_server,
+    server_environment,
+    start,
+)
 
 COMMAND = """\
 import os, sys
@@ -26,14 +31,20 @@ sys.stdin.read()
 """
 
 
-EPHEMERAL = 'active = "ephemeral"\n[profiles.ephemeral]\nPREFECT_SERVER_ALLOW_EPHEMERAL_MODE = "true"\n'
+EPHEMERAL = (
+    'active = "ephemeral"\n[profiles.ephemeral]\nPREFECT_SERVER_ALLOW_EPHEMERAL_MODE = "true"\n'
+)
 
 
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
         ("profiles.toml", EPHEMERAL, False),
-        ("profiles.toml", '[profiles.local]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n', True),
+        (
+            "profiles.toml",
+            '[profiles.local]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n',
+            True,
+        ),
         ("prefect.toml", '[api]\nurl = "http://127.0.0.1:4200/api"\n', True),
         ("pyproject.toml", '[tool.prefect.api]\nurl="http://127.0.0.1:4200/api"\n', True),
         ("pyproject.toml", '[project]\nname = "x"\n[project.urls]\nurl = "https://x"\n', False),
@@ -43,7 +54,9 @@ EPHEMERAL = 'active = "ephemeral"\n[profiles.ephemeral]\nPREFECT_SERVER_ALLOW_EP
 def test_a_server_configured_anywhere_is_left_to_prefect(tmp_path, file, text, named):
     (tmp_path / file).write_text(text)
     assert names_server({"PREFECT_HOME": str(tmp_path)}, tmp_path) is named
-    assert names_server({"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path)
+    assert names_server(
+        {"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path
+    )
 
 
 def test_a_command_leaves_the_users_home_its_database_and_its_profiles_alone(tmp_path):
@@ -67,7 +80,9 @@ def test_a_command_leaves_the_users_home_its_database_and_its_profiles_alone(tmp
         "sys.stdin.read()",
         "import httpx; print(httpx.get(os.environ['PREFECT_API_URL'] + '/health', timeout=300).json()); print(os.environ['PREFECT_HOME'])",
     )
-    done = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True
+    )
     _, healthy, own = done.stdout.splitlines()
     assert (healthy, done.stderr) == ("True", "")
     assert own != str(home)
@@ -75,7 +90,9 @@ def test_a_command_leaves_the_users_home_its_database_and_its_profiles_alone(tmp
     assert {path: path.read_bytes() for path in home.iterdir()} == foreign
 
 
-def test_the_prepared_database_is_copied_and_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+def test_the_prepared_database_is_copied_and_a_cache_that_cannot_be_written_is_no_error(
+    tmp_path, monkeypatch
+):
     made = []
 
     async def create_db():
@@ -83,7 +100,8 @@ def test_the_prepared_database_is_copied_and_a_cache_that_cannot_be_written_is_n
         (tmp_path / "first.db").write_text("tables")
 
     monkeypatch.setattr(
-        "prefect.server.database.provide_database_interface", lambda: SimpleNamespace(create_db=create_db)
+        "prefect.server.database.provide_database_interface",
+        lambda: SimpleNamespace(create_db=create_db),
     )
     monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", "restored after the test")
     for cache in ("/proc/none", str(tmp_path / "cache")):
@@ -97,10 +115,16 @@ def test_the_prepared_database_is_copied_and_a_cache_that_cannot_be_written_is_n
 
 
 @pytest.mark.slow
-def test_it_answers_early_requests_ignores_signals_and_ends_with_the_command_even_by_kill_9(tmp_path):
-    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
+def test_it_answers_early_requests_ignores_signals_and_ends_with_the_command_even_by_kill_9(
+    tmp_path,
+):
+    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {
+        "PREFECT_HOME": str(tmp_path)
+    }
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", COMMAND], env=environment, text=True, **pipes) as command:
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND], env=environment, text=True, **pipes
+    ) as command:
         assert command.stdout is not None
         url = command.stdout.readline().strip()
         # A request before it is up is answered once it is.
@@ -116,7 +140,9 @@ def test_it_answers_early_requests_ignores_signals_and_ends_with_the_command_eve
 
 
 @pytest.mark.slow
-def test_concurrent_writes_are_neither_refused_nor_held_up_for_sqlites_lock_timeout_of_a_minute(tmp_path):
+def test_concurrent_writes_are_neither_refused_nor_held_up_for_sqlites_lock_timeout_of_a_minute(
+    tmp_path,
+):
     server, url = start({**server_environment(), "PREFECT_HOME": str(tmp_path)})
     with httpx.Client(base_url=url, timeout=300) as client:
 
@@ -127,7 +153,9 @@ def test_concurrent_writes_are_neither_refused_nor_held_up_for_sqlites_lock_time
 
         def seconds(number):
             started = time.monotonic()
-            run = post("/flow_runs/", {"flow_id": flow, "name": str(number), "state": {"type": "PENDING"}})["id"]
+            run = post(
+                "/flow_runs/", {"flow_id": flow, "name": str(number), "state": {"type": "PENDING"}}
+            )["id"]
             post(f"/flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}})
             post("/artifacts/", {"key": f"a-{number}", "data": "x", "flow_run_id": run})
             return time.monotonic() - started
@@ -136,5 +164,7 @@ def test_concurrent_writes_are_neither_refused_nor_held_up_for_sqlites_lock_time
             assert max(threads.map(seconds, range(120))) < 55
         # Prefect emits the event of a paused queue within the transaction that pauses it.
         queue = post("/work_queues/", {"name": "q"})["id"]
-        client.patch(f"/work_queues/{queue}", json={"is_paused": True}, timeout=50).raise_for_status()
+        client.patch(
+            f"/work_queues/{queue}", json={"is_paused": True}, timeout=50
+        ).raise_for_status()
     server.communicate()

@@ -35,7 +35,9 @@ def calls(cvdp):
     return scripted_calls(cvdp)
 
 
-@pytest.fixture(scope="session", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(
+    scope="session", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)]
+)
 def executor(request):
     """Runs the programs of episodes."""
     with make_executor(request.param) as started:

@@ -29,8 +29,16 @@ class Scripted:
         message = {"role": "assistant", "content": f"```verilog\n{WRONG}```"}
         if asked.get("tools"):
             name, arguments = self.calls[min(turn, len(self.calls) - 1)]
-            call = {"id": f"c{turn}", "type": "function", "function": {"name": name, "arguments": arguments}}
-            message |= {"content": None, "reasoning_content": f"thought {turn}", "tool_calls": [call]}
+            call = {
+                "id": f"c{turn}",
+                "type": "function",
+                "function": {"name": name, "arguments": arguments},
+            }
+            message |= {
+                "content": None,
+                "reasoning_content": f"thought {turn}",
+                "tool_calls": [call],
+            }
         usage = {"prompt_tokens": 100 + turn, "completion_tokens": 10}
         return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
 
@@ -48,6 +56,11 @@ def scripted_calls(cvdp):
     """Calls that write the example's solution, after a first try that does not compile."""
     record = json.loads((cvdp / EXAMPLE).read_text())
     (path, text), *_ = problem_from_record(record, source="cvdp-agentic").golden.items()
-    broken, right = (json.dumps({"path": path, "content": t}) for t in (text.replace("endmodule", ""), text))
-    first, rest = [("list", "{}"), ("write", broken), ("compile", "{}")], [("compile", "{}"), ("submit", "{}")]
+    broken, right = (
+        json.dumps({"path": path, "content": t}) for t in (text.replace("endmodule", ""), text)
+    )
+    first, rest = (
+        [("list", "{}"), ("write", broken), ("compile", "{}")],
+        [("compile", "{}"), ("submit", "{}")],
+    )
     return [*first, ("write", right), ("nonsense", "{"), *rest]

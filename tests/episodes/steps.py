@@ -22,7 +22,9 @@ async def one_step(config, opened=lambda session: None):
     async with open_session(config) as session:
         step = await begin(session)
         opened(session)
-        await asyncio.gather(*(playing.answer(session, step, problem_id) for problem_id in step.planned))
+        await asyncio.gather(
+            *(playing.answer(session, step, problem_id) for problem_id in step.planned)
+        )
         for problem_id in step.planned:
             await batches.grade(session, step, problem_id)
             credit_group(session, step, problem_id)

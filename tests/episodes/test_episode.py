@@ -35,14 +35,19 @@ def known_answer(problem, files):
     calls = [("list", {})]
     calls += [("read", {"path": path}) for path in problem.context if path.startswith("docs/")]
     calls += [("write", {"path": path, "content": text}) for path, text in files.items()]
-    return Script([(name, json.dumps(given)) for name, given in (*calls, ("compile", {}), ("submit", {}))])
+    return Script(
+        [(name, json.dumps(given)) for name, given in (*calls, ("compile", {}), ("submit", {}))]
+    )
 
 
 def both(problem, executor, grader, files):
     """(outcome, passed tests, tests) of a scripted episode that writes these files, and of the files themselves."""
     episode = Episode(problem, executor, Bounds(turns=len(problem.context) + len(files) + 10))
     answers = episode.play(known_answer(problem, files)), Answer(files=dict(files))
-    return [(v.outcome, v.tests_passed, v.tests_total) for v in (grader.grade(problem, one) for one in answers)]
+    return [
+        (v.outcome, v.tests_passed, v.tests_total)
+        for v in (grader.grade(problem, one) for one in answers)
+    ]
 
 
 def test_a_script_with_the_known_answer_passes(arbiter, executor, grader):
@@ -77,7 +82,9 @@ def test_how_an_episode_ends(arbiter, executor, calls, bounds, ended, tmp_path):
 def ended_in_history(episode, folder):
     """How it ended according to the view `episodes`."""
     history = History(folder / "h.duckdb")
-    history.start_run(RunRecord(name="r", status="running", config={"episode": episode.bounds.model_dump()}))
+    history.start_run(
+        RunRecord(name="r", status="running", config={"episode": episode.bounds.model_dump()})
+    )
     rollout = a_rollout(prompt_P=(), tokens_T=(), logprobs_T=(), text="")
     history.record_rollouts([rollout])
     messages = []
@@ -117,7 +124,9 @@ def test_an_episode_resumes_from_its_recorded_turns_with_the_same_result(arbiter
     assert whole.turns[1].results[0].used_s > 0
     for count in range(len(whole.turns)):
         resumed = Episode(arbiter, executor, turns=whole.turns[:count])
-        assert resumed.tools.used_s == sum(result.used_s for turn in whole.turns[:count] for result in turn.results)
+        assert resumed.tools.used_s == sum(
+            result.used_s for turn in whole.turns[:count] for result in turn.results
+        )
         assert resumed.messages == whole.messages[: len(resumed.messages)]
         fresh = []
         assert resumed.play(script, fresh.append).files == arbiter.golden
@@ -146,12 +155,16 @@ def test_a_failed_submission_gets_feedback_unless_it_is_the_last(arbiter, execut
         assert "none of the files" in whole.turns[0].results[0].text  # nothing was submitted
         told = [turn.results[0] for turn in whole.turns[2::2]]
         assert [result.ok for result in told] == [False] * (len(told) - 1) + [True]
-        assert all(one.text == "It does not compile:\nCorrect it, and submit again." for one in told[:-1])
+        assert all(
+            one.text == "It does not compile:\nCorrect it, and submit again." for one in told[:-1]
+        )
         if attempts > 1:
             assert f"1 of {attempts} submissions" in whole.messages[7]["content"]
         for count in range(n_turns + 1):
             judged, played = [], whole.turns[:count]
-            resumed = Episode(arbiter, executor, Bounds(attempts=attempts), list(played), judge=judge)
+            resumed = Episode(
+                arbiter, executor, Bounds(attempts=attempts), list(played), judge=judge
+            )
             resumed.play(script, played.append)
             assert (resumed.messages, resumed.ended) == (whole.messages, "submitted")
             assert judged == [turn for turn in asked_in if turn >= count]  # none twice
@@ -160,7 +173,9 @@ def test_a_failed_submission_gets_feedback_unless_it_is_the_last(arbiter, execut
 def test_calls_are_ignored_without_tools(arbiter, executor):
     policy = SimpleNamespace(reply=lambda *_: Reply("module", (Call("submit", "{}", "c"),) * 2))
     bounds, opening = Bounds(tools=[], attempts=2), [{"role": "user", "content": "write"}]
-    episode = Episode(arbiter, executor, bounds, judge=lambda answer: "It does not compile:", opening=opening)
+    episode = Episode(
+        arbiter, executor, bounds, judge=lambda answer: "It does not compile:", opening=opening
+    )
     episode.play(policy)
     assert [[call for call, _ in turn.told] for turn in episode.turns] == [[None], []]
 
@@ -180,6 +195,11 @@ def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):
     for message in episode.messages[:-1]:
         if message["role"] != "assistant":
             assert message["content"].replace("\r", "\ufffd") in told
-    said = ("vvp: done\n42", "there is no tool 'nonsense'", "path: Field required", "not a call: list takes under")
+    said = (
+        "vvp: done\n42",
+        "there is no tool 'nonsense'",
+        "path: Field required",
+        "not a call: list takes under",
+    )
     assert all(words in told for words in said)
     assert Episode(arbiter, executor).play(ByHand(io.StringIO(""), io.StringIO())).files == {}

@@ -22,7 +22,9 @@ def test_the_text_of_an_answer_contains_its_files(arbiter):
     assert not answer_to(arbiter, response_of({})).files
 
 
-def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tokens(arbiter, executor, knows_tools):
+def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tokens(
+    arbiter, executor, knows_tools
+):
     chat = Chat(AutoTokenizer.from_pretrained(knows_tools))
     prompts = []
 
@@ -34,7 +36,11 @@ def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tok
             return chat.tokenizer.encode("I give up.", add_special_tokens=False), [0.0] * 4
         arguments = json.dumps({"path": "docs/specification.md", "last": turn})
         call = f'<tool_call>\n{{"name": "read", "arguments": {arguments}}}\n</tool_call>'
-        letters = [token for letter in call for token in chat.tokenizer.encode(letter, add_special_tokens=False)]
+        letters = [
+            token
+            for letter in call
+            for token in chat.tokenizer.encode(letter, add_special_tokens=False)
+        ]
         tokens = [*letters, chat.stop[0]]
         return tokens, [-0.5] * len(tokens)
 
@@ -46,7 +52,9 @@ def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tok
     for number, turn in enumerate(episode.turns):
         assert prompts[number] == expected
         if number < 3:
-            told = [message["content"] for message in episode.messages if message["role"] == "tool"][number]
+            told = [
+                message["content"] for message in episode.messages if message["role"] == "tool"
+            ][number]
             expected = [*expected, *turn.reply.tokens_T, *tools.after(turn.reply.calls, [told])]
     resumed = Episode(arbiter, executor, turns=episode.turns[:2])
     seen, prompts = prompts, prompts[:2]
@@ -69,11 +77,24 @@ def test_errors_of_an_endpoint_are_retried_or_reported(calls):
         server.status = [(401, b"no key")]
         with pytest.raises(PolicyError, match=r"refuses the request \(401\): no key"):
             endpoint.reply(said)
-        no_texts = [None, {"content": 7}, {"content": [{"type": "text"}]}, {"reasoning": [1]}, {"tool_calls": [{}]}]
+        no_texts = [
+            None,
+            {"content": 7},
+            {"content": [{"type": "text"}]},
+            {"reasoning": [1]},
+            {"tool_calls": [{}]},
+        ]
         server.status = [(200, b" <!DOCTYPE html><title>A page</title>")]
-        with pytest.raises(PolicyError, match=r"\(200\).*A page\D*check --endpoint, which usually ends in /v1"):
+        with pytest.raises(
+            PolicyError, match=r"\(200\).*A page\D*check --endpoint, which usually ends in /v1"
+        ):
             endpoint.reply(said)  # another try would get the same page
-        for body in (b"no JSON", {"choices": []}, [], *({"choices": [{"message": message}]} for message in no_texts)):
+        for body in (
+            b"no JSON",
+            {"choices": []},
+            [],
+            *({"choices": [{"message": message}]} for message in no_texts),
+        ):
             server.status = [(200, body)]
             with pytest.raises(MalformedAnswerError, match="something else than a chat completion"):
                 endpoint.reply(said)
@@ -91,9 +112,13 @@ def test_errors_of_an_endpoint_are_retried_or_reported(calls):
 
 def test_calls_of_an_endpoint_are_kept_as_written():
     with scripted([("read", '{"path":')]) as server:
-        reply = Endpoint(server.url, "m").reply([{"role": "user", "content": "u"}], [{"type": "function"}], 5)
+        reply = Endpoint(server.url, "m").reply(
+            [{"role": "user", "content": "u"}], [{"type": "function"}], 5
+        )
         assert reply.calls == (Call("read", '{"path":', "c0"),)
         server.calls = [("read", {"path": "rtl"})]  # an object, as some servers give it
-        reply = Endpoint(server.url, "m").reply([{"role": "user", "content": "u"}], [{"type": "function"}], 5)
+        reply = Endpoint(server.url, "m").reply(
+            [{"role": "user", "content": "u"}], [{"type": "function"}], 5
+        )
         assert reply.calls == (Call("read", '{"path": "rtl"}', "c0"),)
         assert server.asked[0]["max_tokens"] == 5

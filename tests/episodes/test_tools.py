@@ -59,7 +59,10 @@ def test_files_are_listed_read_in_ranges_written_and_replaced(open_tools):
     assert tell("read", path="docs/spec.md", first=399).text.splitlines()[1:] == ["y is not a"] * 2
     assert tell("write", path="/code/rtl/inv.sv", content=INVERTER).ok
     assert not tell("replace", path="rtl/inv.sv", old="a", new="b").ok
-    assert tell("replace", path="rtl/inv.sv", old="= ~a", new="= a").text == "rtl/inv.sv: replaced at line 2"
+    assert (
+        tell("replace", path="rtl/inv.sv", old="= ~a", new="= a").text
+        == "rtl/inv.sv: replaced at line 2"
+    )
     assert tools.workspace.answer().files == {"rtl/inv.sv": INVERTER.replace("~a", "a")}
 
 
@@ -149,7 +152,9 @@ def test_code_in_arguments_may_contain_raw_line_breaks(open_tools):
     assert tools.workspace.answer().files == {"rtl/inv.sv": INVERTER}
 
 
-@pytest.mark.parametrize("arguments", ['{"path": ', "[1, 2]", '"text"', "[" * 100_000, "\udcff", "null"])
+@pytest.mark.parametrize(
+    "arguments", ['{"path": ', "[1, 2]", '"text"', "[" * 100_000, "\udcff", "null"]
+)
 def test_arguments_that_are_not_a_json_object_get_an_error(open_tools, arguments):
     tools, tell = open_tools(PROBLEM)
     answer = tools.call(Call("read", arguments))
@@ -187,7 +192,11 @@ def test_an_endless_bench_is_stopped_and_its_result_is_short(open_tools, body, s
 
 def test_programs_share_the_seconds_of_the_episode(open_tools):
     tools, tell = open_tools(PROBLEM, seconds=0.5)
-    tell("write", path="verif/tb.sv", content="module tb; reg a = 0; initial forever a = ~a; endmodule\n")
+    tell(
+        "write",
+        path="verif/tb.sv",
+        content="module tb; reg a = 0; initial forever a = ~a; endmodule\n",
+    )
     assert "more than 0." in tell("simulate", bench="verif/tb.sv", files=[]).text
     assert tools.used_s >= 0.4
     tools.used_s = 0.5
@@ -239,7 +248,11 @@ def test_neither_another_running_episode_nor_files_of_the_host_are_reachable(ope
 
 def test_the_model_reads_the_tools_and_limits(open_tools):
     tools, _ = open_tools(PROBLEM, turns=7, tokens=1234, seconds=56, result_bytes=789)
-    assert {d["function"]["name"] for d in definitions(tools.offered)} == set(tools.offered) <= set(TOOLS)
+    assert (
+        {d["function"]["name"] for d in definitions(tools.offered)}
+        == set(tools.offered)
+        <= set(TOOLS)
+    )
     json.dumps(definitions(tools.offered))
     for said in ("7 turns", "1,234 tokens", "56 seconds", "789 bytes"):
         assert said in tools.bounds.in_words()

@@ -56,7 +56,10 @@ def test_the_trainer_gets_exactly_the_sampled_and_rendered_tokens(tmp_path):
         assert [*rollout.prompt_P, *rollout.tokens_T] == [token for token, _ in expected]
         assert list(rollout.own_T) == [logprob is not None for _, logprob in expected[start:]]
         assert list(rollout.logprobs_T) == [logprob or 0.0 for _, logprob in expected[start:]]
-        assert (rollout.n_turns, rollout.n_own) == (len(turns), sum(turn.reply.n_tokens for turn in turns))
+        assert (rollout.n_turns, rollout.n_own) == (
+            len(turns),
+            sum(turn.reply.n_tokens for turn in turns),
+        )
     assert told, "no episode of the step read anything"
 
     datums = build_datums(step, algorithm_of(session.config, step), 0.0)
@@ -65,14 +68,20 @@ def test_the_trainer_gets_exactly_the_sampled_and_rendered_tokens(tmp_path):
         if credit_of(stored).advantage:
             datum = by_tokens[stored.rollout.prompt_P, stored.rollout.tokens_T]
             assert np.array_equal(datum.inputs["advantages"] != 0, stored.rollout.sampled_T)
-    metrics = {row["name"]: row["value"] for row in history.query("SELECT name, value FROM step_metrics").to_pylist()}
+    metrics = {
+        row["name"]: row["value"]
+        for row in history.query("SELECT name, value FROM step_metrics").to_pylist()
+    }
     assert abs(metrics["optim/kl_sample_train_v1"]) < 1e-4
     assert metrics["optim/kl_sample_train_v2"] < 1e-6
     assert metrics["episodes/tool_tokens"] * len(step.rollouts) == pytest.approx(told)
     # A resumed run reads the same; the trainer's log-probabilities are stored only for sampled tokens.
     again = history.rollouts_of("small", 0)
     rollouts = {one.rollout.key: one.rollout for one in again}
-    assert all(step.rollouts[rollout.problem_id, rollout.sample].rollout == rollout for rollout in rollouts.values())
+    assert all(
+        step.rollouts[rollout.problem_id, rollout.sample].rollout == rollout
+        for rollout in rollouts.values()
+    )
     for row in history.query("SELECT rollout, logprobs_T FROM trainer_tokens").to_pylist():
         rollout = rollouts[row["rollout"]]
         assert not np.array(row["logprobs_T"])[~rollout.sampled_T].any()
@@ -93,7 +102,11 @@ def test_an_episode_whose_session_died_resumes_at_the_turn(tmp_path, monkeypatch
             except ConfigError:
                 assert most is not None
             await session.recorder.settle()
-            keys = session.history.query("SELECT DISTINCT rollout FROM messages ORDER BY 1").column(0).to_pylist()
+            keys = (
+                session.history.query("SELECT DISTINCT rollout FROM messages ORDER BY 1")
+                .column(0)
+                .to_pylist()
+            )
             messages = [message for key in keys for message in session.history.messages(key)]
             return messages, step, asked["asked"]
 
@@ -103,7 +116,11 @@ def test_an_episode_whose_session_died_resumes_at_the_turn(tmp_path, monkeypatch
     turns = sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values())
     assert len(step.rollouts) == 12
     assert asked == turns - 7, "no turn is sampled twice"
-    assert [one for one in after if (one.rollout, one.position) in {(m.rollout, m.position) for m in before}] == before
+    assert [
+        one
+        for one in after
+        if (one.rollout, one.position) in {(m.rollout, m.position) for m in before}
+    ] == before
 
 
 @pytest.mark.slow
@@ -115,20 +132,28 @@ def test_the_same_command_resumes_training_on_episodes_after_a_sigkill(tmp_path)
     # Which episodes are interrupted depends on the machine; the test above checks that one resumes at the turn.
     played = "SELECT count(*) AS n FROM messages WHERE rollout LIKE 'small/step/%'"
     process = subprocess.Popen(train, env=environment, start_new_session=True)
-    wait_for(lambda: reader.query(played).to_pylist()[0]["n"], "a running episode", while_runs=process)
+    wait_for(
+        lambda: reader.query(played).to_pylist()[0]["n"], "a running episode", while_runs=process
+    )
     process.send_signal(signal.SIGKILL)
     process.wait()
-    everything = "SELECT * FROM messages WHERE rollout LIKE 'small/step/%' ORDER BY rollout, position"
+    everything = (
+        "SELECT * FROM messages WHERE rollout LIKE 'small/step/%' ORDER BY rollout, position"
+    )
     before = reader.query(everything).to_pylist()
     subprocess.run(train, env=environment, check=True, timeout=1800)
     after = {(row["rollout"], row["position"]): row for row in reader.query(everything).to_pylist()}
-    assert [after[row["rollout"], row["position"]] for row in before] == before, "recorded turns are not played again"
+    assert [after[row["rollout"], row["position"]] for row in before] == before, (
+        "recorded turns are not played again"
+    )
     assert [state.status for state in reader.steps("small")] == ["trained"] * 2
     for step in (0, 1):
         for rollout in (stored.rollout for stored in reader.rollouts_of("small", step)):
             turns = to_turns(reader.messages(rollout.key))
             sampled = [token for turn in turns for token in turn.reply.tokens_T]
-            assert [token for token, own in zip(rollout.tokens_T, rollout.own_T, strict=True) if own] == sampled
+            assert [
+                token for token, own in zip(rollout.tokens_T, rollout.own_T, strict=True) if own
+            ] == sampled
 
 
 def test_a_template_without_tools_is_refused_before_anything_is_sampled(tmp_path):
@@ -138,7 +163,11 @@ def test_a_template_without_tools_is_refused_before_anything_is_sampled(tmp_path
 
     with pytest.raises(ConfigError, match="cannot write tool calls"):
         asyncio.run(opened())
-    assert not History(tmp_path / "history.duckdb", read_only=True).query("SELECT rollout FROM rollouts").num_rows
+    assert (
+        not History(tmp_path / "history.duckdb", read_only=True)
+        .query("SELECT rollout FROM rollouts")
+        .num_rows
+    )
 
 
 def test_in_the_control_an_episode_reads_another_problems_document(tmp_path):
@@ -148,7 +177,9 @@ def test_in_the_control_an_episode_reads_another_problems_document(tmp_path):
         async with open_session(config) as session:
             step = await begin(session)
             (problem_id, *_) = step.planned
-            rollout = step.rollout(session.run, problem_id, 0, (), SampledAnswer([], [], "stop", ""))
+            rollout = step.rollout(
+                session.run, problem_id, 0, (), SampledAnswer([], [], "stop", "")
+            )
             files = playing.permuted_context(session, rollout), session.problems[problem_id].context
             return [each["docs/specification.md"] for each in files]
 

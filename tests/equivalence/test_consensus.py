@@ -16,7 +16,9 @@ def held(behaviour):
             return Comparison("unknown", "no")
         if behaviour[golden] != behaviour[other] == "-":
             return Comparison("unknown", "a delay")
-        return Comparison("same" if behaviour[golden] == behaviour[other] else "different", f"{golden}/{other}")
+        return Comparison(
+            "same" if behaviour[golden] == behaviour[other] else "different", f"{golden}/{other}"
+        )
 
     return compare
 

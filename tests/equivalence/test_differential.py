@@ -66,7 +66,9 @@ endmodule
 
 def told(grader, golden, other, **given):
     problem = problem_of(golden, **given)
-    return compare(grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits)
+    return compare(
+        grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,12 @@ def told(grader, golden, other, **given):
         (GUARDED, "`default_nettype none", "", "same"),
         (COUNTER, "[10:0] n", "[8:0] n", "different"),
         (COUNTER, "if (en)", "if (en && ~&n[8:0])", "different"),
-        (MIN, "endmodule", "  initial $assertoff;\nendmodule", "same"),  # a task that Icarus lacks is left out
+        (
+            MIN,
+            "endmodule",
+            "  initial $assertoff;\nendmodule",
+            "same",
+        ),  # a task that Icarus lacks is left out
     ],
 )
 def test_behaviour_decides(grader, golden, before, after, result):
@@ -104,11 +111,15 @@ def test_behaviour_decides(grader, golden, before, after, result):
 def test_each_answer_includes_its_own_header(grader, step, result):
     main = '`include "step.svh"\n// `include "step.svh"\n' + PARTS.replace("a + 1", "a + `STEP")
     golden, other = (
-        {"rtl/m.sv": main, "rtl/step.svh": f"`ifndef STEP\n`define STEP {value}\n`endif\n"} for value in ("1", step)
+        {"rtl/m.sv": main, "rtl/step.svh": f"`ifndef STEP\n`define STEP {value}\n`endif\n"}
+        for value in ("1", step)
     )
     problem = problem_of(PARTS).model_copy(update={"golden": golden, "targets": tuple(golden)})
     effort = Effort(proof_cpu_s=3, proof_first=True)
-    assert compare(grader.executor, problem, golden, other, grader.limits, effort=effort).result == result
+    assert (
+        compare(grader.executor, problem, golden, other, grader.limits, effort=effort).result
+        == result
+    )
 
 
 def test_what_the_golden_answer_defines_hides_no_given_header_from_the_other(grader):
@@ -116,7 +127,9 @@ def test_what_the_golden_answer_defines_hides_no_given_header_from_the_other(gra
     main = '`include "step.svh"\n' + PARTS.replace("a + 1", "a + `STEP")
     golden = main.replace("module m(", "`ifndef STEP\n`define STEP 1\n`endif\nmodule m(")
     problem = problem_of(golden).model_copy(update={"context": given})
-    found = compare(grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": main}, grader.limits)
+    found = compare(
+        grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": main}, grader.limits
+    )
     assert found.result == "same"
 
 
@@ -166,7 +179,13 @@ def test_parameters_are_set_to_the_values_that_the_harness_or_the_specification_
     grader, before, after, result, said
 ):
     other = WIDE.replace(before, after)
-    found = told(grader, WIDE, other, harness={"src/.env": "W = 5\n"}, prompt="Counts in steps, for example STEP = 2.")
+    found = told(
+        grader,
+        WIDE,
+        other,
+        harness={"src/.env": "W = 5\n"},
+        prompt="Counts in steps, for example STEP = 2.",
+    )
     assert found.result == result, found
     assert said in found.detail
     assert told(grader, WIDE, other).result == "same", "values that nobody names do not count"
@@ -190,7 +209,8 @@ def test_only_values_that_are_named_are_tried():
     }
     assert other_values(a_problem(harness=harness), interface) == [{"W": 9}, {"W": 6}, {"W": 12}]
     specified = a_problem(
-        prompt="`W` is 4 by default; `W = 8, 16 or 24` are used. N: 3, or W=2'b10", harness={"src/t.py": "W = 16"}
+        prompt="`W` is 4 by default; `W = 8, 16 or 24` are used. N: 3, or W=2'b10",
+        harness={"src/t.py": "W = 16"},
     )
     assert other_values(specified, interface) == [{"W": 16}, {"W": 8}, {"W": 24}]
 
@@ -214,9 +234,9 @@ def test_a_test_bench_beside_the_design_is_left_out(grader, statement):
 
 
 def test_a_golden_answer_that_never_ends_gives_no_verdict(grader):
-    slow = MIN.replace("endmodule", "  reg c = 0; always begin #0.001 c = ~c; end\nendmodule").replace(
-        "module m", "`timescale 1ns/1ps\nmodule m"
-    )
+    slow = MIN.replace(
+        "endmodule", "  reg c = 0; always begin #0.001 c = ~c; end\nendmodule"
+    ).replace("module m", "`timescale 1ns/1ps\nmodule m")
     effort = Effort(exhaustive_bits=0, vectors=2_000_000, cpu_s=1.0)
     files = {"rtl/m.sv": slow}
     found = compare(grader.executor, problem_of(MIN), files, files, grader.limits, effort=effort)

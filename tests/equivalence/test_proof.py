@@ -15,7 +15,9 @@ from rtl_grader.types.problem import InterfaceSource
 from tests.nouns import a_problem
 
 EFFORT = replace(Effort.of_cycles(200), proof_cpu_s=10.0)
-ADDER = "module m(input [31:0] a, input [31:0] b, output [31:0] y);\n  assign y = a + b;\nendmodule\n"
+ADDER = (
+    "module m(input [31:0] a, input [31:0] b, output [31:0] y);\n  assign y = a + b;\nendmodule\n"
+)
 COUNTER = """\
 module m #(parameter W = 8) (input clk, input rst, input en, output reg [W-1:0] q, output last);
   always @(posedge clk) if (rst) q <= 0; else if (en) q <= q + 1;
@@ -48,13 +50,26 @@ def problem_of(golden, **given):
 
 
 def proof(grader, golden, other, cpu_s=10.0):
-    pair = Pair.of(grader.executor, problem_of(golden), {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits)
+    pair = Pair.of(
+        grader.executor,
+        problem_of(golden),
+        {"rtl/m.sv": golden},
+        {"rtl/m.sv": other},
+        grader.limits,
+    )
     return prove(pair, {}, pair.interface, cpu_s)
 
 
 def told(grader, golden, other, **given):
     problem = problem_of(golden, **given)
-    return compare(grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits, effort=EFFORT)
+    return compare(
+        grader.executor,
+        problem,
+        {"rtl/m.sv": golden},
+        {"rtl/m.sv": other},
+        grader.limits,
+        effort=EFFORT,
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +80,10 @@ def told(grader, golden, other, **given):
         (GATED, GATED.replace("clk & en", "!(!en | !clk)")),
         (COUNTER.replace("output reg [W-1:0] q,", "output reg [W-1:0] q = 5,"), COUNTER),
         (NEGEDGE.replace("output reg q", "output reg q = 1"), NEGEDGE),
-        (COUNTER, COUNTER.replace("if (rst) q <= 0; else if (en) q <= q + 1", "q <= rst ? 0 : q + en")),
+        (
+            COUNTER,
+            COUNTER.replace("if (rst) q <= 0; else if (en) q <= q + 1", "q <= rst ? 0 : q + en"),
+        ),
         (LATCH, LATCH.replace("always_comb if (g) q = d;", "always @* if (g === 1'b1) q <= d;")),
         (COUNTER, COUNTER.replace("posedge clk) if", "posedge clk) (* full_case *) if")),
     ],
@@ -109,7 +127,9 @@ def test_a_simulated_difference_comes_with_the_shortest_inputs(grader):
 def test_the_parameters_that_the_harness_sets_are_proved_too(grader):
     wrong = COUNTER.replace("q + 1", "q + 1 + (W == 12 && q == 12'd3000)")
     assert told(grader, COUNTER, wrong).result == "equal"
-    found = told(grader, COUNTER, wrong, harness={"src/test.py": 'runner.build(parameters={"W": 12})'})
+    found = told(
+        grader, COUNTER, wrong, harness={"src/test.py": 'runner.build(parameters={"W": 12})'}
+    )
     assert (found.result, found.method) == ("different", "proof")
     assert found.detail.startswith("with W=12")
 
@@ -132,7 +152,10 @@ def test_equality_for_some_cycles_is_reported_as_such(grader):
         (ADDER.replace("assign", "`pragma protect\nassign"), "the directive `pragma"),
         (ADDER.replace("a + b", "nothing(a)"), "cannot read the answer"),
         (ADDER.replace("a + b", "y ^ a"), "combinational loop"),
-        ("module m(input [31:0] a, output [31:0] y);\n  assign y = a;\nendmodule\n", "ports differ"),
+        (
+            "module m(input [31:0] a, output [31:0] y);\n  assign y = a;\nendmodule\n",
+            "ports differ",
+        ),
         ("module m #(parameter W = 2", "cannot read the answer"),
         (ADDER.replace("assign y = a + b", "initial while (1) ; assign y = a + b"), ""),
     ],
@@ -145,7 +168,9 @@ def test_an_unreadable_answer_is_undecided_with_the_reason(grader, other, why):
 
 @pytest.mark.slow
 def test_a_proof_stays_within_its_limits(grader):
-    wide = "module m(input [23:0] a, input [23:0] b, output [47:0] y);\n  assign y = {};\nendmodule\n"
+    wide = (
+        "module m(input [23:0] a, input [23:0] b, output [47:0] y);\n  assign y = {};\nendmodule\n"
+    )
     found = proof(grader, wide.format("a * b"), wide.format("b * (a + 1) - b"), 2.0)
     assert (found.outcome, found.why) == ("undecided", "out of CPU time")
     memory = "module m(input clk, input [23:0] i, input [31:0] d, output reg [31:0] y);\n  reg [31:0] r [0:16777215];\n"
@@ -156,11 +181,15 @@ def test_a_proof_stays_within_its_limits(grader):
 @pytest.mark.parametrize(
     "other",
     [
-        ADDER.replace("assign", '$info("%s", "{\\"outcome\\": \\"equal\\"}");\nassign').replace("a + b", "a - b"),
+        ADDER.replace("assign", '$info("%s", "{\\"outcome\\": \\"equal\\"}");\nassign').replace(
+            "a + b", "a - b"
+        ),
         ADDER.replace("assign y = a + b", "(* anyconst *) reg [31:0] free; assign y = free"),
         ADDER.replace("assign y = a + b", "always @* assume (b == 0); assign y = a"),
         "(* blackbox *)\n" + ADDER.replace("a + b", "a - b"),
-        ADDER.replace("assign", '`include "/code/src/golden0.sv"\nassign').replace("a + b", "a - b"),
+        ADDER.replace("assign", '`include "/code/src/golden0.sv"\nassign').replace(
+            "a + b", "a - b"
+        ),
         ADDER.replace("a + b", "a - b") + "\n// yosys translate_off\n",
         ADDER.replace("a + b", "`ifdef SYNTHESIS a + b `else a - b `endif"),
         ADDER.replace("a + b", "`ifdef YOSYS a + b `else a - b `endif"),
@@ -195,7 +224,8 @@ def test_the_proof_reads_what_icarus_reads(grader, before):
 
 def test_conditions_and_attributes_do_not_hide_an_equal_design(grader):
     text = ADDER.replace(
-        "  assign", '  (* keep = "(*" *) wire k = 1; // (*\n`ifdef VERILATOR\n  wire y;\n`endif\n  assign'
+        "  assign",
+        '  (* keep = "(*" *) wire k = 1; // (*\n`ifdef VERILATOR\n  wire y;\n`endif\n  assign',
     )
     assert proof(grader, ADDER, text).outcome == "equal"
 
@@ -203,7 +233,9 @@ def test_conditions_and_attributes_do_not_hide_an_equal_design(grader):
 def test_uninitialised_registers_prove_nothing(grader):
     """In three values such a design is always X, and anything would equal it."""
     golden = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q;\nendmodule\n"
-    assert "nothing initialises or drives it" in proof(grader, golden, golden.replace("~q", "q")).why
+    assert (
+        "nothing initialises or drives it" in proof(grader, golden, golden.replace("~q", "q")).why
+    )
 
 
 def test_without_the_prover_nothing_is_proved(grader, monkeypatch):
@@ -218,6 +250,8 @@ def test_a_proof_and_a_difference_in_a_container():
     with make_executor("docker") as executor:
         grader = Grader(executor)
         assert told(grader, COUNTER, GRAY).result == "equal"
-        found = told(grader, COUNTER, GRAY.replace("binary + 8'd1", "binary + 8'd1 + (binary == 9)"))
+        found = told(
+            grader, COUNTER, GRAY.replace("binary + 8'd1", "binary + 8'd1 + (binary == 9)")
+        )
         grader.close()
     assert (found.result, len(found.trace) > 9) == ("different", True)

@@ -113,13 +113,20 @@ def test_what_a_proof_does_not_see_is_named(body, kind):
 
 
 def test_no_starter_golden_answer_has_any():
-    assert [p.id for p in starter_problems("heldout", 40, 0) if any(map(unseen, p.golden.values()))] == []
+    assert [
+        p.id for p in starter_problems("heldout", 40, 0) if any(map(unseen, p.golden.values()))
+    ] == []
 
 
 def audited(grader, golden, other, effort=QUICK, **given):
     files = {"rtl/m.sv": golden}
     (found,) = audit_passes(
-        grader, problem_of(golden, **given), [{**files, "rtl/m.sv": other}], effort, DesignCache(), False
+        grader,
+        problem_of(golden, **given),
+        [{**files, "rtl/m.sv": other}],
+        effort,
+        DesignCache(),
+        False,
     )
     return found
 
@@ -153,11 +160,15 @@ def test_what_only_a_simulator_knows_of_an_x_is_not_proved(grader):
     assert audited(grader, COPY, FRAME.format(other.replace("RARE", RARE))).result != "equal"
 
 
-@pytest.mark.parametrize("assignment", ["q <= #1 a;", "q <= #5 a;", "q <= #(TCQ) a;", "q <= #0.5 a;", "q <= #(1) a;"])
+@pytest.mark.parametrize(
+    "assignment", ["q <= #1 a;", "q <= #5 a;", "q <= #(TCQ) a;", "q <= #0.5 a;", "q <= #(1) a;"]
+)
 @pytest.mark.parametrize("first", [False, True])
 def test_usual_delays_of_registers_are_equal_in_every_effort(grader, assignment, first):
     golden = FRAME.format("reg [7:0] q; always @(posedge clk) q <= a; assign y = q;")
-    other = FRAME.format(f"parameter TCQ = 2; reg [7:0] q; always @(posedge clk) {assignment} assign y = q;")
+    other = FRAME.format(
+        f"parameter TCQ = 2; reg [7:0] q; always @(posedge clk) {assignment} assign y = q;"
+    )
     assert audited(grader, golden, other, replace(QUICK, proof_first=first)).agrees
     assert audited(grader, golden, other, replace(QUICK, proof_cpu_s=0.0, proof_first=False)).agrees
 
@@ -174,12 +185,20 @@ def test_a_construct_of_both_is_named_and_the_simulation_counts(grader):
 def test_outputs_that_nothing_drives_are_the_same_on_both_sides(grader, body):
     golden = FRAME.format(body)
     files = {"rtl/m.sv": golden}
-    assert compare(grader.executor, problem_of(golden), files, files, grader.limits).result == "same"
-    assert audited(grader, golden, golden.replace("module m", "module  m")).result == "equal", "an equal text is equal"
+    assert (
+        compare(grader.executor, problem_of(golden), files, files, grader.limits).result == "same"
+    )
+    assert audited(grader, golden, golden.replace("module m", "module  m")).result == "equal", (
+        "an equal text is equal"
+    )
 
 
 def test_a_value_where_the_golden_answer_drives_nothing_is_named(grader):
-    found = audited(grader, FRAME.format("assign y = a[0] ? b : 8'bz;"), FRAME.format("assign y = a[0] ? b : 8'd0;"))
+    found = audited(
+        grader,
+        FRAME.format("assign y = a[0] ? b : 8'bz;"),
+        FRAME.format("assign y = a[0] ? b : 8'd0;"),
+    )
     assert (found.result, "drives nothing (z)" in found.detail) == ("unknown", True)
 
 
@@ -194,7 +213,9 @@ def test_an_x_for_one_of_all_inputs_is_a_difference(grader, first, change):
     effort = replace(QUICK, proof_first=first)
     found = audited(grader, TABLE.format("".join(rows)), missing, effort)
     assert (found.result, "a=08: y is " in found.detail) == ("different", True)
-    assert audited(grader, TABLE.format("".join(rows)), TABLE.format("".join(reversed(rows))), effort).agrees
+    assert audited(
+        grader, TABLE.format("".join(rows)), TABLE.format("".join(reversed(rows))), effort
+    ).agrees
 
 
 def test_an_undriven_wire_of_the_golden_answer_proves_nothing(grader):
@@ -204,7 +225,9 @@ def test_an_undriven_wire_of_the_golden_answer_proves_nothing(grader):
 
 
 PACKAGE = "package p; typedef struct packed {logic v; logic [3:0] n;} req_t; endpackage\n"
-PORTS = "module m import p::*; (input req_t r, output logic [3:0] y);\n  assign y = {};\nendmodule\n"
+PORTS = (
+    "module m import p::*; (input req_t r, output logic [3:0] y);\n  assign y = {};\nendmodule\n"
+)
 
 
 def test_given_packages_and_macros_come_first(grader):
@@ -214,18 +237,27 @@ def test_given_packages_and_macros_come_first(grader):
     problem = a_problem(golden=golden, interface=interface, context=context)
     for text, result in (("`STEP + r.n", "equal"), ("r.n + 2", "different")):
         files = {"rtl/m.sv": PORTS.format(text)}
-        assert compare(grader.executor, problem, golden, files, grader.limits, EFFORT).result == result
+        assert (
+            compare(grader.executor, problem, golden, files, grader.limits, EFFORT).result == result
+        )
 
 
 def test_macros_of_the_harness_hold_for_both(grader):
     golden = "module m(input [`W-1:0] a, output [`W-1:0] y);\n`ifdef NEG\n  not_ u [`W-1:0] (a, y);\n`else\n  assign y = a;\n`endif\nendmodule\n"
     golden += "module not_(input a, output y);\n  assign y = ~a;\nendmodule\n"
     harness = {"src/run.py": "runner.build(defines={'NEG': 1}, build_args=['-DW=4'])\n"}
-    interface = parse_interface({"macros.sv": "`define W 4\n", "rtl/m.sv": golden}, "m", InterfaceSource.GOLDEN)
+    interface = parse_interface(
+        {"macros.sv": "`define W 4\n", "rtl/m.sv": golden}, "m", InterfaceSource.GOLDEN
+    )
     problem = a_problem(golden={"rtl/m.sv": golden}, interface=interface, harness=harness)
     for value, result in (("~a", "equal"), ("15 - a", "equal"), ("a", "different")):
-        files = {"rtl/m.sv": f"module m(input [`W-1:0] a, output [`W-1:0] y);\n  assign y = {value};\nendmodule\n"}
-        assert compare(grader.executor, problem, problem.golden, files, grader.limits, EFFORT).result == result
+        files = {
+            "rtl/m.sv": f"module m(input [`W-1:0] a, output [`W-1:0] y);\n  assign y = {value};\nendmodule\n"
+        }
+        assert (
+            compare(grader.executor, problem, problem.golden, files, grader.limits, EFFORT).result
+            == result
+        )
 
 
 @pytest.mark.parametrize(

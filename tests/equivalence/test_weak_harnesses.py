@@ -15,7 +15,10 @@ INDEX_NOT_RESET = (
     "grant_index <= 3'b000;\n        end \n        else begin\n            if (priority_override",
     "end \n        else begin\n            if (priority_override",
 )
-LOWEST_OF_OVERRIDE = ("grant <= priority_override;", "grant <= priority_override & -priority_override;")
+LOWEST_OF_OVERRIDE = (
+    "grant <= priority_override;",
+    "grant <= priority_override & -priority_override;",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +49,24 @@ def changed(before, after):
 def test_a_wrong_answer_that_a_weak_harness_pays_is_doubtful(problems, grader, name, wrong):
     problem = problems[name]
     ((path, text),) = problem.golden.items()
-    right = [{path: form} for form in dict.fromkeys([text, *(f(SourceTree(text)) for f in (renamed, reordered))])]
-    right += [{path: text.replace("endmodule", f"wire unused{i};\nendmodule")} for i in range(3 - len(right))]
+    right = [
+        {path: form}
+        for form in dict.fromkeys([text, *(f(SourceTree(text)) for f in (renamed, reordered))])
+    ]
+    right += [
+        {path: text.replace("endmodule", f"wire unused{i};\nendmodule")}
+        for i in range(3 - len(right))
+    ]
     answers = [*right, wrong(problem)]
-    assert [grader.grade(problem, Answer(files=files)).outcome.value for files in answers] == ["passed"] * len(answers)
+    assert [grader.grade(problem, Answer(files=files)).outcome.value for files in answers] == [
+        "passed"
+    ] * len(answers)
 
     def with_golden(files):
         return problem.model_copy(update={"golden": dict(files)})
 
     found = by_consensus(grader.executor, with_golden, answers, grader.limits, EFFORT)
     assert [one.result for one in found] == ["same"] * len(right) + ["different"]
-    assert found[-1].trace or ": after " in found[-1].detail or "times X" in found[-1].detail, "what separates them"
+    assert found[-1].trace or ": after " in found[-1].detail or "times X" in found[-1].detail, (
+        "what separates them"
+    )

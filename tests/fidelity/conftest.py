@@ -23,7 +23,10 @@ def golden_of(problem):
 @pytest.fixture(scope="session")
 def single(data):
     """Problem id -> published single-turn problem."""
-    return {problem.id: problem for problem in read_cvdp(data / "cvdp-single" / "problems.jsonl").problems}
+    return {
+        problem.id: problem
+        for problem in read_cvdp(data / "cvdp-single" / "problems.jsonl").problems
+    }
 
 
 @pytest.fixture(scope="session")
@@ -37,8 +40,14 @@ def grader():
 @pytest.fixture(scope="session")
 def verdict_of(request, single, grader):
     """A function from problem id to the verdict on its golden answer; all selected ones are graded in parallel."""
-    selected = [item.callspec.params.get("golden") for item in request.session.items if hasattr(item, "callspec")]
+    selected = [
+        item.callspec.params.get("golden")
+        for item in request.session.items
+        if hasattr(item, "callspec")
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         names = [name for name in selected if name in single]
-        jobs = {name: pool.submit(grader.grade, single[name], golden_of(single[name])) for name in names}
+        jobs = {
+            name: pool.submit(grader.grade, single[name], golden_of(single[name])) for name in names
+        }
         yield lambda name: jobs[name].result()

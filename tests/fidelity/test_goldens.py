@@ -38,7 +38,9 @@ CANNOT_PASS = {
     ),
 }
 """Problem -> why no answer passes it with the tools of CVDP's image, and a pattern in the verdict's reasons."""
-ANSWERED = {path.stem.removeprefix("cvdp_copilot_"): path.stem for path in sorted(GOLDENS.iterdir())}
+ANSWERED = {
+    path.stem.removeprefix("cvdp_copilot_"): path.stem for path in sorted(GOLDENS.iterdir())
+}
 """Short name -> id of the problems with an answer."""
 
 
@@ -60,7 +62,9 @@ def test_a_right_answer_passes_its_harness(verdict_of, golden):
 
 def test_every_published_problem_has_an_answer_or_a_reason(single):
     assert ANSWERED.keys().isdisjoint(CANNOT_PASS)
-    assert ANSWERED.keys() | CANNOT_PASS.keys() == {name.removeprefix("cvdp_copilot_") for name in single}
+    assert ANSWERED.keys() | CANNOT_PASS.keys() == {
+        name.removeprefix("cvdp_copilot_") for name in single
+    }
 
 
 @pytest.mark.corpus
@@ -69,6 +73,8 @@ def test_a_harness_that_no_answer_passes_has_the_known_reason(single, grader, na
     problem = single[f"cvdp_copilot_{name}"]
     verdict = grader.grade(problem, Answer(files=stand_in(problem)))
     assert not verdict.passed
-    assert any(re.search(CANNOT_PASS[name][1], reason) for reason in verdict.reasons), verdict.reasons
+    assert any(re.search(CANNOT_PASS[name][1], reason) for reason in verdict.reasons), (
+        verdict.reasons
+    )
     if CANNOT_PASS[name] is NO_DEFINES:
         assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR

@@ -46,7 +46,9 @@ GOOD = "module inverter(input a, output y); assign y = ~a; endmodule\n"
 
 def inverter(prompt="Invert.", test=TEST):
     files = {
-        "docker-compose.yml": COMPOSE.format("pytest -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"),
+        "docker-compose.yml": COMPOSE.format(
+            "pytest -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"
+        ),
         "src/.env": "SIM = icarus\nTOPLEVEL = inverter\nMODULE = test_inverter\nVERILOG_SOURCES = /code/rtl/inverter.sv\n",
         "src/test_runner.py": RUNNER,
         "src/harness_library.py": LIBRARY,
@@ -67,12 +69,18 @@ def test_names_in_dead_code_of_the_harness_are_ignored(grader):
 
 @pytest.mark.parametrize("source", list(InterfaceSource))
 def test_a_passing_answer_passes_whatever_no_document_and_no_harness_names(grader, source):
-    ports = (Port(name="a", direction="input"), Port(name="sum", direction="output"), Port(name="c", direction="input"))
+    ports = (
+        Port(name="a", direction="input"),
+        Port(name="sum", direction="output"),
+        Port(name="c", direction="input"),
+    )
     demand = Interface(module="inverter", ports=ports, source=source)
     verdict = graded(grader, inverter().model_copy(update={"interface": demand}), GOOD)
     assert verdict.outcome is Outcome.PASSED, verdict.reasons
     assert {stage.status for stage in verdict.stages} == {"passed"}
-    assert all("the harness accepts it" in reason for reason in verdict.stage(Stage.INTERFACE).reasons)
+    assert all(
+        "the harness accepts it" in reason for reason in verdict.stage(Stage.INTERFACE).reasons
+    )
 
 
 def test_a_wrong_header_in_the_prompt_does_not_hide_test_failures(grader):
@@ -106,7 +114,9 @@ def test_the_published_answer_that_follows_the_harness_and_not_the_header_passes
     assert verdict.outcome is Outcome.PASSED, verdict.reasons
 
 
-SETS_MORE = TEST.replace("dut.a.value = value\n", "dut.a.value = value\n        dut.{name}.value = value\n")
+SETS_MORE = TEST.replace(
+    "dut.a.value = value\n", "dut.a.value = value\n        dut.{name}.value = value\n"
+)
 COUNTED = "module inverter(input a, output y); reg [3:0] count = 0; always @(a) count <= count + 1; assign y = ~a; endmodule\n"
 COUNT = "Invert, and count the changes of a in `count`."
 
@@ -118,7 +128,13 @@ COUNT = "Invert, and count the changes of a in `count`."
         ("count", "", "Invert.", COUNTED, Outcome.INTERFACE_MISMATCH),
         ("count", "", "Invert. Ports: `count` (input).", COUNTED, Outcome.INTERFACE_MISMATCH),
         ("count", "assert str(dut.count.value)", COUNT, COUNTED, Outcome.INTERFACE_MISMATCH),
-        ("count", "assert str(getattr(dut, f'cou{chr(110)}t').value)", COUNT, COUNTED, Outcome.INTERFACE_MISMATCH),
+        (
+            "count",
+            "assert str(getattr(dut, f'cou{chr(110)}t').value)",
+            COUNT,
+            COUNTED,
+            Outcome.INTERFACE_MISMATCH,
+        ),
         ("y", "", "Invert. Ports: `a` (input), `y` (output).", GOOD, Outcome.PASSED),
         ("y", "", "Invert. Ports: `a` and `y`.", GOOD, Outcome.INTERFACE_MISMATCH),
     ],
@@ -132,7 +148,9 @@ COUNT = "Invert, and count the changes of a in `count`."
         "an output by nobody",
     ],
 )
-def test_evidence_overrides_a_direction_guessed_from_the_harness(grader, name, read_back, prompt, answer, outcome):
+def test_evidence_overrides_a_direction_guessed_from_the_harness(
+    grader, name, read_back, prompt, answer, outcome
+):
     problem = inverter(prompt, SETS_MORE.replace("{name}", name) + f"        {read_back}\n")
     assert problem.interface.source is InterfaceSource.HARNESS
     verdict = graded(grader, problem, answer)

@@ -11,7 +11,9 @@ DRIFTS = [0]
 
 
 class _Trainer(Wrapped):
-    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], *more: Any) -> StepResult:
+    async def step(
+        self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], *more: Any
+    ) -> StepResult:
         result = await self._inner.step(datums, loss, parameters, *more)
         if not DRIFTS[0]:
             return result

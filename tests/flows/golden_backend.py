@@ -30,8 +30,12 @@ class Golden:
     def __init__(self, inner: InProcess, config: RunConfig) -> None:
         self._inner, self._config = inner, config
         self.tokenizer, self.abort = inner.tokenizer, inner.abort
-        found = [problem for source in config.problems.sources for problem in source.read().problems]  # type: ignore[attr-defined]
-        self._answers = {self._prompt(problem): golden_text(problem) for problem in found if problem.golden}
+        found = [
+            problem for source in config.problems.sources for problem in source.read().problems
+        ]  # type: ignore[attr-defined]
+        self._answers = {
+            self._prompt(problem): golden_text(problem) for problem in found if problem.golden
+        }
 
     def _prompt(self, problem: Problem) -> tuple[int, ...]:
         messages = build_messages(problem, self._config.prompting.template)
@@ -41,12 +45,21 @@ class Golden:
         return tuple(tokens)
 
     async def sample(
-        self, weights: Weights, prompt_P: Sequence[int], count: int, params: SamplingParams, **more: Any
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        count: int,
+        params: SamplingParams,
+        **more: Any,
     ) -> list[SampledAnswer]:
-        ASKED.append({"weights": weights, "count": count, "prompt": len(prompt_P), **vars(params), **more})
+        ASKED.append(
+            {"weights": weights, "count": count, "prompt": len(prompt_P), **vars(params), **more}
+        )
         text = self._answers[tuple(prompt_P)]
         passing = int(self._config.backend.options.get("passing", count))
-        texts = [text if number < passing else "module nothing;\nendmodule\n" for number in range(count)]
+        texts = [
+            text if number < passing else "module nothing;\nendmodule\n" for number in range(count)
+        ]
         return [SampledAnswer([1], [-0.1], "stop", one) for one in texts]
 
 

@@ -18,7 +18,9 @@ TRAINED: list[tuple[str, Datum]] = []
 
 
 class _Trainer(Wrapped):
-    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], *more: Any) -> StepResult:
+    async def step(
+        self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], *more: Any
+    ) -> StepResult:
         TRAINED.extend((loss, datum) for datum in datums)
         return await self._inner.step(datums, loss, parameters, *more)
 
@@ -35,7 +37,9 @@ class Recording(Wrapped):
         SAMPLED.append((weights, tuple(prompt_P)))
         return await self._inner.sample(weights, prompt_P, count, *asked, **more)
 
-    async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
+    async def logprobs(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
+    ) -> NDArray[np.float32]:
         SCORED.append((weights, tuple(prompt_P), tuple(tokens_T)))
         return await self._inner.logprobs(weights, prompt_P, tokens_T)
 

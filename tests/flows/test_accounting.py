@@ -73,12 +73,35 @@ def sent(monkeypatch):
             ),
         ),
         # A supervised step, then one with rewards and the teacher's KL, which trains on every answer.
-        ("golden", ("learning.warm_start_steps=1", "learning.warm_start_source=golden", "learning.kl_weight=0.1")),
-        ("imitated", ("learning.warm_start_steps=1", "learning.warm_start_source=teacher", "learning.kl_weight=0.1")),
-        ("imitated-once", ("learning.warm_start_steps=1", "learning.warm_start_answers=1", "learning.kl_weight=0.1")),
+        (
+            "golden",
+            (
+                "learning.warm_start_steps=1",
+                "learning.warm_start_source=golden",
+                "learning.kl_weight=0.1",
+            ),
+        ),
+        (
+            "imitated",
+            (
+                "learning.warm_start_steps=1",
+                "learning.warm_start_source=teacher",
+                "learning.kl_weight=0.1",
+            ),
+        ),
+        (
+            "imitated-once",
+            (
+                "learning.warm_start_steps=1",
+                "learning.warm_start_answers=1",
+                "learning.kl_weight=0.1",
+            ),
+        ),
     ],
 )
-def test_history_and_cost_count_exactly_the_tokens_sent_for_training(small_run, tmp_path, train, sent, name, overrides):
+def test_history_and_cost_count_exactly_the_tokens_sent_for_training(
+    small_run, tmp_path, train, sent, name, overrides
+):
     prices = tmp_path / "prices.toml"
     prices.write_text(PRICES)
     settings = small_run(name, *SMALL, f"cost.prices={prices}", *overrides)
@@ -95,15 +118,27 @@ def test_history_and_cost_count_exactly_the_tokens_sent_for_training(small_run, 
 
     steps = history.trained_steps(name)
     passes = [lengths for lengths in sent if lengths]
-    assert [(s.examples, s.train_tokens) for s in steps if s.examples] == [(len(p), sum(p)) for p in passes]
+    assert [(s.examples, s.train_tokens) for s in steps if s.examples] == [
+        (len(p), sum(p)) for p in passes
+    ]
     metrics: dict[str, list[float]] = {}
-    for row in history.query("SELECT name, value FROM step_metrics WHERE run = ? ORDER BY step", [name]).to_pylist():
+    for row in history.query(
+        "SELECT name, value FROM step_metrics WHERE run = ? ORDER BY step", [name]
+    ).to_pylist():
         metrics.setdefault(row["name"], []).append(row["value"])
-    assert metrics["service/input_tokens:sum"] == metrics["tokens/student/train"] == [float(sum(p)) for p in passes]
+    assert (
+        metrics["service/input_tokens:sum"]
+        == metrics["tokens/student/train"]
+        == [float(sum(p)) for p in passes]
+    )
     # At most what `estimate` gives as the maximum.
-    with_prompts = history.query("SELECT max(n_prompt) AS longest FROM rollouts WHERE run = ?", [name]).to_pylist()
+    with_prompts = history.query(
+        "SELECT max(n_prompt) AS longest FROM rollouts WHERE run = ?", [name]
+    ).to_pylist()
     longest = float(with_prompts[0]["longest"])
-    work = Workload(Prompts(4, longest, most=longest, longest=longest), Prompts(1, longest), completion=1.0)
+    work = Workload(
+        Prompts(4, longest, most=longest, longest=longest), Prompts(1, longest), completion=1.0
+    )
     most = total_dollars(at_most(config, work).training, load_prices(prices))
     assert most is not None
     assert most >= sum(metrics["cost/usd"])

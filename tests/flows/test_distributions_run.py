@@ -38,7 +38,9 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_ru
         assert np.abs(pulls_TK).max() > 0
         if kind == "forward":
             assert pulls_TK.min() >= 0
-            count_T = pulls_TK.sum(-1) / 0.5  # λ times a distribution, for each of the equal answers
+            count_T = (
+                pulls_TK.sum(-1) / 0.5
+            )  # λ times a distribution, for each of the equal answers
             assert np.allclose(count_T, np.round(count_T), atol=1e-4)
     # The forward pass that weights the reverse KL is paid as training.
     own = sum(len(datum.sequence) - 1 for _, datum in recorded.TRAINED)
@@ -53,7 +55,9 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_ru
         assert row["kl"] >= 0.5 - 1e-3
         assert len(row["tokens"]) == len(row["logprobs"]) == 3
         assert row["logprobs"] == sorted(row["logprobs"], reverse=True)
-    metrics = history.query("SELECT count(*) AS n FROM step_metrics WHERE name IN ('teacher_kl', 'learning/kl_share')")
+    metrics = history.query(
+        "SELECT count(*) AS n FROM step_metrics WHERE name IN ('teacher_kl', 'learning/kl_share')"
+    )
     assert metrics.to_pylist()[0]["n"] == 2 * len(history.trained_steps("taught"))
 
 

@@ -21,7 +21,11 @@ BACKEND = InProcessProvider(lambda inner, config: _Silent(inner))
 @pytest.mark.parametrize("algorithm", ["grpo", "distribution_distillation"])
 def test_an_empty_answer_is_graded_and_not_scored(train, small_run, tmp_path, algorithm):
     backend = "backend.name=tests.flows.test_empty_answer:BACKEND"
-    more = ("sampling.seeded=false", f"learning.algorithm={algorithm}", "problems.sources.0.train=2")
+    more = (
+        "sampling.seeded=false",
+        f"learning.algorithm={algorithm}",
+        "problems.sources.0.train=2",
+    )
     train(small_run("silent", backend, *QUICK, *more))
     history = History(tmp_path / "history.duckdb")
     assert [state.status for state in history.steps("silent")] == ["trained"]

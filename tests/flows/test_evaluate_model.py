@@ -23,7 +23,9 @@ def overrides(cvdp, tmp_path):
     """Overrides for an evaluation of NVIDIA's two examples that open tools can grade."""
 
     def make(name, *more, samples=2):
-        files = [next(cvdp.glob(f"*example_{kind}_code_generation_no_commercial*")) for kind in EXAMPLES]
+        files = [
+            next(cvdp.glob(f"*example_{kind}_code_generation_no_commercial*")) for kind in EXAMPLES
+        ]
         given = [
             problems_override(list(map(str, files))),
             "tinker.student=student",
@@ -39,10 +41,15 @@ def overrides(cvdp, tmp_path):
 
 def cells(history: History, run: str) -> list[list[str]]:
     """The rates in each of a run's tables, without intervals, row by row."""
-    return [[cell.split("\n")[0] for row in table.rows for cell in row[1:]] for table in tables_of(history, run)]
+    return [
+        [cell.split("\n")[0] for row in table.rows for cell in row[1:]]
+        for table in tables_of(history, run)
+    ]
 
 
-def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(overrides, tmp_path, capsys):
+def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
+    overrides, tmp_path, capsys
+):
     from rtl_distill.flows.evaluate import evaluate, evaluate_model
     from rtl_distill.flows.train import train
 
@@ -51,7 +58,9 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(ov
     report = asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
     assert "pass@5 by category and difficulty" in Path(report).read_text(encoding="utf-8")
     assert cells(history, "golden") == [["100.0 %"] * 4] * 2
-    assert {(a["count"], a["temperature"], a["top_p"], a["max_tokens"]) for a in ASKED} == {(5, 0.2, 0.7, 4096)}
+    assert {(a["count"], a["temperature"], a["top_p"], a["max_tokens"]) for a in ASKED} == {
+        (5, 0.2, 0.7, 4096)
+    }
     record = history.run("golden")
     assert record is not None
     assert (record.status, len(ASKED)) == ("finished", 2)
@@ -72,12 +81,19 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(ov
     asyncio.run(evaluate_model(PROTOCOL, overrides("half", *more)))
     assert cells(history, "half") == [["25.0 %"] * 4]
     assert (len(ASKED), ASKED[-1]["max_tokens"], ASKED[-1]["prompt"]) == (3, 100, lengths[0])
-    empty = history.query("SELECT DISTINCT outcome FROM verdicts JOIN rollouts USING (rollout) WHERE n_tokens = 0")
+    empty = history.query(
+        "SELECT DISTINCT outcome FROM verdicts JOIN rollouts USING (rollout) WHERE n_tokens = 0"
+    )
     assert empty.to_pylist() == [{"outcome": "no_answer"}]
-    assert "Counted as failed without an answer: 1 problem whose" in tables_of(history, "half")[-1].caption
+    assert (
+        "Counted as failed without an answer: 1 problem whose"
+        in tables_of(history, "half")[-1].caption
+    )
 
     # `evaluate` accepts it like any run: another number of answers is another evaluation of the same run.
-    asyncio.run(evaluate("half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5)))
+    asyncio.run(
+        evaluate("half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5))
+    )
     assert (len(ASKED), ASKED[-1]["count"], ASKED[-1]["top_p"]) == (4, 1, 0.5)
     other = next(e for e in history.evaluations("half") if e.samples == 1)
     assert (other.conditions, other.pass_at_1) == (["top_p 0.5"], 0.5)

@@ -58,7 +58,9 @@ def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[s
         async with get_client() as client:
             while True:
                 logs = await client.read_logs(wanted, limit=200)
-                found = [log.message for log in logs if log.name == "rtl_distill" and log.level == 20]
+                found = [
+                    log.message for log in logs if log.name == "rtl_distill" and log.level == 20
+                ]
                 if enough(found):
                     return found
                 assert time.monotonic() < deadline, found
@@ -68,7 +70,9 @@ def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[s
 
 
 @pytest.mark.slow
-def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_triggered_run(tmp_path, monkeypatch, capfd):
+def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_triggered_run(
+    tmp_path, monkeypatch, capfd
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LOG_FILE, "worker.log")
     flow_run_id = asyncio.run(told("one"))
@@ -131,9 +135,13 @@ logging.getLogger("rtl_distill").warning("a warning after the flow")
 
 def test_a_flow_in_a_process_of_its_own_prints_each_line_once():
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment
+    )
     for line in (*EVERY_LINE, "== stage of one"):
-        shown = [text for text in done.stderr.splitlines() if text.endswith(f"rtl_distill - {line}")]
+        shown = [
+            text for text in done.stderr.splitlines() if text.endswith(f"rtl_distill - {line}")
+        ]
         assert len(shown) == 1, (line, done.stderr)
     assert done.stderr.count("after the flow") == done.stderr.count("a warning after the flow") == 1
     assert "without a flow run id" not in done.stderr

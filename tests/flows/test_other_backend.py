@@ -20,11 +20,12 @@ def rows(history: History, run: str, sql: str) -> list[dict[str, Any]]:
 
 def filled(history: History, run: str) -> dict[str, int]:
     """Mapping of table to number of a run's rows, if any; validations are shared by the runs and left out."""
-    tables = (
-        "SELECT table_name AS name FROM information_schema.columns WHERE column_name = 'run' AND table_schema = 'main'"
-    )
+    tables = "SELECT table_name AS name FROM information_schema.columns WHERE column_name = 'run' AND table_schema = 'main'"
     names = [row["name"] for row in history.query(f"{tables} ORDER BY ALL").to_pylist()]
-    counts = {name: rows(history, run, f'SELECT count(*) AS n FROM "{name}" WHERE run = ?')[0]["n"] for name in names}
+    counts = {
+        name: rows(history, run, f'SELECT count(*) AS n FROM "{name}" WHERE run = ?')[0]["n"]
+        for name in names
+    }
     return {name: n for name, n in counts.items() if n and name != "validations"}
 
 
@@ -47,5 +48,7 @@ def test_two_steps_in_process_leave_the_same_history_as_over_http(small_run, tmp
     assert rows(history, "in-process", names) == rows(history, "over-http", names)
     for name in ("service/loss:sum", "optim/entropy", "teacher_kl"):
         value = f"SELECT value FROM step_metrics WHERE run = ? AND step = 0 AND name = '{name}'"
-        found, expected = (rows(history, run, value)[0]["value"] for run in ("in-process", "over-http"))
+        found, expected = (
+            rows(history, run, value)[0]["value"] for run in ("in-process", "over-http")
+        )
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-3), name

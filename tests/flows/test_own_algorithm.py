@@ -31,12 +31,18 @@ class Rloo(Grpo):
 
 def test_an_invalid_algorithm_is_refused_before_a_run_is_opened():
     for name, why in (
-        ("gropo", r"no algorithm 'gropo'.*grpo, self_distillation, self_distribution_distillation, warm_start"),
+        (
+            "gropo",
+            r"no algorithm 'gropo'.*grpo, self_distillation, self_distribution_distillation, warm_start",
+        ),
         ("nowhere:Rloo", "cannot be imported"),
         ("rtl_core.errors:ConfigError", "is no algorithm"),
         ("warm_start", "no advantages"),
         # Without its short name the teacher would not be asked for its distributions.
-        ("rtl_core.algorithms.distribution_distillation:DistributionDistillation", "not asked under this name"),
+        (
+            "rtl_core.algorithms.distribution_distillation:DistributionDistillation",
+            "not asked under this name",
+        ),
     ):
         with pytest.raises(ConfigError, match=f"(?s){why}"):
             chosen(load_config("demo", [f"learning.algorithm={name}"], environment={}))
@@ -49,11 +55,15 @@ def test_an_algorithm_in_one_file_trains_with_the_flow(small_run, tmp_path, monk
 
     (tmp_path / "rloo_of_mine.py").write_text(FILE)
     monkeypatch.syspath_prepend(tmp_path)
-    settings = small_run("own", "learning.algorithm=rloo_of_mine:Rloo", *QUICK, "learning.kl_weight=0.1")
+    settings = small_run(
+        "own", "learning.algorithm=rloo_of_mine:Rloo", *QUICK, "learning.kl_weight=0.1"
+    )
     asyncio.run(train("demo", settings))
     history = History(tmp_path / "history.duckdb")
     different = "SELECT count(DISTINCT (rollouts.problem_id, text)) AS n FROM advantages JOIN rollouts USING (rollout) WHERE counts"
-    counted = history.query(different + " GROUP BY rollouts.step ORDER BY rollouts.step").to_pylist()
+    counted = history.query(
+        different + " GROUP BY rollouts.step ORDER BY rollouts.step"
+    ).to_pylist()
     assert [step.examples for step in history.trained_steps("own")] == [row["n"] for row in counted]
     groups: dict[tuple[int, str], list[dict[str, float]]] = {}
     sql = "SELECT a.step, a.problem_id, w.total, a.reward, a.advantage FROM advantages a JOIN rewards w USING (rollout)"

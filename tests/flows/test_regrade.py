@@ -24,7 +24,9 @@ from tests.nouns import a_rollout
 
 pytestmark = pytest.mark.usefixtures("prefect")
 
-ODD_SEEDS_FAIL = '    assert int(__import__("os").environ["COCOTB_RANDOM_SEED"]) % 2 == 0, "an odd seed"\n'
+ODD_SEEDS_FAIL = (
+    '    assert int(__import__("os").environ["COCOTB_RANDOM_SEED"]) % 2 == 0, "an odd seed"\n'
+)
 """Appended to the last test of a harness."""
 RUN = "graded"
 
@@ -34,7 +36,9 @@ def problems() -> tuple[tuple[Problem, str], tuple[Problem, str]]:
     first, second = starter_specs("train", 2, seed=3)
     moody = problem_of(second)
     path = next(path for path, text in moody.harness.items() if "\n@cocotb.test()\n" in text)
-    moody = moody.model_copy(update={"harness": {**moody.harness, path: moody.harness[path] + ODD_SEEDS_FAIL}})
+    moody = moody.model_copy(
+        update={"harness": {**moody.harness, path: moody.harness[path] + ODD_SEEDS_FAIL}}
+    )
     return (problem_of(first), golden_answer(first)), (moody, golden_answer(second))
 
 
@@ -42,7 +46,9 @@ def problems() -> tuple[tuple[Problem, str], tuple[Problem, str]]:
 def once(tmp_path_factory):
     """A history of a run with eight rollouts graded with seed 2; per problem: golden, golden again, empty, and golden in an evaluation."""
     history = History(tmp_path_factory.mktemp("graded") / "history.duckdb")
-    config = load_config("demo", [f"run.name={RUN}", f"run.history={history.path}", "grading.seed=2"])
+    config = load_config(
+        "demo", [f"run.name={RUN}", f"run.history={history.path}", "grading.seed=2"]
+    )
     history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json")))
     pairs = problems()
     history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(pairs)])
@@ -53,7 +59,9 @@ def once(tmp_path_factory):
             right = f"```verilog\n{golden}```"
             for sample, text in enumerate((right, right, "I do not know.", right)):
                 place = {"purpose": "evaluation", "evaluation": "e"} if sample == 3 else {}
-                rollout = a_rollout(run=RUN, step=sample, problem_id=problem.id, sample=sample, text=text, **place)
+                rollout = a_rollout(
+                    run=RUN, step=sample, problem_id=problem.id, sample=sample, text=text, **place
+                )
                 verdict = grader.grade(problem, extract_answer(rollout.text, problem.targets))
                 rollouts.append(rollout)
                 graded = Graded(problem, verdict, text, rollout.tokens_T, rollout.stop_reason)
@@ -85,7 +93,9 @@ def test_another_seed_shows_which_verdicts_depend_on_it_and_keeps_the_old_ones(g
     changed = ask(graded, "changed-verdicts")
     assert [(r["was"], r["now"]) for r in changed] == [("passed", "tests_failed")] * 3
     passed = "SELECT rollout FROM verdicts WHERE problem_id = ? AND outcome = 'passed'"
-    assert {r["rollout"] for r in changed} == {r["rollout"] for r in graded.query(passed, [moody]).to_pylist()}
+    assert {r["rollout"] for r in changed} == {
+        r["rollout"] for r in graded.query(passed, [moody]).to_pylist()
+    }
     ((counted),) = ask(graded, "regrades")
     assert (counted["label"], counted["rollouts"], counted["changed"]) == (label, 8, 3)
     stored = graded.query("SELECT DISTINCT seed FROM regrades").column(0).to_pylist()
@@ -94,7 +104,9 @@ def test_another_seed_shows_which_verdicts_depend_on_it_and_keeps_the_old_ones(g
 
 
 def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_resumes(graded):
-    asyncio.run(regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1)))
+    asyncio.run(
+        regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1))
+    )
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
     assert len(first) == 4
     asyncio.run(regrade(RUN, str(graded.path), label="again"))
@@ -115,7 +127,9 @@ def test_a_failure_of_grading_is_no_verdict_and_is_retried(graded, monkeypatch):
         patch.setattr(BubblewrapExecutor, "run", gone)
         with pytest.raises(InfrastructureError, match=r"6 rollouts: .*no sandbox today"):
             asyncio.run(regrade(RUN, str(graded.path), label="late"))
-    assert graded.query("SELECT count(*) AS n FROM regrades").to_pylist() == [{"n": 2}]  # those without any file
+    assert graded.query("SELECT count(*) AS n FROM regrades").to_pylist() == [
+        {"n": 2}
+    ]  # those without any file
     asyncio.run(regrade(RUN, str(graded.path), label="late"))
     assert graded.query("SELECT count(*) AS n FROM regrades").to_pylist() == [{"n": 8}]
 

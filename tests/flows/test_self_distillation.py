@@ -34,7 +34,9 @@ def without_teacher(settings: list[str], folder: Path) -> str:
 
     lines = shipped_configs()["demo"].read_text(encoding="utf-8").splitlines()
     file = folder / "alone.toml"
-    file.write_text("\n".join(line for line in lines if not line.startswith("teacher =")), encoding="utf-8")
+    file.write_text(
+        "\n".join(line for line in lines if not line.startswith("teacher =")), encoding="utf-8"
+    )
     return str(file)
 
 
@@ -43,9 +45,14 @@ def without_teacher(settings: list[str], folder: Path) -> str:
 def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
-    settings = small_run("own", *SELF, "learning.warm_start_steps=1", "learning.warm_start_source=golden")
+    settings = small_run(
+        "own", *SELF, "learning.warm_start_steps=1", "learning.warm_start_source=golden"
+    )
     asyncio.run(train(without_teacher(settings, tmp_path), settings))
-    history, tokenizer = History(tmp_path / "history.duckdb"), AutoTokenizer.from_pretrained(model_path("student"))
+    history, tokenizer = (
+        History(tmp_path / "history.duckdb"),
+        AutoTokenizer.from_pretrained(model_path("student")),
+    )
     golden = {
         p.id: "".join((p.golden or {}).values()).strip() for p in starter_problems("train", 4, 0)
     }  # `small_run` trains on four
@@ -55,7 +62,8 @@ def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
     ).to_pylist()
     assert rows
     assert all(
-        row["hint"] == "golden" and row["teacher"] == "student" and row["shown"] > row["n_prompt"] for row in rows
+        row["hint"] == "golden" and row["teacher"] == "student" and row["shown"] > row["n_prompt"]
+        for row in rows
     )
 
     # The frozen weights are the student's after the warm start and are kept until the end.
@@ -82,7 +90,11 @@ def test_a_verdict_is_the_hint_if_none_of_the_group_passed(small_run, tmp_path):
     from rtl_distill.flows.train import train
 
     settings = small_run(
-        "told", *SELF, "learning.self_hint=verdict", "learning.self_weights=current", "sampling.group_size=4"
+        "told",
+        *SELF,
+        "learning.self_hint=verdict",
+        "learning.self_weights=current",
+        "sampling.group_size=4",
     )
     asyncio.run(train(without_teacher(settings, tmp_path), settings))
     history = History(tmp_path / "history.duckdb")
@@ -106,8 +118,12 @@ def test_without_a_hint_an_answer_has_only_its_reward():
     config = load_config("demo", ["learning.algorithm=self_distillation"], environment={})
     rollout = a_rollout(tokens_T=(2, 3), logprobs_T=(-0.5, -1.0), text="")
     alone = StoredRollout(rollout)
-    taught = StoredRollout(rollout, teacher=TeacherRecord(rollout.key, np.array([-0.1, -2.0]), 0.0, 0.0, 0.0, 2))
+    taught = StoredRollout(
+        rollout, teacher=TeacherRecord(rollout.key, np.array([-0.1, -2.0]), 0.0, 0.0, 0.0, 2)
+    )
     own = SelfDistillation(config)
-    advantages = [own.advantages_T(answer, 0.25, own.kl_weight_of(answer, 0.5)) for answer in (alone, taught)]
+    advantages = [
+        own.advantages_T(answer, 0.25, own.kl_weight_of(answer, 0.5)) for answer in (alone, taught)
+    ]
     assert advantages[0].tolist() == [0.25, 0.25]
     assert advantages[1] == pytest.approx([0.25 - 0.5 * (-0.4), 0.25 - 0.5 * 1.0])

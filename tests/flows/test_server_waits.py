@@ -20,17 +20,23 @@ from tests.command import run
 def busy_for(refusals):
     """The URL of a server that refuses `refusals` requests before it serves one."""
     left = iter(range(refusals))
-    with answering(lambda *_: (503 if next(left, None) is not None else 200, {"Retry-After": "0"}, b"{}")) as url:
+    with answering(
+        lambda *_: (503 if next(left, None) is not None else 200, {"Retry-After": "0"}, b"{}")
+    ) as url:
         yield url
 
 
 async def ask(url: str) -> int:
-    async with PrefectHttpxAsyncClient(base_url=url, timeout=300) as client:  # the machine may be slow
+    async with PrefectHttpxAsyncClient(
+        base_url=url, timeout=300
+    ) as client:  # the machine may be slow
         return (await client.get("/")).status_code
 
 
 @pytest.mark.parametrize(("refusals", "lines"), [(1, 0), (4, 1)])
-def test_a_server_that_is_busy_for_long_gives_a_warning_once_a_minute(refusals, lines, monkeypatch, caplog):
+def test_a_server_that_is_busy_for_long_gives_a_warning_once_a_minute(
+    refusals, lines, monkeypatch, caplog
+):
     client = logging.getLogger("prefect.client")
     monkeypatch.setattr(client, "level", client.level)
     monkeypatch.setattr(client, "filters", list(client.filters))
@@ -62,7 +68,9 @@ def test_a_task_that_waits_for_its_next_attempt_logs_the_reason(monkeypatch, cap
         return len(attempts)
 
     with caplog.at_level("INFO", logger="rtl_distill"):
-        assert asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1")) == 4
+        assert (
+            asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1")) == 4
+        )
     waits = [record.message for record in caplog.records if "next attempt" in record.message]
     why = "sample p1: a sample has the token 861; next attempt in about"
     assert waits == [f"{why} 0.02 s", f"{why} 0.03 s"]
@@ -86,7 +94,9 @@ def test_a_task_that_takes_long_is_logged(monkeypatch, caplog):
 def test_a_command_whose_server_stays_busy_ends_with_one_sentence(tmp_path):
     with busy_for(10**6) as url:
         busy = {"PREFECT_API_URL": f"{url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
-        done = run("train", "demo", sets=[f"run.directory={tmp_path}"], env=busy, cwd=tmp_path, timeout=300)
+        done = run(
+            "train", "demo", sets=[f"run.directory={tmp_path}"], env=busy, cwd=tmp_path, timeout=300
+        )
     said = done.stdout + done.stderr
     assert f"Prefect's server at {url}/api fails" in said
     assert "503" in said

@@ -15,13 +15,17 @@ COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('tr
 
 
 @pytest.mark.slow
-def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_command(small_run, tmp_path, monkeypatch):
+def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_command(
+    small_run, tmp_path, monkeypatch
+):
     from rtl_distill.flows.train import train
 
     backend = "backend.name=tests.flows.drifting_backend:BACKEND"
     overrides = small_run("drift", backend, *QUICK, "learning.replacements=0")
     monkeypatch.setattr(drifting_backend, "DRIFTS", [2])
-    with pytest.raises(SamplerDriftError, match=r"step 1: trainer and sampler differ by a KL of") as stopped:
+    with pytest.raises(
+        SamplerDriftError, match=r"step 1: trainer and sampler differ by a KL of"
+    ) as stopped:
         asyncio.run(train("demo", overrides))
     assert "rtl-distill set-aside drift" in (stopped.value.hint or "")
     history = History(tmp_path / "history.duckdb")
@@ -33,7 +37,8 @@ def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_comma
 
     paused = invoke("pause", "drift", "--db", history.path).output
     assert (
-        paused == "drift is not running on this machine and will not start; `rtl-distill resume drift` continues it\n"
+        paused
+        == "drift is not running on this machine and will not start; `rtl-distill resume drift` continues it\n"
     )
     invoke("resume", "drift", "--release", "--db", history.path)
     done = invoke("set-aside", "drift", "--db", history.path)
@@ -54,7 +59,10 @@ def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_comma
     ("fault", "words"),
     [
         (lambda logprobs: [*logprobs[1:], logprobs[0]], "nats per token in either direction"),
-        (lambda logprobs: [0.0 if t % 3 else value for t, value in enumerate(logprobs)], "exactly 0"),
+        (
+            lambda logprobs: [0.0 if t % 3 else value for t, value in enumerate(logprobs)],
+            "exactly 0",
+        ),
     ],
 )
 def test_wrong_log_probabilities_of_right_tokens_stop_a_run_before_its_first_step(
@@ -62,7 +70,9 @@ def test_wrong_log_probabilities_of_right_tokens_stop_a_run_before_its_first_ste
 ):
     from rtl_distill.flows.train import train
 
-    overrides = small_run("wrong", "backend.name=tests.flows.wrong_logprobs_backend:BACKEND", *QUICK)
+    overrides = small_run(
+        "wrong", "backend.name=tests.flows.wrong_logprobs_backend:BACKEND", *QUICK
+    )
     monkeypatch.setattr(wrong_logprobs_backend, "FAULT", [fault])
     with pytest.raises(SamplerDriftError, match=words):
         asyncio.run(train("demo", overrides))

@@ -31,7 +31,11 @@ def two_sources(folder: Path) -> list[dict[str, Any]]:
     """The starter set, and four problems of the same kind in a CVDP file."""
     file = folder / "cvdp.jsonl"
     records = (record_of(BY_NAME[spec.family], spec) for spec in starter_specs("test", 4, seed=7))
-    file.write_text("".join(json.dumps({**record, "id": f"other_{n}"}) + "\n" for n, record in enumerate(records)))
+    file.write_text(
+        "".join(
+            json.dumps({**record, "id": f"other_{n}"}) + "\n" for n, record in enumerate(records)
+        )
+    )
     return [
         {"kind": "starter", "train": 3, "heldout": 2},
         {"kind": "cvdp", "path": str(file), "heldout_fraction": 0.0},
@@ -64,29 +68,52 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
     asyncio.run(train(str(file), settings))
 
     # Step 0 is the end of the other run: the same problems and seeds give the same answers.
-    started, ended = (history.query(TEXTS, place).to_pylist() for place in (["second", 0], ["first", last.step + 1]))
+    started, ended = (
+        history.query(TEXTS, place).to_pylist()
+        for place in (["second", 0], ["first", last.step + 1])
+    )
     assert started == ended
     assert history.query(TEXTS, ["first", 0]).to_pylist() != ended
     # Before the first step the student equals the teacher that is these weights, and differs from the other one.
     own, other = (
-        next(row for row in history.query(SCORES).to_pylist() if row["source"] == s) for s in ("starter", "cvdp")
+        next(row for row in history.query(SCORES).to_pylist() if row["source"] == s)
+        for s in ("starter", "cvdp")
     )
     assert (own["teacher"], other["teacher"]) == (last.sampler_path, "teacher")
     assert own["kl"] < 1e-4 < 1e-2 < other["kl"]
     used = spent(history, "second", load_config(file, settings, environment={}))
     assert set(used) == {"student", "teacher", last.sampler_path}
-    names = {row["name"] for row in history.query("SELECT name FROM step_metrics WHERE run = 'second'").to_pylist()}
+    names = {
+        row["name"]
+        for row in history.query("SELECT name FROM step_metrics WHERE run = 'second'").to_pylist()
+    }
     assert {"tokens/teacher/prefill", "tokens/teacher-cvdp/prefill"} <= names
 
     # The other run's weights can be evaluated on a file of problems, as that run's student.
-    assert asyncio.run(base_model_of(load_config("demo", keys, environment={}), last.sampler_path)) == "student"
+    assert (
+        asyncio.run(base_model_of(load_config("demo", keys, environment={}), last.sampler_path))
+        == "student"
+    )
     alone = [
         f"problems.sources=[{{kind = 'cvdp', path = '{tmp_path / 'cvdp.jsonl'}'}}]",
         f"evaluation.weights={last.sampler_path}",
     ]
-    alone += ["tinker.base_url=local", "tinker.student=student", "prompting.template=bare", f"run.directory={tmp_path}"]
-    alone += [f"run.history={tmp_path / 'history.duckdb'}", "evaluation.max_tokens=200", "run.name=alone"]
-    asyncio.run(evaluate_model(protocol_file("cvdp"), evaluation_overrides(protocol_file("cvdp"), alone, 1, "alone")))
+    alone += [
+        "tinker.base_url=local",
+        "tinker.student=student",
+        "prompting.template=bare",
+        f"run.directory={tmp_path}",
+    ]
+    alone += [
+        f"run.history={tmp_path / 'history.duckdb'}",
+        "evaluation.max_tokens=200",
+        "run.name=alone",
+    ]
+    asyncio.run(
+        evaluate_model(
+            protocol_file("cvdp"), evaluation_overrides(protocol_file("cvdp"), alone, 1, "alone")
+        )
+    )
     (found,) = history.evaluations("alone")
     assert (found.status, found.n_problems) == ("done", 4)
 
@@ -123,11 +150,23 @@ def test_weights_that_do_not_fit_or_are_missing_are_refused_with_one_sentence(tm
     state, sampler = asyncio.run(save())
     start = f"tinker.start_from={state}"
     for overrides, words in (
-        ((start, "tinker.lora_rank=16"), "has rank 8, and tinker.lora_rank is 16; set tinker.lora_rank = 8"),
-        ((start, "tinker.student=teacher"), f"{state} was trained on 'student', and the student is 'teacher'"),
+        (
+            (start, "tinker.lora_rank=16"),
+            "has rank 8, and tinker.lora_rank is 16; set tinker.lora_rank = 8",
+        ),
+        (
+            (start, "tinker.student=teacher"),
+            f"{state} was trained on 'student', and the student is 'teacher'",
+        ),
         ((f"{start}-none",), f"tinker.start_from: no run in {tmp_path} has {state}-none"),
-        ((f"tinker.teacher={sampler}-none",), f"tinker.teacher: no run in {tmp_path} has {sampler}-none"),
+        (
+            (f"tinker.teacher={sampler}-none",),
+            f"tinker.teacher: no run in {tmp_path} has {sampler}-none",
+        ),
     ):
         assert words in refusal(tmp_path, *overrides)
     found = refusal(tmp_path, 'tinker.teachers={cvpd = "teacher"}')
-    assert found == "tinker.teachers: no problem of this run is from cvpd; its problems are from starter"
+    assert (
+        found
+        == "tinker.teachers: no problem of this run is from cvpd; its problems are from starter"
+    )

@@ -18,23 +18,32 @@ SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'a
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_every_step_is_scored_although_the_teachers_service_dies_once(small_run, tmp_path, monkeypatch):
+def test_every_step_is_scored_although_the_teachers_service_dies_once(
+    small_run, tmp_path, monkeypatch
+):
     from rtl_distill.flows.evaluate import evaluate
     from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")
     told: list[str] = []
-    with KeptTinker({"teacher": model_path("teacher")}, tmp_path / "teacher", on_restart=told.append) as service:
+    with KeptTinker(
+        {"teacher": model_path("teacher")}, tmp_path / "teacher", on_restart=told.append
+    ) as service:
         monkeypatch.setenv("TINKER_TEACHER_API_KEY", service.api_key)
 
         def kill_after_the_first_step():
-            wait_for(lambda: history.path.exists() and history.trained_steps("apart"), "a trained step")
+            wait_for(
+                lambda: history.path.exists() and history.trained_steps("apart"), "a trained step"
+            )
             os.kill(service.pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill_after_the_first_step)
         killer.start()
         folder = json.dumps(str(model_path("teacher")))
-        places = (f"tinker.teacher_base_url={service.base_url}", f"tinker.local_models={{teacher = {folder}}}")
+        places = (
+            f"tinker.teacher_base_url={service.base_url}",
+            f"tinker.local_models={{teacher = {folder}}}",
+        )
         asyncio.run(train("demo", small_run("apart", *places)))
         killer.join()
     assert told == ["the embedded Tinker service had ended and was restarted"]

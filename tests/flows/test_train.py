@@ -23,20 +23,31 @@ def count(history: History, sql: str) -> int:
     return history.query(sql).to_pylist()[0]["n"]
 
 
-def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(small_run, tmp_path, caplog):
+def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(
+    small_run, tmp_path, caplog
+):
     from rtl_distill.flows.train import train
 
     looking = ("learning.doubtful=mask", "learning.doubtful_share=10")
     report = asyncio.run(train("demo", small_run("small", *looking)))
     assert Path(report).stat().st_size > 100_000
     history = History(tmp_path / "history.duckdb")
-    assert count(history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'train'") == 2 * 2 * 2 * 3
-    assert count(history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'evaluation'") == 3 * (3 * 2)
-    assert count(history, "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)") == 0
+    assert (
+        count(history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'train'")
+        == 2 * 2 * 2 * 3
+    )
+    assert count(
+        history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'evaluation'"
+    ) == 3 * (3 * 2)
+    assert (
+        count(history, "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)") == 0
+    )
     scored = "SELECT count(*) AS n FROM rollouts ANTI JOIN teacher_scores USING (rollout) WHERE purpose = 'train'"
     assert count(history, scored) == 0
     passes = "SELECT rollout, result FROM verdicts LEFT JOIN audits USING (rollout) WHERE outcome = 'passed' AND verdicts.purpose = 'train'"
-    assert {row["result"] for row in history.query(passes).to_pylist()} <= {"equal", "same"}, "each was audited"
+    assert {row["result"] for row in history.query(passes).to_pylist()} <= {"equal", "same"}, (
+        "each was audited"
+    )
     unvalidated = "SELECT count(*) AS n FROM rollouts JOIN run_problems USING (run, problem_id) ANTI JOIN validations USING (fingerprint)"
     assert count(history, unvalidated) == 0
     assert [state.status for state in history.steps("small")] == ["trained"] * 4
@@ -46,9 +57,16 @@ def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(
     record = history.run("small")
     assert record is not None
     assert record.status == "finished"
-    lines = ours_in_log(holder_of(tmp_path / "small")["flow_run"], lambda lines: any("report:" in x for x in lines))
-    assert [line[:10] for line in lines if line.startswith("step ")] == [f"step   {n}/4" for n in range(1, 5)]
-    assert [line for line in lines if line.startswith("== epoch")] == ["== epoch 1 of 2", "== epoch 2 of 2"]
+    lines = ours_in_log(
+        holder_of(tmp_path / "small")["flow_run"], lambda lines: any("report:" in x for x in lines)
+    )
+    assert [line[:10] for line in lines if line.startswith("step ")] == [
+        f"step   {n}/4" for n in range(1, 5)
+    ]
+    assert [line for line in lines if line.startswith("== epoch")] == [
+        "== epoch 1 of 2",
+        "== epoch 2 of 2",
+    ]
     assert sum("Run small: held-out problems" in line for line in lines) == 1
 
     before = history.query("SELECT * FROM rollouts ORDER BY ALL")
@@ -65,7 +83,9 @@ def test_an_existing_run_refuses_another_reward_unless_accepted(small_run, tmp_p
     from rtl_distill.flows.train import train
 
     asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
-    changed = small_run("fixed", "run.epochs=1", "evaluation.teacher=false", "reward.weights={tests = 1.0}")
+    changed = small_run(
+        "fixed", "run.epochs=1", "evaluation.teacher=false", "reward.weights={tests = 1.0}"
+    )
     with pytest.raises(ConfigError, match=r"(?s)reward\.weights: was .*--accept-changes"):
         asyncio.run(train("demo", changed))
     # More epochs are allowed.
@@ -74,7 +94,9 @@ def test_an_existing_run_refuses_another_reward_unless_accepted(small_run, tmp_p
 
 
 @pytest.mark.slow
-def test_an_evaluation_prevented_by_a_crash_is_made_when_the_run_resumes(small_run, tmp_path, monkeypatch):
+def test_an_evaluation_prevented_by_a_crash_is_made_when_the_run_resumes(
+    small_run, tmp_path, monkeypatch
+):
     from rtl_distill.flows import train as module
 
     overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")

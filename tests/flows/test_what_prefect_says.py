@@ -9,9 +9,9 @@ import sys
 from types import SimpleNamespace
 
 from rich.console import Console
-from rtl_distill.cli.console import ConsoleProgress
 
 from rtl_distill.tasks import artifacts
+from rtl_grader.cli.console import ConsoleProgress
 
 PROGRAM = """
 import logging
@@ -29,7 +29,13 @@ logging.getLogger("prefect.server").critical("the server is broken")
 
 def test_prefects_copies_of_the_commands_errors_are_suppressed_and_real_errors_are_shown():
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_LOGGING")}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert "an event was lost" not in done.stderr
     assert "whole traceback" not in done.stderr  # the command itself reports what ended it
     assert "the database is broken" in done.stderr
@@ -44,7 +50,9 @@ def test_a_server_that_refuses_artifacts_is_reported_once(monkeypatch):
 
     async def two_steps():
         artifacts.progress.set(SimpleNamespace(line=said.append))
-        publisher = artifacts.Publisher(SimpleNamespace(run="r", weights=SimpleNamespace(steps=[1, 2])))
+        publisher = artifacts.Publisher(
+            SimpleNamespace(run="r", weights=SimpleNamespace(steps=[1, 2]))
+        )
         for step in range(2):
             publisher.after_step(step)
             await publisher.settled()
@@ -61,7 +69,9 @@ def test_a_warning_of_the_project_is_a_line_among_the_others():
         console.line("first")
         log.warning("the tools are older")
         log.info("not for a terminal")
-    assert [line.split("  ", 1)[-1].strip() for line in out.getvalue().splitlines() if line.strip()] == [
+    assert [
+        line.split("  ", 1)[-1].strip() for line in out.getvalue().splitlines() if line.strip()
+    ] == [
         "0:00  first",
         "0:00  warning: the tools are older",
     ]

@@ -30,7 +30,9 @@ from tests.conftest import REPOSITORY
     ],
 )
 @pytest.mark.parametrize("message", [None, "stopped by a signal", "cancelled in Prefect"])
-def test_runs_that_were_killed_or_ended_by_a_signal_are_restarted(tmp_path, status, ended_by, starts, message):
+def test_runs_that_were_killed_or_ended_by_a_signal_are_restarted(
+    tmp_path, status, ended_by, starts, message
+):
     config = load_config("demo", [f"run.directory={tmp_path}", "run.name=r"], environment={})
     record = RunRecord(name="r", status=status, ended_by=ended_by, message=message)
     here = {"deployment": "train/nightly", "host": socket.gethostname()}
@@ -41,16 +43,25 @@ def test_runs_that_were_killed_or_ended_by_a_signal_are_restarted(tmp_path, stat
 
 def test_a_worker_of_compose_keeps_its_host_name_when_its_container_is_recreated():
     services = yaml.safe_load((REPOSITORY / "deployments" / "compose.yaml").read_text())["services"]
-    assert services["worker"]["hostname"], "should_restart compares host names, and a new container has a new one"
+    assert services["worker"]["hostname"], (
+        "should_restart compares host names, and a new container has a new one"
+    )
 
 
 def a_dead_run(history: History, name: str, deployment: str) -> None:
     """Record a run that the deployment had started and whose lock no process holds."""
-    config = load_config("demo", [f"run.directory={history.path.parent}", f"run.name={name}"], environment={})
+    config = load_config(
+        "demo", [f"run.directory={history.path.parent}", f"run.name={name}"], environment={}
+    )
     history.start_run(RunRecord(name=name, status="running", config=config.model_dump(mode="json")))
     lock = lock_path(config)
     lock.parent.mkdir()
-    holder = {"pid": 1, "host": socket.gethostname(), "flow_run": str(uuid4()), "deployment": deployment}
+    holder = {
+        "pid": 1,
+        "host": socket.gethostname(),
+        "flow_run": str(uuid4()),
+        "deployment": deployment,
+    }
     lock.write_text(json.dumps(holder), encoding="utf-8")
 
 
@@ -84,7 +95,10 @@ def test_a_run_that_cannot_be_restarted_is_reported_and_does_not_block_other_run
 def test_runs_of_an_older_release_are_restarted_after_an_upgrade(tmp_path, monkeypatch):
     history = History(tmp_path / "history.duckdb")
     a_dead_run(history, "r", "train/here")
-    steps = {**schema.migrations(), schema.current_version() + 1: "ALTER TABLE runs ADD COLUMN note VARCHAR"}
+    steps = {
+        **schema.migrations(),
+        schema.current_version() + 1: "ALTER TABLE runs ADD COLUMN note VARCHAR",
+    }
     monkeypatch.setattr(schema, "migrations", lambda: steps)
     connection.forget_checks()
     assert restarted(history) == ["r"]

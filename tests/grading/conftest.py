@@ -72,7 +72,9 @@ def below(pid):
 def kill_sandboxes(executor, chosen=lambda: True):
     """Kill busy sandboxes of an executor, as an operator or the kernel might; `chosen()` decides for each."""
     if executor.name == "docker":
-        for entry in executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"}):
+        for entry in executor._api.containers(
+            filters={"label": f"rtl-distill.owner={executor._owner}"}
+        ):
             if chosen():
                 with contextlib.suppress(Exception):
                     executor._api.kill(entry["Id"])

@@ -49,11 +49,16 @@ def test_a_child_that_ends_slowly_is_waited_for(analyst):
     child = analyst._free.pop()
     child._process.kill()
     child._process.wait()
-    child._process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(2); raise SystemExit(1)"])
+    child._process = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(2); raise SystemExit(1)"]
+    )
     assert child.ask(request(), 600.0) is None
     assert child.end() == 1
 
 
 def test_repeated_timeouts_are_an_infrastructure_error():
-    with closing(Analyst(timeout_s=0.0)) as analyst, pytest.raises(InfrastructureError, match="broken off 3 times"):
+    with (
+        closing(Analyst(timeout_s=0.0)) as analyst,
+        pytest.raises(InfrastructureError, match="broken off 3 times"),
+    ):
         analyst.analyse(request(DOUBLING))

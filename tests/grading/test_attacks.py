@@ -28,11 +28,15 @@ from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
 
 LFSR = "cvdp_copilot_lfsr_0001"
-REFUSED, OUTRIGHT = ({a.name.partition(" @")[0]: a.text for a in GROUPS[group]} for group in ("refused", "outright"))
+REFUSED, OUTRIGHT = (
+    {a.name.partition(" @")[0]: a.text for a in GROUPS[group]} for group in ("refused", "outright")
+)
 wrong = BASES["cvdp/lfsr"].design
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(
+    scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)]
+)
 def executor(request):
     with make_executor(request.param) as started:
         yield started
@@ -40,7 +44,9 @@ def executor(request):
 
 @pytest.fixture(scope="module")
 def limited(executor):
-    limits = Limits(wall_s=10, cpu_s=10, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
+    limits = Limits(
+        wall_s=10, cpu_s=10, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8
+    )
     with closing(Grader(executor, limits=limits)) as grader:
         yield grader
 
@@ -50,7 +56,12 @@ def _nothing_outside_changes():
     """This repository and the usual places are the same after all attacks."""
 
     def state():
-        inside = sorted((Path(__file__).resolve().parents[2] / "packages/rtl-grader/rtl_grader/grading/inside").rglob("*.py"))
+        inside = sorted(
+            (
+                Path(__file__).resolve().parents[2]
+                / "packages/rtl-grader/rtl_grader/grading/inside"
+            ).rglob("*.py")
+        )
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in inside)).hexdigest()
         places = ("/tmp/broken-out", "/tmp/evil", "/results.xml", "/src", "/guard")
         return digest, [Path(place).exists() for place in places]
@@ -97,7 +108,9 @@ def test_only_the_declared_target_is_written(limited, examples, path):
     assert verdict.outcome is Outcome.TESTS_FAILED
     assert limited.grade(examples[LFSR], Answer(files={path: evil})).outcome is Outcome.REJECTED
     response = json.dumps({"code": [{path: evil}, {target: wrong()}]})
-    assert not limited.grade(examples[LFSR], extract_answer(response, examples[LFSR].targets)).passed
+    assert not limited.grade(
+        examples[LFSR], extract_answer(response, examples[LFSR].targets)
+    ).passed
 
 
 def test_a_hundred_megabytes_are_no_answer_and_end_quickly(limited, examples):
@@ -115,14 +128,23 @@ def run_unscreened(executor, problem, text, allowed="fopen,fwrite,fclose,fseek,f
     services, mounts = read_services(problem.harness)
     services = tuple(replace(step, env={**step.env, "RTL_TASKS": allowed}) for step in services)
     files = {**problem.context, problem.targets[0]: text}
-    return executor.run(Job(files, dict(problem.harness), services, mounts, Limits(wall_s=20))).steps
+    return executor.run(
+        Job(files, dict(problem.harness), services, mounts, Limits(wall_s=20))
+    ).steps
 
 
-@pytest.mark.parametrize("name", ["results written at the end", "results written late", "results written at once"])
+@pytest.mark.parametrize(
+    "name", ["results written at the end", "results written late", "results written at once"]
+)
 def test_results_that_hdl_wrote_are_not_attested(executor, examples, name):
     problem = examples[LFSR]
     results = run_unscreened(executor, problem, REFUSED[name])
-    tests = [test["status"] for result in results for session in result.sessions for test in session.tests]
+    tests = [
+        test["status"]
+        for result in results
+        for session in result.sessions
+        for test in session.tests
+    ]
     assert "failed" in tests
     passed = all(result.exit_code == 0 for result in results)
     cheats = cheating(results, problem.harness)
@@ -147,17 +169,22 @@ def test_another_results_file_is_cheating_only_if_the_answer_gains_by_it(exit_co
 def test_a_simulation_that_ends_early_is_no_pass(executor, examples):
     for name in ("simulation ended early", "simulation ended at once"):
         results = run_unscreened(executor, examples[LFSR], OUTRIGHT[name])
-        assert any(result.exit_code != 0 for result in results) or cheating(results, examples[LFSR].harness)
+        assert any(result.exit_code != 0 for result in results) or cheating(
+            results, examples[LFSR].harness
+        )
 
 
 def test_files_that_a_task_writes_stay_in_the_sandbox(executor, examples):
-    text = wrong('integer f; initial begin f = $fopen("/tmp/evil", "w"); $fwrite(f, "x"); $fclose(f); end\n')
+    text = wrong(
+        'integer f; initial begin f = $fopen("/tmp/evil", "w"); $fwrite(f, "x"); $fclose(f); end\n'
+    )
     run_unscreened(executor, examples[LFSR], text)
     assert not Path("/tmp/evil").exists()
 
 
 @pytest.mark.parametrize(
-    "name", ["results written at the end", "file task from a pasted macro", "memory written to a file"]
+    "name",
+    ["results written at the end", "file task from a pasted macro", "memory written to a file"],
 )
 def test_a_compiled_file_task_is_never_simulated(executor, examples, name):
     """The gate checks the compiled program, so tricks with macros or escapes do not work."""
@@ -167,7 +194,9 @@ def test_a_compiled_file_task_is_never_simulated(executor, examples, name):
 
 
 def test_no_simulator_can_write_to_its_own_memory(executor, examples):
-    text = wrong('integer f; initial begin f = $fopen("/proc/self/mem", "r+"); $display("opened %0d", f != 0); end\n')
+    text = wrong(
+        'integer f; initial begin f = $fopen("/proc/self/mem", "r+"); $display("opened %0d", f != 0); end\n'
+    )
     results = run_unscreened(executor, examples[LFSR], text)
     assert "opened 0" in results[0].output
 
@@ -185,7 +214,9 @@ def test_constructs_of_the_problems_own_files_are_allowed():
 @pytest.mark.parametrize("task", ['$c("system(\\"id\\");")', '`T(c)("x")', '$fopen("x")'])
 def test_the_screen_checks_system_tasks_if_the_harness_uses_other_tools(task):
     """Verilator's programs are C++, and a harness may build them without the gate."""
-    answer = {"rtl/m.sv": f"`define T(a) $``a\nmodule m; initial {task}; initial $display(1); endmodule\n"}
+    answer = {
+        "rtl/m.sv": f"`define T(a) $``a\nmodule m; initial {task}; initial $display(1); endmodule\n"
+    }
     assert len(screen(answer, {}, "m", several_tools=True)) == 1
     assert not screen(answer, {}, "m", several_tools=False), "the gate checks this"
 
@@ -216,7 +247,9 @@ def test_hierarchical_names_out_of_the_design_are_refused_if_the_harness_has_hdl
         "rtl/m.sv": f"module m(input clk, output reg q);\n{body}\nendmodule\nmodule probe(input a); wire b = a; endmodule\n"
     }
     context = {"rtl/given.sv": "module given(input a); wire inside = a; endmodule\n"}
-    assert [finding.line for finding in screen(answer, context, "m", harness=("bench.sv",))] == ([2] if led_out else [])
+    assert [finding.line for finding in screen(answer, context, "m", harness=("bench.sv",))] == (
+        [2] if led_out else []
+    )
     assert not screen(answer, context, "m")
 
 
@@ -236,15 +269,23 @@ def test_neutralising_keeps_all_other_text():
         ('`ifdef SIM\ninteger f = $fopen("x");\n`endif', True),
         ('reg [7:0] m [0:1]; initial $readmemh("../src/golden.hex", m);', True),
         ('reg [7:0] m [0:1]; initial $readmemh("golden.hex", m);', True),
-        ('localparam F = "/code/src/golden.hex"; reg [7:0] m [0:1]; initial $readmemh(F, m);', True),
+        (
+            'localparam F = "/code/src/golden.hex"; reg [7:0] m [0:1]; initial $readmemh(F, m);',
+            True,
+        ),
         ('initial $dumpfile("/code/rundir/results.xml");', True),
         ('// integer f = $fopen("x");', False),
         ('reg [7:0] m [0:1]; initial $readmemh("table.hex", m);', False),
         ('initial $dumpfile("waves.vcd");', False),
     ],
 )
-def test_the_screen_checks_all_branches_and_file_names_if_the_harness_uses_other_tools(body, refused):
+def test_the_screen_checks_all_branches_and_file_names_if_the_harness_uses_other_tools(
+    body, refused
+):
     answer = {"rtl/m.sv": f"module m;\n{body}\nendmodule\n"}
     names = ("test_m.py", "golden.hex")
-    assert bool(screen(answer, {"rtl/table.hex": ""}, "m", harness=names, several_tools=True)) == refused
+    assert (
+        bool(screen(answer, {"rtl/table.hex": ""}, "m", harness=names, several_tools=True))
+        == refused
+    )
     assert not screen(answer, {}, "m", harness=names, several_tools=False)

@@ -36,13 +36,19 @@ FIXED = "module m(input [7:0] a, output [7:0] y); assign y = a; endmodule\n"
 
 def weak_problem(golden=None, prompt="Copy a to y.", settings="{}", test=TEST, **given):
     harness = {
-        "docker-compose.yml": COMPOSE.format("pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"),
+        "docker-compose.yml": COMPOSE.format(
+            "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"
+        ),
         "src/.env": "SIM = icarus\nTOPLEVEL = m\nVERILOG_SOURCES = /code/rtl/m.sv\n",
         "src/test_runner.py": RUNNER.replace("SETTINGS", settings),
         "src/test_m.py": test,
     }
     return read_problem(
-        prompt=prompt, targets=("rtl/m.sv",), harness=harness, golden=golden and {"rtl/m.sv": golden}, **given
+        prompt=prompt,
+        targets=("rtl/m.sv",),
+        harness=harness,
+        golden=golden and {"rtl/m.sv": golden},
+        **given,
     )
 
 
@@ -80,7 +86,9 @@ def test_the_right_answer_is_paid_whatever_the_interface_is_known_by(grader, kno
     assert verdict.passed, verdict.reasons
 
 
-INNER = TEST.replace("        assert", "        assert int(dut.seen.value) == value % 2**SIZE\n        assert")
+INNER = TEST.replace(
+    "        assert", "        assert int(dut.seen.value) == value % 2**SIZE\n        assert"
+)
 SEEN = "module m(input [7:0] a, output [7:0] y); wire [7:0] seen = a; assign y = seen; endmodule\n"
 
 
@@ -110,7 +118,9 @@ def test_a_wrong_answer_is_blamed_although_it_lacks_a_port_that_nobody_names(gra
     golden = FIXED.replace("output [7:0] y);", "output [7:0] y, output odd); assign odd = a[0];")
     problem = weak_problem(golden, prompt="Copy a to y.")
     assert graded(grader, problem, FIXED).passed
-    assert graded(grader, problem, FIXED.replace("= a", "= ~a")).outcome is Outcome.INTERFACE_MISMATCH
+    assert (
+        graded(grader, problem, FIXED.replace("= a", "= ~a")).outcome is Outcome.INTERFACE_MISMATCH
+    )
 
 
 def test_an_answer_of_inputs_alone_is_not_paid_if_no_name_of_an_output_is_known(grader):
@@ -138,21 +148,26 @@ def test_a_port_that_ignores_the_parameter_of_its_width_is_not_paid(grader, give
     problem = weak_problem(settings='{"SIZE": 16}', **given)
     verdict = graded(grader, problem, NARROW[text])
     assert verdict.outcome is Outcome.INTERFACE_MISMATCH, verdict.reasons
-    assert ("a", "16 bits") in {(m.name, m.expected) for m in verdict.mismatches if m.kind is MismatchKind.WRONG_WIDTH}
+    assert ("a", "16 bits") in {
+        (m.name, m.expected) for m in verdict.mismatches if m.kind is MismatchKind.WRONG_WIDTH
+    }
     assert graded(grader, problem, RIGHT.replace("= 8", "= 5")).passed
 
 
 def test_a_port_is_measured_in_a_build_without_parameters_too(grader):
     problem = weak_problem(golden=FIXED)
     assert (
-        graded(grader, problem, FIXED.replace("[7:0]", "")).reasons[0] == "wrong width `a`: expected 8 bits, got 1 bit"
+        graded(grader, problem, FIXED.replace("[7:0]", "")).reasons[0]
+        == "wrong width `a`: expected 8 bits, got 1 bit"
     )
     assert graded(grader, problem, FIXED.replace("[7:0]", "[15:0]")).passed
 
 
 # Types
 
-PACKAGE = {"rtl/p.sv": "package p; typedef struct packed {logic v; logic [7:0] addr;} req_t; endpackage\n"}
+PACKAGE = {
+    "rtl/p.sv": "package p; typedef struct packed {logic v; logic [7:0] addr;} req_t; endpackage\n"
+}
 BUS = {
     "rtl/bus.sv": "interface bus; logic d, q; modport slave(input d, output q); modport master(output d, input q); endinterface\n"
 }
@@ -178,12 +193,16 @@ STRUCT = "struct packed{logic v;logic[7:0] addr;}"
     ],
 )
 def test_the_form_of_a_port_is_what_connects_differently(declared, form, context):
-    read = parse_interface({**context, "m.sv": f"module m({declared}); endmodule\n"}, "m", InterfaceSource.GOLDEN)
+    read = parse_interface(
+        {**context, "m.sv": f"module m({declared}); endmodule\n"}, "m", InterfaceSource.GOLDEN
+    )
     assert [port.form for port in read.ports] == [form]
 
 
 ARRAY = "module m(input [7:0] a [0:1], output [7:0] y); assign y = a[0]; endmodule\n"
-TYPED = "module m #(parameter type T = logic [7:0])(input T a, output T y); assign y = a; endmodule\n"
+TYPED = (
+    "module m #(parameter type T = logic [7:0])(input T a, output T y); assign y = a; endmodule\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -197,11 +216,21 @@ TYPED = "module m #(parameter type T = logic [7:0])(input T a, output T y); assi
         (TYPED, FIXED.replace("m(", "m #(parameter T = 8)("), False),
         (RIGHT, FIXED.replace("m(", "m #(parameter type SIZE = byte)("), False),
     ],
-    ids=["equal", "another order", "a vector", "a byte", "a type", "a value for a type", "a type for a value"],
+    ids=[
+        "equal",
+        "another order",
+        "a vector",
+        "a byte",
+        "a type",
+        "a value for a type",
+        "a type for a value",
+    ],
 )
 def test_another_type_of_a_port_or_parameter_is_a_difference(grader, golden, text, is_right):
     problem = weak_problem(golden, prompt="Copy a to y. Parameters: T, SIZE.")
-    stage = grader.grade(problem, Answer(files={"rtl/m.sv": text}), Stage.INTERFACE).stage(Stage.INTERFACE)
+    stage = grader.grade(problem, Answer(files={"rtl/m.sv": text}), Stage.INTERFACE).stage(
+        Stage.INTERFACE
+    )
     assert (stage.status == "passed") is is_right, stage.reasons
     assert is_right or any(reason.startswith("wrong type") for reason in stage.reasons)
 
@@ -210,14 +239,20 @@ STRUCTURED = "module m(input struct packed {logic [3:0] h, l;} a, output [7:0] y
 
 
 @pytest.mark.parametrize(
-    ("text", "paid"), [(STRUCTURED.replace("logic [3:0] h, l;", "logic [3:0] h; logic [3:0] l;"), True), (FIXED, False)]
+    ("text", "paid"),
+    [
+        (STRUCTURED.replace("logic [3:0] h, l;", "logic [3:0] h; logic [3:0] l;"), True),
+        (FIXED, False),
+    ],
 )
 def test_a_vector_for_a_struct_is_not_paid(grader, text, paid):
     verdict = graded(grader, weak_problem(STRUCTURED), text)
     assert verdict.passed is paid, verdict.reasons
 
 
-@pytest.mark.parametrize(("kind", "paid"), [("struct packed", True), ("struct packed signed", False)])
+@pytest.mark.parametrize(
+    ("kind", "paid"), [("struct packed", True), ("struct packed signed", False)]
+)
 def test_a_packed_struct_is_a_vector_of_its_width_unless_it_is_signed(grader, kind, paid):
     text = f"package p; typedef {kind} {{logic [3:0] h; logic [3:0] l;}} t; endpackage\n{FIXED}"
     text = text.replace("m(", "m import p::*; (").replace("output [7:0]", "output t")
@@ -237,7 +272,9 @@ def test_a_packed_struct_is_a_vector_of_its_width_unless_it_is_signed(grader, ki
 def test_a_signed_output_needs_a_reason(grader, golden, answer, prompt, paid):
     problem = weak_problem(FIXED.replace("output", golden), prompt=prompt)
     assert graded(grader, problem, FIXED.replace("output", answer)).passed is paid
-    assert graded(grader, problem, FIXED.replace("output", golden).replace("input", "input signed")).passed
+    assert graded(
+        grader, problem, FIXED.replace("output", golden).replace("input", "input signed")
+    ).passed
 
 
 HELD = "module m(input [7:0] a, DECLARED, output reg [7:0] y); always @* READ y = a; endmodule\n"
@@ -268,7 +305,9 @@ HELD = "module m(input [7:0] a, DECLARED, output reg [7:0] y); always @* READ y 
         "pulled in the body",
     ],
 )
-def test_an_input_that_nobody_connects_may_not_be_read_unless_it_is_pulled(grader, declared, read, paid):
+def test_an_input_that_nobody_connects_may_not_be_read_unless_it_is_pulled(
+    grader, declared, read, paid
+):
     text = HELD.replace("DECLARED", declared).replace("READ", read)
     verdict = graded(grader, weak_problem(FIXED), text)
     assert verdict.passed is paid, verdict.reasons

@@ -56,7 +56,9 @@ def problem(golden, modules):
         "src/.env": "TOPLEVEL = m\nPYTHONPATH = /src\n",
     }
     files = {f"src/{name}.py": text for name, text in modules.items()}
-    return read_problem(harness={**harness, "src/run.py": RUN, **files}, golden={"rtl/m.sv": golden})
+    return read_problem(
+        harness={**harness, "src/run.py": RUN, **files}, golden={"rtl/m.sv": golden}
+    )
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -69,7 +71,9 @@ def test_a_test_belongs_to_the_module_that_holds_it_not_to_the_file_of_its_wrapp
     assert verdict.outcome is Outcome.TESTS_FAILED, verdict.reasons
 
 
-@pytest.mark.parametrize(("file", "honest"), [("/src/lib.py", True), ("/code/rundir/lib.py", False), ("", False)])
+@pytest.mark.parametrize(
+    ("file", "honest"), [("/src/lib.py", True), ("/code/rundir/lib.py", False), ("", False)]
+)
 def test_a_test_from_outside_the_harness_is_cheating(file, honest):
     test = {"name": "t", "status": "passed", "message": "", "file": file, "sim_ns": 1.0}
     session = Session(results_file="/code/results.xml", complete=True, forged=False, tests=(test,))
@@ -109,7 +113,9 @@ PORTS = {
 def test_ports_of_every_type_are_watched(grader, name):
     """An array is watched element by element: a right design passes, and a constant one does not."""
     ports, statement, drive, read = PORTS[name]
-    right = f"module m(input clk, {ports});\n  always @(posedge clk) begin {statement} end\nendmodule\n"
+    right = (
+        f"module m(input clk, {ports});\n  always @(posedge clk) begin {statement} end\nendmodule\n"
+    )
     check = f"assert int({read}.value) == k" if read else ""
     harness = problem(right, {"test_m": CLOCKED.format(drive=drive, check=check)})
     verdict = grader.grade(harness, Answer(files={"rtl/m.sv": right}))

@@ -45,13 +45,19 @@ def test_an_honest_program_is_allowed(shell, name):
 
 
 def test_tasks_of_the_problems_files_are_allowed_and_files_of_the_harness_refused(shell):
-    assert compiled.refusals(program_of(shell, HIDDEN["a task in a function"]), more={"fopen"}) == []
+    assert (
+        compiled.refusals(program_of(shell, HIDDEN["a task in a function"]), more={"fopen"}) == []
+    )
     assert compiled.refusals(program_of(shell, HONEST["a given memory"]), harness={"rom.hex"})
 
 
 @pytest.mark.parametrize(
     "line",
-    ['v0 .var "x";%vpi_call "$fopen";', ':vpi_module "/tmp/evil.vpi";', 'enum .enum4 (1) "A";:vpi_module "evil"'],
+    [
+        'v0 .var "x";%vpi_call "$fopen";',
+        ':vpi_module "/tmp/evil.vpi";',
+        'enum .enum4 (1) "A";:vpi_module "evil"',
+    ],
 )
 def test_a_name_that_breaks_out_of_its_quotes_is_refused(shell, line):
     program = program_of(shell, HONEST["messages"])
@@ -84,7 +90,9 @@ def test_a_name_does_not_end_where_verilator_does_not_end_it(space):
     assert compiled.refusals_of_text(text)
     assert "$system" in code_of(text)
     assert screen({"rtl/top.sv": text}, {}, "top")
-    honest = f'module top; wire \\a ; /* {space} */ initial $display("{space}"); // {space}\nendmodule\n'
+    honest = (
+        f'module top; wire \\a ; /* {space} */ initial $display("{space}"); // {space}\nendmodule\n'
+    )
     assert not compiled.refusals_of_text(honest)
     assert not screen({"rtl/top.sv": honest}, {}, "top")
 

@@ -22,10 +22,17 @@ def test_every_service_runs_in_the_run_directory_of_the_workspace(directory):
 
 @pytest.mark.parametrize(
     "volume",
-    ["./rundir:/code/rundir", "./harness:/code/harness:ro", "/home/me/work:/code", "{source: ./x, target: /code/x}"],
+    [
+        "./rundir:/code/rundir",
+        "./harness:/code/harness:ro",
+        "/home/me/work:/code",
+        "{source: ./x, target: /code/x}",
+    ],
 )
 def test_volumes_in_the_workspace_are_ignored(volume):
-    _, mounts = services(f"services:\n  t:\n    command: pwd\n    volumes: [{volume}, './src/:/src/:ro']\n")
+    _, mounts = services(
+        f"services:\n  t:\n    command: pwd\n    volumes: [{volume}, './src/:/src/:ro']\n"
+    )
     assert set(mounts) == {Mount("src", "/src"), Mount("src", "/src", True)}
 
 
@@ -75,10 +82,15 @@ def test_lint():
 
 
 @pytest.mark.parametrize(
-    ("body", "outcome"), [("assign q = a;", Outcome.PASSED), ("assign q = b;", Outcome.COMPILE_FAILED)]
+    ("body", "outcome"),
+    [("assign q = a;", Outcome.PASSED), ("assign q = b;", Outcome.COMPILE_FAILED)],
 )
 def test_a_lint_service_with_its_own_directory_gives_a_verdict(grader, body, outcome):
     env = "VERILOG_SOURCES = /code/rtl/m.sv\nTOPLEVEL = m\n"
-    problem = a_problem(harness={"docker-compose.yml": LINT, "src/lint.py": LINT_PY, "src/.env": env})
-    verdict = grader.grade(problem, Answer(files={"rtl/m.sv": f"module m(input a, output q); {body} endmodule\n"}))
+    problem = a_problem(
+        harness={"docker-compose.yml": LINT, "src/lint.py": LINT_PY, "src/.env": env}
+    )
+    verdict = grader.grade(
+        problem, Answer(files={"rtl/m.sv": f"module m(input a, output q); {body} endmodule\n"})
+    )
     assert verdict.outcome is outcome, verdict.reasons

@@ -19,17 +19,26 @@ from rtl_grader.types.verdict import Outcome
 LIMITS = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
 """Without a budget, hanging answers would take ten minutes under these."""
 HANGING = {
-    "always without delay": ("", "reg hang = 0; always begin if (hang === 1'bz) #1; hang = ~hang; end"),
+    "always without delay": (
+        "",
+        "reg hang = 0; always begin if (hang === 1'bz) #1; hang = ~hang; end",
+    ),
     "loop of zero delays": ("", "reg hang = 0; always @(hang) hang <= ~hang; initial #0 hang = 1;"),
     "forever with #1": ("`timescale 1fs/1fs\n", "reg hang = 0; initial forever #1 hang = ~hang;"),
-    "huge loop in initial": ("", "integer hang; initial for (hang = 0; hang < 2000000000; hang = hang + 1) ;"),
+    "huge loop in initial": (
+        "",
+        "integer hang; initial for (hang = 0; hang < 2000000000; hang = hang + 1) ;",
+    ),
     "sleeping": ('`ifdef __ICARUS__\n`include "/dev/ptmx"\n`endif\n', ""),
     "loop in elaboration": (
         "",
         "function automatic integer f(input integer n); begin f = 0; while (n > 0) f = f + 1; end endfunction\n"
         "localparam HANG = f(3);",
     ),
-    "huge generate loop": ("", "genvar g; for (g = 0; g < 900000; g = g + 1) begin : many wire [7:0] w = g; end"),
+    "huge generate loop": (
+        "",
+        "genvar g; for (g = 0; g < 900000; g = g + 1) begin : many wire [7:0] w = g; end",
+    ),
 }
 """Text before the design, and text inside its first module."""
 
@@ -37,10 +46,14 @@ HANGING = {
 def changed(problem, before, inside):
     """The golden answer with text before it and more text inside its first module."""
     (path, text), *others = problem.golden.items()
-    return Answer(files={path: before + text.replace("endmodule", inside + "\nendmodule", 1), **dict(others)})
+    return Answer(
+        files={path: before + text.replace("endmodule", inside + "\nendmodule", 1), **dict(others)}
+    )
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(
+    scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)]
+)
 def executor(request):
     with make_executor(request.param) as started:
         yield started
@@ -59,11 +72,16 @@ def grader(executor):
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", [name for name in HANGING if name != "sleeping"])
-def test_an_answer_that_hangs_ends_after_the_budget_and_the_reason_names_both_times(grader, problem, name):
+def test_an_answer_that_hangs_ends_after_the_budget_and_the_reason_names_both_times(
+    grader, problem, name
+):
     assert grader.grade(problem, golden(problem)).passed
     verdict = grader.grade(problem, changed(problem, *HANGING[name]))
     assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
-    assert re.search(r"used more than [\d.]+ s of CPU time; the known-good answer takes [\d.]+ s", verdict.reasons[0])
+    assert re.search(
+        r"used more than [\d.]+ s of CPU time; the known-good answer takes [\d.]+ s",
+        verdict.reasons[0],
+    )
     assert verdict.cpu_s > verdict.cpu_limit_s == grader.budget(problem, Answer()).cpu_s
 
 
@@ -81,7 +99,9 @@ def test_without_a_golden_answer_passing_answers_set_the_budget(grader, problem)
     assert "answers that pass take at most" in verdict.reasons[0]
 
 
-def test_the_golden_answer_is_graded_when_an_answer_uses_more_than_the_smallest_budget(grader, problem):
+def test_the_golden_answer_is_graded_when_an_answer_uses_more_than_the_smallest_budget(
+    grader, problem
+):
     for text in ("", "// again\n"):
         endless = grader.grade(problem, changed(problem, text, HANGING["huge loop in initial"][1]))
         assert endless.outcome is Outcome.TIMEOUT, endless.reasons
@@ -104,13 +124,23 @@ def test_a_slow_right_answer_gets_the_budget_of_a_slow_golden_answer(executor, p
     assert verdict.passed, verdict.reasons
 
 
-def test_a_golden_answer_that_fails_sets_no_budget_and_is_graded_once(executor, problem, monkeypatch):
-    broken = problem.model_copy(update={"golden": dict.fromkeys(problem.targets, "module no; endmodule")})
+def test_a_golden_answer_that_fails_sets_no_budget_and_is_graded_once(
+    executor, problem, monkeypatch
+):
+    broken = problem.model_copy(
+        update={"golden": dict.fromkeys(problem.targets, "module no; endmodule")}
+    )
     with closing(Grader(executor, limits=Limits(cpu_s=0.8, cpu_floor_s=0.3))) as grader:
         seen = []
-        monkeypatch.setattr(grader, "cache", SimpleNamespace(get=lambda key: None, put=lambda key, v: seen.append(v)))
+        monkeypatch.setattr(
+            grader,
+            "cache",
+            SimpleNamespace(get=lambda key: None, put=lambda key, v: seen.append(v)),
+        )
         for text in ("", "// again\n"):
-            endless = grader.grade(broken, changed(problem, text, HANGING["huge loop in initial"][1]))
+            endless = grader.grade(
+                broken, changed(problem, text, HANGING["huge loop in initial"][1])
+            )
             assert (endless.outcome, endless.cpu_limit_s) == (Outcome.TIMEOUT, 0.8)
     assert [verdict.outcome for verdict in seen] == [
         Outcome.INTERFACE_MISMATCH, Outcome.TIMEOUT, Outcome.TIMEOUT,
@@ -118,7 +148,9 @@ def test_a_golden_answer_that_fails_sets_no_budget_and_is_graded_once(executor, 
 
 
 @pytest.mark.parametrize("cpu_s", [2, pytest.param(2.9, marks=pytest.mark.slow)])
-def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_timeout(executor, cpu_s):
+def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_timeout(
+    executor, cpu_s
+):
     bench = own()["own/bench"]
     with closing(Grader(executor, limits=Limits(cpu_s=cpu_s, cpu_floor_s=cpu_s))) as grader:
         verdict = grader.grade(bench, changed(bench, *HANGING["huge loop in initial"]))
@@ -132,10 +164,14 @@ def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_tim
     ("golden_s", "passing_s", "allowed_s"),
     [(0.01, None, 2.0), (0.5, None, 5.0), (100.0, None, 60.0), (0.5, 3.0, 5.0), (None, 3.0, 30.0)],
 )
-def test_the_budget_is_a_multiple_between_floor_and_ceiling(problem, golden_s, passing_s, allowed_s):
+def test_the_budget_is_a_multiple_between_floor_and_ceiling(
+    problem, golden_s, passing_s, allowed_s
+):
     known, limits = KnownGood(), Limits(cpu_s=60, cpu_floor_s=2, cpu_factor=10)
     other = changed(problem, "", "// another text")
-    assert known.budget(problem, other, limits) == Budget(2.0, 0.0, golden=True), "until the golden answer is graded"
+    assert known.budget(problem, other, limits) == Budget(2.0, 0.0, golden=True), (
+        "until the golden answer is graded"
+    )
     known.golden[problem.fingerprint] = NO_BUDGET
     assert known.budget(problem, other, limits) is None
     known.golden.clear()

@@ -25,7 +25,11 @@ from rtl_grader.validation.stubs import stubs
 
 def test_packages_of_the_image_are_recognised():
     image = Toolchain(
-        "/opt/sim/bin/python3", "/libs", "/lib.so", {}, packages={"cocotb": "2.0.1", "cocotb-bus": "0.3.0"}
+        "/opt/sim/bin/python3",
+        "/libs",
+        "/lib.so",
+        {},
+        packages={"cocotb": "2.0.1", "cocotb-bus": "0.3.0"},
     )
     there = ["cocotb_bus", "cocotb-bus", "cocotb-bus==0.3.0", "cocotb==1.9.2", "Cocotb>=1.8"]
     missing = ["cocotb-bus==0.2.1", "cocotbext-eth", "numpy"]
@@ -40,7 +44,9 @@ def test_a_dockerfile_may_have_comments_and_continued_lines():
 @pytest.mark.docker
 def test_additions_become_a_cached_image():
     mark = uuid.uuid4().hex
-    dockerfile = f"FROM __OSS_SIM_IMAGE__\nRUN pip3 install cocotb_bus\nRUN echo {mark} > /opt/added\n"
+    dockerfile = (
+        f"FROM __OSS_SIM_IMAGE__\nRUN pip3 install cocotb_bus\nRUN echo {mark} > /opt/added\n"
+    )
     job = Job({}, {}, (Step("direct", ("cat", "/opt/added")),), dockerfile=dockerfile)
     api = docker.APIClient(version="auto")
     before = {image["Id"] for image in api.images(f"{IMAGE}-derived")}
@@ -60,14 +66,24 @@ def test_additions_become_a_cached_image():
 
 @pytest.mark.docker
 def test_additions_that_cannot_be_installed_are_an_infrastructure_error_that_names_them():
-    job = Job({}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install --no-index not-a-package\n")
-    with make_executor("docker") as executor, pytest.raises(InfrastructureError, match="not-a-package"):
+    job = Job(
+        {},
+        {},
+        (Step("direct", ("true",)),),
+        dockerfile="FROM x\nRUN pip install --no-index not-a-package\n",
+    )
+    with (
+        make_executor("docker") as executor,
+        pytest.raises(InfrastructureError, match="not-a-package"),
+    ):
         executor.run(job)
 
 
 @pytest.mark.docker
 def test_packages_that_the_image_has_need_no_derived_image():
-    job = Job({}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install cocotb-bus\n")
+    job = Job(
+        {}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install cocotb-bus\n"
+    )
     with make_executor("docker") as executor:
         assert executor._images.digest(job.dockerfile) == executor.toolchain.tools["image"]
 
@@ -83,11 +99,20 @@ def test_another_image_uses_the_python_on_its_path():
     api, tag = docker.APIClient(version="auto"), f"{IMAGE}-other:{uuid.uuid4().hex}"
     try:
         log = list(
-            api.build(fileobj=io.BytesIO("\n".join(lines).encode()), tag=tag, rm=True, decode=True, network_mode="host")
+            api.build(
+                fileobj=io.BytesIO("\n".join(lines).encode()),
+                tag=tag,
+                rm=True,
+                decode=True,
+                network_mode="host",
+            )
         )
         assert not [line for line in log if "error" in line]
         problem = starter_problems("train", 1, 0)[0]
-        with make_executor("docker", tag) as executor, contextlib.closing(Grader(executor)) as grader:
+        with (
+            make_executor("docker", tag) as executor,
+            contextlib.closing(Grader(executor)) as grader,
+        ):
             assert executor.toolchain.python.startswith("/venv/")
             assert grader.grade(problem, Answer(files=problem.golden)).passed
     finally:
@@ -124,10 +149,19 @@ def right_and_wrong(problem):
     if problem.interface:
         for mutant in mutants(files, problem.interface.module, 1, 0):
             yield "mutant", mutant.files
-    yield "port more", {p: re.sub(r"\binput\b", "input one_more, input", text, count=1) for p, text in files.items()}
+    yield (
+        "port more",
+        {
+            p: re.sub(r"\binput\b", "input one_more, input", text, count=1)
+            for p, text in files.items()
+        },
+    )
     if problem.interface:
         port = problem.interface.ports[0].name
-        yield "port renamed", {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in files.items()}
+        yield (
+            "port renamed",
+            {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in files.items()},
+        )
     yield "broken", {path: text.replace(";", "", 1) for path, text in files.items()}
     if constant := stubs(problem).files.get("zeros"):
         yield "constant", constant
@@ -136,17 +170,28 @@ def right_and_wrong(problem):
 @pytest.mark.docker
 def test_executors_with_the_same_tools_agree_on_right_and_wrong_answers(installed, examples):
     problems = [*starter_problems("heldout", 9, 3), *examples.values()]
-    pairs = [(problem, kind, files) for problem in problems for kind, files in right_and_wrong(problem)]
+    pairs = [
+        (problem, kind, files) for problem in problems for kind, files in right_and_wrong(problem)
+    ]
     with BubblewrapExecutor(installed) as one, make_executor("docker") as other:
-        tools = [{name: version for name, version in e.tools().items() if name != "toolchain"} for e in (one, other)]
+        tools = [
+            {name: version for name, version in e.tools().items() if name != "toolchain"}
+            for e in (one, other)
+        ]
         assert tools[0] == {name: version for name, version in tools[1].items() if name != "image"}
         assert one.tools()["toolchain"] == other.tools()["image"]
         found = []
         for executor in (one, other):
             with contextlib.closing(Grader(executor, limits=Limits(wall_s=30, cpu_s=10))) as grader:
-                verdicts = grade_all(grader, [(problem, Answer(files=files)) for problem, _, files in pairs])
+                verdicts = grade_all(
+                    grader, [(problem, Answer(files=files)) for problem, _, files in pairs]
+                )
                 found.append([(v.outcome.value, v.tests_passed, v.tests_total) for v in verdicts])
-    different = [(p.id, kind, *each) for (p, kind, _), *each in zip(pairs, *found, strict=True) if each[0] != each[1]]
+    different = [
+        (p.id, kind, *each)
+        for (p, kind, _), *each in zip(pairs, *found, strict=True)
+        if each[0] != each[1]
+    ]
     assert different == []
     outcomes = {outcome for outcome, *_ in found[1]}
     assert {"passed", "tests_failed", "compile_failed", "interface_mismatch"} <= outcomes

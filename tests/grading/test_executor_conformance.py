@@ -21,11 +21,24 @@ from rtl_grader.grading.limits import Limits
 from tests.grading.conftest import below, kill_sandboxes
 from tests.waiting import wait_for
 
-SMALL = Limits(wall_s=60, cpu_s=5, memory_mb=1024, processes=40, file_mb=8, disk_mb=32, output_kb=8, output_mb=4)
+SMALL = Limits(
+    wall_s=60,
+    cpu_s=5,
+    memory_mb=1024,
+    processes=40,
+    file_mb=8,
+    disk_mb=32,
+    output_kb=8,
+    output_mb=4,
+)
 
 
 @pytest.fixture(
-    scope="module", params=["bubblewrap", *(pytest.param(n, marks=pytest.mark.docker) for n in ("docker", "installed"))]
+    scope="module",
+    params=[
+        "bubblewrap",
+        *(pytest.param(n, marks=pytest.mark.docker) for n in ("docker", "installed")),
+    ],
 )
 def executor(request):
     """`make test-docker` adds Docker, and bubblewrap with the tools of Docker's image."""
@@ -38,7 +51,9 @@ def executor(request):
 def stopped(executor):
     """Pause all processes in an executor's sandboxes, as when the machine is suspended."""
     if executor.name == "docker":
-        entries = executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"})
+        entries = executor._api.containers(
+            filters={"label": f"rtl-distill.owner={executor._owner}"}
+        )
         for entry in entries:
             executor._api.pause(entry["Id"])
         yield
@@ -70,7 +85,10 @@ def test_context_answer_and_harness_are_in_the_directories_of_cvdp(shell):
     files = {"rtl/sub/a.sv": "answer", "docs/spec.md": "words", "verif/tb.sv": "bench"}
     done = shell("cat /code/rtl/sub/a.sv /code/docs/spec.md /code/verif/tb.sv /src/t.py /code/src/t.py; pwd; echo $HOME",
                  files=files, harness={"src/t.py": "test"})  # fmt: skip
-    assert (done.exit_code, done.output) == (0, "answerwordsbenchtesttest/code/rundir\n/code/rundir\n")
+    assert (done.exit_code, done.output) == (
+        0,
+        "answerwordsbenchtesttest/code/rundir\n/code/rundir\n",
+    )
 
 
 def test_the_harness_overrides_the_answer_and_is_read_only_at_every_mount(shell):
@@ -78,7 +96,9 @@ def test_the_harness_overrides_the_answer_and_is_read_only_at_every_mount(shell)
         "for f in /src/t.py /code/src/t.py /src/conftest.py /code/src/conftest.py; do (echo x > $f) 2>/dev/null && echo wrote $f; done;"
         "rm -f /src/t.py; mv /code/src /code/s2 2>/dev/null && echo moved; chmod 777 /code/src 2>/dev/null && echo chmod; cat /src/t.py"
     )
-    done = shell("(" + command + ") 2>/dev/null", files={"src/t.py": "forged"}, harness={"src/t.py": "real"})
+    done = shell(
+        "(" + command + ") 2>/dev/null", files={"src/t.py": "forged"}, harness={"src/t.py": "real"}
+    )
     assert done.output == "real"
 
 
@@ -97,7 +117,9 @@ def test_volumes_of_the_compose_file_are_mounted(shell):
 
 def test_environment_of_a_step_and_fixed_seeds(shell):
     done = shell(
-        "echo $SIM-$PYTHONPATH-$COCOTB_RANDOM_SEED-$PYTHONHASHSEED", env={"SIM": "icarus", "PYTHONPATH": "/src"}, seed=7
+        "echo $SIM-$PYTHONPATH-$COCOTB_RANDOM_SEED-$PYTHONHASHSEED",
+        env={"SIM": "icarus", "PYTHONPATH": "/src"},
+        seed=7,
     )
     assert done.output.startswith("icarus-/src:")
     assert done.output.endswith("-7-0\n")
@@ -191,7 +213,11 @@ def test_cpu_time_of_all_processes_together_is_limited(shell, name):
 
 
 def test_processes_that_only_sleep_end_after_the_budget(shell):
-    done = shell("sleep 98766.5 | sleep 98766.5", limits=SMALL.model_copy(update={"wall_s": 600}), budget_s=0.5)
+    done = shell(
+        "sleep 98766.5 | sleep 98766.5",
+        limits=SMALL.model_copy(update={"wall_s": 600}),
+        budget_s=0.5,
+    )
     assert done.overrun == "asleep"
     assert done.asleep_s > 0.5
     assert is_gone("98766.5")
@@ -238,13 +264,19 @@ def test_memory_of_one_process_is_limited(shell):
 
 def test_memory_of_many_processes_together_is_limited(shell):
     hog = "python3 -c 'import time; x = b\"x\" * (300 << 20); time.sleep(600)'"
-    done = shell(f"for i in 1 2 3 4 5 6; do {hog} & done; wait", limits=SMALL.model_copy(update={"wall_s": 600}))
+    done = shell(
+        f"for i in 1 2 3 4 5 6; do {hog} & done; wait",
+        limits=SMALL.model_copy(update={"wall_s": 600}),
+    )
     assert done.overrun == "memory"
 
 
 def test_a_fork_bomb_ends_and_the_next_job_works(shell):
     started = time.monotonic()
-    done = shell("bomb() { bomb | bomb & }; bomb; sleep 1; bomb; wait", limits=SMALL.model_copy(update={"wall_s": 3}))
+    done = shell(
+        "bomb() { bomb | bomb & }; bomb; sleep 1; bomb; wait",
+        limits=SMALL.model_copy(update={"wall_s": 3}),
+    )
     assert done.exit_code != 0 or done.overrun or "fork" in done.output
     assert time.monotonic() - started < 300
     assert shell("echo well").output == "well\n"
@@ -252,14 +284,22 @@ def test_a_fork_bomb_ends_and_the_next_job_works(shell):
 
 @pytest.mark.parametrize(
     ("known", "end"),
-    [("0 0 4294967295\n", 1 << 31), ("0 100000 65536\n", 65536), ("0 1000 1\n1 100000 65536\n", 65537)],
+    [
+        ("0 0 4294967295\n", 1 << 31),
+        ("0 100000 65536\n", 65536),
+        ("0 1000 1\n1 100000 65536\n", 65537),
+    ],
 )
 def test_the_user_of_a_job_is_in_its_namespace(tmp_path, known, end):
     """Without a user namespace, with remapped users, and with a rootless engine."""
     (tmp_path / "uid_map").write_text(known)
     inside = Path(limits.__file__).parent / "inside"
-    told = f"import agent; print(*(agent.own_uid({str(tmp_path / 'uid_map')!r}) for _ in range(200)))"
-    done = subprocess.run([sys.executable, "-c", told], cwd=inside, capture_output=True, text=True, check=True)
+    told = (
+        f"import agent; print(*(agent.own_uid({str(tmp_path / 'uid_map')!r}) for _ in range(200)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", told], cwd=inside, capture_output=True, text=True, check=True
+    )
     users = [int(word) for word in done.stdout.split()]
     assert all(61_000 <= user < end for user in users)
     assert len(set(users)) > 100
@@ -286,7 +326,9 @@ def test_a_full_disk_affects_only_its_own_job(shell):
     for place in ("/code/rundir", "/tmp", "/dev/shm", "/rundir"):
         assert shell(command.replace("$1", place), limits=SMALL).output.strip() != "0", place
     assert shell("head -c 7000000 /dev/zero > f && ls /tmp /dev/shm /rundir").exit_code == 0
-    assert shell("head -c 20000000 /dev/zero > f", limits=SMALL).exit_code != 0, "the size of one file is limited"
+    assert shell("head -c 20000000 /dev/zero > f", limits=SMALL).exit_code != 0, (
+        "the size of one file is limited"
+    )
 
 
 def test_endless_output_is_stopped_and_shortened(shell):
@@ -305,7 +347,12 @@ def test_there_is_no_network(shell):
         "    try: socket.create_connection(address, 1); print('reached', address)\n"
         "    except OSError: pass\n"
     )
-    assert shell("python3 -c \"$P\"; ls /sys/class/net 2>/dev/null | grep -v '^lo$'", env={"P": probe}).output == ""
+    assert (
+        shell(
+            "python3 -c \"$P\"; ls /sys/class/net 2>/dev/null | grep -v '^lo$'", env={"P": probe}
+        ).output
+        == ""
+    )
 
 
 def test_a_step_runs_as_an_ordinary_user_without_capabilities(shell):
@@ -385,7 +432,9 @@ def test_steps_cannot_create_namespaces(shell):
 
 def test_concurrent_jobs_do_not_mix(executor):
     def one(number):
-        step = Step("direct", ("sh", "-c", f"echo {number} > mine; sleep 0.05; cat mine /code/rtl/a"))
+        step = Step(
+            "direct", ("sh", "-c", f"echo {number} > mine; sleep 0.05; cat mine /code/rtl/a")
+        )
         return executor.run(Job({"rtl/a": f"{number}\n"}, {}, (step,))).steps[0].output
 
     with ThreadPoolExecutor(6) as pool:
@@ -394,11 +443,15 @@ def test_concurrent_jobs_do_not_mix(executor):
 
 def test_a_killed_sandbox_is_replaced_and_its_job_retried(executor):
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(executor.run, Job({}, {}, (Step("direct", ("sh", "-c", "sleep 0.91823; echo done")),)))
+        waiting = pool.submit(
+            executor.run, Job({}, {}, (Step("direct", ("sh", "-c", "sleep 0.91823; echo done")),))
+        )
         wait_for(lambda: running("sleep\x000.91823"), "the job")
         kill_sandboxes(executor)
         assert waiting.result().steps[0].output == "done\n"
-    assert executor.run(Job({}, {}, (Step("direct", ("echo", "well")),))).steps[0].output == "well\n"
+    assert (
+        executor.run(Job({}, {}, (Step("direct", ("echo", "well")),))).steps[0].output == "well\n"
+    )
 
 
 def test_a_killed_grader_leaves_no_process_and_no_workspace(executor):

@@ -49,7 +49,9 @@ def test_killed_graders_and_engines_leave_nothing_behind(tmp_path, engine):
     outcome = chaos(200, tmp_path, kill_every=50, seed=5, engine=engine, restarts=2)
     assert (outcome.graded, outcome.wrong, outcome.left) == (200, {}, [])
     assert outcome.kills > 0
-    assert outcome.restarts > 0  # gradings continue while the engine is down, and may all be done by then
+    assert (
+        outcome.restarts > 0
+    )  # gradings continue while the engine is down, and may all be done by then
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
@@ -62,7 +64,9 @@ def test_randomly_killed_sandboxes_change_no_verdict(name):
 
         def kill_sometimes():
             while not stop.wait(chance.uniform(0.3, 1.0)):
-                kill_sandboxes(executor, lambda: chance.random() < 0.4 and kills.acquire(blocking=False))
+                kill_sandboxes(
+                    executor, lambda: chance.random() < 0.4 and kills.acquire(blocking=False)
+                )
 
         killer = threading.Thread(target=kill_sometimes)
         killer.start()
@@ -101,7 +105,9 @@ def test_a_sandbox_that_stalls_before_it_receives_the_job_is_replaced(monkeypatc
 def test_the_error_of_a_simulator_that_cannot_load_cocotb_names_make_setup():
     """As with cocotb 2.1 under Icarus 11; the simulator then treats our arguments as files."""
     tools = replace(Toolchain.of_this_machine(), libraries="/nowhere")
-    with pytest.raises(InfrastructureError, match="not start: libcocotbvpi_icarus: Unable to find") as told:
+    with pytest.raises(
+        InfrastructureError, match="not start: libcocotbvpi_icarus: Unable to find"
+    ) as told:
         BubblewrapExecutor(tools)
     assert "make setup" in told.value.hint
 
@@ -114,5 +120,8 @@ def test_a_grader_works_again_after_its_engine_was_down(engine, monkeypatch):
     with make_executor("docker") as executor, closing(Grader(executor)) as grader:
         assert grader.grade(problem, Answer(files=problem.golden)).passed
         with engine.down(signal.SIGTERM):
-            assert grader.grade(problem, Answer(files=problem.golden)).outcome is Outcome.INFRASTRUCTURE_ERROR
+            assert (
+                grader.grade(problem, Answer(files=problem.golden)).outcome
+                is Outcome.INFRASTRUCTURE_ERROR
+            )
         assert grader.grade(problem, Answer(files=problem.golden)).passed

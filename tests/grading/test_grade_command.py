@@ -12,10 +12,10 @@ from subprocess import PIPE
 
 import pytest
 from rich.console import Console
-from rtl_distill.cli.console import ConsoleProgress
 
 from rtl_core.errors import ProblemError
 from rtl_core.rollouts.verdict_records import FileGrading, grade_file
+from rtl_grader.cli.console import ConsoleProgress
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.verdict_file import VerdictFile
 from rtl_grader.progress import progress
@@ -28,12 +28,17 @@ from tests.waiting import wait_for
 def files(cvdp, examples, tmp_path_factory):
     folder = tmp_path_factory.mktemp("grade")
     problems = folder / "problems.jsonl"
-    problems.write_text("".join(path.read_text() for path in sorted(cvdp.glob("*v1.1.0_example*no_commercial*"))))
+    problems.write_text(
+        "".join(path.read_text() for path in sorted(cvdp.glob("*v1.1.0_example*no_commercial*")))
+    )
     lfsr = examples["cvdp_copilot_lfsr_0001"]
     code = lfsr.golden["rtl/lfsr_8bit.sv"]
     lines = [
         {"id": lfsr.id, "response": f"```verilog\n{code}\n```"},
-        {"id": lfsr.id, "files": {"rtl/lfsr_8bit.sv": code.replace("lfsr_out[6] ^", "lfsr_out[5] ^")}},
+        {
+            "id": lfsr.id,
+            "files": {"rtl/lfsr_8bit.sv": code.replace("lfsr_out[6] ^", "lfsr_out[5] ^")},
+        },
         {"id": lfsr.id, "response": "I do not know.", "sample": 9},
         {"id": lfsr.id, "files": {"rtl/lfsr_8bit.sv": code, "src/conftest.py": "raise SystemExit"}},
         {"id": lfsr.id, "files": {"src/conftest.py": "x"}},
@@ -51,7 +56,13 @@ def read(path):
 
 
 def run(*arguments):
-    command = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "grade", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-c",
+        "from rtl_distill.cli import main; main()",
+        "grade",
+        *map(str, arguments),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
@@ -79,7 +90,18 @@ def test_a_verdict_for_every_answer_in_order(files):
         (4, "rejected", False),
     ]
     assert all(
-        {"id", "sample", "outcome", "passed", "stages", "tests_passed", "tests_total", "reasons", "wall_s", "tools"}
+        {
+            "id",
+            "sample",
+            "outcome",
+            "passed",
+            "stages",
+            "tests_passed",
+            "tests_total",
+            "reasons",
+            "wall_s",
+            "tools",
+        }
         <= set(r)
         for r in records
     )
@@ -95,7 +117,9 @@ def test_passing_answers_are_audited_on_request(files, tmp_path):
     assert done.returncode == 0, done.stderr
     passed = [verdict for verdict in read(output) if verdict["passed"]]
     found = read(findings)
-    assert [(one["id"], one["sample"]) for one in found] == [(one["id"], one["sample"]) for one in passed]
+    assert [(one["id"], one["sample"]) for one in found] == [
+        (one["id"], one["sample"]) for one in passed
+    ]
     assert {(one["result"], one["method"]) for one in found} == {("equal", "proof")}
     assert f"audited passes: {len(passed)} proved" in done.stdout
 
@@ -104,7 +128,9 @@ def test_findings_do_not_overwrite_the_verdicts(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[:1]), tmp_path / "verdicts.jsonl"
     for place in (problems, answers, output):
-        refused = invoke("grade", problems, "--answers", answers, "--output", output, "--audit", place)
+        refused = invoke(
+            "grade", problems, "--answers", answers, "--output", output, "--audit", place
+        )
         assert "would overwrite another file" in str(refused.exception)
 
 
@@ -121,10 +147,22 @@ def test_broken_answer_lines_are_named_and_the_others_graded(files):
         (json.dumps({"id": identity, "response": "x", "sample": "first"}), "sample"),
     ]
     answers.write_text("\n".join([json.dumps(lines[2]), *(text for text, _ in broken), ""]))
-    done = invoke("grade", problems, "--answers", answers, "--output", output, "--until", "format", COLUMNS="200")
+    done = invoke(
+        "grade",
+        problems,
+        "--answers",
+        answers,
+        "--output",
+        output,
+        "--until",
+        "format",
+        COLUMNS="200",
+    )
     assert done.exit_code == 1
     for number, (_, word) in enumerate(broken, 2):
-        assert any(f"broken.jsonl:{number}:" in line and word in line for line in done.stderr.splitlines()), done.stderr
+        assert any(
+            f"broken.jsonl:{number}:" in line and word in line for line in done.stderr.splitlines()
+        ), done.stderr
     assert len(output.read_text().splitlines()) == 1
 
 
@@ -134,7 +172,16 @@ def test_a_missing_file_and_an_unknown_executor_are_named(files):
         (folder / "none.jsonl", "bubblewrap", "none.jsonl"),
         (problems, "magic", "one of bubblewrap"),
     ):
-        done = invoke("grade", problems, "--answers", answers, "--output", folder / "x.jsonl", "--executor", executor)
+        done = invoke(
+            "grade",
+            problems,
+            "--answers",
+            answers,
+            "--output",
+            folder / "x.jsonl",
+            "--executor",
+            executor,
+        )
         assert said in str(done.exception)
 
 
@@ -154,7 +201,13 @@ def started(*arguments):
     """The command in its own process group, which is killed at the end."""
     # A background process of a shell ignores interrupts, and so would its children.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    command = [sys.executable, "-c", f"{heed}; from rtl_distill.cli import main; main()", "grade", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-c",
+        f"{heed}; from rtl_distill.cli import main; main()",
+        "grade",
+        *map(str, arguments),
+    ]
     process = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
     try:
         yield process
@@ -172,7 +225,9 @@ def is_gone(group):
     return False
 
 
-@pytest.mark.parametrize("executor", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.mark.parametrize(
+    "executor", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)]
+)
 @pytest.mark.parametrize(
     ("number", "group"),
     [
@@ -181,18 +236,35 @@ def is_gone(group):
         pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupted_command_keeps_its_verdicts_and_resumes(files, tmp_path, executor, number, group):
+def test_an_interrupted_command_keeps_its_verdicts_and_resumes(
+    files, tmp_path, executor, number, group
+):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", hanging(lines)), tmp_path / "verdicts.jsonl"
-    call = (problems, "--answers", answers, "--output", output, "--jobs", 2, "--executor", executor, *LIMIT)
+    call = (
+        problems,
+        "--answers",
+        answers,
+        "--output",
+        output,
+        "--jobs",
+        2,
+        "--executor",
+        executor,
+        *LIMIT,
+    )
     with started(*call) as process:
         # The third and fourth are written before the second.
-        wait_for(lambda: output.exists() and len(output.read_text().splitlines()) == 3, "three verdicts")
+        wait_for(
+            lambda: output.exists() and len(output.read_text().splitlines()) == 3, "three verdicts"
+        )
         time.sleep(1)
         (os.killpg if group else os.kill)(process.pid, number)
         start = time.monotonic()
         _, told = process.communicate(timeout=20)
-        assert time.monotonic() - start < 12  # 0.6 to 2.8 s on a busy machine; the limit of the simulation is 100 s
+        assert (
+            time.monotonic() - start < 12
+        )  # 0.6 to 2.8 s on a busy machine; the limit of the simulation is 100 s
         assert process.returncode == 128 + number
         assert "3 of 4 verdicts are written; the same command continues" in told
         assert "Traceback" not in told
@@ -239,7 +311,12 @@ def test_only_verdicts_on_the_same_problem_answer_and_settings_are_reused(files,
         (9, "no_answer"),
         (3, "not_tested"),
     ]
-    for setting in ({"seed": 5}, {"limits": Limits(wall_s=119)}, {"repeat": 2}, {"until": Stage.INTERFACE}):
+    for setting in (
+        {"seed": 5},
+        {"limits": Limits(wall_s=119)},
+        {"repeat": 2},
+        {"until": Stage.INTERFACE},
+    ):
         assert "4 lines replaced" in graded(*call, **{"until": Stage.FORMAT, **setting}), setting
         assert len(read(output)) == 4
 
@@ -247,10 +324,15 @@ def test_only_verdicts_on_the_same_problem_answer_and_settings_are_reused(files,
 @pytest.mark.slow
 def test_a_right_answer_sets_the_budget_of_the_rest_after_an_interrupt(files, tmp_path):
     problems, (right, *_), _ = files
-    answers, output = write(tmp_path / "answers.jsonl", [{**right, "sample": 0}]), tmp_path / "verdicts.jsonl"
+    answers, output = (
+        write(tmp_path / "answers.jsonl", [{**right, "sample": 0}]),
+        tmp_path / "verdicts.jsonl",
+    )
     limits = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
     graded(problems, answers, output, limits=limits)
-    text = right["response"].replace("logic q1,", "integer i; initial while (1) i = i + 1; logic q1,")
+    text = right["response"].replace(
+        "logic q1,", "integer i; initial while (1) i = i + 1; logic q1,"
+    )
     write(answers, [{**right, "sample": 0}, {**right, "response": text, "sample": 1}])
     assert "1 verdicts reused" in graded(problems, answers, output, limits=limits)
     assert "the known-good answer takes" in read(output)[1]["reasons"][0]
@@ -275,7 +357,9 @@ def test_a_failed_grading_is_repeated(files, tmp_path):
     assert [record["outcome"] for record in read(output)] == ["not_tested", "no_answer"]
 
 
-@pytest.mark.parametrize("content", ['{"id": "x", "response": "y"}\n', "notes\n", '{"id": "x"\n{"id": "y"}\n'])
+@pytest.mark.parametrize(
+    "content", ['{"id": "x", "response": "y"}\n', "notes\n", '{"id": "x"\n{"id": "y"}\n']
+)
 def test_a_file_with_other_contents_is_not_overwritten(files, tmp_path, content):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[2:3]), tmp_path / "mine.txt"
@@ -290,7 +374,10 @@ def test_a_second_command_with_the_same_output_fails_and_loses_no_verdict(files,
     answers, output = write(tmp_path / "answers.jsonl", lines[2:3]), tmp_path / "verdicts.jsonl"
     graded(problems, answers, output)
     kept = output.read_text()
-    with contextlib.closing(VerdictFile(output)), pytest.raises(ProblemError, match="another process has"):
+    with (
+        contextlib.closing(VerdictFile(output)),
+        pytest.raises(ProblemError, match="another process has"),
+    ):
         graded(problems, answers, output)
     assert output.read_text() == kept
 
@@ -298,8 +385,13 @@ def test_a_second_command_with_the_same_output_fails_and_loses_no_verdict(files,
 def test_progress_is_reported_every_quarter_without_a_terminal(files, tmp_path):
     problems, lines, _ = files
     ((path, code),) = lines[1]["files"].items()
-    answers = write(tmp_path / "answers.jsonl", [lines[1] | {"files": {path: f"{code}// {n}\n"}} for n in range(40)])
-    done = run(problems, "--answers", answers, "--output", tmp_path / "v.jsonl", "--until", "format")
+    answers = write(
+        tmp_path / "answers.jsonl",
+        [lines[1] | {"files": {path: f"{code}// {n}\n"}} for n in range(40)],
+    )
+    done = run(
+        problems, "--answers", answers, "--output", tmp_path / "v.jsonl", "--until", "format"
+    )
     assert {record["outcome"] for record in read(tmp_path / "v.jsonl")} == {"not_tested"}
     told = [line.split("  ")[-1] for line in done.stderr.splitlines() if "graded: " in line]
     assert told == [f"answers graded: {n} of 40" for n in (10, 20, 30, 40)]

@@ -65,7 +65,12 @@ def test_the_textbook_arbiter_gets_every_wrong_missing_and_extra_port_named(grad
     problem = examples[ARBITER]
     verdict = grader.grade(problem, extract_answer(f"```verilog\n{TEXTBOOK}```", problem.targets))
     assert verdict.outcome is Outcome.INTERFACE_MISMATCH
-    assert status(verdict) == {"format": "passed", "interface": "failed", "syntax": "passed", "tests": "skipped"}
+    assert status(verdict) == {
+        "format": "passed",
+        "interface": "failed",
+        "syntax": "passed",
+        "tests": "skipped",
+    }
     assert (verdict.tests_passed, verdict.tests_total) == (0, 0)
     named = {(m.kind, m.name) for m in verdict.mismatches}
     assert named == {
@@ -79,16 +84,28 @@ def test_the_textbook_arbiter_gets_every_wrong_missing_and_extra_port_named(grad
         (MismatchKind.WRONG_WIDTH, "priority_override"),
         (MismatchKind.EXTRA_PARAMETER, "NUM_REQS"),
     }
-    assert any("priority_override" in r and "expected 8 bits, got 1 bit" in r for r in verdict.reasons)
+    assert any(
+        "priority_override" in r and "expected 8 bits, got 1 bit" in r for r in verdict.reasons
+    )
     got = earned(problem, verdict)
-    assert {term for term, (weight, value) in got.terms.items() if weight * value} == {"format", "syntax"}
+    assert {term for term, (weight, value) in got.terms.items() if weight * value} == {
+        "format",
+        "syntax",
+    }
     assert got.total == pytest.approx(0.4)
 
 
 def test_a_wrong_design_fails_tests_with_their_names_and_messages(grader, examples):
-    verdict = grader.grade(examples[LFSR], changed(examples[LFSR], "lfsr_out[6] ^", "lfsr_out[5] ^"))
+    verdict = grader.grade(
+        examples[LFSR], changed(examples[LFSR], "lfsr_out[6] ^", "lfsr_out[5] ^")
+    )
     assert verdict.outcome is Outcome.TESTS_FAILED
-    assert status(verdict) == {"format": "passed", "interface": "passed", "syntax": "passed", "tests": "failed"}
+    assert status(verdict) == {
+        "format": "passed",
+        "interface": "passed",
+        "syntax": "passed",
+        "tests": "failed",
+    }
     assert verdict.tests_total == 3 > verdict.tests_passed
     assert any("test_non_zero" in reason and "not matching" in reason for reason in verdict.reasons)
 
@@ -104,8 +121,12 @@ def test_warnings_about_a_file_named_error_do_not_hide_the_error(grader):
     narrow = "".join(f"part p{i}(.error_in(a));\n" for i in range(9))
     design = f"module error_count(input [7:0] a);\n{narrow}assign y = oops;\nendmodule\n"
     part = "module part(input [3:0] error_in);\nendmodule\n"
-    problem = a_problem(targets=("rtl/error_count.sv",), harness={"src/.env": "TOPLEVEL = error_count\n"})
-    verdict = grader.grade(problem, Answer(files={"rtl/error_count.sv": design + part}), Stage.SYNTAX)
+    problem = a_problem(
+        targets=("rtl/error_count.sv",), harness={"src/.env": "TOPLEVEL = error_count\n"}
+    )
+    verdict = grader.grade(
+        problem, Answer(files={"rtl/error_count.sv": design + part}), Stage.SYNTAX
+    )
     reasons = verdict.stages[2].reasons
     assert "oops" in reasons[0]
     assert not any("warning" in reason or "Pruning" in reason for reason in reasons)
@@ -115,8 +136,20 @@ def test_warnings_about_a_file_named_error_do_not_hide_the_error(grader):
     ("old", "new", "kind", "name", "got"),
     [
         ("module lfsr_8bit", "module lfsr", MismatchKind.WRONG_MODULE, "lfsr_8bit", "lfsr"),
-        ("input [7:0] lfsr_seed", "input [6:0] lfsr_seed", MismatchKind.WRONG_WIDTH, "lfsr_seed", "7 bits"),
-        ("output reg [7:0] lfsr_out", "inout [7:0] lfsr_out", MismatchKind.WRONG_DIRECTION, "lfsr_out", "inout"),
+        (
+            "input [7:0] lfsr_seed",
+            "input [6:0] lfsr_seed",
+            MismatchKind.WRONG_WIDTH,
+            "lfsr_seed",
+            "7 bits",
+        ),
+        (
+            "output reg [7:0] lfsr_out",
+            "inout [7:0] lfsr_out",
+            MismatchKind.WRONG_DIRECTION,
+            "lfsr_out",
+            "inout",
+        ),
         ("input clock,reset,", "input clock,rst,", MismatchKind.MISSING_PORT, "reset", "nothing"),
     ],
 )
@@ -128,7 +161,9 @@ def test_each_kind_of_interface_mismatch_is_named(grader, examples, old, new, ki
 
 
 def test_an_extra_port_that_the_harness_accepts_is_listed_but_passes(grader, examples):
-    answer = changed(examples[LFSR], "output reg [7:0] lfsr_out", "output parity, output reg [7:0] lfsr_out")
+    answer = changed(
+        examples[LFSR], "output reg [7:0] lfsr_out", "output parity, output reg [7:0] lfsr_out"
+    )
     verdict = grader.grade(examples[LFSR], answer)
     assert verdict.outcome is Outcome.PASSED
     assert set(status(verdict).values()) == {"passed"}
@@ -137,7 +172,9 @@ def test_an_extra_port_that_the_harness_accepts_is_listed_but_passes(grader, exa
 
 
 def test_an_extra_parameter_with_a_default_is_accepted(grader, examples):
-    answer = changed(examples[LFSR], "module lfsr_8bit(", "module lfsr_8bit #(parameter DEBUG = 0)(")
+    answer = changed(
+        examples[LFSR], "module lfsr_8bit(", "module lfsr_8bit #(parameter DEBUG = 0)("
+    )
     verdict = grader.grade(examples[LFSR], answer)
     assert (verdict.outcome, verdict.mismatches) == (Outcome.PASSED, ())
 
@@ -146,19 +183,36 @@ def test_an_extra_parameter_with_a_default_is_accepted(grader, examples):
 def test_no_answer(grader, examples, answer):
     verdict = grader.grade(examples[LFSR], answer)
     assert verdict.outcome is Outcome.NO_ANSWER
-    assert status(verdict) == {"format": "failed", "interface": "skipped", "syntax": "skipped", "tests": "skipped"}
+    assert status(verdict) == {
+        "format": "failed",
+        "interface": "skipped",
+        "syntax": "skipped",
+        "tests": "skipped",
+    }
     assert verdict.reasons
 
 
 @pytest.mark.slow
 def test_designs_that_never_end_are_timeouts_however_many_share_the_cores(executor, examples):
     """Output that a killed runner had not read is not a failure of the sandbox."""
-    endless = changed(examples[LFSR], "logic q1,q2,q3;", "logic q1,q2,q3; reg r; always @(lfsr_seed) while (1) r = ~r;")
+    endless = changed(
+        examples[LFSR],
+        "logic q1,q2,q3;",
+        "logic q1,q2,q3; reg r; always @(lfsr_seed) while (1) r = ~r;",
+    )
     limits = Limits(wall_s=300, cpu_s=1)
-    with contextlib.closing(Grader(executor, limits=limits)) as grader, ThreadPoolExecutor(8) as pool:
+    with (
+        contextlib.closing(Grader(executor, limits=limits)) as grader,
+        ThreadPoolExecutor(8) as pool,
+    ):
         verdicts = list(pool.map(lambda _: grader.grade(examples[LFSR], endless), range(8)))
-    assert {verdict.outcome for verdict in verdicts} == {Outcome.TIMEOUT}, [verdict.reasons for verdict in verdicts]
-    assert all("CPU" in verdict.reasons[0] and status(verdict)["syntax"] == "passed" for verdict in verdicts)
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.TIMEOUT}, [
+        verdict.reasons for verdict in verdicts
+    ]
+    assert all(
+        "CPU" in verdict.reasons[0] and status(verdict)["syntax"] == "passed"
+        for verdict in verdicts
+    )
 
 
 def test_a_service_that_did_not_run_is_named(executor):
@@ -180,11 +234,15 @@ def test_a_service_that_did_not_run_is_named(executor):
 
 def test_a_memory_file_that_is_missing_is_named(grader, examples):
     answer = changed(
-        examples[LFSR], "logic q1,q2,q3;", 'logic q1,q2,q3; reg [7:0] m [0:3]; initial $readmemh("sbox.hex", m);'
+        examples[LFSR],
+        "logic q1,q2,q3;",
+        'logic q1,q2,q3; reg [7:0] m [0:3]; initial $readmemh("sbox.hex", m);',
     )
     assert grader.grade(examples[LFSR], answer).passed
     path, text = next(iter(answer.files.items()))
-    wrong = Answer(files={path: text.replace("lfsr_out[7:1]", "m[0][7:1]").replace("lfsr_seed;", "m[1];")})
+    wrong = Answer(
+        files={path: text.replace("lfsr_out[7:1]", "m[0][7:1]").replace("lfsr_seed;", "m[1];")}
+    )
     verdict = grader.grade(examples[LFSR], wrong)
     assert verdict.outcome is Outcome.TESTS_FAILED
     assert "$readmemh: Unable to open sbox.hex" in verdict.reasons
@@ -195,7 +253,9 @@ def test_text_that_crashes_the_parser_is_rejected_and_the_next_grading_works(gra
         f"`define A{i} " + f"`A{i - 1} " * 10 + "\n" for i in range(1, 12)
     )
     path = examples[LFSR].targets[0]
-    verdict = grader.grade(examples[LFSR], Answer(files={path: doubling + "module lfsr_8bit; `A11 endmodule\n"}))
+    verdict = grader.grade(
+        examples[LFSR], Answer(files={path: doubling + "module lfsr_8bit; `A11 endmodule\n"})
+    )
     assert verdict.outcome is Outcome.REJECTED
     assert grader.grade(examples[LFSR], Answer(files=examples[LFSR].golden)).passed
 
@@ -205,7 +265,10 @@ def test_grading_can_stop_before_the_tests(executor, examples):
         with contextlib.closing(Grader(executor, until=until)) as grader:
             verdict = grader.grade(examples[LFSR], Answer(files=examples[LFSR].golden))
         assert list(status(verdict).values()) == ["passed"] * reached + ["skipped"] * (4 - reached)
-        assert (verdict.outcome, verdict.reasons) == (Outcome.NOT_TESTED, (f"graded until {until.value} only",))
+        assert (verdict.outcome, verdict.reasons) == (
+            Outcome.NOT_TESTED,
+            (f"graded until {until.value} only",),
+        )
         assert not verdict.passed
 
 
@@ -218,9 +281,14 @@ def test_a_harness_with_missing_requirements_is_an_infrastructure_error(grader, 
 
 
 def test_the_same_answer_gets_the_same_verdict_in_any_thread(grader, examples):
-    good, bad = examples[LFSR].golden, changed(examples[LFSR], "lfsr_out[6] ^", "lfsr_out[5] ^").files
+    good, bad = (
+        examples[LFSR].golden,
+        changed(examples[LFSR], "lfsr_out[6] ^", "lfsr_out[5] ^").files,
+    )
     with ThreadPoolExecutor(3) as pool:
-        verdicts = list(pool.map(lambda f: grader.grade(examples[LFSR], Answer(files=f)), [good, bad] * 4))
+        verdicts = list(
+            pool.map(lambda f: grader.grade(examples[LFSR], Answer(files=f)), [good, bad] * 4)
+        )
     assert [v.passed for v in verdicts] == [True, False] * 4
     assert len({(v.tests_passed, v.reasons) for v in verdicts[1::2]}) == 1
 
@@ -228,9 +296,13 @@ def test_the_same_answer_gets_the_same_verdict_in_any_thread(grader, examples):
 def test_a_cached_verdict_is_equal_but_marked_and_runs_no_job(counting, examples):
     cache = MemoryCache()
     answer = Answer(files=examples[LFSR].golden)
-    spaced = Answer(files={path: text.replace("\n", " \t\r\n") for path, text in answer.files.items()})
+    spaced = Answer(
+        files={path: text.replace("\n", " \t\r\n") for path, text in answer.files.items()}
+    )
     with contextlib.closing(Grader(counting, cache=cache)) as grader:
-        first, second, third = (grader.grade(examples[LFSR], given) for given in (answer, answer, spaced))
+        first, second, third = (
+            grader.grade(examples[LFSR], given) for given in (answer, answer, spaced)
+        )
     assert (first.cached, second.cached, third.cached) == (False, True, True)
     assert second.model_copy(update={"cached": False, "wall_s": first.wall_s}) == first
     assert len(counting.jobs) == 1
@@ -261,7 +333,10 @@ def test_the_cache_key_depends_on_everything_that_decides_a_verdict(examples):
         {"tools": {"iverilog": "12.0"}},
         {"seed": 1},
         {"seeds": 1},
-        *({"limits": Limits(**limit)} for limit in ({"wall_s": 1}, {"cpu_floor_s": 1}, {"cpu_factor": 5})),
+        *(
+            {"limits": Limits(**limit)}
+            for limit in ({"wall_s": 1}, {"cpu_floor_s": 1}, {"cpu_factor": 5})
+        ),
         {"until": Stage.SYNTAX},
     ]
     assert len({cache_key(**{**given, **change}) for change in changes}) == len(changes)
@@ -272,7 +347,9 @@ def test_only_what_compilers_ignore_is_normalised():
     assert normalised("a\n\nb") != normalised("a\nb")
     assert normalised("`define A x \\ \n") != normalised("`define A x \\\n")
     for space in ("\N{NO-BREAK SPACE}", "\v", "\x1c", "\x85", "\N{LINE SEPARATOR}", "\f"):
-        assert normalised(f"module m;{space}\nendmodule") != normalised("module m;\nendmodule"), repr(space)
+        assert normalised(f"module m;{space}\nendmodule") != normalised("module m;\nendmodule"), (
+            repr(space)
+        )
 
 
 def test_an_infrastructure_error_is_never_cached(counting, examples):
@@ -286,7 +363,9 @@ def test_an_infrastructure_error_is_never_cached(counting, examples):
 
 
 def test_a_lone_surrogate_in_any_file_gets_a_verdict(grader, examples):
-    problem = examples[LFSR].model_copy(update={"targets": (*examples[LFSR].targets, "docs/notes.md")})
+    problem = examples[LFSR].model_copy(
+        update={"targets": (*examples[LFSR].targets, "docs/notes.md")}
+    )
     beside = Answer(files={**problem.golden, "docs/notes.md": "\ud800"})
     within = Answer(files={path: text + "// \ud800\n" for path, text in problem.golden.items()})
     graded = asyncio.run(GraderPool(grader).grade(problem, [beside, within, beside]))
@@ -301,7 +380,8 @@ def test_context_files_of_equal_name_in_two_folders_do_not_fail_an_answer(grader
     problem = examples[LFSR]
     twice = {f"rtl/{place}/part.sv": f"module {place}; endmodule\n" for place in ("a", "b")}
     verdict = grader.grade(
-        problem.model_copy(update={"context": {**problem.context, **twice}}), Answer(files=problem.golden)
+        problem.model_copy(update={"context": {**problem.context, **twice}}),
+        Answer(files=problem.golden),
     )
     assert verdict.outcome is Outcome.PASSED, verdict.reasons
 
@@ -313,6 +393,8 @@ def test_a_process_with_more_than_1024_open_files_grades(examples):
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         for _ in range(1100):
             stack.callback(os.close, os.open("/dev/null", os.O_RDONLY))
-        grader = stack.enter_context(contextlib.closing(Grader(stack.enter_context(BubblewrapExecutor()))))
+        grader = stack.enter_context(
+            contextlib.closing(Grader(stack.enter_context(BubblewrapExecutor())))
+        )
         verdict = grader.grade(examples[LFSR], Answer(files=examples[LFSR].golden))
     assert verdict.outcome is Outcome.PASSED, verdict.reasons

@@ -29,14 +29,19 @@ def pool():
         graded.append(answer)
         return a_verdict(Outcome.PASSED)
 
-    grader = SimpleNamespace(grade=grade, close=go.set, executor=SimpleNamespace(close=go.set), go=go, graded=graded)
+    grader = SimpleNamespace(
+        grade=grade, close=go.set, executor=SimpleNamespace(close=go.set), go=go, graded=graded
+    )
     with closing(GraderPool(cast(Grader, grader), 1)) as pool:
         yield pool
 
 
 def test_concurrent_calls_grade_an_equal_answer_once_and_mark_its_repeats(pool):
     async def go():
-        calls = [asyncio.create_task(pool.grade(PROBLEM, answers)) for answers in ([ONE, OTHER, ONE], [ONE])]
+        calls = [
+            asyncio.create_task(pool.grade(PROBLEM, answers))
+            for answers in ([ONE, OTHER, ONE], [ONE])
+        ]
         await asyncio.sleep(0)
         pool.grader.go.set()
         return await asyncio.gather(*calls)
@@ -48,7 +53,9 @@ def test_concurrent_calls_grade_an_equal_answer_once_and_mark_its_repeats(pool):
 
 def test_an_answer_whose_first_caller_leaves_is_graded_for_the_other(pool):
     async def go():
-        await asyncio.wait([blocking := asyncio.create_task(pool.grade(PROBLEM, [OTHER]))], timeout=0.01)
+        await asyncio.wait(
+            [blocking := asyncio.create_task(pool.grade(PROBLEM, [OTHER]))], timeout=0.01
+        )
         calls = [asyncio.create_task(pool.grade(PROBLEM, [ONE])) for _ in range(2)]
         await asyncio.wait(calls, timeout=0.01)
         calls[0].cancel()

@@ -40,13 +40,21 @@ async def adds(dut):
 HEADER = "module m(input [7:0] a, input [7:0] b, output [7:0] y);"
 RIGHT = f"{HEADER} assign y = a + b; endmodule\n"
 WRONG = f"{HEADER} assign y = a - b; endmodule\n"
-ANOTHER = "@cocotb.test()\nasync def again(dut):\n    raise RuntimeError(cocotb.plusargs.get('N'))\n"
+ANOTHER = (
+    "@cocotb.test()\nasync def again(dut):\n    raise RuntimeError(cocotb.plusargs.get('N'))\n"
+)
 
 
-def problem(top="", first="pass", then="pass", more="", golden=None, sim="icarus", run=RUN, prompt="Add:"):
+def problem(
+    top="", first="pass", then="pass", more="", golden=None, sim="icarus", run=RUN, prompt="Add:"
+):
     test = TEST.format(top=top, first=first, then=then, more=more)
     settings = f"SIM = {sim}\nTOPLEVEL = m\nVERILOG_SOURCES = /code/rtl/m.sv\n"
-    harness = {"src/run.py": run, "src/test_m.py": test, "src/.env": settings + "PYTHONPATH = /src\n"}
+    harness = {
+        "src/run.py": run,
+        "src/test_m.py": test,
+        "src/.env": settings + "PYTHONPATH = /src\n",
+    }
     return read_problem(
         prompt=f"{prompt}\n```verilog\n{HEADER}\n```\n", golden=golden and {"rtl/m.sv": golden},
         harness={"docker-compose.yml": COMPOSE.format("python3 /src/run.py"), **harness},
@@ -61,19 +69,27 @@ FAULTS = {
     "a division at the top": ({"top": "ratio = 1 / 0"}, "ZeroDivisionError"),
     "a missing setting at the top": ({"top": "N = int(cocotb.plusargs['N'])"}, "KeyError: 'N'"),
     "a missing setting in the test": ({"first": "n = int(cocotb.plusargs['N'])"}, "KeyError: 'N'"),
-    "a missing setting after some time": ({"then": "n = os.environ['NUMBER']"}, "KeyError: 'NUMBER'"),
+    "a missing setting after some time": (
+        {"then": "n = os.environ['NUMBER']"},
+        "KeyError: 'NUMBER'",
+    ),
     "a setting that is no number": ({"first": "n = int(os.getenv('N'))"}, "TypeError: int()"),
     "a missing module": ({"then": "import no_such_module"}, "no_such_module"),
     "a missing file": ({"top": "open('/src/golden.hex')"}, "golden.hex"),
     "a name that is not defined": ({"first": "reset(dut)"}, "name 'reset' is not defined"),
-    "a time below the precision": ({"then": "await Timer(1, 'ps')"}, "Unable to accurately represent 1(ps)"),
+    "a time below the precision": (
+        {"then": "await Timer(1, 'ps')"},
+        "Unable to accurately represent 1(ps)",
+    ),
     "one test of two": ({"more": ANOTHER}, "RuntimeError"),
     "an error of the runner": ({"run": RUN.replace("always=True", "allways=True")}, "allways"),
 }
 
 
 @pytest.mark.parametrize(("given", "said"), FAULTS.values(), ids=FAULTS)
-def test_a_harness_that_fails_for_every_design_is_broken_and_no_design_is_blamed(grader, given, said):
+def test_a_harness_that_fails_for_every_design_is_broken_and_no_design_is_blamed(
+    grader, given, said
+):
     for text in (RIGHT, WRONG):
         verdict = grade(grader, problem(**given), text)
         assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
@@ -127,10 +143,14 @@ def test_an_answer_is_not_blamed_for_what_the_golden_answer_fails_in_too(grader)
         assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
         assert "the bench is wrong" in verdict.reasons[0]
     broken = problem(then=then, golden=RIGHT)
-    grader.known_good.golden[broken.fingerprint] = NO_BUDGET  # as after an answer that ran out of CPU time
+    grader.known_good.golden[broken.fingerprint] = (
+        NO_BUDGET  # as after an answer that ran out of CPU time
+    )
     assert grade(grader, broken, WRONG).outcome is Outcome.INFRASTRUCTURE_ERROR
     assert grade(grader, problem(golden=RIGHT), WRONG).outcome is Outcome.TESTS_FAILED
-    record = validate_problem(problem(then=then, golden=RIGHT), grader, level=Level("quick", 0, (1,), ("zeros",)))
+    record = validate_problem(
+        problem(then=then, golden=RIGHT), grader, level=Level("quick", 0, (1,), ("zeros",))
+    )
     assert record.status == "broken"
     assert "the golden answer fails: tests failed" in record.evidence["reason"]
 
@@ -186,7 +206,9 @@ NoneType: None
 )  # fmt: skip
 def test_the_message_of_a_bench_for_cocotb_1_is_the_first_reason(exception):
     test = {"name": "test_m.adds", "status": "failed", "message": "Test failed with RANDOM_SEED=0"}
-    step = StepResult("t", 1, LOG.format(exception=exception), 1.0, sessions=(Session("r", True, False, (test,)),))
+    step = StepResult(
+        "t", 1, LOG.format(exception=exception), 1.0, sessions=(Session("r", True, False, (test,)),)
+    )
     assert reasons_of(step)[0] == exception
 
 
@@ -211,7 +233,12 @@ def test_a_failed_service_is_explained_by_its_exceptions(output, reasons):
         ("verilator", RUN, "5.048", True),
         ("verilator", RUN, "unknown", True),
         ("icarus", RUN, "5.006", True),
-        ("icarus", RUN.replace('os.environ["SIM"]', 'os.getenv("SIM", "verilator")'), "5.006", True),
+        (
+            "icarus",
+            RUN.replace('os.environ["SIM"]', 'os.getenv("SIM", "verilator")'),
+            "5.006",
+            True,
+        ),
         ("verilator", RUN.replace("cocotb_tools.runner", "cocotb.runner"), "5.006", True),
     ],
 )
@@ -223,8 +250,12 @@ def test_a_verilator_that_cocotb_2_cannot_use_is_a_missing_requirement(sim, run,
     assert fits or (version in lacking[0] and "rtl-distill toolchain install" in lacking[0])
 
 
-def test_an_answer_that_fails_its_tests_is_blamed_although_the_golden_answer_does_not_compile(grader, data):
-    problems = {problem.id: problem for problem in read_verilog_eval(data / "verilog-eval").problems}
+def test_an_answer_that_fails_its_tests_is_blamed_although_the_golden_answer_does_not_compile(
+    grader, data
+):
+    problems = {
+        problem.id: problem for problem in read_verilog_eval(data / "verilog-eval").problems
+    }
     given = problems["verilog_eval_Prob151_review2015_fsm"]  # Icarus 11 cannot read its cast
     for files in stubs(given).of(["zeros"]).values():
         assert grader.grade(given, Answer(files=files)).outcome is Outcome.TESTS_FAILED
@@ -247,14 +278,21 @@ sys.exit("all good" not in subprocess.run(["vvp", "-n", "sim"], stdout=subproces
 
 def test_a_bench_that_is_too_new_for_the_tool_makes_its_problem_unsupported(grader):
     given = problem(golden=RIGHT, run=BENCH_RUN)
-    harness = {path: text for path, text in given.harness.items() if path != "src/test_m.py"} | {"src/bench.sv": BENCH}
+    harness = {path: text for path, text in given.harness.items() if path != "src/test_m.py"} | {
+        "src/bench.sv": BENCH
+    }
     given = given.model_copy(update={"harness": harness})
     record = validate_problem(given, grader, level=Level("quick", 0, (1,), ("zeros",)))
     assert record.status == "unsupported", record.evidence
-    assert f"iverilog {grader.tools['iverilog']} cannot read valid SystemVerilog" in record.evidence["reason"]
+    assert (
+        f"iverilog {grader.tools['iverilog']} cannot read valid SystemVerilog"
+        in record.evidence["reason"]
+    )
     wrong = {**harness, "src/bench.sv": BENCH.replace("initial begin", "initial begin begin")}
     record = validate_problem(
-        given.model_copy(update={"harness": wrong}), grader, level=Level("quick", 0, (1,), ("zeros",))
+        given.model_copy(update={"harness": wrong}),
+        grader,
+        level=Level("quick", 0, (1,), ("zeros",)),
     )
     assert record.status == "broken"
 
@@ -272,12 +310,16 @@ NEW = f"{HEADER} typedef union tagged {{void A; logic [7:0] B;}} t; t x; always_
         (f"{HEADER} always @* y = a + c; endmodule\n", False),
     ],
 )
-def test_a_text_that_is_valid_but_too_new_for_the_tool_is_told_from_a_wrong_one(grader, text, is_valid):
+def test_a_text_that_is_valid_but_too_new_for_the_tool_is_told_from_a_wrong_one(
+    grader, text, is_valid
+):
     verdict = grade(grader, problem(), text)
     assert verdict.outcome is Outcome.COMPILE_FAILED
     assert ("cannot read valid SystemVerilog (slang can)" in verdict.reasons[0]) is is_valid
     if is_valid:
         assert grader.tools["iverilog"] in verdict.reasons[0]
-        record = validate_problem(problem(golden=text), grader, level=Level("quick", 0, (1,), ("zeros",)))
+        record = validate_problem(
+            problem(golden=text), grader, level=Level("quick", 0, (1,), ("zeros",))
+        )
         assert record.status == "unsupported"
         assert "rtl-distill toolchain install" in record.evidence["reason"]

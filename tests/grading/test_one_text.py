@@ -114,7 +114,8 @@ def test_no_value_of_a_time_decides_what_a_tool_sees(value):
 
 
 @pytest.mark.parametrize(
-    "who", ["synopsys", "synthesis", "pragma", "cadence", "ambit synthesis", "verilator", "synopsys_"]
+    "who",
+    ["synopsys", "synthesis", "pragma", "cadence", "ambit synthesis", "verilator", "synopsys_"],
 )
 def test_no_comment_takes_code_out(who):
     text, _ = several_tools(f"// {who} translate_off\n{{bad}}/*{who} translate_on*/\n")

@@ -54,7 +54,11 @@ endmodule
 
 
 def gray_problem(
-    test=GRAY_TEST, runner=RUNNER, golden="", prompt="Convert binary to Gray code of WIDTH bits.", context=None
+    test=GRAY_TEST,
+    runner=RUNNER,
+    golden="",
+    prompt="Convert binary to Gray code of WIDTH bits.",
+    context=None,
 ):
     harness = {
         "docker-compose.yml": GRAY,
@@ -63,7 +67,13 @@ def gray_problem(
         "src/test_gray.py": test,
     }
     known = {"rtl/gray.sv": golden} if golden else None
-    return read_problem(prompt=prompt, context=context or {}, targets=("rtl/gray.sv",), harness=harness, golden=known)
+    return read_problem(
+        prompt=prompt,
+        context=context or {},
+        targets=("rtl/gray.sv",),
+        harness=harness,
+        golden=known,
+    )
 
 
 def grade(grader, text, **changes):
@@ -84,7 +94,9 @@ def grade(grader, text, **changes):
 )
 def test_only_a_design_that_takes_the_parameter_is_paid(grader, text):
     verdict = grade(grader, text)
-    assert verdict.outcome is (Outcome.PASSED if text is RIGHT else Outcome.INTERFACE_MISMATCH), verdict.reasons
+    assert verdict.outcome is (Outcome.PASSED if text is RIGHT else Outcome.INTERFACE_MISMATCH), (
+        verdict.reasons
+    )
     wrong = {m.name for m in verdict.mismatches if m.kind is MismatchKind.WRONG_PARAMETER}
     assert wrong == (set() if text is RIGHT else {"WIDTH"})
 
@@ -106,10 +118,13 @@ def test_only_a_design_that_takes_the_parameter_is_paid(grader, text):
         ("if (1) begin : WIDTH localparam value = 1; end reg x", "8", False),
     ],
 )
-def test_the_compiled_program_shows_whether_a_parameter_has_its_value(shell, declared, wanted, arrives):
+def test_the_compiled_program_shows_whether_a_parameter_has_its_value(
+    shell, declared, wanted, arrives
+):
     text = f"module top; {declared}; endmodule\n"
     done = shell(
-        f"iverilog -g2012 -s top '-Ptop.WIDTH={wanted}' -o x /code/rtl/t.sv && cat x", files={"rtl/t.sv": text}
+        f"iverilog -g2012 -s top '-Ptop.WIDTH={wanted}' -o x /code/rtl/t.sv && cat x",
+        files={"rtl/t.sv": text},
     )
     if done.exit_code != 0:  # Icarus 13 rejects a name that is not a parameter
         (refused,) = refused_parameters({"argv": [f"-Ptop.WIDTH={wanted}"], "output": done.output})
@@ -122,7 +137,10 @@ def test_the_compiled_program_shows_whether_a_parameter_has_its_value(shell, dec
 @pytest.mark.parametrize(
     ("said", "names"),
     [
-        (":0: error: parameter `WIDTH` not found in `top`.\n1 error(s) during elaboration.", ["WIDTH"]),
+        (
+            ":0: error: parameter `WIDTH` not found in `top`.\n1 error(s) during elaboration.",
+            ["WIDTH"],
+        ),
         (":0: error: Cannot override localparam `WIDTH` in `top`.\n", ["WIDTH"]),
         ("t.sv:1: warning: parameter `WIDTH` not found in `top`.\n", []),
         ("t.sv:2: error: Unable to bind wire/reg/memory `x' in `top'\n", []),
@@ -130,7 +148,9 @@ def test_the_compiled_program_shows_whether_a_parameter_has_its_value(shell, dec
 )
 def test_errors_of_icarus_13_about_parameters_are_parsed(said, names):
     found = refused_parameters({"argv": ["iverilog", "-Ptop.WIDTH=8"], "output": said})
-    assert [(one.name, one.expected, one.got) for one in found] == [(name, "8", "none") for name in names]
+    assert [(one.name, one.expected, one.got) for one in found] == [
+        (name, "8", "none") for name in names
+    ]
 
 
 UNSET = RUNNER.replace(', parameters={"WIDTH": width}', "")
@@ -149,10 +169,14 @@ GIVEN = RIGHT.replace("binary ^ (binary >> 1)", "binary")
         (1, "Mend it.", "device", False),
     ],
 )
-def test_a_parameter_that_the_harness_only_reads_keeps_its_default(grader, width, prompt, dut, paid):
+def test_a_parameter_that_the_harness_only_reads_keeps_its_default(
+    grader, width, prompt, dut, paid
+):
     test = GRAY_TEST.replace("dut", dut)
     problem = gray_problem(test, runner=UNSET, prompt=prompt, context={"rtl/gray.sv": GIVEN})
-    verdict = grader.grade(problem, Answer(files={"rtl/gray.sv": RIGHT.replace("WIDTH = 4", f"WIDTH = {width}")}))
+    verdict = grader.grade(
+        problem, Answer(files={"rtl/gray.sv": RIGHT.replace("WIDTH = 4", f"WIDTH = {width}")})
+    )
     assert verdict.passed is paid, verdict.reasons
 
 
@@ -161,14 +185,22 @@ DERIVED = RIGHT.replace("WIDTH = 4", "BYTES = 1, parameter WIDTH = 8 * BYTES")
 
 @pytest.mark.parametrize(
     ("text", "paid"),
-    [(DERIVED, True), (DERIVED.replace("8 * BYTES", "2"), False), (DERIVED.replace("8 * BYTES", "BYTES"), False)],
+    [
+        (DERIVED, True),
+        (DERIVED.replace("8 * BYTES", "2"), False),
+        (DERIVED.replace("8 * BYTES", "BYTES"), False),
+    ],
 )
 @pytest.mark.parametrize("given", ["context", "prompt"])
 def test_a_computed_default_follows_the_parameters_that_the_harness_sets(grader, text, paid, given):
     sets = RUNNER.replace("[4, 8]", "[2, 1]").replace('"WIDTH": width', '"BYTES": width')
     sampled = GRAY_TEST.replace("range(1 << width)", "range(0, 1 << width, 1 + (1 << width >> 6))")
     right = DERIVED.replace("binary ^", "binary &")
-    told = {"context": {"rtl/gray.sv": right}} if given == "context" else {"prompt": f"```verilog\n{right}```\n"}
+    told = (
+        {"context": {"rtl/gray.sv": right}}
+        if given == "context"
+        else {"prompt": f"```verilog\n{right}```\n"}
+    )
     verdict = grade(grader, text, runner=sets, test=sampled, **told)
     assert verdict.passed is paid, verdict.reasons
 
@@ -192,7 +224,9 @@ endmodule
 
 def test_an_output_that_changes_once_has_changed(grader):
     once = "for value in range(40):\n        dut.binary.value = 255 if value > 20 else 0"
-    test = IDLE_TEST.replace("for value in range(40):\n        dut.binary.value = (value & 1) << 7", once)
+    test = IDLE_TEST.replace(
+        "for value in range(40):\n        dut.binary.value = (value & 1) << 7", once
+    )
     test = test.replace("in (0, 1)", "in (0, 255)")
     text = "module gray #(parameter WIDTH=8)(input [7:0] binary, output [7:0] code); assign code = binary; endmodule\n"
     verdict = grade(grader, text, test=test)
@@ -203,12 +237,18 @@ def test_an_output_that_changes_once_has_changed(grader):
 
 
 def test_a_harness_that_never_runs_is_an_infrastructure_error(grader):
-    verdict = grade(grader, RIGHT, runner=RUNNER.replace("import os", "import os\nraise OSError('no such licence')"))
+    verdict = grade(
+        grader,
+        RIGHT,
+        runner=RUNNER.replace("import os", "import os\nraise OSError('no such licence')"),
+    )
     assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
 
 
 def test_a_harness_that_fails_for_one_text_only_gives_a_verdict(grader):
-    picky = RUNNER.replace("    runner = ", '    assert "casex" not in open("/code/rtl/gray.sv").read()\n    runner = ')
+    picky = RUNNER.replace(
+        "    runner = ", '    assert "casex" not in open("/code/rtl/gray.sv").read()\n    runner = '
+    )
     assert grade(grader, RIGHT, runner=picky).passed
     verdict = grade(grader, RIGHT + "// casex\n", runner=picky)
     assert verdict.outcome is Outcome.TESTS_FAILED, verdict.reasons
@@ -297,7 +337,9 @@ def test_a_golden_answer_found_later_invalidates_cached_facts_about_a_problem(gr
     problem = gray_problem(runner=UNSET)
     assert grader.demanded(problem) == {}
     width = Parameter(name="WIDTH", default=4)
-    interface = Interface(module="gray", parameters=(width,), source=InterfaceSource.CONTEXT, exact=False)
+    interface = Interface(
+        module="gray", parameters=(width,), source=InterfaceSource.CONTEXT, exact=False
+    )
     found = problem.model_copy(update={"golden": {"rtl/gray.sv": RIGHT}, "interface": interface})
     assert grader.demanded(found) == {"WIDTH": [4]}
     answer = Answer(files={"rtl/gray.sv": RIGHT})
@@ -312,7 +354,8 @@ def test_a_service_without_simulation_counts_as_one_test(grader):
 """
     problem = replace_harness(gray_problem(), {"docker-compose.yml": GRAY + lint})
     verdicts = [
-        grader.grade(problem, Answer(files={"rtl/gray.sv": text})) for text in (RIGHT, RIGHT.replace(">> 1", ">> 2"))
+        grader.grade(problem, Answer(files={"rtl/gray.sv": text}))
+        for text in (RIGHT, RIGHT.replace(">> 1", ">> 2"))
     ]
     assert [(verdict.tests_passed, verdict.tests_total) for verdict in verdicts] == [(3, 3), (1, 3)]
 

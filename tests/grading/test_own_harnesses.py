@@ -84,7 +84,10 @@ def test_a_build_that_fails_leaves_no_program_of_an_earlier_one(grader, name):
     assert grade(grader, problem, RIGHT).passed
     assert grade(grader, problem, BROKEN).outcome is Outcome.COMPILE_FAILED
     if name == "the default name":
-        assert grade(grader, problem, f"{HEAD}below b(a, y);\nendmodule\n").outcome is Outcome.COMPILE_FAILED
+        assert (
+            grade(grader, problem, f"{HEAD}below b(a, y);\nendmodule\n").outcome
+            is Outcome.COMPILE_FAILED
+        )
 
 
 RUNNER = """
@@ -97,15 +100,25 @@ runner.test(hdl_toplevel="m", test_module="test_m")
 
 
 def test_a_harness_that_ran_no_test_pays_nothing(grader):
-    runner = RUNNER.replace("import os\n", "import os\nos.environ.update(COCOTB_TEST_FILTER='none')\n")
-    for test, script in ((COCOTB_TEST.format("skip=True"), RUNNER), (COCOTB_TEST.format(""), runner)):
+    runner = RUNNER.replace(
+        "import os\n", "import os\nos.environ.update(COCOTB_TEST_FILTER='none')\n"
+    )
+    for test, script in (
+        (COCOTB_TEST.format("skip=True"), RUNNER),
+        (COCOTB_TEST.format(""), runner),
+    ):
         problem = problem_of("python3 /src/run.py", run__py=script, test_m__py=test)
         for text in (RIGHT, WRONG):
             verdict = grade(grader, problem, text)
             assert not verdict.passed, verdict
-            assert (verdict.tests_passed, verdict.tests_total) != (0, 0) or "ran no test" in verdict.reasons[0]
+            assert (verdict.tests_passed, verdict.tests_total) != (
+                0,
+                0,
+            ) or "ran no test" in verdict.reasons[0]
     assert grade(
-        grader, problem_of("python3 /src/run.py", run__py=RUNNER, test_m__py=COCOTB_TEST.format("")), RIGHT
+        grader,
+        problem_of("python3 /src/run.py", run__py=RUNNER, test_m__py=COCOTB_TEST.format("")),
+        RIGHT,
     ).passed
 
 
@@ -138,12 +151,27 @@ sys.exit("PASSED" not in subprocess.run(["vvp", "-n", "sim"], capture_output=Tru
 """
 SCRIPTED = {
     "an exit code": ("python3 /src/run.py", {"run__py": PYTHON}),
-    "a word that must be printed": ("sh /src/run.sh", {"run__sh": BUILD + "vvp -n sim | grep -q PASSED\n"}),
-    "a word that must not": ("sh /src/run.sh", {"run__sh": BUILD + "vvp -n sim > log; ! grep -q FAIL log\n"}),
-    "a program run by its own name": ("sh /src/run.sh", {"run__sh": BUILD + "./sim | grep -q PASSED\n"}),
+    "a word that must be printed": (
+        "sh /src/run.sh",
+        {"run__sh": BUILD + "vvp -n sim | grep -q PASSED\n"},
+    ),
+    "a word that must not": (
+        "sh /src/run.sh",
+        {"run__sh": BUILD + "vvp -n sim > log; ! grep -q FAIL log\n"},
+    ),
+    "a program run by its own name": (
+        "sh /src/run.sh",
+        {"run__sh": BUILD + "./sim | grep -q PASSED\n"},
+    ),
     "a test of pytest": ("pytest /src/test_bench.py", {"test_bench__py": PYTEST}),
-    "a makefile": ("make -f /src/run.mk", {"run__mk": f"all:\n\t{BUILD.strip()}\n\tvvp -n sim | grep -q PASSED\n"}),
-    "a bench that the script writes": ("python3 /src/run.py", {"run__py": WRITES, "tb__txt": BENCH}),
+    "a makefile": (
+        "make -f /src/run.mk",
+        {"run__mk": f"all:\n\t{BUILD.strip()}\n\tvvp -n sim | grep -q PASSED\n"},
+    ),
+    "a bench that the script writes": (
+        "python3 /src/run.py",
+        {"run__py": WRITES, "tb__txt": BENCH},
+    ),
 }
 SAYS = f'{HEAD}assign y = a; initial begin $display("ALL TESTS PASSED"); $finish; end\nendmodule\n'
 
@@ -159,10 +187,13 @@ def test_a_verdict_that_a_design_can_forge_is_refused_for_every_answer(grader, n
 
 
 @pytest.mark.parametrize(
-    "call", ["verilator --binary --top tb -o s", '["verilator", "-Wall", "--cc", "--exe", "main.cpp"]']
+    "call",
+    ["verilator --binary --top tb -o s", '["verilator", "-Wall", "--cc", "--exe", "main.cpp"]'],
 )
 def test_a_program_of_verilator_is_refused_before_it_is_built(grader, call):
-    problem = problem_of("sh /src/run.sh", run__sh=f"{call} /src/tb.sv /code/rtl/m.sv && obj_dir/s\n", tb__sv=BENCH)
+    problem = problem_of(
+        "sh /src/run.sh", run__sh=f"{call} /src/tb.sv /code/rtl/m.sv && obj_dir/s\n", tb__sv=BENCH
+    )
     for text in (RIGHT, SAYS):
         verdict = grade(grader, problem, text)
         assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
@@ -178,7 +209,9 @@ def test_a_harness_without_a_simulation_is_judged(grader, check):
 
 def test_a_bench_beside_cocotb_tests_does_not_pass_on_its_word(grader):
     script = RUNNER + "import subprocess\n" + PYTHON.replace("import subprocess, sys", "import sys")
-    problem = problem_of("python3 /src/run.py", run__py=script, test_m__py=COCOTB_TEST.format(""), tb__sv=BENCH)
+    problem = problem_of(
+        "python3 /src/run.py", run__py=script, test_m__py=COCOTB_TEST.format(""), tb__sv=BENCH
+    )
     assert grade(grader, problem, RIGHT).outcome is Outcome.REJECTED
     assert not grade(grader, problem, SAYS).passed
 
@@ -192,7 +225,9 @@ def test_a_bench_beside_cocotb_tests_does_not_pass_on_its_word(grader):
 )
 def test_validation_refuses_such_a_harness_by_name(grader, script, status, word):
     record = validate_problem(
-        problem_of("sh /src/run.sh", run__sh=script, tb__sv=BENCH), grader, level=Level("full", 2, (1,), ("zeros",))
+        problem_of("sh /src/run.sh", run__sh=script, tb__sv=BENCH),
+        grader,
+        level=Level("full", 2, (1,), ("zeros",)),
     )
     assert record.status == status
     assert word in record.evidence["reason"]

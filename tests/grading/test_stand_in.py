@@ -21,14 +21,20 @@ def problem(**changed):
         parameters=(Parameter(name="ZERO", default=0),),
     )  # fmt: skip
     harness = {"src/test_runner.py": RUNNER}
-    return a_problem(targets=("rtl/top.sv", "rtl/part.sv"), harness=harness, interface=interface, **changed)
+    return a_problem(
+        targets=("rtl/top.sv", "rtl/part.sv"), harness=harness, interface=interface, **changed
+    )
 
 
-def test_an_empty_module_has_the_demanded_ports_and_every_parameter_that_the_harness_may_set(tmp_path):
+def test_an_empty_module_has_the_demanded_ports_and_every_parameter_that_the_harness_may_set(
+    tmp_path,
+):
     files = stand_in(problem())
     assert files["rtl/part.sv"] == "// nothing\n"
     text = files["rtl/top.sv"]
-    assert all(line in text for line in ("  input clk", "  input [1023:0] a", "  output [2:0] y", "y = ~0"))
+    assert all(
+        line in text for line in ("  input clk", "  input [1023:0] a", "  output [2:0] y", "y = ~0")
+    )
     assert all(f"parameter {setting}" in text for setting in ("ZERO = 0", "WIDTH = 8", "depth = 8"))
     assert not any(f"parameter {word} " in text for word in ("input", "output", "top", "a"))
     (tmp_path / "top.sv").write_text(text)

@@ -9,7 +9,9 @@ from rtl_grader.types.verdict import Outcome, Stage
 from tests.growth import assert_linear
 from tests.nouns import a_problem
 
-DESIGN = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"
+DESIGN = (
+    "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"
+)
 BENCH = """module tb;
   reg clk = 0; wire q;
   m dut(.clk(clk), .q(q));
@@ -42,7 +44,9 @@ def left(text, **changes):
     ],
 )
 def test_a_bench_is_replaced_by_empty_lines_and_the_rest_is_unchanged(frame, bench):
-    files, told = without_test_benches(a_problem(), {"rtl/m.sv": frame.format(design=DESIGN, bench=bench)})
+    files, told = without_test_benches(
+        a_problem(), {"rtl/m.sv": frame.format(design=DESIGN, bench=bench)}
+    )
     assert files == {"rtl/m.sv": frame.format(design=DESIGN, bench="\n" * bench.count("\n"))}
     assert told == ["rtl/m.sv: the test bench tb was left out"]
     assert without_test_benches(a_problem(), files) == (files, [])
@@ -67,7 +71,8 @@ def test_benches_and_their_helpers_without_ports_are_removed():
         DESIGN.replace("always", "\\tb  u(); always") + BENCH,
         DESIGN.replace("q <= ~q", "q <= tb.clk") + BENCH,
         DESIGN + BENCH.replace("initial begin", "initial begin `GO"),
-        DESIGN + BENCH.replace("initial begin", "`ifdef X\ninitial begin end\n`endif\ninitial begin"),
+        DESIGN
+        + BENCH.replace("initial begin", "`ifdef X\ninitial begin end\n`endif\ninitial begin"),
         DESIGN + BENCH.replace("initial begin", "`timescale 1ns/1ps\ninitial begin"),
         "`ifdef SIMULATION\n" + BENCH + "`endif\n" + DESIGN,
         "`ifndef GUARD\n`define GUARD\n" + DESIGN + BENCH + "`endif\n",
@@ -101,7 +106,9 @@ def test_a_module_that_the_problem_names_is_kept():
     assert left(text, harness={"src/top.v": "module top; tb t(); endmodule"}) == text
     assert left(text, context={"rtl/top.v": "module top; tb t(); endmodule"}) == text
     # A Python variable `tb` is no such name.
-    assert left(text, harness={"src/test_m.py": "tb = TB(dut)  # tb"}) == DESIGN + "\n" * BENCH.count("\n")
+    assert left(
+        text, harness={"src/test_m.py": "tb = TB(dut)  # tb"}
+    ) == DESIGN + "\n" * BENCH.count("\n")
 
 
 def test_a_bench_that_another_file_of_the_answer_uses_is_kept():

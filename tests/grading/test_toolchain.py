@@ -45,19 +45,27 @@ def test_older_tools_cause_one_warning(version, times, caplog):
     with caplog.at_level(logging.WARNING, "rtl_distill"):
         warn_of_older(version)
         warn_of_older(version)
-    assert len([record for record in caplog.records if "toolchain install" in record.getMessage()]) == times
+    assert (
+        len([record for record in caplog.records if "toolchain install" in record.getMessage()])
+        == times
+    )
 
 
 @pytest.mark.parametrize(
     ("versions", "words"),
     [
-        ({"iverilog": "11.0", "verilator": "5.006"}, ("iverilog 11.0 cannot", "verilator 5.006 cannot run cocotb 2")),
+        (
+            {"iverilog": "11.0", "verilator": "5.006"},
+            ("iverilog 11.0 cannot", "verilator 5.006 cannot run cocotb 2"),
+        ),
         ({"iverilog": "13.0", "verilator": "5.020"}, ("verilator 5.020 cannot run cocotb 2",)),
         ({"iverilog": "13.0", "verilator": "5.048"}, ()),
         ({}, ()),
     ],
 )
-def test_setup_offers_newer_tools_where_those_on_path_are_too_old(home, monkeypatch, capsys, tmp_path, versions, words):
+def test_setup_offers_newer_tools_where_those_on_path_are_too_old(
+    home, monkeypatch, capsys, tmp_path, versions, words
+):
     for name, version in versions.items():
         (tmp_path / name).write_text(f"#!/bin/sh\necho {name} version {version} '(stable)'\n")
         (tmp_path / name).chmod(0o755)

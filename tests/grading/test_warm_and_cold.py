@@ -38,7 +38,9 @@ def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold
     ]
     given.append((arbiter, arbiter.golden))
     for problem in starter_problems("train", 3, 3):
-        wrong = {path: text.replace("~", "").replace("+", "-") for path, text in problem.golden.items()}
+        wrong = {
+            path: text.replace("~", "").replace("+", "-") for path, text in problem.golden.items()
+        }
         given += [(problem, problem.golden), (problem, wrong)]
     for problem, files in given:
         verdicts = []
@@ -56,13 +58,16 @@ def test_pytest_is_configured_once_unless_a_file_configures_it(executor, cold, e
     refused = {**own, "rundir/pytest.ini": "[pytest]\nrequired_plugins = none-has-it\n"}
     for one, where in ((executor, "/"), (cold, "/code/rundir/sim_build")):
         said, refusing = (
-            one.run(Job(dict(problem.golden), files, services, mounts)).steps[0].output for files in (own, refused)
+            one.run(Job(dict(problem.golden), files, services, mounts)).steps[0].output
+            for files in (own, refused)
         )
         assert f"configured in [PosixPath('{where}')" in said
         assert "Missing required plugins: none-has-it" in refusing
 
 
-def test_files_that_a_harness_left_open_are_flushed_when_its_simulator_ends(executor, cold, examples):
+def test_files_that_a_harness_left_open_are_flushed_when_its_simulator_ends(
+    executor, cold, examples
+):
     problem = examples[LFSR]
     services, mounts = read_services(problem.harness)
     left = {"src/test_lfsr.py": "\nLEFT = open('left.txt', 'w')\nLEFT.write('the end')\n"}
@@ -71,7 +76,10 @@ def test_files_that_a_harness_left_open_are_flushed_when_its_simulator_ends(exec
     )
     harness = {path: text + left.get(path, "") for path, text in problem.harness.items()}
     for one in (executor, cold):
-        assert "['the end']" in one.run(Job(dict(problem.golden), harness, services, mounts)).steps[0].output
+        assert (
+            "['the end']"
+            in one.run(Job(dict(problem.golden), harness, services, mounts)).steps[0].output
+        )
 
 
 def test_a_cold_start_attests_results_too(cold, examples):
@@ -84,8 +92,12 @@ def test_a_cold_start_attests_results_too(cold, examples):
         '$fwrite(f, "<testsuites><testsuite><testcase name=\\"a\\"/></testsuite></testsuites>"); $fclose(f); end\nendmodule\n'
     )
     services, mounts = read_services(problem.harness)
-    services = tuple(replace(step, env={**step.env, "RTL_TASKS": "fopen,fwrite,fclose"}) for step in services)
-    results = cold.run(Job({problem.targets[0]: text}, dict(problem.harness), services, mounts)).steps
+    services = tuple(
+        replace(step, env={**step.env, "RTL_TASKS": "fopen,fwrite,fclose"}) for step in services
+    )
+    results = cold.run(
+        Job({problem.targets[0]: text}, dict(problem.harness), services, mounts)
+    ).steps
     assert [result.exit_code for result in results] == [0]
     assert "not the one that cocotb wrote" in cheating(results, problem.harness)[0]
 
@@ -131,15 +143,24 @@ def test_a_program_has_the_same_environment(executor, cold, argv):
         """Without times, and without the stack frames of a warm start."""
         text = re.sub(r" in \d+\.\d+s", "", text)
         lines = [line for line in text.splitlines() if "/guard/warm.py" not in line]
-        return [line for line in lines if not line.startswith(("    runpy.", '  File "<frozen runpy>', "    ^"))]
+        return [
+            line
+            for line in lines
+            if not line.startswith(("    runpy.", '  File "<frozen runpy>', "    ^"))
+        ]
 
     if argv[1] not in ("/src/fails.py", "/src/missing.py"):
         assert plain(warm_step.output) == plain(cold_step.output)
     else:
-        assert plain(warm_step.output)[-1].partition(":")[0] in plain(cold_step.output)[-1] + "FileNotFoundError"
+        assert (
+            plain(warm_step.output)[-1].partition(":")[0]
+            in plain(cold_step.output)[-1] + "FileNotFoundError"
+        )
 
 
-@pytest.mark.parametrize("names", [("agent", "cocotb_tools", "steps", "calendar"), ("agent", "cocotb_tools", "steps")])
+@pytest.mark.parametrize(
+    "names", [("agent", "cocotb_tools", "steps", "calendar"), ("agent", "cocotb_tools", "steps")]
+)
 def test_a_module_of_the_harness_that_shadows_another_is_imported(executor, cold, names):
     files = {f"src/{name}.py": f"NAME = '{name}'\n" for name in names}
     files["src/cocotb_tools/__init__.py"] = files.pop("src/cocotb_tools.py")

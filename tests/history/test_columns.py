@@ -36,7 +36,11 @@ def later(monkeypatch):
     first = "    run           VARCHAR PRIMARY KEY,      -- the name"
     assert first in tables
     changed = tables.replace(first, f"    {NEW},\n{first}")
-    steps = {schema.current_version() + 1: ";".join(f"ALTER TABLE runs ADD COLUMN {c}" for c in NEW.split(", "))}
+    steps = {
+        schema.current_version() + 1: ";".join(
+            f"ALTER TABLE runs ADD COLUMN {c}" for c in NEW.split(", ")
+        )
+    }
     migrations = {**schema.migrations(), **steps}
     monkeypatch.setattr(schema, "schema_sql", lambda: (changed, views))
     monkeypatch.setattr(schema, "migrations", lambda: migrations)
@@ -50,7 +54,9 @@ def test_a_new_column_needs_only_the_schema_and_a_field(tmp_path):
     history.start_run(run)
     history.start_run(RunRecord(name="without"))
     with duckdb.connect(str(history.path)) as con:
-        by_name = {row["run"]: from_row(LappedRun, row, name=row["run"]) for row in read(con, "runs")}
+        by_name = {
+            row["run"]: from_row(LappedRun, row, name=row["run"]) for row in read(con, "runs")
+        }
     assert by_name["r"].model_copy(update={"heartbeat_at": None}) == run
     assert (by_name["without"].laps, by_name["without"].lap_s) == ({}, None)
     assert history.run("r") is not None
@@ -86,13 +92,26 @@ def test_every_table_of_the_schema_can_be_written_and_read(tmp_path):
     arrays = {"VARCHAR[]": ["x"], "INTEGER[]": [1, 2], "FLOAT[]": [0.5], "BOOLEAN[]": [True, False]}
     numbers = {"BOOLEAN": True, "INTEGER": 3, "BIGINT": 2**40, "DOUBLE": 0.25}
     expected = {**arrays, **numbers, "VARCHAR": "a?b", "JSON": {"b": [1, None]}, "TIMESTAMP": datetime(2026, 1, 1, tzinfo=UTC)}  # fmt: skip
-    values = {**expected, "VARCHAR": "a\ud800b", "INTEGER[]": (1, 2), "FLOAT[]": (0.5,), "BOOLEAN[]": (True, False)}
+    values = {
+        **expected,
+        "VARCHAR": "a\ud800b",
+        "INTEGER[]": (1, 2),
+        "FLOAT[]": (0.5,),
+        "BOOLEAN[]": (True, False),
+    }
     History(tmp_path / "h.duckdb").heartbeat("r")
     names = [name for name in table_names() if name != "schema_version"]
     with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
         for name in names:
             kinds = columns_of(name)
-            insert(con, {name: table(name, [], **{column: [values[kind]] for column, kind in kinds.items()})})
+            insert(
+                con,
+                {
+                    name: table(
+                        name, [], **{column: [values[kind]] for column, kind in kinds.items()}
+                    )
+                },
+            )
             assert read(con, name) == [{column: expected[kind] for column, kind in kinds.items()}]
     assert len(names) > 15
 

@@ -23,7 +23,9 @@ TITLES = re.findall(r"^\*\*(\d+)\. ", TEXT, re.M)
 def history(tmp_path_factory):
     history = synthetic.write_run(tmp_path_factory.mktemp("docs") / "h.duckdb")
     rows = [(s.rollout.key, s.verdict) for s in history.rollouts_of("demo", 3)]
-    history.record_regrades("later", [(k, v.model_copy(update={"outcome": Outcome.TIMEOUT})) for k, v in rows])
+    history.record_regrades(
+        "later", [(k, v.model_copy(update={"outcome": Outcome.TIMEOUT})) for k, v in rows]
+    )
     return history
 
 
@@ -55,7 +57,9 @@ def test_some_results_agree_with_the_rollouts(history):
     assert after["pass_at_4"] == pytest.approx(history.evaluation("demo-student-12").pass_at_k[4])
     worst = ask(history, 6)[0]
     s, at = history.rollout(worst["rollout"]), worst["position"] - 1
-    assert worst["k1"] == pytest.approx(s.rollout.logprobs_T[at] - s.teacher.logprobs_T[at], abs=1e-5)
+    assert worst["k1"] == pytest.approx(
+        s.rollout.logprobs_T[at] - s.teacher.logprobs_T[at], abs=1e-5
+    )
     assert worst["token"] == s.rollout.tokens_T[at]
 
 
@@ -64,7 +68,11 @@ def test_every_table_and_view_is_listed():
         schema.create(con)
         sql = "SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views() WHERE NOT internal"
         found = {name for (name,) in con.execute(sql).fetchall()}
-    listed = {name for row in re.findall(r"^\| (`.*?) \|", TEXT, re.M) for name in re.findall(r"`(\w+)`", row)}
+    listed = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", TEXT, re.M)
+        for name in re.findall(r"`(\w+)`", row)
+    }
     assert found == listed
 
 
@@ -90,11 +98,18 @@ def test_every_figure_of_the_notebook_shows_the_runs_data(demo, figures):
         assert figure.data, name
         assert all(len(trace.x) == len(trace.y) > 0 for trace in figure.data), name
     (rate,) = [trace for trace in figures["curves"].data if trace.name == "pass rate"]
-    right = demo.query("SELECT step, pass_rate FROM pass_by_step WHERE run = 'demo' ORDER BY step").to_pydict()
+    right = demo.query(
+        "SELECT step, pass_rate FROM pass_by_step WHERE run = 'demo' ORDER BY step"
+    ).to_pydict()
     assert (list(rate.x), list(rate.y)) == (right["step"], right["pass_rate"])
     (student,) = [trace for trace in figures["heldout"].data if trace.name == "student"]
     before, after = demo.evaluation("demo-student-0"), demo.evaluation("demo-student-12")
     assert list(student.y) == [before.pass_at_1, after.pass_at_1]
     assert student.y[1] + student.error_y.array[1] == pytest.approx(after.hi)
-    first = sum(y for trace in figures["shares"].data for x, y in zip(trace.x, trace.y, strict=True) if x == 1)
+    first = sum(
+        y
+        for trace in figures["shares"].data
+        for x, y in zip(trace.x, trace.y, strict=True)
+        if x == 1
+    )
     assert first == pytest.approx(1)

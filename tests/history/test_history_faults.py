@@ -45,7 +45,11 @@ def test_kill_minus_nine_loses_no_acknowledged_batch_and_leaves_no_partial_one(t
         ).to_pylist()
         stored = {row["step"] for row in found}
         assert acknowledged <= stored, f"lost after kill {attempt}: {sorted(acknowledged - stored)}"
-        torn = [r for r in found if not r["rollouts"] == r["verdicts"] == r["tokens"] == r["scores"] == 20]
+        torn = [
+            r
+            for r in found
+            if not r["rollouts"] == r["verdicts"] == r["tokens"] == r["scores"] == 20
+        ]
         assert torn == []
         stages = history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist()[0]["n"]
         assert stages == len(stored) * 20 * 4
@@ -85,7 +89,9 @@ def test_an_incomplete_commit_is_undone(tmp_path, monkeypatch):
             assert [r.name for r in History(damaged, read_only=read_only).runs()] == ["first"]
             assert History(damaged).query("SELECT count(*) AS n FROM rollouts") == rollouts
             assert not undo.path_of(damaged).exists()
-    assert unreadable > 0, "DuckDB survives this by itself: rtl_core/history/undo.py is no longer needed"
+    assert unreadable > 0, (
+        "DuckDB survives this by itself: rtl_core/history/undo.py is no longer needed"
+    )
 
 
 def test_an_incomplete_commit_through_a_link_is_undone_at_the_file(tmp_path, monkeypatch):
@@ -123,7 +129,9 @@ def test_another_process_reads_while_one_writes(tmp_path):
 
 
 def test_threads_of_one_process_share_the_file(tmp_path):
-    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
+    history = synthetic.write_run(
+        tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3)
+    )
     errors: list[BaseException] = []
 
     def work(number):
@@ -148,12 +156,17 @@ def test_the_error_for_a_locked_file_names_the_process_that_holds_it(history, mo
     history.start_run(RunRecord(name="r"))
     monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.2)
     reader = History(history.path, read_only=True)
-    with holding(history.path) as holder, pytest.raises(HistoryBusyError, match=f"PID {holder.pid}"):
+    with (
+        holding(history.path) as holder,
+        pytest.raises(HistoryBusyError, match=f"PID {holder.pid}"),
+    ):
         reader.runs()
     assert reader.run("r") is not None
 
 
-def test_a_run_waits_for_another_program_that_has_its_history_open_and_logs_which(history, monkeypatch, caplog):
+def test_a_run_waits_for_another_program_that_has_its_history_open_and_logs_which(
+    history, monkeypatch, caplog
+):
     history.start_run(RunRecord(name="r"))
     monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.0)
     monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
@@ -181,7 +194,9 @@ def test_a_run_writes_again_once_a_full_disk_has_room(history):
     history.start_run(RunRecord(name="r"))
     rng, shape = np.random.default_rng(0), synthetic.Shape(tokens=2000)
     problem = synthetic.problem(0, "train")
-    rollouts = [synthetic.rollout("r", "train", None, 0, 0, problem, s, shape, rng) for s in range(64)]
+    rollouts = [
+        synthetic.rollout("r", "train", None, 0, 0, problem, s, shape, rng) for s in range(64)
+    ]
     with room_for(history.path.stat().st_size):
         for _ in range(2):
             with pytest.raises(InfrastructureError, match="could not be written") as told:
@@ -219,10 +234,14 @@ def test_a_path_that_is_not_utf_8_is_refused(tmp_path):
 
 
 def test_the_error_for_a_path_that_cannot_be_written_says_what_to_check(tmp_path):
-    with pytest.raises(HistoryError, match=r"/proc/h.duckdb cannot be created: .*No such file") as told:
+    with pytest.raises(
+        HistoryError, match=r"/proc/h.duckdb cannot be created: .*No such file"
+    ) as told:
         History(Path("/proc/h.duckdb")).runs()
     assert "permissions" in told.value.hint
-    error = connection.unreadable(tmp_path, f'IO Error: Cannot open file "{tmp_path}": Read-only file system')
+    error = connection.unreadable(
+        tmp_path, f'IO Error: Cannot open file "{tmp_path}": Read-only file system'
+    )
     assert "restore" not in error.hint
 
 
@@ -299,7 +318,9 @@ def ending():
 
 
 @pytest.mark.parametrize("writes", [False, True])
-def test_a_signal_at_any_moment_of_a_connection_is_raised_and_leaves_the_history_usable(history, ending, writes):
+def test_a_signal_at_any_moment_of_a_connection_is_raised_and_leaves_the_history_usable(
+    history, ending, writes
+):
     """A cancelled run reads in the main thread, and then stores its status from another one."""
     history.start_run(RunRecord(name="r"))
     left = 0
@@ -310,7 +331,9 @@ def test_a_signal_at_any_moment_of_a_connection_is_raised_and_leaves_the_history
         if "/rtl_core/history/" not in file and "contextlib" not in file:
             return None
         # Python handles no signal at `try`, nor between the end of a block and the `__exit__` of its `with`.
-        if event == "line" and not linecache.getline(file, frame.f_lineno).strip().startswith(("try:", "with ")):
+        if event == "line" and not linecache.getline(file, frame.f_lineno).strip().startswith(
+            ("try:", "with ")
+        ):
             left -= 1
             if left == 0:
                 signal.raise_signal(signal.SIGTERM)
@@ -343,20 +366,30 @@ def test_a_signal_ends_a_long_query_and_one_whose_handler_raises_nothing_does_no
     told = []
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    assert history.query("SELECT sum(a.range * b.range) > 0 FROM range(5000) a, range(5000) b").num_rows == 1
+    assert (
+        history.query(
+            "SELECT sum(a.range * b.range) > 0 FROM range(5000) a, range(5000) b"
+        ).num_rows
+        == 1
+    )
     wait_for(lambda: told, "the signal")
 
 
 def test_a_history_that_this_process_has_open_otherwise_is_not_called_damaged(history):
     history.start_run(RunRecord(name="r"))
-    with duckdb.connect(str(history.path)), pytest.raises(HistoryBusyError, match="cannot be opened now") as refused:
+    with (
+        duckdb.connect(str(history.path)),
+        pytest.raises(HistoryBusyError, match="cannot be opened now") as refused,
+    ):
         History(history.path, read_only=True).runs()
     assert "snapshot COPY" not in str(refused.value)
     assert "restore" not in str(refused.value)
     assert history.run("r") is not None
 
 
-@pytest.mark.parametrize("sql", ["SELECT corrupt FROM runs", "SELECT error('checksum')", "FROM corrupt_tokens"])
+@pytest.mark.parametrize(
+    "sql", ["SELECT corrupt FROM runs", "SELECT error('checksum')", "FROM corrupt_tokens"]
+)
 def test_words_of_a_query_do_not_say_that_the_history_is_damaged(history, sql):
     history.start_run(RunRecord(name="r"))
     with pytest.raises(HistoryError) as refused:

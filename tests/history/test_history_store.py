@@ -22,7 +22,14 @@ from tests.nouns import a_rollout, a_verdict
 
 def test_a_run_is_returned_unchanged(tmp_path):
     history = History(tmp_path / "new" / "h.duckdb")
-    record = RunRecord(name="r", config={"a": [1, {"b": "ü"}]}, seed=3, student="s", teacher="t", versions={"x": "1"})
+    record = RunRecord(
+        name="r",
+        config={"a": [1, {"b": "ü"}]},
+        seed=3,
+        student="s",
+        teacher="t",
+        versions={"x": "1"},
+    )
     history.start_run(record)
     found = history.run("r")
     assert found.model_copy(update={"heartbeat_at": None}) == record
@@ -54,7 +61,10 @@ def test_rollouts_are_returned_with_all_recorded_facts(history):
     assert history.record_rollouts(given) == 3
     bare = history.rollouts_of("r", 2)
     assert [b.rollout.text for b in bare] == [g.text for g in given]
-    assert all(b.verdict is None and b.reward is None and b.teacher is None and b.credit is None for b in bare)
+    assert all(
+        b.verdict is None and b.reward is None and b.teacher is None and b.credit is None
+        for b in bare
+    )
 
     judged = [synthetic.judge(p, 0.0, rng) for _ in given]
     history.record_verdicts([(g.key, *j) for g, j in zip(given, judged, strict=True)])
@@ -62,12 +72,18 @@ def test_rollouts_are_returned_with_all_recorded_facts(history):
     history.record_teacher(teachers)
     credits = [Credit(reward=1.5 - i, advantage=0.5 - i, counts=i < 2) for i in range(3)]
     history.record_advantages([(g.key, one) for g, one in zip(given, credits, strict=True)])
-    for g, (verdict, reward), t, b in zip(given, judged, teachers, history.rollouts_of("r", 2), strict=True):
+    for g, (verdict, reward), t, b in zip(
+        given, judged, teachers, history.rollouts_of("r", 2), strict=True
+    ):
         float32 = {"logprobs_T": tuple(np.float32(v).item() for v in g.logprobs_T)}
         assert b.rollout == g.model_copy(update=float32)
         assert b.verdict == verdict
         assert b.reward == reward
-        assert (b.teacher.k1_mean, b.teacher.k3_mean, b.teacher.n_tokens) == (t.k1_mean, t.k3_mean, t.n_tokens)
+        assert (b.teacher.k1_mean, b.teacher.k3_mean, b.teacher.n_tokens) == (
+            t.k1_mean,
+            t.k3_mean,
+            t.n_tokens,
+        )
         np.testing.assert_array_equal(np.float32(b.teacher.logprobs_T), np.float32(t.logprobs_T))
         assert b.credit == credits[g.sample]
     assert history.rollout(given[1].key).rollout.sample == 1
@@ -76,7 +92,9 @@ def test_rollouts_are_returned_with_all_recorded_facts(history):
 
 def test_every_write_may_be_repeated(tmp_path):
     def written():
-        history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
+        history = synthetic.write_run(
+            tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3)
+        )
         return {name: history.query(f"SELECT 1 FROM {name}").num_rows for name in table_names()}
 
     counts = written()
@@ -88,7 +106,12 @@ def test_every_write_may_be_repeated(tmp_path):
 def test_a_rollout_keeps_its_first_text(history):
     first = a_rollout(text="first", tokens_T=(2, 3), logprobs_T=(-0.5, -0.5))
     history.record_rollouts([first])
-    assert history.record_rollouts([first.model_copy(update={"text": "other", "tokens_T": (), "logprobs_T": ()})]) == 0
+    assert (
+        history.record_rollouts(
+            [first.model_copy(update={"text": "other", "tokens_T": (), "logprobs_T": ()})]
+        )
+        == 0
+    )
     assert history.rollout(first.key).rollout == first
 
 
@@ -127,13 +150,22 @@ def test_a_verdict_without_its_rollout_is_refused(history):
 def test_the_trainers_log_probabilities_replace_earlier_ones(history):
     history.record_trainer_tokens([("a", [-0.5, -1.0]), ("b", np.array([-2.0]))])
     history.record_trainer_tokens([("a", [-0.25, -1.5])])
-    found = history.query("SELECT rollout, logprobs_T FROM trainer_tokens ORDER BY rollout").to_pylist()
-    assert found == [{"rollout": "a", "logprobs_T": [-0.25, -1.5]}, {"rollout": "b", "logprobs_T": [-2.0]}]
+    found = history.query(
+        "SELECT rollout, logprobs_T FROM trainer_tokens ORDER BY rollout"
+    ).to_pylist()
+    assert found == [
+        {"rollout": "a", "logprobs_T": [-0.25, -1.5]},
+        {"rollout": "b", "logprobs_T": [-2.0]},
+    ]
 
 
 def test_a_planned_step_keeps_its_plan(history):
-    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("b", "a")), StepPlan(step=1, problem_ids=("c",))])
-    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("z",)), StepPlan(step=2, problem_ids=("d",))])
+    history.plan_epoch(
+        "r", 0, [StepPlan(step=0, problem_ids=("b", "a")), StepPlan(step=1, problem_ids=("c",))]
+    )
+    history.plan_epoch(
+        "r", 0, [StepPlan(step=0, problem_ids=("z",)), StepPlan(step=2, problem_ids=("d",))]
+    )
     assert [(s.step, s.problem_ids, s.status) for s in history.steps("r")] == [
         (0, ("b", "a"), "planned"),
         (1, ("c",), "planned"),
@@ -143,17 +175,26 @@ def test_a_planned_step_keeps_its_plan(history):
 
 
 def test_a_finished_step_has_its_weights(history):
-    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("a",)), StepPlan(step=1, problem_ids=("b",))])
+    history.plan_epoch(
+        "r", 0, [StepPlan(step=0, problem_ids=("a",)), StepPlan(step=1, problem_ids=("b",))]
+    )
     record = StepRecord(
         run="r", epoch=0, step=0, state_path="st", sampler_path="sa", examples=3, train_tokens=90, times={"total": 2.0}, metrics={"m": 1}
     )  # fmt: skip
     history.finish_step(record)
     history.finish_step(record)
     last = history.last_trained_step("r")
-    assert (last.step, last.state_path, last.sampler_path, last.problem_ids) == (0, "st", "sa", ("a",))
+    assert (last.step, last.state_path, last.sampler_path, last.problem_ids) == (
+        0,
+        "st",
+        "sa",
+        ("a",),
+    )
     assert (last.examples, last.train_tokens) == (3, 90)
     assert history.steps("r")[1].train_tokens is None
-    assert history.query("SELECT name, value FROM step_metrics").to_pylist() == [{"name": "m", "value": 1.0}]
+    assert history.query("SELECT name, value FROM step_metrics").to_pylist() == [
+        {"name": "m", "value": 1.0}
+    ]
 
 
 def test_evaluations_are_returned(demo):
@@ -161,7 +202,11 @@ def test_evaluations_are_returned(demo):
     assert (final.status, final.policy, final.step, final.n_problems) == ("done", "student", 12, 16)
     assert final.lo <= final.pass_at_1 <= final.hi
     assert sorted(final.pass_at_k) == [1, 2, 4]
-    assert [(e.policy, e.step) for e in demo.evaluations("demo")] == [("student", 0), ("teacher", 0), ("student", 12)]
+    assert [(e.policy, e.step) for e in demo.evaluations("demo")] == [
+        ("student", 0),
+        ("teacher", 0),
+        ("student", 12),
+    ]
     assert len(demo.rollouts_of("demo", "demo-teacher-0")) == 16 * 4
     assert demo.evaluation("none") is None
 
@@ -208,14 +253,22 @@ def test_the_cpu_time_of_known_good_answers_is_found(history):
     problem, other = synthetic.problem(1, "train"), synthetic.problem(2, "train")
     assert history.cpu_of_known_good() == ({}, {})
     history.record_problems("r", [(problem, "train", 0), (other, "train", 1)])
-    for tools, evidence in (("old", {"cpu_s": 0.5}), ("new", {"cpu_s": 0.25}), ("without", {"digest": "x"})):
+    for tools, evidence in (
+        ("old", {"cpu_s": 0.5}),
+        ("new", {"cpu_s": 0.25}),
+        ("without", {"digest": "x"}),
+    ):
         changes = {"tools_key": tools, "evidence": {"golden": evidence}}
-        history.record_validation("r", [synthetic.validation(problem, 0).model_copy(update=changes)])
+        history.record_validation(
+            "r", [synthetic.validation(problem, 0).model_copy(update=changes)]
+        )
     given = [a_rollout(problem_id=other.id, sample=i) for i in range(3)]
     history.record_rollouts(given)
     took = [(Outcome.PASSED, 0.5), (Outcome.PASSED, 0.75), (Outcome.TIMEOUT, 2.0)]
     verdicts = [a_verdict(outcome).model_copy(update={"cpu_s": cpu_s}) for outcome, cpu_s in took]
-    history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(given, verdicts, strict=True)])
+    history.record_verdicts(
+        [(r.key, verdict, None) for r, verdict in zip(given, verdicts, strict=True)]
+    )
     assert history.cpu_of_known_good() == ({problem.fingerprint: 0.25}, {other.fingerprint: 0.75})
 
 
@@ -226,7 +279,9 @@ def test_a_batch_is_all_or_nothing(history, tmp_path):
         with history.batch():
             history.set_run_status("r", "failed")
             assert history.run("r").status == "failed"
-            assert History(tmp_path / "h.duckdb").run("r").status == "failed"  # another object, the same transaction
+            assert (
+                History(tmp_path / "h.duckdb").run("r").status == "failed"
+            )  # another object, the same transaction
             raise RuntimeError("interrupted")
 
     with pytest.raises(RuntimeError, match="interrupted"):
@@ -253,13 +308,17 @@ def test_the_last_verdict_replaces_earlier_ones_from_any_object(history, tmp_pat
         history.record_advantages([(r.key, Credit(0.0, 0.0, True)) for r in given])
     history.record_rollouts(given)
     stages, reasons = (StageResult(stage=Stage.FORMAT, status="passed"),), ("the engine died",)
-    broken = Verdict(outcome=Outcome.INFRASTRUCTURE_ERROR, stages=stages, reasons=reasons, executor="docker")
+    broken = Verdict(
+        outcome=Outcome.INFRASTRUCTURE_ERROR, stages=stages, reasons=reasons, executor="docker"
+    )
     verdicts = [(broken, None), *(synthetic.judge(p, skill, rng) for skill in (0.0, 1.0))]
     for writer in (history, History(tmp_path / "h.duckdb"), history):
         for verdict, reward in verdicts:
             for _ in range(2):
                 writer.record_verdicts([(r.key, verdict, reward) for r in given])
-            assert [(s.verdict, s.reward) for s in history.rollouts_of("r", 0)] == [(verdict, reward)] * 3
+            assert [(s.verdict, s.reward) for s in history.rollouts_of("r", 0)] == [
+                (verdict, reward)
+            ] * 3
     assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 12}]
 
 
@@ -289,7 +348,9 @@ def test_a_commit_rewrites_at_most_one_row_group_of_a_table(history):
     """DuckDB rewrites a table's last row group with each commit: with one group for all steps, each step would cost more than the last."""
     history.start_run(RunRecord(name="r"))
     for step in range(3):
-        history.record_rollouts([a_rollout(step=step, sample=number) for number in range(ROW_GROUP // 2)])
+        history.record_rollouts(
+            [a_rollout(step=step, sample=number) for number in range(ROW_GROUP // 2)]
+        )
     groups = history.query("SELECT DISTINCT row_group_id FROM pragma_storage_info('tokens')")
     assert groups.num_rows == 2
 
@@ -306,7 +367,9 @@ def test_a_finished_run_keeps_its_end_until_it_trains_again(history):
     history.start_run(RunRecord(name="r", status="running"))
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("p",))])
     history.finish_step(
-        StepRecord(run="r", epoch=0, step=0, state_path="s", sampler_path="p", examples=1, train_tokens=9)
+        StepRecord(
+            run="r", epoch=0, step=0, state_path="s", sampler_path="p", examples=1, train_tokens=9
+        )
     )
     assert history.run("r").finished_at is None
     history.set_run_status("r", "finished")

@@ -10,15 +10,26 @@ from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind, Outcome
 from tests.nouns import a_rollout, a_verdict
 
 
-def miss(kind: str, name: str, expected: str | None = None, got: str | None = None) -> InterfaceMismatch:
+def miss(
+    kind: str, name: str, expected: str | None = None, got: str | None = None
+) -> InterfaceMismatch:
     return InterfaceMismatch(kind=MismatchKind(kind), name=name, expected=expected, got=got)
 
 
 CASES = {
-    "reset polarity": ((miss("missing_port", "rst"), miss("extra_port", "rst_n")), ("rst", "rst_n")),
-    "reset name": ((miss("missing_port", "clr_n"), miss("extra_port", "rst_n")), ("clr_n", "rst_n")),
+    "reset polarity": (
+        (miss("missing_port", "rst"), miss("extra_port", "rst_n")),
+        ("rst", "rst_n"),
+    ),
+    "reset name": (
+        (miss("missing_port", "clr_n"), miss("extra_port", "rst_n")),
+        ("clr_n", "rst_n"),
+    ),
     "clock name": ((miss("missing_port", "mclk"), miss("extra_port", "clk")), ("mclk", "clk")),
-    "port name": ((miss("missing_port", "din"), miss("extra_port", "a"), miss("extra_port", "rst")), ("din", "a")),
+    "port name": (
+        (miss("missing_port", "din"), miss("extra_port", "a"), miss("extra_port", "rst")),
+        ("din", "a"),
+    ),
     "port missing": ((miss("missing_port", "din"), miss("extra_port", "rst_n")), ("din", "")),
     "port too many": ((miss("extra_port", "en"),), (None, "en")),
     "width": ((miss("wrong_width", "y", "4 bits", "8 bits"),), ("y: 4 bits", "8 bits")),
@@ -36,7 +47,9 @@ def recorded(path, *verdicts):
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    missed = [a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found, _ in CASES.values()]
+    missed = [
+        a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found, _ in CASES.values()
+    ]
     reasons = ("test_m.reset_kind: q is 1", "test_m.bit_order: y is 3, not 5", "vectors: failed")
     failed = a_verdict(Outcome.TESTS_FAILED, *reasons)
     return recorded(tmp_path_factory.mktemp("mistakes") / "h.duckdb", *missed, failed)
@@ -45,12 +58,18 @@ def history(tmp_path_factory):
 @pytest.mark.parametrize(("number", "name"), enumerate(CASES), ids=list(CASES))
 def test_an_interface_mistake_is_named(history, number, name):
     _, (expected, got) = CASES[name]
-    rows = history.query("SELECT mistake, expected, got FROM named_mistakes WHERE problem_id = $p", {"p": f"p{number}"})
+    rows = history.query(
+        "SELECT mistake, expected, got FROM named_mistakes WHERE problem_id = $p",
+        {"p": f"p{number}"},
+    )
     assert [tuple(row.values()) for row in rows.to_pylist()] == [(name, expected, got)]
 
 
 def test_failing_checks_are_named(history):
-    rows = history.query("SELECT mistake, expected FROM named_mistakes WHERE problem_id = $p", {"p": f"p{len(CASES)}"})
+    rows = history.query(
+        "SELECT mistake, expected FROM named_mistakes WHERE problem_id = $p",
+        {"p": f"p{len(CASES)}"},
+    )
     found = {row["mistake"] for row in rows.to_pylist()}
     assert found == {"reset behaviour", "bit order", "failing check"}
 
@@ -67,12 +86,16 @@ def test_the_report_shows_the_mistakes(history):
     shown = {row[0]: row[1:3] for row in table.rows}
     assert shown["reset polarity"] == ["rst", "rst_n"]
     assert shown["port too many"] == ["–", "en"]
-    assert all(row[5] == row[6] == "11.1 %" for row in table.rows)  # one epoch: the first is the last
+    assert all(
+        row[5] == row[6] == "11.1 %" for row in table.rows
+    )  # one epoch: the first is the last
 
 
 def test_of_equally_frequent_values_the_first_in_order_is_shown(tmp_path):
     missed = [(miss("extra_port", name),) for name in "hgfedcba"]
     verdicts = [a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found in missed]
     history, query = recorded(tmp_path / "h.duckdb", *verdicts), named_query("mistakes-by-epoch")
-    assert [row["got"] for row in history.query(query.sql, query.bind({}, "r")).to_pylist()] == ["a"]
+    assert [row["got"] for row in history.query(query.sql, query.bind({}, "r")).to_pylist()] == [
+        "a"
+    ]
     assert [row[2] for row in named(Source(history, "r")).rows] == ["a"]

@@ -40,7 +40,15 @@ def test_every_named_query_runs_and_has_a_description(demo, name):
     query = named_query(name)
     assert query.about.endswith(".")
     rows = ask(demo, name)
-    if name not in ("audit", "changed-verdicts", "regrades", "infrastructure", "never-solved", "turns", "netlists"):
+    if name not in (
+        "audit",
+        "changed-verdicts",
+        "regrades",
+        "infrastructure",
+        "never-solved",
+        "turns",
+        "netlists",
+    ):
         assert rows, name
 
 
@@ -49,7 +57,10 @@ def test_pass_rate_by_epoch_and_difficulty(demo, rollouts):
     passed = defaultdict(list)
     for s in rollouts:
         passed[s.rollout.epoch + 1, difficulty[s.rollout.problem_id]].append(s.verdict.passed)
-    found = {(r["epoch"], r["difficulty"]): (r["rollouts"], r["pass_rate"]) for r in ask(demo, "pass-rate")}
+    found = {
+        (r["epoch"], r["difficulty"]): (r["rollouts"], r["pass_rate"])
+        for r in ask(demo, "pass-rate")
+    }
     assert found == {k: (len(v), pytest.approx(np.mean(v))) for k, v in passed.items()}
     assert len(found) == 9
 
@@ -59,7 +70,9 @@ def test_of_equally_frequent_outcomes_the_first_in_order_is_the_usual_one(tmp_pa
     history.record_problems("r", [(a_problem(id="p"), "train", None)])
     history.record_rollouts(stored)
     outcomes = map(Outcome, ("tests_failed", "timeout", "no_answer", "compile_failed"))
-    history.record_verdicts([(r.key, a_verdict(o), None) for r, o in zip(stored, outcomes, strict=True)])
+    history.record_verdicts(
+        [(r.key, a_verdict(o), None) for r, o in zip(stored, outcomes, strict=True)]
+    )
     rows = history.query(named_query("problems").sql, {"run": "r"}).to_pylist()
     assert [row["usual_outcome"] for row in rows] == ["compile_failed"]
 
@@ -69,7 +82,9 @@ def test_mean_teacher_kl_by_step_is_weighted_by_tokens(demo, rollouts):
     assert [row["step"] for row in found] == list(range(12))
     for row in found:
         mine = [s for s in rollouts if s.rollout.step == row["step"]]
-        k_T = np.concatenate([np.subtract(s.rollout.logprobs_T, s.teacher.logprobs_T) for s in mine])
+        k_T = np.concatenate(
+            [np.subtract(s.rollout.logprobs_T, s.teacher.logprobs_T) for s in mine]
+        )
         assert row["tokens"] == len(k_T)
         assert row["k1"] == pytest.approx(k_T.mean(), abs=1e-5)
         assert row["k2"] == pytest.approx((k_T**2 / 2).mean(), abs=1e-5)
@@ -77,12 +92,18 @@ def test_mean_teacher_kl_by_step_is_weighted_by_tokens(demo, rollouts):
 
 
 def test_the_ten_most_common_interface_mistakes(demo, rollouts):
-    counts = Counter((m.kind.value, m.name, m.expected, m.got) for s in rollouts for m in s.verdict.mismatches)
+    counts = Counter(
+        (m.kind.value, m.name, m.expected, m.got) for s in rollouts for m in s.verdict.mismatches
+    )
     found = ask(demo, "mistakes")
     assert [r["rollouts"] for r in found] == [n for _, n in counts.most_common(10)]
-    assert all(counts[r["kind"], r["name"], r["expected"], r["got"]] == r["rollouts"] for r in found)
+    assert all(
+        counts[r["kind"], r["name"], r["expected"], r["got"]] == r["rollouts"] for r in found
+    )
     example = demo.rollout(found[0]["example"])
-    assert (found[0]["kind"], found[0]["name"]) in {(m.kind.value, m.name) for m in example.verdict.mismatches}
+    assert (found[0]["kind"], found[0]["name"]) in {
+        (m.kind.value, m.name) for m in example.verdict.mismatches
+    }
     assert len(ask(demo, "mistakes", limit="3")) == 3
 
 
@@ -114,14 +135,20 @@ WEIGHTS = {"format": 0.05, "interface": 0.5, "syntax": 0.0, "tests": 0.5, "tests
 
 
 def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, rollouts):
-    asked = Problem.model_validate(demo.problems_of("demo")[0].record)  # no term of the product reads it
+    asked = Problem.model_validate(
+        demo.problems_of("demo")[0].record
+    )  # no term of the product reads it
     expected = {
-        s.rollout.key: reward(Graded(asked, s.verdict, s.rollout.text, s.rollout.tokens_T, "stop"), WEIGHTS).total
+        s.rollout.key: reward(
+            Graded(asked, s.verdict, s.rollout.text, s.rollout.tokens_T, "stop"), WEIGHTS
+        ).total
         for s in rollouts
     }
     found = ask(demo, "counterfactual-rollouts", weights=json.dumps(WEIGHTS))
     assert {r["rollout"]: r["reward_now"] for r in found} == pytest.approx(expected)
-    assert {r["rollout"]: r["reward_was"] for r in found} == {s.rollout.key: s.reward.total for s in rollouts}
+    assert {r["rollout"]: r["reward_was"] for r in found} == {
+        s.rollout.key: s.reward.total for s in rollouts
+    }
     groups = {s.rollout.key: (s.rollout.step, s.rollout.problem_id) for s in rollouts}
     now, was = defaultdict(list), defaultdict(list)
     for r in found:
@@ -138,7 +165,9 @@ def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, ro
 def test_counterfactual_group_signal(demo, rollouts):
     groups = defaultdict(list)
     for s in rollouts:
-        groups[s.rollout.epoch + 1, s.rollout.step, s.rollout.problem_id].append(s.verdict.outcome is Outcome.PASSED)
+        groups[s.rollout.epoch + 1, s.rollout.step, s.rollout.problem_id].append(
+            s.verdict.outcome is Outcome.PASSED
+        )
     found = ask(demo, "counterfactual", weights='{"tests": 1.0}')
     assert [row["epoch"] for row in found] == sorted({epoch for epoch, _, _ in groups})
     for row in found:
@@ -167,14 +196,25 @@ def test_evaluations_of_the_same_weights_with_other_settings_stay_separate(histo
         ("with tools", Outcome.PASSED, {"turns": 4}),
         ("failed", Outcome.PASSED, {"status": "failed", "template": "plain"}),
     ):
-        found = {"status": "done", "n_problems": 1, "pass_at_1": float(outcome is Outcome.PASSED), **more}
+        found = {
+            "status": "done",
+            "n_problems": 1,
+            "pass_at_1": float(outcome is Outcome.PASSED),
+            **more,
+        }
         whose = {"run": "r", "policy": "student", "step": 2, "split": "heldout", "samples": 1}
         history.record_evaluation(EvaluationRecord(key=key, **whose, **found))
         rollout = a_rollout(purpose="evaluation", evaluation=key, epoch=-1, step=2)
         history.record_rollouts([rollout])
         history.record_verdicts([(rollout.key, a_verdict(outcome), Reward(total=0.0, terms={}))])
         found = {"result": "same", "detail": "", "relative_area": 2.0, "relative_levels": 1.0}
-        place = {"rollout": rollout.key, "run": "r", "problem_id": "p", "key": "k", "executor": "test"}
+        place = {
+            "rollout": rollout.key,
+            "run": "r",
+            "problem_id": "p",
+            "key": "k",
+            "executor": "test",
+        }
         history.record_audits([AuditRecord(**place, **found)])
     for name, column in (("pass-at-k", "pass_at_k"), ("categories", "pass_at_1")):
         query = named_query(name)
@@ -182,7 +222,11 @@ def test_evaluations_of_the_same_weights_with_other_settings_stay_separate(histo
         assert {row["turns"]: row[column] for row in rows} == {None: 0.0, 4: 1.0}, name
         assert len(rows) == 2
     netlists = history.query(named_query("netlists").sql, {"run": "r"}).to_pylist()
-    assert [(row["evaluation"], row["passes"]) for row in netlists] == [("failed", 1), ("own", 1), ("with tools", 1)]
+    assert [(row["evaluation"], row["passes"]) for row in netlists] == [
+        ("failed", 1),
+        ("own", 1),
+        ("with tools", 1),
+    ]
     (home,) = runs_with_counts(history)
     assert home["last"] == 0.0
     console = Console(width=100)
@@ -193,10 +237,14 @@ def test_evaluations_of_the_same_weights_with_other_settings_stay_separate(histo
 
 def test_a_run_without_a_heartbeat_is_silent_wherever_runs_are_shown(history, monkeypatch):
     for minutes, name in ((6, "dead"), (4, "slow")):
-        monkeypatch.setattr(store, "utc_now", lambda minutes=minutes: records.utc_now() - timedelta(minutes=minutes))
+        monkeypatch.setattr(
+            store, "utc_now", lambda minutes=minutes: records.utc_now() - timedelta(minutes=minutes)
+        )
         history.start_run(RunRecord(name=name, status="running"))
     expected = {"dead": "silent", "slow": "running"}
-    assert {row["run"]: row["status"] for row in history.query(named_query("runs").sql).to_pylist()} == expected
+    assert {
+        row["run"]: row["status"] for row in history.query(named_query("runs").sql).to_pylist()
+    } == expected
     assert {row["run"]: row["status"] for row in runs_with_counts(history)} == expected
     assert {record.name: record.state for record in history.runs()} == expected
     console = Console(width=100)
@@ -206,15 +254,31 @@ def test_a_run_without_a_heartbeat_is_silent_wherever_runs_are_shown(history, mo
 
 
 def test_a_stage_of_few_steps_has_a_small_share_of_the_total(history):
-    for run_, last in (("r", {"train": 4.0, "score": 3.0, "total": 10.0}), ("other", {"train": 50.0, "total": 50.0})):
+    for run_, last in (
+        ("r", {"train": 4.0, "score": 3.0, "total": 10.0}),
+        ("other", {"train": 50.0, "total": 50.0}),
+    ):
         history.start_run(RunRecord(name=run_))
         history.plan_epoch(run_, 0, [StepPlan(step=step, problem_ids=("p",)) for step in (0, 1)])
         for step, times in enumerate(({"train": 16.0, "total": 20.0}, last)):
-            whose = {"run": run_, "epoch": 0, "step": step, "state_path": "st", "sampler_path": "sa"}
+            whose = {
+                "run": run_,
+                "epoch": 0,
+                "step": step,
+                "state_path": "st",
+                "sampler_path": "sa",
+            }
             history.finish_step(StepRecord(**whose, examples=1, train_tokens=1, times=times))
     rows = history.query(named_query("time").sql, {"run": "r"}).to_pylist()
-    found = {row["stage"]: (row["steps"], row["seconds"], row["mean_s"], row["share_of_total"]) for row in rows}
-    assert found == {"total": (2, 30, 15, 1.0), "train": (2, 20, 10, 20 / 30), "score": (1, 3, 3, 0.1)}
+    found = {
+        row["stage"]: (row["steps"], row["seconds"], row["mean_s"], row["share_of_total"])
+        for row in rows
+    }
+    assert found == {
+        "total": (2, 30, 15, 1.0),
+        "train": (2, 20, 10, 20 / 30),
+        "score": (1, 3, 3, 0.1),
+    }
 
 
 def test_an_unknown_name_or_parameter_gets_help():

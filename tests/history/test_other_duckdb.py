@@ -52,13 +52,25 @@ def test_a_file_of_a_newer_version_is_refused_with_a_hint(tmp_path):
 @pytest.mark.slow
 def test_duckdb_1_5_and_the_locked_version_alternate_on_one_history(tmp_path):
     older = tmp_path / "older"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(older), "duckdb==1.5.*"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(older),
+        "duckdb==1.5.*",
+    ]
     subprocess.run(pip, check=True)
 
     def start(name, path, file="h.duckdb"):
         environment = {**os.environ, "PYTHONPATH": path}
         command = [sys.executable, "-c", WRITE, str(tmp_path / file), name]
-        done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
+        )
         return done.stdout.strip() or done.stderr
 
     start("first", "")
@@ -66,5 +78,9 @@ def test_duckdb_1_5_and_the_locked_version_alternate_on_one_history(tmp_path):
     assert start("third", "") == "['first', 'second', 'third']"
     assert start("fourth", str(older)) == "['first', 'fourth', 'second', 'third']"
 
-    duckdb.connect(str(tmp_path / "newest.duckdb"), config={"storage_compatibility_version": "latest"}).close()
-    assert "was written by another version of DuckDB than 1.5" in start("fifth", str(older), "newest.duckdb")
+    duckdb.connect(
+        str(tmp_path / "newest.duckdb"), config={"storage_compatibility_version": "latest"}
+    ).close()
+    assert "was written by another version of DuckDB than 1.5" in start(
+        "fifth", str(older), "newest.duckdb"
+    )

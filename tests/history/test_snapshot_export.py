@@ -12,7 +12,13 @@ import pytest
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection
 from rtl_core.history.columns import table_names
-from rtl_core.history.export import export_parquet, export_rollouts, metrics, take_snapshot, write_lines
+from rtl_core.history.export import (
+    export_parquet,
+    export_rollouts,
+    metrics,
+    take_snapshot,
+    write_lines,
+)
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from tests import synthetic
@@ -36,7 +42,8 @@ def test_a_snapshot_has_no_room_of_deleted_rows(tmp_path):
     text = "".join(random.choices("abcdefgh", k=4000))
     for number in range(8):
         rollouts = [
-            a_rollout(step=number, sample=n, text=f"{number} {n} {random.random()} {text[n:]}") for n in range(50)
+            a_rollout(step=number, sample=n, text=f"{number} {n} {random.random()} {text[n:]}")
+            for n in range(50)
         ]
         history.record_rollouts(rollouts)
     with connection.connect(history.path, read_only=False) as con:
@@ -88,7 +95,9 @@ def test_snapshots_during_constant_writing_are_consistent(tmp_path):
         for i in range(4):
             copy = History(take_snapshot(path, tmp_path / f"{i}.duckdb"), read_only=True)
             found = counts(copy)
-            assert found["rollouts"] == found["tokens"] == found["verdicts"] == found["teacher_tokens"]
+            assert (
+                found["rollouts"] == found["tokens"] == found["verdicts"] == found["teacher_tokens"]
+            )
             assert found["verdict_stages"] == 4 * found["rollouts"]
             sizes.append(found["rollouts"])
         assert sizes == sorted(sizes)
@@ -97,10 +106,18 @@ def test_snapshots_during_constant_writing_are_consistent(tmp_path):
 
 
 def test_parquet_files_contain_only_the_run(tmp_path):
-    history = synthetic.write_run(tmp_path / "h.duckdb", "a", synthetic.Shape(steps=1, train=6, heldout=3))
-    synthetic.write_run(tmp_path / "h.duckdb", "b'; --", synthetic.Shape(steps=2, train=6, heldout=3), seed=2)
-    written = {p.stem: pq.read_table(p).num_rows for p in export_parquet(history, "b'; --", tmp_path / "b")}
-    everything = {p.stem: pq.read_table(p).num_rows for p in export_parquet(history, None, tmp_path / "all")}
+    history = synthetic.write_run(
+        tmp_path / "h.duckdb", "a", synthetic.Shape(steps=1, train=6, heldout=3)
+    )
+    synthetic.write_run(
+        tmp_path / "h.duckdb", "b'; --", synthetic.Shape(steps=2, train=6, heldout=3), seed=2
+    )
+    written = {
+        p.stem: pq.read_table(p).num_rows for p in export_parquet(history, "b'; --", tmp_path / "b")
+    }
+    everything = {
+        p.stem: pq.read_table(p).num_rows for p in export_parquet(history, None, tmp_path / "all")
+    }
     assert everything == counts(history)
     assert written["rollouts"] == written["tokens"] == written["teacher_tokens"] + 36 == 2 * 24 + 36
     assert written["runs"] == 1
@@ -126,7 +143,9 @@ def test_rollouts_are_exported_as_json_lines(demo, tmp_path):
         assert line["verdict"]["outcome"] == stored.verdict.outcome
         assert line["reward"] == stored.reward.total
         trained = line["trained_reward"], line["advantage"]
-        assert trained == ((stored.credit.reward, stored.credit.advantage) if stored.credit else (None, None))
+        assert trained == (
+            (stored.credit.reward, stored.credit.advantage) if stored.credit else (None, None)
+        )
         assert line["prompt"].startswith("Write module")
     assert "tokens" not in exported(demo, tmp_path / "plain.jsonl")[0]
 
@@ -138,10 +157,19 @@ def test_episodes_are_exported_with_all_turns(demo, tmp_path):
     first, second, told, third, last = line["messages"]
     assert first == {"role": "user", "content": line["prompt"]}
     hostile = synthetic.HOSTILE
-    assert (second["role"], second["content"], second["reasoning_content"]) == ("assistant", hostile, hostile)
+    assert (second["role"], second["content"], second["reasoning_content"]) == (
+        "assistant",
+        hostile,
+        hostile,
+    )
     (call,) = second["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {"top": hostile}
-    assert (told["role"], told["tool_call_id"], told["name"], told["ok"]) == ("tool", call["id"], "compile", False)
+    assert (told["role"], told["tool_call_id"], told["name"], told["ok"]) == (
+        "tool",
+        call["id"],
+        "compile",
+        False,
+    )
     submit = {**call, "id": "submit", "function": {**call["function"], "name": "submit"}}
     assert third == {"role": "assistant", "content": "", "tool_calls": [submit]}
     assert last["content"] == "submitted"
@@ -150,7 +178,9 @@ def test_episodes_are_exported_with_all_turns(demo, tmp_path):
 
 
 def test_later_turns_are_exported_with_their_parent(tmp_path):
-    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
+    history = synthetic.write_run(
+        tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3)
+    )
     first = history.rollouts_of("demo", 0)[0].rollout
     second = first.model_copy(update={"purpose": "refinement", "turn": 2, "parent": first.key})
     history.record_rollouts([second])
@@ -167,8 +197,12 @@ def test_metrics_have_the_names_of_the_cookbook(demo):
     assert [line["step"] for line in lines] == list(range(13))
     assert all(names <= set(line) for line in lines[:12])
     mine = demo.rollouts_of("demo", 5)
-    assert lines[5]["env/all/reward/total"] == pytest.approx(sum(s.reward.total for s in mine) / len(mine))
-    assert lines[5]["env/all/tests_passed"] == pytest.approx(sum(s.verdict.passed for s in mine) / len(mine))
+    assert lines[5]["env/all/reward/total"] == pytest.approx(
+        sum(s.reward.total for s in mine) / len(mine)
+    )
+    assert lines[5]["env/all/tests_passed"] == pytest.approx(
+        sum(s.verdict.passed for s in mine) / len(mine)
+    )
     assert lines[0]["test/env/all/pass@1"] == demo.evaluation("demo-student-0").pass_at_1
     assert lines[12]["test/env/all/pass@4"] == demo.evaluation("demo-student-12").pass_at_k[4]
 

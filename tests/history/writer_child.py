@@ -44,11 +44,15 @@ def main() -> None:
     problems = [synthetic.problem(i, "train") for i in range(5)]
     for batch in range(start, start + 100_000):
         rollouts = [
-            synthetic.rollout("r", "train", None, 0, batch, p, s, shape, rng) for p in problems for s in range(4)
+            synthetic.rollout("r", "train", None, 0, batch, p, s, shape, rng)
+            for p in problems
+            for s in range(4)
         ]
         with history.batch():
             history.record_rollouts(rollouts)
-            history.record_verdicts([(r.key, *synthetic.judge(problems[0], 0.5, rng)) for r in rollouts])
+            history.record_verdicts(
+                [(r.key, *synthetic.judge(problems[0], 0.5, rng)) for r in rollouts]
+            )
             history.record_teacher([synthetic.teacher(r, 0.5, rng) for r in rollouts])
         print(batch, flush=True)
 

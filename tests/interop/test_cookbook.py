@@ -70,7 +70,9 @@ def test_the_cookbooks_loop_trains(builder, tmp_path, monkeypatch):
             opened.append(self)
 
     monkeypatch.setattr(tinker, "ServiceClient", Recorded)
-    tokenizer_utils.register_tokenizer("student", lambda: AutoTokenizer.from_pretrained(model_path("student")))
+    tokenizer_utils.register_tokenizer(
+        "student", lambda: AutoTokenizer.from_pretrained(model_path("student"))
+    )
     with LocalTinker({"student": model_path("student")}, tmp_path / "tinker") as service:
         monkeypatch.setenv("TINKER_API_KEY", service.api_key)
         config = train.Config(
@@ -87,7 +89,9 @@ def test_the_cookbooks_loop_trains(builder, tmp_path, monkeypatch):
         asyncio.run(train.main(config))
         for client in opened:
             client.close("success").result()
-    lines = [json.loads(line) for line in (tmp_path / "log" / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "log" / "metrics.jsonl").read_text().splitlines()
+    ]
     steps = [line for line in lines if "env/all/reward/total" in line]
     assert len(steps) == 2
     assert all(0 <= line["env/all/reward/total"] <= 1.6 for line in steps)

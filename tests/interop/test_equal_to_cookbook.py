@@ -73,11 +73,15 @@ class Recording:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.client, name)
 
-    def forward_backward(self, data: list[tinker.Datum], loss_fn: Any, loss_fn_config: Any = None) -> Any:
+    def forward_backward(
+        self, data: list[tinker.Datum], loss_fn: Any, loss_fn_config: Any = None
+    ) -> Any:
         self.sent.append(Sent(data, loss_fn, loss_fn_config))
         return self.client.forward_backward(data, loss_fn, loss_fn_config)
 
-    async def forward_backward_async(self, data: list[tinker.Datum], loss_fn: Any, loss_fn_config: Any = None) -> Any:
+    async def forward_backward_async(
+        self, data: list[tinker.Datum], loss_fn: Any, loss_fn_config: Any = None
+    ) -> Any:
         return self.forward_backward(data, loss_fn, loss_fn_config)
 
     def optim_step(self, adam: tinker.AdamParams) -> Any:
@@ -108,7 +112,10 @@ class Bench:
         """Return the log-probabilities of all answers after a step. They are equal for equal steps."""
         sampler = client.client.save_weights_and_get_sampling_client().result()
         answers = [stored.rollout for group in self.groups.values() for stored in group]
-        asked = [sampler.compute_logprobs(tinker.ModelInput.from_ints([*a.prompt_P, *a.tokens_T])) for a in answers]
+        asked = [
+            sampler.compute_logprobs(tinker.ModelInput.from_ints([*a.prompt_P, *a.tokens_T]))
+            for a in answers
+        ]
         return np.concatenate([future.result()[1:] for future in asked])
 
 
@@ -127,7 +134,9 @@ def bench(tmp_path_factory):
 async def answers(local: LocalTinker) -> dict[str, list[StoredRollout]]:
     folders = ", ".join(f'{name} = "{model_path(name)}"' for name in ("student", "teacher"))
     config = load_config(
-        "demo", [f"tinker.base_url={local.base_url}", f"tinker.local_models={{{folders}}}"], environment={}
+        "demo",
+        [f"tinker.base_url={local.base_url}", f"tinker.local_models={{{folders}}}"],
+        environment={},
     )
     async with backend_of(config).open(config, print) as backend:
         return await sampled_from(backend)
@@ -140,7 +149,9 @@ async def sampled_from(backend: Backend) -> dict[str, list[StoredRollout]]:
         text = f"Module m{number} adds a and b, {number + 3} bits each."
         prompt_P = backend.tokenizer.encode(text, add_special_tokens=False)
         seeds = [10 * number + i for i in range(len(rewards))]
-        sampled = await backend.sample(Weights(), prompt_P, 3, SamplingParams(30, 1.0, stop), seeds=seeds)
+        sampled = await backend.sample(
+            Weights(), prompt_P, 3, SamplingParams(30, 1.0, stop), seeds=seeds
+        )
         groups[problem] = []
         for i, (one, reward) in enumerate(zip(sampled, rewards, strict=True)):
             rollout = Rollout(
@@ -150,7 +161,9 @@ async def sampled_from(backend: Backend) -> dict[str, list[StoredRollout]]:
             )  # fmt: skip
             scores_T = await backend.logprobs(Weights("teacher"), prompt_P, one.tokens_T)
             teacher = TeacherRecord(rollout.key, scores_T, 0.0, 0.0, 0.0, len(scores_T))
-            groups[problem].append(StoredRollout(rollout, reward=Reward(total=reward, terms={}), teacher=teacher))
+            groups[problem].append(
+                StoredRollout(rollout, reward=Reward(total=reward, terms={}), teacher=teacher)
+            )
     return groups
 
 
@@ -166,7 +179,11 @@ def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
     client, learning = bench.client(), config.learning
     session: Any = SimpleNamespace(config=config, recorder=Recorder(History(tmp_path / "h.duckdb")))
     trainer = TinkerTrainer(client)
-    asyncio.run(step(session, trainer, datums, learning.loss, learning.loss_settings, learning.learning_rate))
+    asyncio.run(
+        step(
+            session, trainer, datums, learning.loss, learning.loss_settings, learning.learning_rate
+        )
+    )
     return client
 
 
@@ -192,7 +209,9 @@ def cookbook(
         ]
         rewards = [one.reward.total for one in answers if one.reward is not None]
         return TrajectoryGroup(
-            [Trajectory([t], tinker.ModelInput.empty()) for t in taken], rewards, [{} for _ in taken]
+            [Trajectory([t], tinker.ModelInput.empty()) for t in taken],
+            rewards,
+            [{} for _ in taken],
         )
 
     groups = [group(answers) for answers in bench.groups.values()]
@@ -203,7 +222,9 @@ def cookbook(
 
     async def run() -> None:
         if kl:
-            await incorporate_kl_penalty(data, [bench.teacher] * len(data), [0] * len(data), kl, discount)
+            await incorporate_kl_penalty(
+                data, [bench.teacher] * len(data), [0] * len(data), kl, discount
+            )
         await train_step(data, client, RATE, 1, loss, config)
 
     asyncio.run(run())
@@ -228,12 +249,21 @@ def test_equal_rollouts_give_equal_steps(bench, tmp_path, loss, kl):
     for one, other in zip(left.data, right.data, strict=True):
         assert one.model_input == other.model_input
         # The cookbook removes its mask before sending, so both sides have the same fields.
-        assert set(one.loss_fn_inputs) == set(other.loss_fn_inputs) == {"target_tokens", "logprobs", "advantages"}
+        assert (
+            set(one.loss_fn_inputs)
+            == set(other.loss_fn_inputs)
+            == {"target_tokens", "logprobs", "advantages"}
+        )
         for name, tensor in one.loss_fn_inputs.items():
-            assert (tensor.dtype, tensor.shape) == (other.loss_fn_inputs[name].dtype, other.loss_fn_inputs[name].shape)
+            assert (tensor.dtype, tensor.shape) == (
+                other.loss_fn_inputs[name].dtype,
+                other.loss_fn_inputs[name].shape,
+            )
         for name in ("target_tokens", "logprobs"):
             assert np.array_equal(values(one, name), values(other, name))
-        np.testing.assert_allclose(values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING)
+        np.testing.assert_allclose(
+            values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING
+        )
     assert np.abs(np.concatenate([values(one, "advantages") for one in left.data])).max() > 0.1
     after = bench.scores_after(mine)
     np.testing.assert_allclose(after, bench.scores_after(theirs), rtol=0, atol=1e-3)
@@ -245,11 +275,18 @@ def test_equal_rollouts_give_equal_steps(bench, tmp_path, loss, kl):
 
 
 def test_pure_distillation_equals_the_cookbooks(bench, tmp_path):
-    groups = {p: [replace(s, reward=Reward(total=0.0, terms={})) for s in group] for p, group in bench.groups.items()}
+    groups = {
+        p: [replace(s, reward=Reward(total=0.0, terms={})) for s in group]
+        for p, group in bench.groups.items()
+    }
     (left,) = ours(bench, tmp_path, "learning.reward_weight=0", "learning.kl_weight=1").sent
-    (right,) = cookbook(replace(bench, groups=groups), "importance_sampling", kl=1.0, config=None).sent
+    (right,) = cookbook(
+        replace(bench, groups=groups), "importance_sampling", kl=1.0, config=None
+    ).sent
     for one, other in zip(left.data, right.data, strict=True):
-        np.testing.assert_allclose(values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING)
+        np.testing.assert_allclose(
+            values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING
+        )
 
 
 def test_a_discounted_kl_is_equal_on_the_answer_and_0_on_the_prompt(bench, tmp_path):
@@ -258,6 +295,8 @@ def test_a_discounted_kl_is_equal_on_the_answer_and_0_on_the_prompt(bench, tmp_p
     answers = [stored.rollout for group in bench.groups.values() for stored in group]
     for one, other, answer in zip(left.data, right.data, answers, strict=True):
         n = len(answer.tokens_T)
-        np.testing.assert_allclose(values(one, "advantages")[-n:], values(other, "advantages")[-n:], rtol=0, atol=1e-4)
+        np.testing.assert_allclose(
+            values(one, "advantages")[-n:], values(other, "advantages")[-n:], rtol=0, atol=1e-4
+        )
         assert not values(one, "advantages")[:-n].any()
         assert values(other, "advantages")[:-n].any()

@@ -10,7 +10,14 @@ from rtl_core.errors import ProblemError
 from rtl_core.starter import Spec, problem_of
 from rtl_core.starter.source import StarterSource
 from rtl_core.synthesis.keeping import write
-from rtl_grader.exports.exported import TASKS, answer_of, export_tasks, instruction, messages, read_tasks
+from rtl_grader.exports.exported import (
+    TASKS,
+    answer_of,
+    export_tasks,
+    instruction,
+    messages,
+    read_tasks,
+)
 from rtl_grader.exports.writers import WRITERS
 from rtl_grader.extraction.answer_to import response_of
 from rtl_grader.problems.sources import source_of
@@ -43,7 +50,9 @@ def exported(path: Path, folder: Path) -> Path:
 def test_a_problem_without_a_licence_is_read_from_the_clients_copy(tmp_path, own, monkeypatch):
     folder = exported(own, tmp_path / "out")
     assert "module" not in (folder / TASKS).read_text()
-    with pytest.raises(ProblemError, match=r"was exported without its text.*\n.*RTL_DISTILL_SOURCES=cvdp=PATH"):
+    with pytest.raises(
+        ProblemError, match=r"was exported without its text.*\n.*RTL_DISTILL_SOURCES=cvdp=PATH"
+    ):
         read_tasks(folder)
     monkeypatch.setenv("RTL_DISTILL_SOURCES", f"cvdp={own}")
     (problem,) = read_tasks(folder).values()
@@ -104,7 +113,9 @@ def test_harbor_tasks_contain_neither_harness_nor_known_good_answer(tmp_path, li
     assert settings["artifacts"] == [f"/workspace/{path}" for path in ADDER.targets]
     assert settings["verifier"]["environment_mode"] == "separate"
     shown = [
-        path.read_text() for path in [task / "instruction.md", *(task / "environment").rglob("*")] if path.is_file()
+        path.read_text()
+        for path in [task / "instruction.md", *(task / "environment").rglob("*")]
+        if path.is_file()
     ]
     assert not any(text in file for text in SECRET for file in shown)
     # The verifier has no harness either; only the grading service has it.

@@ -50,15 +50,23 @@ def answers(problem: Problem) -> dict[str, str]:
     return {
         "oracle": response_of(golden),
         "empty": "",
-        **{kind: response_of({**empty, top: into(empty[top], trick)}) for kind, trick in TRICKS.items()},
+        **{
+            kind: response_of({**empty, top: into(empty[top], trick)})
+            for kind, trick in TRICKS.items()
+        },
         "harness": response_of({**empty, **forged}),
-        "twin": response_of({**golden, top: into(golden[top], 'initial $display("1 of 1 tests passed");')}),
+        "twin": response_of(
+            {**golden, top: into(golden[top], 'initial $display("1 of 1 tests passed");')}
+        ),
     }
 
 
 def sources(data: Path) -> list[str]:
     """Return the starter set and CVDP's two problems with known-good answers as command-line arguments."""
-    names = ["starter", *(f"cvdp={data / EXAMPLES.format(kind)}" for kind in ("nonagentic", "agentic"))]
+    names = [
+        "starter",
+        *(f"cvdp={data / EXAMPLES.format(kind)}" for kind in ("nonagentic", "agentic")),
+    ]
     return [word for name in names for word in ("--source", name)]
 
 
@@ -69,16 +77,31 @@ def export(client: str, folder: Path, data: Path) -> dict[str, Problem]:
     (tasks,) = folder.rglob("tasks.jsonl")
     problems = read_tasks(tasks.parent)
     assert len(problems) == 12
-    assert {path.name for path in tasks.parent.glob("licences/cvdp/*")} == {"DATASET_LICENSE", "DATASET_NOTICE"}
+    assert {path.name for path in tasks.parent.glob("licences/cvdp/*")} == {
+        "DATASET_LICENSE",
+        "DATASET_NOTICE",
+    }
     return problems
 
 
-def client(program: str, *arguments: object, cwd: Path, extra: tuple[Path, ...] = (), **variables: str) -> str:
+def client(
+    program: str, *arguments: object, cwd: Path, extra: tuple[Path, ...] = (), **variables: str
+) -> str:
     """Run a client's command. Returns its output."""
     path = os.pathsep.join(map(str, (REPOSITORY, CLIENTS, *extra)))
-    environment = {**os.environ, "PYTHONPATH": path, "PATH": f"{BIN}:{os.environ['PATH']}", **variables}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        **variables,
+    }
     done = subprocess.run(
-        [BIN / program, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        [BIN / program, *map(str, arguments)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
@@ -86,7 +109,10 @@ def client(program: str, *arguments: object, cwd: Path, extra: tuple[Path, ...] 
 
 def by_kind(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
     all_ = {name: answers(problem) for name, problem in problems.items()}
-    return {kind: {name: given[kind] for name, given in all_.items()} for kind in next(iter(all_.values()))}
+    return {
+        kind: {name: given[kind] for name, given in all_.items()}
+        for kind in next(iter(all_.values()))
+    }
 
 
 def check(scores: Mapping[tuple[str, str], float], problems: Mapping[str, Problem]) -> None:
@@ -102,19 +128,42 @@ def test_inspect(tmp_path, data, agent):
     (tmp_path / "answers.json").write_text(json.dumps(kinds))
     replay = ["--solver", f"{CLIENTS}/replay.py@replay", "-S", f"answers={tmp_path}/answers.json"]
     command = ["eval", "out/rtl.py", *replay]
-    command += ["--model", "none", "--epochs", len(kinds), "--epochs-reducer", "max", "--log-format", "json"]
+    command += [
+        "--model",
+        "none",
+        "--epochs",
+        len(kinds),
+        "--epochs-reducer",
+        "max",
+        "--log-format",
+        "json",
+    ]
     # Files are read from Inspect's sandbox. `local` replaces the container here, because answers are not executed in it.
-    command += ["-T", "agent=true", "-S", "into_sandbox=true", "--sandbox", "local"] if agent else []
+    command += (
+        ["-T", "agent=true", "-S", "into_sandbox=true", "--sandbox", "local"] if agent else []
+    )
     client("inspect", *command, "--display", "none", cwd=tmp_path)
     (log,) = (tmp_path / "logs").glob("*.json")
     names = list(kinds)
     samples = json.loads(log.read_text())["samples"]
-    check({(names[s["epoch"] - 1], s["id"]): s["scores"]["verdict"]["value"] for s in samples}, problems)
+    check(
+        {(names[s["epoch"] - 1], s["id"]): s["scores"]["verdict"]["value"] for s in samples},
+        problems,
+    )
 
 
 def test_inspects_golden_solver(tmp_path, data):
     export("inspect", tmp_path / "out", data)
-    command = ["eval", "out/rtl.py", "--solver", "out/rtl.py@golden", "--model", "none", "--log-format", "json"]
+    command = [
+        "eval",
+        "out/rtl.py",
+        "--solver",
+        "out/rtl.py@golden",
+        "--model",
+        "none",
+        "--log-format",
+        "json",
+    ]
     client("inspect", *command, "--display", "none", cwd=tmp_path)
     (log,) = (tmp_path / "logs").glob("*.json")
     (metrics,) = (score["metrics"] for score in json.loads(log.read_text())["results"]["scores"])
@@ -124,7 +173,10 @@ def test_inspects_golden_solver(tmp_path, data):
 @contextmanager
 def endpoint(folder: Path, problems: Mapping[str, Problem]) -> Iterator[str]:
     """Run a server that acts as a model and returns each kind of answer once."""
-    shown = {messages(problem)[-1]["content"]: list(answers(problem).values()) for problem in problems.values()}
+    shown = {
+        messages(problem)[-1]["content"]: list(answers(problem).values())
+        for problem in problems.values()
+    }
     (folder / "answers.json").write_text(json.dumps(shown))
     command = [sys.executable, CLIENTS / "endpoint.py", "answers.json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
@@ -146,7 +198,19 @@ def test_vf_validate_passes_golden_answers_and_fails_empty_ones(tmp_path, data):
 def test_verifiers(tmp_path, data):
     problems = export("verifiers", tmp_path / "out", data)
     with endpoint(tmp_path, problems) as url:
-        command = ["rtl-tasks", "-m", "player", "-r", "6", "-c", "2", "--no-push", "--no-rich", "-o", "runs"]
+        command = [
+            "rtl-tasks",
+            "-m",
+            "player",
+            "-r",
+            "6",
+            "-c",
+            "2",
+            "--no-push",
+            "--no-rich",
+            "-o",
+            "runs",
+        ]
         command += ["--env.agent.harness.id", "direct", "--env.agent.runtime.type", "subprocess"]
         command += ["--client.base-url", url, "--client.api-key-var", "NO_KEY"]
         client("vf-eval", *command, cwd=tmp_path, extra=(tmp_path / "out",), NO_KEY="none")
@@ -155,7 +219,9 @@ def test_verifiers(tmp_path, data):
     for line in traces.read_text().splitlines():
         (trace,) = json.loads(line)["traces"]
         name, held = trace["task"]["data"]["id"], json.dumps(trace)
-        given = {kind: json.dumps(text)[1:-1] for kind, text in answers(problems[name]).items() if text}
+        given = {
+            kind: json.dumps(text)[1:-1] for kind, text in answers(problems[name]).items() if text
+        }
         kind = next((kind for kind, text in given.items() if text in held), "empty")
         scores[kind, name] = trace["rewards"]["tests_passed"]["score"]
     check(scores, problems)

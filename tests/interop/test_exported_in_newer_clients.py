@@ -12,7 +12,15 @@ import pytest
 
 from rtl_grader.extraction.answer_to import answer_to
 from tests.conftest import REPOSITORY
-from tests.interop.test_exported_in_clients import CLIENTS, answers, by_kind, check, endpoint, export, sources
+from tests.interop.test_exported_in_clients import (
+    CLIENTS,
+    answers,
+    by_kind,
+    check,
+    endpoint,
+    export,
+    sources,
+)
 
 pytestmark = pytest.mark.newer_clients
 ROOT = REPOSITORY / "build/newer"
@@ -25,7 +33,9 @@ def service(folder: Path, data: Path) -> Iterator[dict[str, str]]:
     command = [sys.executable, "-m", "rtl_distill.cli", "serve-grader", *sources(data)]
     command += ["--output", str(folder / "verdicts.jsonl"), "--port", "0"]
     environment = {**os.environ, **token}
-    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True
+    ) as server:
         try:
             line = next(line for line in server.stdout if "GRADER_URL=" in line)
             yield {"RTL_DISTILL_GRADER_URL": line.strip().split("=", 1)[1], **token}
@@ -42,11 +52,22 @@ def newer(client: str, *command: object, cwd: Path, **variables: str) -> str:
         "/",
         *["--dev", "/dev", "--proc", "/proc", "--bind", "/run", "/run", "--bind", "/tmp", "/tmp"],
     ]
-    words += ["--ro-bind", REPOSITORY, REPOSITORY, "--chdir", cwd, "--die-with-parent", "--", *command]
+    words += [
+        "--ro-bind",
+        REPOSITORY,
+        REPOSITORY,
+        "--chdir",
+        cwd,
+        "--die-with-parent",
+        "--",
+        *command,
+    ]
     path = f"/opt/{client}/bin:/usr/bin:/bin"
     kept = {name: os.environ[name] for name in ("DOCKER_HOST",) if name in os.environ}
     environment = {**kept, "PATH": path, "HOME": str(cwd), "PYTHONPATH": str(CLIENTS), **variables}
-    done = subprocess.run(list(map(str, words)), env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        list(map(str, words)), env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -62,7 +83,10 @@ def test_harbor(tmp_path, data):
     own = {"oracle": "oracle", "empty": "nop"}
     replay = {"import_path": "harbor_replay:Replay"}
     given = {"answers": str(tmp_path / "answers.json")}
-    agents = [{"name": own[kind]} if kind in own else {**replay, "kwargs": {**given, "kind": kind}} for kind in kinds]
+    agents = [
+        {"name": own[kind]} if kind in own else {**replay, "kwargs": {**given, "kind": kind}}
+        for kind in kinds
+    ]
     job = {
         "job_name": "job",
         "jobs_dir": "jobs",
@@ -81,28 +105,54 @@ def test_harbor(tmp_path, data):
         result = json.loads(path.read_text())
         agent = result["config"]["agent"]
         kind = names.get(agent["name"]) or agent["kwargs"]["kind"]
-        scores[kind, result["task_name"].partition("/")[2]] = result["verifier_result"]["rewards"]["reward"]
+        scores[kind, result["task_name"].partition("/")[2]] = result["verifier_result"]["rewards"][
+            "reward"
+        ]
     check(scores, problems)
 
 
 def test_nemo_gym(tmp_path, data):
     problems = export("nemo-gym", tmp_path / "out", data)
     # Its servers use this environment instead of installing one each.
-    for server in ("resources_servers/rtl", "responses_api_agents/simple_agent", "responses_api_models/openai_model"):
+    for server in (
+        "resources_servers/rtl",
+        "responses_api_agents/simple_agent",
+        "responses_api_models/openai_model",
+    ):
         (tmp_path / "venvs" / server).mkdir(parents=True)
         (tmp_path / "venvs" / server / ".venv").symlink_to("/opt/nemo-gym")
-    command = ["gym", "eval", "run", "--resources-server", "rtl", "--model-type", "openai_model", "--model", "player"]
+    command = [
+        "gym",
+        "eval",
+        "run",
+        "--resources-server",
+        "rtl",
+        "--model-type",
+        "openai_model",
+        "--model",
+        "player",
+    ]
     command += [
         *["--model-api-key", "none", "--split", "validation", "--num-repeats", "6", "--output"],
         tmp_path / "rollouts.jsonl",
     ]
     command += ["+skip_venv_if_present=true", f"+uv_venv_dir={tmp_path}/venvs"]
     with service(tmp_path, data) as address, endpoint(tmp_path, problems) as url:
-        newer("nemo-gym", *command, "--model-url", url, cwd=tmp_path / "out", RAY_USAGE_STATS_ENABLED="0", **address)
+        newer(
+            "nemo-gym",
+            *command,
+            "--model-url",
+            url,
+            cwd=tmp_path / "out",
+            RAY_USAGE_STATS_ENABLED="0",
+            **address,
+        )
     scores = {}
     for line in (tmp_path / "rollouts.jsonl").read_text().splitlines():
         rollout = json.loads(line)
         text = rollout["response"]["output"][0]["content"][0]["text"]
-        kind = next(kind for kind, given in answers(problems[rollout["id"]]).items() if given == text)
+        kind = next(
+            kind for kind, given in answers(problems[rollout["id"]]).items() if given == text
+        )
         scores[kind, rollout["id"]] = rollout["reward"]
     check(scores, problems)

@@ -10,13 +10,17 @@ from rtl_core.learning.kl import discounted_future_sum, k1, k2, k3
 
 
 def test_group_advantages_are_rewards_minus_their_mean():
-    assert group_advantages(np.array([1.6, 0.4, 0.4, 0.0])).tolist() == pytest.approx([1.0, -0.2, -0.2, -0.6])
+    assert group_advantages(np.array([1.6, 0.4, 0.4, 0.0])).tolist() == pytest.approx(
+        [1.0, -0.2, -0.2, -0.6]
+    )
 
 
 @pytest.mark.parametrize("std", [False, True])
 @pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out"])
 def test_equal_rewards_give_no_signal(baseline, std):
-    assert not group_advantages(np.array([0.1 + 0.2 + 0.3] * 6), baseline=baseline, normalise_std=std).any()
+    assert not group_advantages(
+        np.array([0.1 + 0.2 + 0.3] * 6), baseline=baseline, normalise_std=std
+    ).any()
 
 
 def test_leave_one_out_compares_with_the_mean_of_the_others():
@@ -83,7 +87,9 @@ def test_kl_share_uses_squares_at_tokens_of_which_the_student_is_unsure():
     sure, unsure = np.log([0.96, 0.99]), np.log([0.5, 0.94])
     # A² = 4 at two unsure tokens, with KL parts 1 and 3: 10 of 18. Sure tokens are ignored.
     assert kl_share([(2.0, np.array([1.0, -3.0]), unsure)]) == pytest.approx(10 / 18)
-    assert kl_share([(2.0, np.array([1.0, -3.0]), unsure), (5.0, np.array([9.0, 9.0]), sure)]) == pytest.approx(10 / 18)
+    assert kl_share(
+        [(2.0, np.array([1.0, -3.0]), unsure), (5.0, np.array([9.0, 9.0]), sure)]
+    ) == pytest.approx(10 / 18)
     assert kl_share([(2.0, np.zeros(2), unsure)]) == 0.0
     assert kl_share([(0.0, np.array([0.1, 0.0]), unsure)]) == 1.0
     assert kl_share([(7.0, np.ones(2), sure)]) == kl_share([]) == 0.0

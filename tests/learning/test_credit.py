@@ -16,7 +16,9 @@ CUT = [False, False, True]
         (LENGTHS, CUT, Rules(100, buffer=0, penalty=0.5), [0, 0, 0.5]),
     ],
 )  # fmt: skip
-def test_the_penalty_rises_over_the_buffer_and_is_full_for_a_truncated_answer(lengths, cut, rules, expected):
+def test_the_penalty_rises_over_the_buffer_and_is_full_for_a_truncated_answer(
+    lengths, cut, rules, expected
+):
     assert overlong_penalty(lengths, cut, rules).tolist() == pytest.approx(expected)
 
 
@@ -45,7 +47,9 @@ SETTINGS = {
 """Name: rules, truncated answers, rewards, advantages, answers that count. The first answer is doubtful."""
 
 
-@pytest.mark.parametrize(("rules", "cut", "rewards", "advantages", "counts"), SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize(
+    ("rules", "cut", "rewards", "advantages", "counts"), SETTINGS.values(), ids=SETTINGS
+)
 def test_credit_with_each_setting(rules, cut, rewards, advantages, counts):
     found = credit(REWARDS, LENGTHS, cut, rules, doubtful_G=DOUBTFUL)
     assert found.rewards_G.tolist() == pytest.approx(rewards)

@@ -37,7 +37,9 @@ def test_shuffled_depends_on_the_seed_alone():
 def test_an_epoch_holds_each_problem_once_and_differs_from_the_next():
     ids = [f"p{i:02}" for i in range(21)]
     for order in ("easy_to_hard", "shuffled"):
-        first, second = (plan_epoch(ids, [4] * 5 + [1], epoch, seed=0, order=order) for epoch in (0, 1))
+        first, second = (
+            plan_epoch(ids, [4] * 5 + [1], epoch, seed=0, order=order) for epoch in (0, 1)
+        )
         assert sorted(itertools.chain(*first)) == ids == sorted(itertools.chain(*second))
         assert first != second
         assert [len(step) for step in first] == [4, 4, 4, 4, 4, 1]
@@ -63,9 +65,13 @@ def test_supervised_steps_repeat_imitable_problems_and_the_others_take_unseen_on
     assert len(last) == len(set(last)) == 8
     assert not known_good & set(last)
     # A step has no problem twice.
-    assert plan_epoch(ids, [4, 4], 0, seed=0, order="shuffled", supervised=1, imitable={"p03"})[0] == ["p03"]
+    assert plan_epoch(ids, [4, 4], 0, seed=0, order="shuffled", supervised=1, imitable={"p03"})[
+        0
+    ] == ["p03"]
     everything = plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3)
-    assert everything == plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=set(ids))
+    assert everything == plan_epoch(
+        ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=set(ids)
+    )
     assert everything == plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled")
 
 
@@ -77,7 +83,8 @@ def test_easy_to_hard_keeps_the_slope():
 
 def test_rates_measured_before_the_run_outrank_labels():
     problems = [
-        problem(name, label, "x") for name, label in zip("abcd", ("easy", "hard", "medium", "easy"), strict=True)
+        problem(name, label, "x")
+        for name, label in zip("abcd", ("easy", "hard", "medium", "easy"), strict=True)
     ]
     measured = {
         "a": MeasuredRates(student=0.0, teacher=0.25),
@@ -85,13 +92,24 @@ def test_rates_measured_before_the_run_outrank_labels():
         "c": MeasuredRates(student=0.0, teacher=1.0),
         "d": MeasuredRates(student=0.75, teacher=0.5),
     }
-    assert [p.id for p in order_problems(problems, "easy_to_hard", 0, measured)] == ["d", "b", "c", "a"]
+    assert [p.id for p in order_problems(problems, "easy_to_hard", 0, measured)] == [
+        "d",
+        "b",
+        "c",
+        "a",
+    ]
 
 
 def test_the_first_pool_follows_the_measured_rate_or_the_label():
-    labels = [first_pool(problem("a", label, "x"), UNMEASURED, PoolRules()) for label in ("easy", "medium", "hard")]
+    labels = [
+        first_pool(problem("a", label, "x"), UNMEASURED, PoolRules())
+        for label in ("easy", "medium", "hard")
+    ]
     assert labels == ["easy", "normal", "hard"]
-    rates = [first_pool(problem("a", "easy", "x"), MeasuredRates(student=r), PoolRules()) for r in (0.0, 0.5, 1.0)]
+    rates = [
+        first_pool(problem("a", "easy", "x"), MeasuredRates(student=r), PoolRules())
+        for r in (0.0, 0.5, 1.0)
+    ]
     assert rates == ["hard", "normal", "easy"]
 
 

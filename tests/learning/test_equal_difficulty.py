@@ -17,7 +17,9 @@ def step(base: list[float], places: list[int], rates: list[float], answers: floa
 @pytest.mark.parametrize(("places", "rates"), [([0], [0.8]), ([1], [0.2]), ([0, 1], [0.8, 0.2])])
 def test_a_student_as_good_as_the_evaluated_one_has_its_rate_on_any_problems(places, rates):
     # Half of the problems are easy (0.8), half hard (0.2): 0.5 on all.
-    assert equal_difficulty([step([0.8, 0.2], places, rates, MANY)]) == [pytest.approx(0.5, abs=1e-3)]
+    assert equal_difficulty([step([0.8, 0.2], places, rates, MANY)]) == [
+        pytest.approx(0.5, abs=1e-3)
+    ]
 
 
 def test_for_equal_problems_the_rate_is_the_raw_one():
@@ -52,13 +54,20 @@ def test_the_rate_of_a_simulated_student_is_right_while_problems_get_harder(lear
         ability = np.linspace(0.0, learns, steps)
         true_P = logit_P + rng.normal(0, 0.5, problems)
         passed = [
-            rng.binomial(8, 1 / (1 + np.exp(-(true_P[4 * t : 4 * t + 4] + ability[t])))).astype(float)
+            rng.binomial(8, 1 / (1 + np.exp(-(true_P[4 * t : 4 * t + 4] + ability[t])))).astype(
+                float
+            )
             for t in range(steps)
         ]
-        groups = [Groups(base_P, range(4 * t, 4 * t + 4), passed[t], np.full(4, 8.0)) for t in range(steps)]
+        groups = [
+            Groups(base_P, range(4 * t, 4 * t + 4), passed[t], np.full(4, 8.0))
+            for t in range(steps)
+        ]
         told[run], raw[run] = equal_difficulty(groups), [found.sum() / 32 for found in passed]
     truth = (1 / (1 + np.exp(-(np.linspace(2.0, -2.0, problems)[:, None] + ability)))).mean(0)
     # By fifths of the run, because problems also get harder within a fifth, which is not measured.
-    told_F, raw_F, truth_F = (curve.reshape(5, -1).mean(1) for curve in (told.mean(0), raw.mean(0), truth))
+    told_F, raw_F, truth_F = (
+        curve.reshape(5, -1).mean(1) for curve in (told.mean(0), raw.mean(0), truth)
+    )
     assert abs(told_F - truth_F).max() < 0.06
     assert raw_F[-1] - truth_F[-1] < -0.1, "the raw curve is wrong"

@@ -21,7 +21,9 @@ from rtl_core.learning.health import METRICS, breaches, disagreement
         ([math.nan], 1, (0.1, None), [math.nan]),
     ],
 )
-def test_a_breach_needs_each_of_the_last_steps_outside_the_bounds(values, patience, bounds, outside):
+def test_a_breach_needs_each_of_the_last_steps_outside_the_bounds(
+    values, patience, bounds, outside
+):
     steps = [{} if value is None else {"optim/entropy": value} for value in values]
     found = [list(breach.values) for breach in breaches(steps, {"optim/entropy": bounds}, patience)]
     assert found == ([pytest.approx(outside, nan_ok=True)] if outside else [])
@@ -29,7 +31,12 @@ def test_a_breach_needs_each_of_the_last_steps_outside_the_bounds(values, patien
 
 def test_a_breach_names_metric_values_and_range():
     (breach,) = breaches([{"optim/entropy": 0.05}] * 3, {"optim/entropy": (0.1, None)}, patience=3)
-    for part in ("optim/entropy", METRICS["optim/entropy"], "0.05, 0.05, 0.05 in 3 consecutive steps", "0.1 to ∞"):
+    for part in (
+        "optim/entropy",
+        METRICS["optim/entropy"],
+        "0.05, 0.05, 0.05 in 3 consecutive steps",
+        "0.1 to ∞",
+    ):
         assert part in str(breach)
 
 
@@ -75,7 +82,10 @@ def test_log_probabilities_that_are_not_those_of_the_tokens_are_noticed(mean, na
         ("equal", lambda t: t),
         ("float32", lambda t: t.astype(np.float32)),
         ("rounding", lambda t: np.minimum(t + RNG.normal(0, 0.01, N), 0)),
-        ("noise that grows with the uncertainty", lambda t: t * RNG.normal(1, 0.15, N).clip(0.5, 1.5)),
+        (
+            "noise that grows with the uncertainty",
+            lambda t: t * RNG.normal(1, 0.15, N).clip(0.5, 1.5),
+        ),
         ("a few outliers", lambda t: np.where(RNG.random(N) < 0.002, t - 3.0, t)),
         ("certain tokens are 0", lambda t: np.where(t > -1e-4, 0.0, t)),
         ("log-probabilities in bfloat16", lambda t: np.round(t * 256) / 256),

@@ -25,7 +25,9 @@ def cell(
     evaluations: list[tuple[int, int]] | None = None,
 ) -> Cell:
     made = [Step(*row) for row in steps or [(48, 0, 0.5)]]
-    return Cell(setting, "hard", seed, "r", Counts(passed, [4] * 6), made, evaluations or [], 48, 1000, RAN)
+    return Cell(
+        setting, "hard", seed, "r", Counts(passed, [4] * 6), made, evaluations or [], 48, 1000, RAN
+    )
 
 
 def test_lines_are_read_again_and_later_lines_replace_earlier_ones(tmp_path):
@@ -103,5 +105,7 @@ def test_the_tracked_report_matches_the_tracked_ledger():
 
 def test_the_tracked_ledger_only_has_results_of_current_settings_and_models():
     ledger = Ledger(LEDGER)
-    stale = [key for key, line in ledger.cells.items() if line.recipe != recipe_of(SETTINGS[key[0]])]
+    stale = [
+        key for key, line in ledger.cells.items() if line.recipe != recipe_of(SETTINGS[key[0]])
+    ]
     assert not stale, "run these cells again, or remove their lines from the ledger"

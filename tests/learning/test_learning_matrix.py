@@ -24,7 +24,9 @@ def fail(*_):
 @pytest.mark.slow
 def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypatch):
     # The folder of a cell from which another starts is kept.
-    monkeypatch.setitem(SETTINGS, "further", Setting("further", "hard", "", after="hard-distillation"))
+    monkeypatch.setitem(
+        SETTINGS, "further", Setting("further", "hard", "", after="hard-distillation")
+    )
     said: list[str] = []
     ledger = Ledger(tmp_path / "ledger.jsonl")
     matrix = Matrix(ledger, tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
@@ -43,9 +45,13 @@ def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypa
 
     again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
     assert again.missing() == []
-    assert Matrix(again.ledger, tmp_path, ["hard-distillation"], [0]).missing(), "other keys are another cell"
+    assert Matrix(again.ledger, tmp_path, ["hard-distillation"], [0]).missing(), (
+        "other keys are another cell"
+    )
     monkeypatch.setattr(Matrix, "_process", fail)
-    Matrix(again.ledger, tmp_path / "runs", ["further"], [0], TWO_STEPS).run(1, lambda: None, said.append)
+    Matrix(again.ledger, tmp_path / "runs", ["further"], [0], TWO_STEPS).run(
+        1, lambda: None, said.append
+    )
     assert said[-1] == "further-0 failed: not run in a test"
     settings = (tmp_path / "runs/further-0/settings.toml").read_text()
     assert re.search(r'start_from = "tinker://\S+/weights/hard-distillation-0-000002"', settings)
@@ -54,11 +60,15 @@ def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypa
 def test_a_cell_changes_with_the_cell_that_it_starts_from(monkeypatch):
     setting = Setting("further", "hard", "", after="hard-rl")
     before = recipe_of(setting)
-    monkeypatch.setitem(SETTINGS, "hard-rl", Setting("hard-rl", "hard", "", ("learning.kl_weight=0.5",)))
+    monkeypatch.setitem(
+        SETTINGS, "hard-rl", Setting("hard-rl", "hard", "", ("learning.kl_weight=0.5",))
+    )
     assert before not in (recipe_of(setting), recipe_of(Setting("alone", "hard", "")))
 
 
-def test_a_run_of_other_settings_is_deleted_unless_another_process_works_on_it(tmp_path, monkeypatch):
+def test_a_run_of_other_settings_is_deleted_unless_another_process_works_on_it(
+    tmp_path, monkeypatch
+):
     lock, said = lock_path(config_of(SETTINGS["hard-rl"], 0, tmp_path)), []
     lock.parent.mkdir()
     (history := lock.with_name("history.duckdb")).touch()  # of other settings

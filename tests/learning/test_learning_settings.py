@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learning.settings import COMPARISONS, PROBLEMS_PER_STEP, SETTINGS, STEPS, TIERS, config_of
+from benchmarks.learning.settings import (
+    COMPARISONS,
+    PROBLEMS_PER_STEP,
+    SETTINGS,
+    STEPS,
+    TIERS,
+    config_of,
+)
 from rtl_core.starter import FAMILIES
 
 FOLDER = Path("runs")
@@ -20,7 +27,9 @@ def test_every_setting_uses_the_test_split_and_the_models_of_its_tier(name):
     assert (config.tinker.student, config.tinker.teacher) == (tier.student, tier.teacher)
 
 
-@pytest.mark.parametrize("name", [n for n, one in SETTINGS.items() if not (one.is_shipped or one.longer)])
+@pytest.mark.parametrize(
+    "name", [n for n, one in SETTINGS.items() if not (one.is_shipped or one.longer)]
+)
 def test_settings_sample_no_more_answers_than_rl_alone_except_shipped_and_longer_ones(name):
     config = config_of(SETTINGS[name], 0, FOLDER)
     answers = config.curriculum.problems_per_step * config.sampling.group_size

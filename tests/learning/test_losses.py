@@ -16,7 +16,11 @@ def test_a_loss_and_its_gradient_follow_the_formula(name, bounds):
     rng = np.random.default_rng(3)
     logp, q, a = rng.normal(-2, 1, 50), rng.normal(-2, 1, 50), rng.normal(0, 1, 50)
     ratio = np.exp(logp - q)
-    low, high = {"ppo": (0.8, 1.2), "cispo": (0.0, 4.0)}.get(name, (0, 0)) if bounds == "default" else (0.95, 1.01)
+    low, high = (
+        {"ppo": (0.8, 1.2), "cispo": (0.0, 4.0)}.get(name, (0, 0))
+        if bounds == "default"
+        else (0.95, 1.01)
+    )
     clipped = np.clip(ratio, low, high)
     inside = ratio * a <= clipped * a
     by_hand = {
@@ -27,7 +31,11 @@ def test_a_loss_and_its_gradient_follow_the_formula(name, bounds):
     }
     given = {"clip_low_threshold": low, "clip_high_threshold": high}
     inputs = {"logprobs": torch.from_numpy(q), "advantages": torch.from_numpy(a)}
-    inputs |= {key: torch.full((50,), value) for key, value in given.items()} if bounds == "per token" else {}
+    inputs |= (
+        {key: torch.full((50,), value) for key, value in given.items()}
+        if bounds == "per token"
+        else {}
+    )
     asked = torch.from_numpy(logp).requires_grad_()
     parameters = {**LOSSES[name].parameters, **(given if bounds == "parameters" else {})}
     found = LOSSES[name].function(asked, inputs, parameters)

@@ -15,7 +15,9 @@ def test_pass_at_k_is_the_share_of_k_subsets_with_a_pass():
         for c in range(n + 1):
             for k in range(1, n + 1):
                 subsets = list(combinations([1] * c + [0] * (n - c), k))
-                assert pass_at_k(n, c, k) == pytest.approx(sum(any(s) for s in subsets) / len(subsets))
+                assert pass_at_k(n, c, k) == pytest.approx(
+                    sum(any(s) for s in subsets) / len(subsets)
+                )
 
 
 def test_pass_at_k_does_not_overflow():
@@ -49,7 +51,10 @@ def test_interval_over_problems_by_hand():
     # rates 0.4, 0.5, 0.6: sd 0.1, half width 4.3027 * 0.1 / sqrt(3) = 0.24841
     found = mean_interval([0.4, 0.5, 0.6])
     assert found.mean == pytest.approx(0.5)
-    assert (found.lo, found.hi) == (pytest.approx(0.25159, abs=1e-4), pytest.approx(0.74841, abs=1e-4))
+    assert (found.lo, found.hi) == (
+        pytest.approx(0.25159, abs=1e-4),
+        pytest.approx(0.74841, abs=1e-4),
+    )
 
 
 def test_equal_rates_give_a_wilson_interval():
@@ -105,7 +110,10 @@ def test_paired_test_draws_with_a_seed_for_many_problems():
 def test_paired_test_has_few_false_alarms():
     rng = np.random.default_rng(9)
     alarms = sum(
-        paired_test(rng.binomial(4, p := rng.random(40)) / 4, rng.binomial(4, p) / 4, draws=400, seed=i).p_value < 0.05
+        paired_test(
+            rng.binomial(4, p := rng.random(40)) / 4, rng.binomial(4, p) / 4, draws=400, seed=i
+        ).p_value
+        < 0.05
         for i in range(300)
     )
     assert alarms / 300 < 0.09

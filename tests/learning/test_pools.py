@@ -71,7 +71,12 @@ def test_a_step_draws_different_problems_by_weight_and_the_same_for_the_same_see
 
 
 def test_within_a_pool_the_problem_unseen_for_longest_comes_first():
-    now = {"a": Standing("normal", 5), "b": Standing("normal", 2), "c": Standing("normal"), "d": Standing("normal", 9)}
+    now = {
+        "a": Standing("normal", 5),
+        "b": Standing("normal", 2),
+        "c": Standing("normal"),
+        "d": Standing("normal", 9),
+    }
     assert draw(now, 10, 3, random.Random(0), {"normal": 1.0}) == ["c", "b", "a"]
 
 
@@ -82,7 +87,11 @@ def test_a_pool_without_weight_is_used_only_when_others_are_empty():
 
 
 def test_resting_problems_are_drawn_last_and_in_the_order_of_their_return():
-    now = {"a": Standing("easy", 1, 30), "b": Standing("hard", 1, 20), "c": Standing("normal", 1, 0)}
+    now = {
+        "a": Standing("easy", 1, 30),
+        "b": Standing("hard", 1, 20),
+        "c": Standing("normal", 1, 0),
+    }
     assert draw(now, 10, 1, random.Random(0), PoolRules().weights) == ["c"]
     assert draw(now, 10, 2, random.Random(0), PoolRules().weights) == ["c", "b"]
     assert set(draw(now, 20, 2, random.Random(0), PoolRules().weights)) == {"b", "c"}

@@ -17,13 +17,17 @@ PROBLEM = a_problem()
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
 
 
-def verdict(outcome: Outcome, passed: str, failed: str = "", tests: tuple[int, int] = (0, 0)) -> Verdict:
+def verdict(
+    outcome: Outcome, passed: str, failed: str = "", tests: tuple[int, int] = (0, 0)
+) -> Verdict:
     stages = [StageResult(stage=Stage(name), status="passed") for name in passed.split()]
     stages += [StageResult(stage=Stage(name), status="failed") for name in failed.split()]
     return a_verdict(outcome, stages=tuple(stages), tests_passed=tests[0], tests_total=tests[1])
 
 
-def earned(of: Verdict, weights: dict[str, float] = WEIGHTS, text: str = "module a; endmodule") -> Reward:
+def earned(
+    of: Verdict, weights: dict[str, float] = WEIGHTS, text: str = "module a; endmodule"
+) -> Reward:
     return reward(Graded(PROBLEM, of, text, tuple(range(len(text))), "stop"), weights)
 
 
@@ -43,7 +47,15 @@ FRACTION = {"tests_fraction": 1.0}
         (verdict(Outcome.TESTS_FAILED, COMPILES, "tests", (4, 4)), FRACTION, 0.75),
         (verdict(Outcome.COMPILE_FAILED, "format", "syntax"), FRACTION, 0.0),
     ],
-    ids=["passed", "interface without a weight", "other ports", "rejected", "3 of 4", "4 of 4 and no pass", "no code"],
+    ids=[
+        "passed",
+        "interface without a weight",
+        "other ports",
+        "rejected",
+        "3 of 4",
+        "4 of 4 and no pass",
+        "no code",
+    ],
 )
 def test_a_verdict_earns_the_terms_of_its_passed_stages(of, weights, total):
     assert earned(of, weights).total == pytest.approx(total)
@@ -100,7 +112,11 @@ def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range():
         """1.5 for every answer."""
         return 1.5
 
-    invalid = (("tests", documented, "twice"), ("No Latch", documented, "lower-case"), ("generous", bare, "docstring"))
+    invalid = (
+        ("tests", documented, "twice"),
+        ("No Latch", documented, "lower-case"),
+        ("generous", bare, "docstring"),
+    )
     for name, function, reason in invalid:
         with pytest.raises(ValueError, match=reason):
             term(name)(function)
@@ -111,7 +127,8 @@ def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range():
 
     term("failing")(failing)
     with pytest.raises(
-        ConfigError, match=r"'failing' fails for an answer to p\S*: KeyError\('x'\)\n  -> fix \S*test_reward, line"
+        ConfigError,
+        match=r"'failing' fails for an answer to p\S*: KeyError\('x'\)\n  -> fix \S*test_reward, line",
     ):
         earned(verdict(Outcome.PASSED, "format"), WEIGHTS)
     del TERMS["failing"]
@@ -135,7 +152,10 @@ def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkey
     (tmp_path / "terms_of_mine.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     weighed = "reward.weights={no_latch = 0.5, tests = 1.0}"
-    with pytest.raises(ConfigError, match=r"--set reward\.weights=.*: `reward\.weights`: unknown reward term no_latch"):
+    with pytest.raises(
+        ConfigError,
+        match=r"--set reward\.weights=.*: `reward\.weights`: unknown reward term no_latch",
+    ):
         load_config("demo", [weighed], environment={})
     with pytest.raises(
         ConfigError, match=r"`reward\.plugins`: cannot import terms_of_yours: ModuleNotFoundError"
@@ -144,7 +164,8 @@ def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkey
     assert "unknown reward term" not in error.value.message
     assert "add its folder to PYTHONPATH" in error.value.message
     with pytest.raises(
-        ConfigError, match=r"demo.toml, --set reward\.weights\.leen=1: `reward\.weights`: unknown reward term leen"
+        ConfigError,
+        match=r"demo.toml, --set reward\.weights\.leen=1: `reward\.weights`: unknown reward term leen",
     ):
         load_config("demo", ["reward.weights.leen=1"], environment={})
     config = load_config("demo", ['reward.plugins=["terms_of_mine"]', weighed], environment={})
@@ -155,7 +176,9 @@ def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkey
     passed = verdict(Outcome.PASSED, "format interface syntax tests", tests=(2, 2))
     failed = verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (1, 2))
     rows = {}
-    for sample, (of, text) in enumerate([(passed, "always_comb"), (failed, "always_latch"), (failed, "assign")]):
+    for sample, (of, text) in enumerate(
+        [(passed, "always_comb"), (failed, "always_latch"), (failed, "assign")]
+    ):
         rollout = a_rollout(sample=sample, text=text)
         history.record_rollouts([rollout])
         rows[rollout.key] = (rollout.key, of, earned(of, config.reward.weights, text))
@@ -163,12 +186,19 @@ def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkey
     stored: dict[str, dict[str, float]] = {}
     for row in history.query("SELECT rollout, term, value FROM term_values").to_pylist():
         stored.setdefault(row["rollout"], {})[row["term"]] = row["value"]
-    assert stored == {key: {name: value for name, (_, value) in got.terms.items()} for key, (_, _, got) in rows.items()}
+    assert stored == {
+        key: {name: value for name, (_, value) in got.terms.items()}
+        for key, (_, _, got) in rows.items()
+    }
     assert all({"no_latch", "tests_fraction"} <= values.keys() for values in stored.values())
     assert all("area" not in values for values in stored.values()), "nothing was synthesised"
     query = named_query("counterfactual-rollouts")
     given = query.bind({"weights": '{"no_latch": 2.0, "tests_fraction": 1.0}'}, "r")
-    assert [row["reward_now"] for row in history.query(query.sql, given).to_pylist()] == [3.0, 0.5, 2.5]
+    assert [row["reward_now"] for row in history.query(query.sql, given).to_pylist()] == [
+        3.0,
+        0.5,
+        2.5,
+    ]
 
 
 def test_terms_of_episodes_are_stored_only_for_episodes():

@@ -52,7 +52,9 @@ def models_by_name(tmp_path_factory):
 @pytest.fixture
 def student(models_by_name):
     """The student, loaded in the test process."""
-    return load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048)
+    return load_model(
+        "student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048
+    )
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +66,9 @@ def tinker_service(models_by_name, tmp_path_factory):
 @pytest.fixture(scope="session")
 def deterministic_service(models_by_name, tmp_path_factory):
     """A service in deterministic mode, for tests that compare tokens sampled in different batches."""
-    with LocalTinker(models_by_name, tmp_path_factory.mktemp("deterministic"), deterministic=True) as running:
+    with LocalTinker(
+        models_by_name, tmp_path_factory.mktemp("deterministic"), deterministic=True
+    ) as running:
         yield running
 
 

@@ -45,7 +45,9 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=["<pad>", "<end>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+        vocab_size=400,
+        special_tokens=["<pad>", "<end>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator([CORPUS] * 4, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
@@ -89,7 +91,9 @@ def params(max_tokens: int = 16, **kwargs) -> types.SamplingParams:
     return types.SamplingParams(max_tokens=max_tokens, **{"stop": [], **kwargs})
 
 
-def random_sequences(count: int, *, seed: int = 0, low: int = 8, high: int = 24, vocab: int = 300) -> list[list[int]]:
+def random_sequences(
+    count: int, *, seed: int = 0, low: int = 8, high: int = 24, vocab: int = 300
+) -> list[list[int]]:
     """Return token sequences of different lengths."""
     rng = np.random.default_rng(seed)
     return [rng.integers(2, vocab, rng.integers(low, high)).tolist() for _ in range(count)]
@@ -97,7 +101,10 @@ def random_sequences(count: int, *, seed: int = 0, low: int = 8, high: int = 24,
 
 def datum(full: Sequence[int], **inputs: Sequence[float]) -> types.Datum:
     """Return a training datum of a sequence; each extra input has one value per target token."""
-    loss_fn_inputs = {"target_tokens": list(full[1:]), **{k: list(map(float, v)) for k, v in inputs.items()}}
+    loss_fn_inputs = {
+        "target_tokens": list(full[1:]),
+        **{k: list(map(float, v)) for k, v in inputs.items()},
+    }
     return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs=loss_fn_inputs)
 
 
@@ -111,7 +118,13 @@ def policy_data(count: int = 4, *, seed: int = 0) -> list[types.Datum]:
     data = []
     for sequence in random_sequences(count, seed=seed):
         length = len(sequence) - 1
-        data.append(datum(sequence, logprobs=rng.normal(-5.0, 0.6, length), advantages=rng.normal(0, 1, length)))
+        data.append(
+            datum(
+                sequence,
+                logprobs=rng.normal(-5.0, 0.6, length),
+                advantages=rng.normal(0, 1, length),
+            )
+        )
     return data
 
 
@@ -136,7 +149,8 @@ def saved_folder(service: LocalTinker, path: str) -> Path:
 def saved_weights(service: LocalTinker, training_client, name: str) -> dict[str, torch.Tensor]:
     """Save a training client under a name and return its adapter's tensors."""
     return load_file(
-        saved_folder(service, training_client.save_state(name).result().path) / "adapter_model.safetensors"
+        saved_folder(service, training_client.save_state(name).result().path)
+        / "adapter_model.safetensors"
     )
 
 
@@ -156,7 +170,9 @@ def status(service: LocalTinker) -> dict[str, int]:
         return http.get("local/status").json()
 
 
-def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], timeout: float = 300.0) -> None:
+def wait_for(
+    service: LocalTinker, condition: Callable[[dict[str, int]], bool], timeout: float = 300.0
+) -> None:
     """Wait until the status page fulfils a condition."""
     waiting.wait_for(lambda: condition(status(service)), "a status", timeout)
 

@@ -82,9 +82,14 @@ def test_checkpoints_are_listed_with_their_kind_size_and_metadata(client, rest):
     state = training.save_state("epoch-1", user_metadata={"epoch": "1"}).result().path
     weights = training.save_weights_for_sampler("epoch-1", ttl_seconds=7200).result().path
     training.save_weights_and_get_sampling_client().result()  # not a checkpoint of its own
-    listed = {c.tinker_path: c for c in rest.list_checkpoints(training.model_id).result().checkpoints}
+    listed = {
+        c.tinker_path: c for c in rest.list_checkpoints(training.model_id).result().checkpoints
+    }
     assert listed.keys() == {state, weights}
-    assert (listed[state].checkpoint_type, listed[weights].checkpoint_type) == ("training", "sampler")
+    assert (listed[state].checkpoint_type, listed[weights].checkpoint_type) == (
+        "training",
+        "sampler",
+    )
     assert listed[state].user_metadata == {"epoch": "1"}
     assert listed[state].size_bytes > listed[weights].size_bytes > 1000
     assert listed[state].expires_at is None
@@ -96,14 +101,22 @@ def test_checkpoints_are_listed_with_their_kind_size_and_metadata(client, rest):
 
 
 def test_training_runs_are_listed_newest_first_and_paginated(client, rest):
-    made = [client.create_lora_training_client("student", rank=r, user_metadata={"n": str(r)}).result() for r in (2, 4)]
+    made = [
+        client.create_lora_training_client("student", rank=r, user_metadata={"n": str(r)}).result()
+        for r in (2, 4)
+    ]
     page = rest.list_training_runs(limit=1).result()
     assert len(page.training_runs) == 1
     assert page.training_runs[0].training_run_id == made[1].model_id
     second = rest.list_training_runs(limit=1, offset=1).result()
     assert second.training_runs[0].training_run_id == made[0].model_id
     run = rest.get_training_run(made[1].model_id).result()
-    assert (run.base_model, run.is_lora, run.lora_rank, run.user_metadata) == ("student", True, 4, {"n": "4"})
+    assert (run.base_model, run.is_lora, run.lora_rank, run.user_metadata) == (
+        "student",
+        True,
+        4,
+        {"n": "4"},
+    )
     path = made[1].save_state("one").result().path
     assert rest.get_training_run_by_tinker_path(path).result().last_checkpoint.tinker_path == path
 
@@ -150,7 +163,8 @@ def test_an_expired_checkpoint_is_deleted_with_its_files(tmp_path):
     now = [1000.0]
     registry = Registry(tmp_path, clock=lambda: now[0])
     short, _ = (
-        add_checkpoint(registry, "run", "weights", n, ttl_seconds=ttl) for n, ttl in (("short", 3600), ("long", None))
+        add_checkpoint(registry, "run", "weights", n, ttl_seconds=ttl)
+        for n, ttl in (("short", 3600), ("long", None))
     )
     now[0] += 3599
     assert registry.checkpoint(short).size_bytes == 5
@@ -213,7 +227,9 @@ def test_a_full_disk_is_reported_at_once_and_reads_still_work(tmp_path):
 
 
 def test_a_copy_of_a_checkpoint_outlives_the_original(tinker_service, rest):
-    with connect(tinker_service, project_id="any") as client:  # required by the SDK, ignored by the service
+    with connect(
+        tinker_service, project_id="any"
+    ) as client:  # required by the SDK, ignored by the service
         training = client.create_lora_training_client("student", rank=4, seed=1).result()
         train(training)
         path = training.save_state("best", user_metadata={"k": "v"}).result().path
@@ -240,12 +256,17 @@ def test_an_adapters_files_are_downloaded_only_by_signed_urls(client, rest):
 
 
 @pytest.mark.slow
-def test_overwriting_a_checkpoint_does_not_change_running_rows(deterministic_client, deterministic_service):
+def test_overwriting_a_checkpoint_does_not_change_running_rows(
+    deterministic_client, deterministic_service
+):
     client = deterministic_client
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
     path = training.save_state("moving").result().path
     sampler = client.create_sampling_client(model_path=path).result()
-    expected = [sampler.sample(prompt(), 1, params(600, seed=s)).result().sequences[0].tokens for s in (1, 2)]
+    expected = [
+        sampler.sample(prompt(), 1, params(600, seed=s)).result().sequences[0].tokens
+        for s in (1, 2)
+    ]
     running = sampler.sample(prompt(), 1, params(600, seed=1))
     wait_for(deterministic_service, lambda s: s["rows_running"] >= 1 or running.future().done())
     train(training, 3, learning_rate=1e-2)
@@ -260,6 +281,11 @@ def test_a_registry_that_cannot_be_read_is_named_and_an_empty_one_has_no_weights
     file.write_text("")  # as after a death at the first start
     assert find_checkpoint(tmp_path, "tinker://a/weights/b") is None
     file.write_text("not a database, but longer than its header")
-    for read in (lambda: find_checkpoint(tmp_path, "tinker://a/weights/b"), lambda: Registry(tmp_path)):
-        with pytest.raises(ConfigError, match=r"registry\.sqlite cannot be used: file is not a database"):
+    for read in (
+        lambda: find_checkpoint(tmp_path, "tinker://a/weights/b"),
+        lambda: Registry(tmp_path),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"registry\.sqlite cannot be used: file is not a database"
+        ):
             read()

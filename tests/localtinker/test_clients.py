@@ -36,7 +36,9 @@ def test_two_interleaved_training_clients_do_not_touch_each_other(client):
         return client.create_lora_training_client("student", rank=4, seed=seed).result()
 
     def step(training, seed):
-        output = training.forward_backward(policy_data(4, seed=seed), "importance_sampling").result()
+        output = training.forward_backward(
+            policy_data(4, seed=seed), "importance_sampling"
+        ).result()
         training.optim_step(types.AdamParams(learning_rate=2e-3)).result()
         return [x for o in output.loss_fn_outputs for x in o["logprobs"].data]
 
@@ -76,7 +78,9 @@ def test_training_is_not_starved_by_long_samples(client, tinker_service):
 
 def test_submitting_ahead_keeps_the_order(client):
     """forward_backward and optim_step are sent without waiting; each pass must see the previous steps."""
-    ahead, careful = (client.create_lora_training_client("student", rank=4, seed=1).result() for _ in range(2))
+    ahead, careful = (
+        client.create_lora_training_client("student", rank=4, seed=1).result() for _ in range(2)
+    )
     data, adam = cross_entropy_data(), types.AdamParams(learning_rate=3e-3)
     futures = []
     for _ in range(4):
@@ -150,7 +154,10 @@ def test_a_parked_client_without_its_files_does_not_get_fresh_weights(student, t
 @pytest.mark.slow
 def test_housekeeping_continues_after_a_failure(models_by_name, tmp_path):
     models = {"student": models_by_name["student"]}
-    with LocalTinker(models, tmp_path, idle_s=0.0, housekeeping_s=0.1) as service, connect(service) as client:
+    with (
+        LocalTinker(models, tmp_path, idle_s=0.0, housekeeping_s=0.1) as service,
+        connect(service) as client,
+    ):
         away = (tmp_path / "blobs").rename(tmp_path / "away")
         waiting.wait_for(lambda: "housekeeping failed" in service.log_path.read_text(), "a failure")
         away.rename(tmp_path / "blobs")

@@ -30,7 +30,11 @@ def request():
         tokens = rng.integers(3, 400, length + 1)
         advantages = rng.standard_normal(length).astype(np.float32)
         advantages[: length // 2] = 0.0
-        inputs = {"target_tokens": tokens[1:], "logprobs": np.full(length, -6.0, np.float32), "advantages": advantages}
+        inputs = {
+            "target_tokens": tokens[1:],
+            "logprobs": np.full(length, -6.0, np.float32),
+            "advantages": advantages,
+        }
         data.append(TrainDatum(tokens[:-1], inputs))
     return TrainRequest("run", 1, "importance_sampling", {}, False, data)
 
@@ -49,8 +53,13 @@ def grouped_request():
         drawn[1:2] = drawn[:1] if len(answers) == 4 else drawn[1:2]
         for answer in drawn:
             tokens = np.r_[prompt, answer]
-            advantages = np.r_[np.zeros(len(prompt) - 1), rng.standard_normal(len(answer))].astype(np.float32)
-            inputs = {"target_tokens": tokens[1:], "logprobs": np.full(len(advantages), -6.0, np.float32)}
+            advantages = np.r_[np.zeros(len(prompt) - 1), rng.standard_normal(len(answer))].astype(
+                np.float32
+            )
+            inputs = {
+                "target_tokens": tokens[1:],
+                "logprobs": np.full(len(advantages), -6.0, np.float32),
+            }
             data.append(TrainDatum(tokens[:-1], {**inputs, "advantages": advantages}))
     return TrainRequest("run", 1, "importance_sampling", {}, False, data)
 
@@ -112,8 +121,13 @@ def test_gradients_pass_through_layers_without_an_adapter(tmp_path, monkeypatch)
 
 def test_gradients_of_a_cross_entropy_with_a_distribution_equal_autograds(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
-    inputs = {"target_tokens": rng.integers(3, 400, (20, 3)), "weights": rng.random((20, 3)).astype(np.float32)}
-    asked = TrainRequest("run", 1, "cross_entropy", {}, False, [TrainDatum(rng.integers(3, 400, 20), inputs)])
+    inputs = {
+        "target_tokens": rng.integers(3, 400, (20, 3)),
+        "weights": rng.random((20, 3)).astype(np.float32),
+    }
+    asked = TrainRequest(
+        "run", 1, "cross_entropy", {}, False, [TrainDatum(rng.integers(3, 400, 20), inputs)]
+    )
     assert_equal(both(served(tmp_path, CONFIGS["llama"]), monkeypatch, asked)[1])
 
 

@@ -39,8 +39,12 @@ def test_products_that_round_to_bfloat16_are_not_used(monkeypatch):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_product_shapes():
-    clean = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
-    done = subprocess.run([sys.executable, "-c", SHAPES], env=clean, capture_output=True, text=True, check=True)
+    clean = {
+        name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SHAPES], env=clean, capture_output=True, text=True, check=True
+    )
     assert int(done.stdout) < 150  # 0.25 MB per shape if all are cached
 
 

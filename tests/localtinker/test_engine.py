@@ -59,14 +59,18 @@ def test_calls_run_during_sampling_and_a_cancelled_job_is_dropped(engine):
 
 
 def test_unreadable_weights_fail_only_their_own_jobs(engine, tmp_path):
-    bad = Caller(engine, SampledWeights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), job(1, 3))
+    bad = Caller(
+        engine, SampledWeights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), job(1, 3)
+    )
     good = Caller(engine, BASE, job(1, 3))
     assert isinstance(bad.result(60), Exception)
     assert "gone" in str(bad.result())
     assert len(good.sequences()) == 1
 
 
-def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle_and_come_back_unchanged(student, tmp_path):
+def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle_and_come_back_unchanged(
+    student, tmp_path
+):
     spec = LoraSpec(rank=2, seed=0)
     adapted = []
     for name in ("first", "second"):
@@ -77,7 +81,10 @@ def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle_and_come_back_
         write_adapter(tmp_path / name, student.adapters.tensors(name), spec, "student")
         adapted.append(SampledWeights("student", tmp_path / name, spec))
     limits = SamplingLimits(samplers=8, sampler_bytes=3 * student.nbytes // 2, cache_bytes=1 << 28)
-    loop, answers = SamplingLoop(SamplerPool({"student": student}, limits, deterministic=False), threads=1), []
+    loop, answers = (
+        SamplingLoop(SamplerPool({"student": student}, limits, deterministic=False), threads=1),
+        [],
+    )
     for again in (False, True):
         for weights in adapted:
             loop.add(weights, SampleRequest(**vars(job(1, 9, seed=1)), take=answers.append))
@@ -89,6 +96,8 @@ def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle_and_come_back_
         while loop.advance():
             pass
         assert len(loop.pool) == 1
-    first, second, *later = (tuple(pb.SampleResponse.FromString(one).sequences[0].tokens) for one in answers)
+    first, second, *later = (
+        tuple(pb.SampleResponse.FromString(one).sequences[0].tokens) for one in answers
+    )
     assert first != second
     assert later == [first, second]

@@ -57,7 +57,9 @@ def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path, kind, dtype)
     expected = theirs(TOKENS).logits
     close(mine, expected)
     expected.float().square().sum().backward()
-    gradients = {n.replace(".default", ""): p.grad for n, p in theirs.named_parameters() if p.requires_grad}
+    gradients = {
+        n.replace(".default", ""): p.grad for n, p in theirs.named_parameters() if p.requires_grad
+    }
     assert gradients.keys() == model.adapters.tensors("run").keys()
     for name, (lora_a, lora_b) in model.adapters.pairs("run").items():
         close(lora_a.grad, gradients[f"base_model.model.{name}.lora_A.weight"], mine.dtype)
@@ -67,7 +69,9 @@ def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path, kind, dtype)
 def test_a_folder_written_by_peft_is_loaded(tmp_path):
     model = served(tmp_path / "model", MODELS["of our modules"])
     model.adapters.add("run", SPEC)
-    config = LoraConfig(r=4, lora_alpha=32, target_modules=list(model.adapters.pairs("run")), task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=4, lora_alpha=32, target_modules=list(model.adapters.pairs("run")), task_type="CAUSAL_LM"
+    )
     theirs = get_peft_model(plain(model), config)
     for name, parameter in theirs.named_parameters():
         if "lora_B" in name:
@@ -100,7 +104,9 @@ def test_only_the_active_adapter_computes_and_has_gradients(tmp_path):
 
 
 def test_reading_adapters_leaks_no_memory(tmp_path):
-    tensors = {f"layer.{i}.lora_{part}.weight": torch.zeros(4, 4) for i in range(20) for part in "AB"}
+    tensors = {
+        f"layer.{i}.lora_{part}.weight": torch.zeros(4, 4) for i in range(20) for part in "AB"
+    }
     write_adapter(tmp_path, tensors, SPEC, "model")
     read_adapter(tmp_path)
     before = sys.getallocatedblocks()

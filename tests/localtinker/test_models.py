@@ -63,8 +63,14 @@ def served(request, tmp_path):
 
 def run(sampler, prompts, max_tokens, options):
     """[(tokens, logprobs, scores)] of one sample per prompt, admitted together."""
-    jobs = [SampleJob(tokens, 1, i, SamplingOptions(max_tokens), options) for i, tokens in enumerate(prompts)]
-    return [(sequences[0].tokens, sequences[0].logprobs, scores) for sequences, scores in answered(sampler, jobs)[0]]
+    jobs = [
+        SampleJob(tokens, 1, i, SamplingOptions(max_tokens), options)
+        for i, tokens in enumerate(prompts)
+    ]
+    return [
+        (sequences[0].tokens, sequences[0].logprobs, scores)
+        for sequences, scores in answered(sampler, jobs)[0]
+    ]
 
 
 PLAIN = PromptOptions()
@@ -76,7 +82,11 @@ def truth(folder, tokens, dtype="float32"):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].double()
-    return torch.log_softmax(logits, -1)[:-1].gather(1, torch.tensor(tokens[1:])[:, None])[:, 0].numpy()
+    return (
+        torch.log_softmax(logits, -1)[:-1]
+        .gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
+        .numpy()
+    )
 
 
 def test_sampling_and_scoring_agree_with_transformers(served):
@@ -92,7 +102,8 @@ def test_sampling_and_scoring_agree_with_transformers(served):
 
 
 @pytest.mark.parametrize(
-    "options", [SamplingOptions(40), SamplingOptions(40, temperature=0.0), SamplingOptions(40, top_k=200)]
+    "options",
+    [SamplingOptions(40), SamplingOptions(40, temperature=0.0), SamplingOptions(40, top_k=200)],
 )
 def test_ids_beyond_the_tokenizers_are_never_sampled(tmp_path, options):
     """A model's matrices are often padded to a round number of rows."""
@@ -104,7 +115,9 @@ def test_ids_beyond_the_tokenizers_are_never_sampled(tmp_path, options):
         ((sequences, _),), _ = answered(model.sampler(None, deterministic=False), [job])
         assert max(max(sequence.tokens) for sequence in sequences) < known
         np.testing.assert_allclose(
-            sequences[0].logprobs, truth(model.path, PROMPTS[0] + sequences[0].tokens)[2:], atol=1e-4
+            sequences[0].logprobs,
+            truth(model.path, PROMPTS[0] + sequences[0].tokens)[2:],
+            atol=1e-4,
         )
 
 
@@ -131,7 +144,9 @@ def test_an_adapter_trains_and_samples_alike(served):
     for (_, _, scores), logprobs in zip(scored + base, after + before, strict=True):
         np.testing.assert_allclose(scores.logprobs_P[1:], logprobs, atol=1e-4)
     training.release()
-    again = run(model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True))
+    again = run(
+        model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True)
+    )
     np.testing.assert_array_equal(again[0][2].logprobs_P, base[0][2].logprobs_P)
 
 
@@ -146,8 +161,13 @@ def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
     expected = truth(model.path, PROMPTS[1] + tokens, "bfloat16")[len(PROMPTS[1]) - 1 :]
     np.testing.assert_allclose(logprobs, expected, atol=0.1)  # bfloat16 keeps 8 bits
     # With different rounding they would differ by percents, but importance ratios that start from `forward` must be exactly 1.
-    requests = [train_request([range(5, 6 + n) for n in (20, 3, 11)], forward_only=only) for only in (True, False)]
-    forward, passed = (np.concatenate(training.forward_backward(r)[0]["logprobs"]) for r in requests)
+    requests = [
+        train_request([range(5, 6 + n) for n in (20, 3, 11)], forward_only=only)
+        for only in (True, False)
+    ]
+    forward, passed = (
+        np.concatenate(training.forward_backward(r)[0]["logprobs"]) for r in requests
+    )
     np.testing.assert_array_equal(forward, passed)
 
 
@@ -160,7 +180,13 @@ def test_recomputed_activations_give_the_same_gradients(tmp_path, monkeypatch):
         assert model.recompute == (limit == 0)
         training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
         training.forward_backward(train_request(PROMPTS))
-        norms.append(float(torch.nn.utils.get_total_norm([p.grad for p in training._parameters if p.grad is not None])))
+        norms.append(
+            float(
+                torch.nn.utils.get_total_norm(
+                    [p.grad for p in training._parameters if p.grad is not None]
+                )
+            )
+        )
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
@@ -173,13 +199,25 @@ def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatc
         training = TrainingModel(f"run{budget}", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
         outputs, _ = training.forward_backward(train_request(PROMPTS))
         grads = [p.grad for p in training._parameters]
-        scores = run(model.sampler(None, deterministic=False), PROMPTS, 1, PromptOptions(logprobs=True, topk=3))
+        scores = run(
+            model.sampler(None, deterministic=False),
+            PROMPTS,
+            1,
+            PromptOptions(logprobs=True, topk=3),
+        )
         seen.append(
-            (np.concatenate(outputs["logprobs"]), grads, np.concatenate([s.logprobs_P[1:] for _, _, s in scores]))
+            (
+                np.concatenate(outputs["logprobs"]),
+                grads,
+                np.concatenate([s.logprobs_P[1:] for _, _, s in scores]),
+            )
         )
     np.testing.assert_allclose(seen[0][0], seen[1][0], atol=1e-4)
     np.testing.assert_allclose(seen[0][2], seen[1][2], atol=1e-4)
-    assert all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in zip(seen[0][1], seen[1][1], strict=True))
+    assert all(
+        torch.allclose(a, b, rtol=1e-3, atol=1e-4)
+        for a, b in zip(seen[0][1], seen[1][1], strict=True)
+    )
 
 
 def test_a_folder_without_a_model_is_rejected_by_name(tmp_path):
@@ -190,7 +228,9 @@ def test_a_folder_without_a_model_is_rejected_by_name(tmp_path):
         load_model("x", tmp_path, dtype="float32", device="cpu", max_context=10)
 
 
-@pytest.mark.parametrize(("file", "text"), [("tokenizer.json", "{"), ("generation_config.json", "[]")])
+@pytest.mark.parametrize(
+    ("file", "text"), [("tokenizer.json", "{"), ("generation_config.json", "[]")]
+)
 def test_a_folder_with_a_damaged_file_is_rejected_by_name(models_by_name, tmp_path, file, text):
     folder = shutil.copytree(models_by_name["student"], tmp_path / "model")
     (folder / file).write_text(text)

@@ -63,11 +63,17 @@ def test_attention_equals_that_of_each_sequence_alone(seed, block, monkeypatch):
     sequences = random_groups(seed)
     layout = Layout(sequences)
     generator = torch.Generator().manual_seed(seed)
-    q, k, v = (torch.randn(len(layout.tokens_N), heads, 8, generator=generator) for heads in (4, 2, 2))
+    q, k, v = (
+        torch.randn(len(layout.tokens_N), heads, 8, generator=generator) for heads in (4, 2, 2)
+    )
     mine = layout.attention(q, k, v)
     for rows in layout.rows:
         alone = (states[rows].transpose(0, 1)[None] for states in (q, k, v))
-        theirs = F.scaled_dot_product_attention(*alone, is_causal=True, enable_gqa=True)[0].transpose(0, 1).flatten(1)
+        theirs = (
+            F.scaled_dot_product_attention(*alone, is_causal=True, enable_gqa=True)[0]
+            .transpose(0, 1)
+            .flatten(1)
+        )
         torch.testing.assert_close(mine[rows], theirs, atol=1e-6, rtol=1e-5)
 
 

@@ -70,7 +70,11 @@ def refused(submit, match):
             "target_prompt_logprobs",
         ),
         (
-            {"target_prompt_logprobs": types.TensorData(data=[9999] * 6, dtype="int64", shape=[6, 1])},
+            {
+                "target_prompt_logprobs": types.TensorData(
+                    data=[9999] * 6, dtype="int64", shape=[6, 1]
+                )
+            },
             "target_prompt_logprobs",
         ),
     ],
@@ -81,7 +85,9 @@ def test_a_bad_sampling_request_is_rejected_naming_the_field(sampler, arguments,
 
 
 def raw_datum(**changes):
-    return types.Datum(**{"model_input": prompt(), "loss_fn_inputs": {"target_tokens": PROMPT}} | changes)
+    return types.Datum(
+        **{"model_input": prompt(), "loss_fn_inputs": {"target_tokens": PROMPT}} | changes
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,13 +106,20 @@ def raw_datum(**changes):
         ([datum(PROMPT, weights=[1.0] * 6), datum(PROMPT)], "cross_entropy", None, r"data\[1\].loss_fn_inputs"),
     ],
 )  # fmt: skip
-def test_a_bad_training_batch_is_rejected_naming_datum_and_field(training, data, loss, config, field):
+def test_a_bad_training_batch_is_rejected_naming_datum_and_field(
+    training, data, loss, config, field
+):
     refused(lambda: training.forward_backward(data, loss, config).result(), field)
 
 
 def test_a_client_is_usable_after_a_rejected_batch(training):
     refused(lambda: training.forward_backward([raw_datum()], "gspo").result(), "loss_fn")
-    assert training.forward_backward(cross_entropy_data(), "cross_entropy").result().metrics["loss:sum"] > 0
+    assert (
+        training.forward_backward(cross_entropy_data(), "cross_entropy")
+        .result()
+        .metrics["loss:sum"]
+        > 0
+    )
 
 
 def test_other_bad_requests_are_rejected_naming_the_field(client, training, rest):
@@ -114,13 +127,21 @@ def test_other_bad_requests_are_rejected_naming_the_field(client, training, rest
     refused(lambda: client.create_lora_training_client("student", rank=0).result(), "rank")
     refused(lambda: client.create_lora_training_client("student", rank=10**6).result(), "rank")
     refused(lambda: client.create_sampling_client(base_model="nobody").result(), "base_model")
-    refused(lambda: client.create_sampling_client(model_path="tinker://a/weights/b").result(), "path")
-    refused(lambda: client.create_sampling_client(model_path="tinker://nonsense").result(), "model_path")
+    refused(
+        lambda: client.create_sampling_client(model_path="tinker://a/weights/b").result(), "path"
+    )
+    refused(
+        lambda: client.create_sampling_client(model_path="tinker://nonsense").result(), "model_path"
+    )
     refused(lambda: training.save_state("../../etc/passwd").result(), "path")
-    refused(lambda: training.optim_step(types.AdamParams(learning_rate=-1.0)).result(), "learning_rate")
+    refused(
+        lambda: training.optim_step(types.AdamParams(learning_rate=-1.0)).result(), "learning_rate"
+    )
     refused(lambda: training.save_state("x", ttl_seconds=60).result(), "ttl_seconds")
     path = training.save_weights_for_sampler("x").result().path
-    refused(lambda: client.create_training_client_from_state_with_optimizer(path).result(), "optimizer")
+    refused(
+        lambda: client.create_training_client_from_state_with_optimizer(path).result(), "optimizer"
+    )
     refused(lambda: rest.get_training_run("nobody").result(), "training_run_id")
     refused(lambda: client.create_lora_training_client("student", optimizer=types.DimuonOptimizerConfig()).result(), "optimizer_config")  # fmt: skip
 
@@ -130,24 +151,51 @@ def test_no_route_answers_5xx_to_invalid_bodies(tinker_service):
     posts = ["create_session", "create_model", "get_info", "forward_backward", "optim_step", "save_weights", "asample",
              "save_weights_for_sampler", "load_weights", "create_sampling_session", "retrieve_future", "cancel_future",
              "weights_info", "unload_model", "session_heartbeat", "nothing_here"]  # fmt: skip
-    bodies = [b"", b"{}", b"[1]", b"not json", b"\xff\xfe\x00", b'{"prompt": {"chunks": [{"tokens": ["x"]}]}}']
+    bodies = [
+        b"",
+        b"{}",
+        b"[1]",
+        b"not json",
+        b"\xff\xfe\x00",
+        b'{"prompt": {"chunks": [{"tokens": ["x"]}]}}',
+    ]
     with raw_http(tinker_service) as http:
         for route in posts:
             for body in bodies:
                 assert http.post(route, content=body).status_code < 500, (route, body)
-        assert http.post("forward_backward", content=b"x", headers={"Content-Encoding": "zstd"}).status_code == 400
-        torn = pb.ForwardBackwardRequest(data=[pb.Datum(model_input=[pb.Chunk(encoded_text={"tokens": b"abc"})])])
+        assert (
+            http.post(
+                "forward_backward", content=b"x", headers={"Content-Encoding": "zstd"}
+            ).status_code
+            == 400
+        )
+        torn = pb.ForwardBackwardRequest(
+            data=[pb.Datum(model_input=[pb.Chunk(encoded_text={"tokens": b"abc"})])]
+        )
         assert http.post("forward_backward", content=torn.SerializeToString()).status_code == 400
         huge = {"data": [2**70], "dtype": "int64", "shape": [1, 1]}
-        asked = {"base_model": "student", "prompt": {"chunks": [{"tokens": [5, 6]}]}, "sampling_params": {}}
-        assert http.post("asample", json={**asked, "target_prompt_logprobs": huge}).status_code == 400
-        for route in ("training_runs?limit=x", "checkpoints?offset=-", "samplers/none", "sessions/none"):
+        asked = {
+            "base_model": "student",
+            "prompt": {"chunks": [{"tokens": [5, 6]}]},
+            "sampling_params": {},
+        }
+        assert (
+            http.post("asample", json={**asked, "target_prompt_logprobs": huge}).status_code == 400
+        )
+        for route in (
+            "training_runs?limit=x",
+            "checkpoints?offset=-",
+            "samplers/none",
+            "sessions/none",
+        ):
             assert 400 <= http.get(route).status_code < 500
 
 
 def training_request(training, seq_id):
     inputs = types.ForwardBackwardInput(data=cross_entropy_data(), loss_fn="cross_entropy")
-    request = types.ForwardBackwardRequest(forward_backward_input=inputs, model_id=training.model_id, seq_id=seq_id)
+    request = types.ForwardBackwardRequest(
+        forward_backward_input=inputs, model_id=training.model_id, seq_id=seq_id
+    )
     return forward_backward_request_to_proto(request).SerializeToString()
 
 
@@ -168,7 +216,10 @@ def test_a_body_that_would_fill_the_memory_is_rejected(monkeypatch):
 
 def test_a_retry_with_the_same_sequence_number_is_executed_once(tinker_service, training):
     def request_ids(seq_id):
-        answers = [http.post("forward_backward", content=training_request(training, seq_id)) for _ in range(2)]
+        answers = [
+            http.post("forward_backward", content=training_request(training, seq_id))
+            for _ in range(2)
+        ]
         return {answer.json()["request_id"] for answer in answers}
 
     with raw_http(tinker_service) as http:

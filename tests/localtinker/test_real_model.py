@@ -48,7 +48,9 @@ def test_logprobs_equal_those_of_transformers(training, plain):
         prompt = types.ModelInput.from_ints(tokens)
         scored = sampler.compute_logprobs(prompt).result()
         np.testing.assert_allclose(np.array(scored[1:], float), truth(plain, tokens), atol=1e-4)
-        answer = sampler.sample(prompt, 2, types.SamplingParams(max_tokens=24, stop=[], seed=3)).result()
+        answer = sampler.sample(
+            prompt, 2, types.SamplingParams(max_tokens=24, stop=[], seed=3)
+        ).result()
         for sequence in answer.sequences:
             expected = truth(plain, tokens + list(sequence.tokens))[len(tokens) - 1 :]
             np.testing.assert_allclose(sequence.logprobs, expected, atol=1e-4)
@@ -68,12 +70,16 @@ def test_train_steps_equal_those_of_torch_and_peft(service, training, smollm2):
         expected = 0.0
         for row in rows:
             tokens, targets = torch.tensor([row[:-1]]), torch.tensor([row[1:]])
-            logp = torch.log_softmax(model(input_ids=tokens).logits, -1).gather(-1, targets[..., None])
+            logp = torch.log_softmax(model(input_ids=tokens).logits, -1).gather(
+                -1, targets[..., None]
+            )
             (-logp.sum()).backward()
             expected -= float(logp.sum())
         optimizer.step()
         passed = training.forward_backward(list(map(datum, rows)), "cross_entropy").result()
-        training.optim_step(types.AdamParams(learning_rate=RATE, beta1=0.9, beta2=0.95, eps=1e-8)).result()
+        training.optim_step(
+            types.AdamParams(learning_rate=RATE, beta1=0.9, beta2=0.95, eps=1e-8)
+        ).result()
         assert passed.metrics["loss:sum"] == pytest.approx(expected, rel=1e-5)
     served = saved_weights(service, training, "end")
     moved = apart = 0.0

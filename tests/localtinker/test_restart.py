@@ -11,7 +11,16 @@ import numpy as np
 import psutil
 import pytest
 import tinker
-from localtinker_helpers import connect, cross_entropy_data, params, prompt, random_sequences, score, train, wait_for
+from localtinker_helpers import (
+    connect,
+    cross_entropy_data,
+    params,
+    prompt,
+    random_sequences,
+    score,
+    train,
+    wait_for,
+)
 
 from localtinker import registry, service
 from localtinker.process import KeptTinker, LocalTinker
@@ -33,26 +42,40 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
     weights = training.save_weights_for_sampler("weights").result().path
     living = training.save_weights_and_get_sampling_client().result()
     before = score(living, SEQUENCES)
-    loss = training.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"]
+    loss = (
+        training.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"]
+    )
     in_flight = living.sample(prompt(), 4, params(1500, seed=1))
     wait_for(first, lambda s: s["rows_running"] == 4)
     children = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
     assert len(children) == 3  # the sampling processes and their template
     first.kill()
-    waiting.wait_for(lambda: not any(map(waiting.lives, children)), "the end of all processes of the service")
+    waiting.wait_for(
+        lambda: not any(map(waiting.lives, children)), "the end of all processes of the service"
+    )
 
     with LocalTinker(models, tmp_path, port=first.port, api_key=first.api_key) as second:
         # The SDK resends the lost request.
         assert [len(s.tokens) for s in in_flight.result(timeout=600).sequences] == [1500] * 4
         rest = tinker.RestClient(base_url=second.base_url, api_key=second.api_key)
-        assert {c.tinker_path for c in rest.list_user_checkpoints().result().checkpoints} == {state, weights}
-        assert [r.training_run_id for r in rest.list_training_runs().result().training_runs] == [training.model_id]
+        assert {c.tinker_path for c in rest.list_user_checkpoints().result().checkpoints} == {
+            state,
+            weights,
+        }
+        assert [r.training_run_id for r in rest.list_training_runs().result().training_runs] == [
+            training.model_id
+        ]
         # The sampling client and its session survive the crash.
         np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-4)
         again = client.create_sampling_client(model_path=weights).result()
         np.testing.assert_allclose(score(again, SEQUENCES), before, atol=1e-4)
         resumed = client.create_training_client_from_state_with_optimizer(state).result()
-        assert resumed.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"] == loss
+        assert (
+            resumed.forward(cross_entropy_data(seed=5), "cross_entropy")
+            .result()
+            .metrics["loss:sum"]
+            == loss
+        )
         with pytest.raises(tinker.NotFoundError, match="saved state"):
             training.forward(cross_entropy_data(), "cross_entropy").result()
         client.close("success").result()
@@ -67,7 +90,9 @@ def test_the_service_ends_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
         "print(service.pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", script, str(models_by_name["student"]), str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(models_by_name["student"]), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     pid = int(parent.stdout.readline())
     os.kill(pid, 0)
@@ -79,7 +104,9 @@ def test_the_service_ends_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
 def test_a_second_service_on_the_same_folder_is_rejected(models_by_name, tmp_path, monkeypatch):
     """Each would delete blobs of the other that have no row yet."""
     monkeypatch.setattr(registry, "LOCK_TIMEOUT_S", 0.0)
-    settings = Settings(models={"student": models_by_name["student"]}, state=tmp_path, sampling_processes=0)
+    settings = Settings(
+        models={"student": models_by_name["student"]}, state=tmp_path, sampling_processes=0
+    )
     first = service.Service(settings)
     with pytest.raises(ConfigError, match="another service"):
         service.Service(settings)
@@ -88,7 +115,9 @@ def test_a_second_service_on_the_same_folder_is_rejected(models_by_name, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_kept_service_is_restarted_even_if_the_first_attempt_fails(models_by_name, tmp_path, monkeypatch):
+def test_a_kept_service_is_restarted_even_if_the_first_attempt_fails(
+    models_by_name, tmp_path, monkeypatch
+):
     told = Queue()
     with KeptTinker({"student": models_by_name["student"]}, tmp_path, on_restart=told.put) as kept:
         with monkeypatch.context() as broken:
@@ -110,7 +139,9 @@ def test_a_kept_service_can_be_stopped_during_a_restart(models_by_name, tmp_path
     (tmp_path / "slow").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "slow"))
     os.kill(kept.pid, signal.SIGKILL)
-    pid = int(waiting.wait_for(lambda: starting.exists() and starting.read_text(), "a second start"))
+    pid = int(
+        waiting.wait_for(lambda: starting.exists() and starting.read_text(), "a second start")
+    )
     stopping = threading.Thread(target=kept.stop, daemon=True)
     stopping.start()
     stopping.join(100)

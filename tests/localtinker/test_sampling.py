@@ -19,7 +19,9 @@ def exact(deterministic_client):
 @pytest.fixture(scope="module")
 def reference(models_by_name):
     """The student, loaded with transformers."""
-    return AutoModelForCausalLM.from_pretrained(models_by_name["student"], dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_pretrained(
+        models_by_name["student"], dtype=torch.float32
+    ).eval()
 
 
 def reference_logprobs(model, tokens):
@@ -55,7 +57,12 @@ def test_samples_of_one_seeded_request_differ_and_start_with_the_single_one(exac
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-40])
 def test_the_lowest_temperatures_are_greedy(sampler, reference, temperature):
-    tokens = sampler.sample(prompt(), 1, params(10, temperature=temperature)).result().sequences[0].tokens
+    tokens = (
+        sampler.sample(prompt(), 1, params(10, temperature=temperature))
+        .result()
+        .sequences[0]
+        .tokens
+    )
     truth = reference_logprobs(reference, [*PROMPT, *tokens])[len(PROMPT) - 1 : -1]
     chosen = truth[range(10), tokens]
     # Either of two tokens may be chosen whose probabilities differ by rounding only.
@@ -69,7 +76,9 @@ def test_top_k_keeps_only_the_k_most_likely(sampler, reference):
 
 
 def test_top_p_equals_that_of_transformers():
-    shaped_BV = torch.log_softmax(3 * torch.randn(40, 200, generator=torch.Generator().manual_seed(0)), -1)
+    shaped_BV = torch.log_softmax(
+        3 * torch.randn(40, 200, generator=torch.Generator().manual_seed(0)), -1
+    )
     for top_p in (0.05, 0.3, 0.7, 0.95):
         ours = _truncate(shaped_BV, [SamplingOptions(max_tokens=1, top_p=top_p)] * 40)
         theirs = TopPLogitsWarper(top_p)(None, shaped_BV.clone())
@@ -88,7 +97,11 @@ def test_temperature_applies_before_top_p(sampler, reference):
 def test_the_end_token_stops_unless_the_stop_list_is_empty(sampler, models_by_name):
     end = AutoTokenizer.from_pretrained(models_by_name["student"]).eos_token_id
     default = types.SamplingParams(max_tokens=400, seed=0)
-    stopped = [s for s in sampler.sample(prompt(), 32, default).result().sequences if s.stop_reason == "stop"]
+    stopped = [
+        s
+        for s in sampler.sample(prompt(), 32, default).result().sequences
+        if s.stop_reason == "stop"
+    ]
     assert stopped
     assert all(s.tokens[-1] == end and end not in s.tokens[:-1] for s in stopped)
     free = sampler.sample(prompt(), 32, params(400, seed=0)).result().sequences
@@ -109,7 +122,12 @@ def test_a_stop_string_ends_the_sample_even_across_tokens(exact, models_by_name)
 
 def test_topk_prompt_logprobs_are_the_most_likely_tokens_at_each_position(sampler, reference):
     response = sampler.sample(
-        prompt(), 1, params(1), include_prompt_logprobs=True, topk_prompt_logprobs=4, prompt_logprobs_last_n=3
+        prompt(),
+        1,
+        params(1),
+        include_prompt_logprobs=True,
+        topk_prompt_logprobs=4,
+        prompt_logprobs_last_n=3,
     ).result()
     rows = response.topk_prompt_logprobs
     assert len(rows) == len(PROMPT)
@@ -122,17 +140,25 @@ def test_topk_prompt_logprobs_are_the_most_likely_tokens_at_each_position(sample
 
 
 def test_topk_sample_logprobs_contain_the_greedy_choice(sampler):
-    response = sampler.sample(prompt(), 2, params(5, temperature=0.0), topk_sample_logprobs=3).result()
+    response = sampler.sample(
+        prompt(), 2, params(5, temperature=0.0), topk_sample_logprobs=3
+    ).result()
     for sequence in response.sequences:
         assert [row[0][0] for row in sequence.topk_logprobs] == sequence.tokens
-        np.testing.assert_allclose([row[0][1] for row in sequence.topk_logprobs], sequence.logprobs, atol=1e-6)
+        np.testing.assert_allclose(
+            [row[0][1] for row in sequence.topk_logprobs], sequence.logprobs, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_target_prompt_logprobs_score_the_named_tokens(sampler, reference, sparse):
     ids = torch.full((len(PROMPT) - 1, 5), -1, dtype=torch.int64)
     ids[2, 1], ids[4, 0] = 77, 78
-    target = types.TensorData.from_torch_sparse(ids, pad_value=-1) if sparse else types.TensorData.from_torch(ids)
+    target = (
+        types.TensorData.from_torch_sparse(ids, pad_value=-1)
+        if sparse
+        else types.TensorData.from_torch(ids)
+    )
     assert (target.sparse_crow_indices is not None) == sparse
     response = sampler.sample(prompt(), 1, params(1), target_prompt_logprobs=target).result()
     got = response.target_prompt_logprobs.to_torch()
@@ -144,7 +170,11 @@ def test_target_prompt_logprobs_score_the_named_tokens(sampler, reference, spars
 
 def test_cancelling_a_future_stops_the_work(tinker_service):
     # Not with the SDK, which can cancel only after it has read the request's id.
-    body = {"base_model": "student", "num_samples": 256, "sampling_params": {"max_tokens": 2000, "stop": []}}
+    body = {
+        "base_model": "student",
+        "num_samples": 256,
+        "sampling_params": {"max_tokens": 2000, "stop": []},
+    }
     body["prompt"] = {"chunks": [{"type": "encoded_text", "tokens": PROMPT}]}
     with raw_http(tinker_service) as http:
         request = http.post("asample", json=body).raise_for_status().json()["request_id"]

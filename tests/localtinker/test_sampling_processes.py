@@ -10,7 +10,15 @@ from queue import Queue
 import psutil
 import pytest
 import tinker
-from localtinker_helpers import connect, params, prompt, random_sequences, sampling_processes, status, wait_for
+from localtinker_helpers import (
+    connect,
+    params,
+    prompt,
+    random_sequences,
+    sampling_processes,
+    status,
+    wait_for,
+)
 
 from localtinker.process import KeptTinker, LocalTinker
 
@@ -27,7 +35,9 @@ def service(models_by_name, tmp_path_factory):
 def sampler(service):
     with connect(service) as client:
         sampling = client.create_sampling_client(base_model="student").result()
-        sampling.sample(prompt(), 16, params(2)).result()  # the processes start with the first request
+        sampling.sample(
+            prompt(), 16, params(2)
+        ).result()  # the processes start with the first request
         # The other half of a failed request may still be running.
         wait_for(service, lambda s: s["sampling_processes"] == 2 and not s["rows_running"])
         yield sampling
@@ -53,7 +63,9 @@ def test_a_split_request_gets_one_answer(service, sampler):
     whole = sampler.sample(prompt(), 24, params(12, seed=3), include_prompt_logprobs=True).result()
     few = sampler.sample(prompt(), 5, params(12, seed=3)).result()
     assert len({tuple(s.tokens) for s in whole.sequences}) == 24
-    assert [(s.tokens, s.logprobs) for s in whole.sequences[:5]] == [(s.tokens, s.logprobs) for s in few.sequences]
+    assert [(s.tokens, s.logprobs) for s in whole.sequences[:5]] == [
+        (s.tokens, s.logprobs) for s in few.sequences
+    ]
     assert whole.prompt_logprobs == sampler.compute_logprobs(prompt()).result()
 
 
@@ -106,7 +118,10 @@ def test_a_request_whose_processes_all_die_gets_an_error(service, sampler):
 @pytest.mark.slow
 def test_a_service_that_cannot_fork_ends_and_is_restarted(models_by_name, tmp_path):
     models, told = {"student": models_by_name["student"]}, Queue()
-    with KeptTinker(models, tmp_path, on_restart=told.put, sampling_processes=1) as kept, connect(kept) as client:
+    with (
+        KeptTinker(models, tmp_path, on_restart=told.put, sampling_processes=1) as kept,
+        connect(kept) as client,
+    ):
         sampling = client.create_sampling_client(base_model="student").result()
         sampling.sample(prompt(), 1, params(2)).result()
         (template,) = psutil.Process(kept.pid).children()
@@ -143,7 +158,9 @@ print("left" if os.path.exists(f"/proc/{pid}") else "gone")
 
 def test_the_template_process_survives_the_simultaneous_death_of_copies():
     """In a separate process, because this one has threads."""
-    done = subprocess.run([sys.executable, "-c", MANY_DEATHS], capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_DEATHS], capture_output=True, text=True, timeout=600
+    )
     assert done.stdout == "gone\n", done.stderr[-2000:]
 
 
@@ -162,6 +179,10 @@ print("the service goes on")
 
 
 def test_a_copy_that_fails_ends_without_running_the_parents_code():
-    done = subprocess.run([sys.executable, "-c", FAILING_COPY], capture_output=True, text=True, timeout=600)
-    assert done.stdout.splitlines() == ["ended", "ended", "the service goes on"], done.stderr[-2000:]
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING_COPY], capture_output=True, text=True, timeout=600
+    )
+    assert done.stdout.splitlines() == ["ended", "ended", "the service goes on"], done.stderr[
+        -2000:
+    ]
     assert done.stderr.count("ZeroDivisionError: division by zero") == 2

@@ -20,7 +20,11 @@ COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "se
 def start(*arguments):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TINKER_")}
     return subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
 
 

@@ -23,7 +23,9 @@ def group():
     """Answers to two prompts, one of them twice, and a prompt alone."""
     rng = np.random.default_rng(0)
     first, second = rng.integers(3, 300, 60), rng.integers(3, 300, 45)
-    rows = [np.r_[first, rng.integers(3, 300, n)] for n in (20, 7, 31)] + [np.r_[second, rng.integers(3, 300, 9)]]
+    rows = [np.r_[first, rng.integers(3, 300, n)] for n in (20, 7, 31)] + [
+        np.r_[second, rng.integers(3, 300, 9)]
+    ]
     return [row.tolist() for row in (*rows, rows[1], first)]
 
 
@@ -60,7 +62,9 @@ def test_scores_and_samples_equal_those_of_each_prompt_alone(model, tokens, monk
         if ASKED[i].logprobs:
             first = 1 if ASKED[i].last_n is None else len(prompts[i]) - 7
             mine = scores.logprobs_P[first:]
-            np.testing.assert_allclose(mine, truth[first - 1 :][np.arange(len(mine)), prompts[i][first:]], atol=1e-5)
+            np.testing.assert_allclose(
+                mine, truth[first - 1 :][np.arange(len(mine)), prompts[i][first:]], atol=1e-5
+            )
         if ASKED[i].topk:
             best = np.sort(truth, -1)[:, ::-1][: len(prompts[i]) - 1, : ASKED[i].topk]
             np.testing.assert_allclose(scores.topk[1][1:], best, atol=1e-5)
@@ -85,7 +89,9 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_if_alone(tmp_path, mo
         for i in numbers:
             options = SamplingOptions(max_tokens=(90, 3, 20, 40, 70, 2)[i])
             prompt, count = prompts[i], (4, 1, 2, 3, 2, 5)[i]
-            requests[i] = SampleRequest(prompt, count, i, options, PromptOptions(), take=lambda _, i=i: answers.add(i))
+            requests[i] = SampleRequest(
+                prompt, count, i, options, PromptOptions(), take=lambda _, i=i: answers.add(i)
+            )
             rows += requests[i].make_rows()
         batch.admit(rows)
 
@@ -101,7 +107,9 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_if_alone(tmp_path, mo
             whole = prompts[i] + sequence.tokens
             truth = true_logprobs(model, whole[:-1])[len(prompts[i]) - 1 :]
             theirs = truth[np.arange(len(sequence.tokens)), sequence.tokens]
-            np.testing.assert_allclose(sequence.logprobs, theirs, atol=1e-4 if dtype == "float32" else 0.3)
+            np.testing.assert_allclose(
+                sequence.logprobs, theirs, atol=1e-4 if dtype == "float32" else 0.3
+            )
 
 
 @torch.no_grad()

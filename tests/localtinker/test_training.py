@@ -15,7 +15,9 @@ SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e
 
 
 def test_the_seed_determines_the_initialisation(client, tinker_service):
-    made = [client.create_lora_training_client("student", rank=4, seed=s).result() for s in (5, 5, 6)]
+    made = [
+        client.create_lora_training_client("student", rank=4, seed=s).result() for s in (5, 5, 6)
+    ]
     weights = [saved_weights(tinker_service, c, "fresh") for c in made]
     name = next(n for n in weights[0] if "lora_A" in n)
     assert torch.equal(weights[0][name], weights[1][name])
@@ -37,10 +39,14 @@ def test_steps_equal_torchs_adamw_with_clipping_and_decay(client, tinker_service
     train(training)
     data = cross_entropy_data(4, seed=3)
     settings = {"learning_rate": 3e-3, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6, "weight_decay": 0.1}
-    fresh = client.create_training_client_from_state(training.save_state("start").result().path).result()
+    fresh = client.create_training_client_from_state(
+        training.save_state("start").result().path
+    ).result()
     start = saved_weights(tinker_service, fresh, "start")
 
-    shown = client.create_training_client_from_state(training.save_state("start2").result().path).result()
+    shown = client.create_training_client_from_state(
+        training.save_state("start2").result().path
+    ).result()
     shown.forward_backward(data, "cross_entropy")
     norm = shown.optim_step(SHOW_GRADIENT).result().metrics["grad_norm:mean"]
     moved = saved_weights(tinker_service, shown, "moved")
@@ -58,10 +64,16 @@ def test_steps_equal_torchs_adamw_with_clipping_and_decay(client, tinker_service
 
 def test_outputs_keep_the_order_and_length_of_the_data(client):
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
-    data = [datum(s, weights=[1.0] * (len(s) - 1)) for s in random_sequences(40, seed=6, low=2, high=70)]
+    data = [
+        datum(s, weights=[1.0] * (len(s) - 1)) for s in random_sequences(40, seed=6, low=2, high=70)
+    ]
     together = training.forward(data, "cross_entropy").result()
-    assert [len(o["logprobs"].data) for o in together.loss_fn_outputs] == [d.model_input.length for d in data]
+    assert [len(o["logprobs"].data) for o in together.loss_fn_outputs] == [
+        d.model_input.length for d in data
+    ]
     alone = training.forward([data[17]], "cross_entropy").result()
     np.testing.assert_allclose(
-        together.loss_fn_outputs[17]["logprobs"].data, alone.loss_fn_outputs[0]["logprobs"].data, atol=1e-4
+        together.loss_fn_outputs[17]["logprobs"].data,
+        alone.loss_fn_outputs[0]["logprobs"].data,
+        atol=1e-4,
     )

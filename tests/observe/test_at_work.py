@@ -61,8 +61,13 @@ def test_a_line_of_a_step_that_takes_long_names_the_outstanding_requests(clock):
     adam = SimpleNamespace(learning_rate=1e-4, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
     trainer = TinkerTrainer(client)
     step = asyncio.run(words_of(trainer.step([], "importance_sampling", {}, adam)))
-    assert step == "still in progress: train step 1 (90 s); outstanding requests: forward_backward (90 s)"
-    assert "outstanding requests: save_state (90 s)" in asyncio.run(words_of(trainer.save("r-000001", None)))
+    assert (
+        step
+        == "still in progress: train step 1 (90 s); outstanding requests: forward_backward (90 s)"
+    )
+    assert "outstanding requests: save_state (90 s)" in asyncio.run(
+        words_of(trainer.save("r-000001", None))
+    )
     assert session._long_work() == ""
 
 
@@ -115,7 +120,9 @@ def test_watch_shows_a_pause_and_a_heartbeat_after_it_removes_it(paused, clock, 
     assert session._long_work() == "the account has no credit (402): add credit"
 
 
-@pytest.mark.parametrize(("status", "message"), [("cancelled", "stopped by a signal"), ("running", "interrupted: x")])
+@pytest.mark.parametrize(
+    ("status", "message"), [("cancelled", "stopped by a signal"), ("running", "interrupted: x")]
+)
 def test_a_late_heartbeat_keeps_the_reason_why_a_run_ended(tmp_path, status, message):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))

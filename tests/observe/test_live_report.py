@@ -15,7 +15,9 @@ from tests.waiting import wait_for
 @pytest.mark.slow
 def test_a_running_run_has_a_report_written_by_a_child_process(tmp_path, monkeypatch):
     gate = tmp_path / "gate"
-    wait = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
+    wait = (
+        f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
+    )
     monkeypatch.setattr(live_report, "PROGRAM", wait + live_report.PROGRAM)
     history, path, said = History(tmp_path / "h.duckdb"), tmp_path / "runs" / "report.html", []
     history.start_run(RunRecord(name="r", status="running", student="tiny"))
@@ -34,7 +36,9 @@ def test_a_running_run_has_a_report_written_by_a_child_process(tmp_path, monkeyp
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
 
 
-def test_a_run_that_waits_for_its_own_report_does_not_blame_another_program(tmp_path, monkeypatch, caplog):
+def test_a_run_that_waits_for_its_own_report_does_not_blame_another_program(
+    tmp_path, monkeypatch, caplog
+):
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
     gate = tmp_path / "gate"
@@ -45,7 +49,9 @@ time.sleep(1)
 """
     monkeypatch.setattr(live_report, "PROGRAM", hold)
     monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
-    with closing(LiveReport(history.path, "r", tmp_path / "report.html", print, every_s=0.0)) as report:
+    with closing(
+        LiveReport(history.path, "r", tmp_path / "report.html", print, every_s=0.0)
+    ) as report:
         report.after_step()
         wait_for(gate.exists, "the child")
         history.heartbeat("r")
@@ -56,7 +62,9 @@ time.sleep(1)
 
 
 def test_no_report_is_written_before_it_is_due(tmp_path):
-    with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", print, every_s=60)) as report:
+    with closing(
+        LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", print, every_s=60)
+    ) as report:
         report.after_step()
         assert not report.running()
 
@@ -64,14 +72,18 @@ def test_no_report_is_written_before_it_is_due(tmp_path):
 @pytest.mark.slow
 def test_a_failed_report_is_logged_and_a_running_one_ends_with_the_run(tmp_path):
     said: list[str] = []
-    missing = LiveReport(tmp_path / "none.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0)
+    missing = LiveReport(
+        tmp_path / "none.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0
+    )
     with closing(missing) as report:
         report.after_step()
         wait_for(lambda: not report.running(), "the report")
     (told,) = said
     assert "the live report could not be written" in told
     History(tmp_path / "h.duckdb").start_run(RunRecord(name="r"))
-    report = LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0)
+    report = LiveReport(
+        tmp_path / "h.duckdb", "r", tmp_path / "report.html", said.append, every_s=0.0
+    )
     report.after_step()
     report.close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["h.duckdb"]
@@ -85,7 +97,9 @@ def test_a_process_that_is_killed_while_it_writes_leaves_nothing(tmp_path, monke
     )
     monkeypatch.setattr(live_report, "PROGRAM", program)
     said: list[str] = []
-    with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "r.html", said.append, every_s=0.0)) as report:
+    with closing(
+        LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "r.html", said.append, every_s=0.0)
+    ) as report:
         report.after_step()
         wait_for(lambda: not report.running(), "the report")
     assert said == ["the live report could not be written: exit code -9"]
@@ -95,8 +109,13 @@ def test_a_process_that_is_killed_while_it_writes_leaves_nothing(tmp_path, monke
 def test_a_report_whose_process_cannot_start_is_logged_and_the_run_continues(tmp_path, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(live_report.sys, "executable", str(tmp_path / "gone"))
-    with closing(LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "r.html", said.append, every_s=0.0)) as report:
+    with closing(
+        LiveReport(tmp_path / "h.duckdb", "r", tmp_path / "r.html", said.append, every_s=0.0)
+    ) as report:
         report.after_step()
         assert not report.running()
     (told,) = said
-    assert f"the live report could not be written: [Errno 2] No such file or directory: '{tmp_path}" in told
+    assert (
+        f"the live report could not be written: [Errno 2] No such file or directory: '{tmp_path}"
+        in told
+    )

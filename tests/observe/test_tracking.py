@@ -41,7 +41,12 @@ def logged(folder: Path) -> list[dict[str, float]]:
             record = wandb_internal_pb2.Record()
             record.ParseFromString(data)
             if record.WhichOneof("record_type") == "history":
-                rows.append({i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in record.history.item})
+                rows.append(
+                    {
+                        i.key or "/".join(i.nested_key): json.loads(i.value_json)
+                        for i in record.history.item
+                    }
+                )
     return rows
 
 
@@ -54,7 +59,9 @@ def history(tmp_path_factory):
 @pytest.mark.slow
 def test_every_recorded_step_is_sent_once_and_in_order(history, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(tracking, "PATIENCE_S", 600.0)  # a busy machine may need minutes to start wandb's own process
+    monkeypatch.setattr(
+        tracking, "PATIENCE_S", 600.0
+    )  # a busy machine may need minutes to start wandb's own process
     config = load_config("demo", [f"run.directory={tmp_path}", "tracking.wandb_project=rtl"])
     folder = tmp_path / "demo"
     folder.mkdir()
@@ -81,7 +88,9 @@ def test_unsent_metrics_are_logged_and_sent_by_the_next_run(history, tmp_path, m
     starting, told = threading.Event(), []
     with monkeypatch.context() as slow, Tracker(history, config, told.append):
         slow.setattr(History, "step_metrics", lambda *_: starting.wait(600) and {})
-    assert told == ["not all metrics reached Weights & Biases within 0 s; run the same command to send the rest"]
+    assert told == [
+        "not all metrics reached Weights & Biases within 0 s; run the same command to send the rest"
+    ]
     starting.set()
     for thread in threading.enumerate():
         if thread.name == "tracking":

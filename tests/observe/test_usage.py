@@ -21,7 +21,9 @@ from rtl_core.run.stopping import stop_reason
 from rtl_core.types.rollout import Rollout
 from tests.nouns import a_problem, a_rollout
 
-PRICES = Prices(as_of="2026-01-01", models={"student": ModelPrice(prefill=0, cached=0, sample=0, train=1.0)})
+PRICES = Prices(
+    as_of="2026-01-01", models={"student": ModelPrice(prefill=0, cached=0, sample=0, train=1.0)}
+)
 
 
 def answer(problem: str, sample: int, tokens: int, prompt: tuple[int, ...], **more: Any) -> Rollout:
@@ -35,7 +37,9 @@ def score(rollout: Rollout, **more: Any) -> TeacherRecord:
     return TeacherRecord(rollout.key, np.full(n, -0.6), 0.1, 0.1, 0.1, n, **more)
 
 
-def recorded(path: Path, answers: Sequence[Rollout], scores: Sequence[TeacherRecord] = (), *, trained: int) -> History:
+def recorded(
+    path: Path, answers: Sequence[Rollout], scores: Sequence[TeacherRecord] = (), *, trained: int
+) -> History:
     """A history with one step of these answers, which trained on `trained` tokens."""
     history = History(path)
     history.start_run(RunRecord(name="r", student="student"))
@@ -66,7 +70,11 @@ def used(history: History, config: RunConfig, trained: int) -> dict[str, Tokens]
 
 def test_a_group_prefills_its_prompt_once_and_scored_answers_are_prefilled_whole(tmp_path):
     answers = [answer("a", 0, 5, (1, 2, 3)), answer("a", 1, 7, (1, 2, 3)), answer("b", 0, 9, (4,))]
-    usage = used(recorded(tmp_path / "h.duckdb", answers, list(map(score, answers)), trained=17), settings(), 17)
+    usage = used(
+        recorded(tmp_path / "h.duckdb", answers, list(map(score, answers)), trained=17),
+        settings(),
+        17,
+    )
     assert usage["student"] == Tokens(prefill=3 + 1, cached=3, sample=21, train=17)
     assert usage["teacher"] == Tokens(prefill=25, cached=3, sample=3)
 
@@ -74,7 +82,10 @@ def test_a_group_prefills_its_prompt_once_and_scored_answers_are_prefilled_whole
 def test_each_turn_of_an_episode_reads_the_conversation_before_it(tmp_path):
     """A prompt of 3 tokens; three turns of 2, 1 and 1 sampled tokens, with 2 and 1 tool tokens between them; and an answer of one turn."""
     own_T = (True, True, False, False, True, False, True)
-    answers = [answer("a", 0, 7, (1, 2, 3), own_T=own_T, n_turns=3, ended="submitted"), answer("b", 0, 9, (4,))]
+    answers = [
+        answer("a", 0, 7, (1, 2, 3), own_T=own_T, n_turns=3, ended="submitted"),
+        answer("b", 0, 9, (4,)),
+    ]
     history = recorded(tmp_path / "h.duckdb", answers, list(map(score, answers)), trained=20)
     usage = used(history, settings("learning.episodes=true"), 20)
     assert usage["student"] == Tokens(prefill=3 + 6 + 1, cached=3 + (3 + 4), sample=4 + 9, train=20)
@@ -104,7 +115,11 @@ def test_answers_that_are_not_trained_on_do_not_count_against_the_budget(tmp_pat
     def reason(budget):
         config = settings(f"cost.budget_usd={budget}")
         session: Any = SimpleNamespace(
-            config=config, history=history, run="r", prices=PRICES, life=SimpleNamespace(opened_at=time.monotonic())
+            config=config,
+            history=history,
+            run="r",
+            prices=PRICES,
+            life=SimpleNamespace(opened_at=time.monotonic()),
         )
         return stop_reason(session)
 
@@ -115,10 +130,16 @@ def test_answers_that_are_not_trained_on_do_not_count_against_the_budget(tmp_pat
 
 def test_a_recorded_step_counts_by_its_recorded_cost_and_the_rest_by_its_tokens(tmp_path):
     """The recorded step cost $0.002002 for 2002 tokens; the next step and an evaluation have 30 and 9 tokens at $2 per million."""
-    history = recorded(tmp_path / "h.duckdb", [answer("a", s, 1000, (1, 2)) for s in (0, 1)], trained=2002)
+    history = recorded(
+        tmp_path / "h.duckdb", [answer("a", s, 1000, (1, 2)) for s in (0, 1)], trained=2002
+    )
     history.record_rollouts([answer("a", s, 15, (1, 2), step=1) for s in (0, 1)])
-    history.record_rollouts([answer("b", 0, 9, (1, 2), purpose="evaluation", evaluation="r/student/00000")])
-    prices = Prices(as_of="2026-02-01", models={"student": ModelPrice(prefill=0, cached=0, sample=2, train=2)})
+    history.record_rollouts(
+        [answer("b", 0, 9, (1, 2), purpose="evaluation", evaluation="r/student/00000")]
+    )
+    prices = Prices(
+        as_of="2026-02-01", models={"student": ModelPrice(prefill=0, cached=0, sample=2, train=2)}
+    )
     assert dollars_spent(history, "r", settings(), prices) == pytest.approx(0.002002 + 39 * 2e-6)
     assert dollars_spent(history, "r", settings(), Prices(as_of="2026-02-01", models={})) is None
 
@@ -132,10 +153,18 @@ def test_an_estimate_measures_the_share_of_trained_answers(tmp_path):
     recorded(tmp_path / "h.duckdb", [answer("a", s, 9, (1, 2)) for s in range(4)], trained=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
     assert measured(config, notes) == Measured(
-        answers=4, completion=9.0, tokens_per_s=6.0, trained_share=0.25, turns=None, tool_tokens=None
+        answers=4,
+        completion=9.0,
+        tokens_per_s=6.0,
+        trained_share=0.25,
+        turns=None,
+        tool_tokens=None,
     )
     assert notes == []
-    assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
+    assert (
+        measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes)
+        is None
+    )
 
 
 def test_hours_follow_the_history_and_before_the_first_run_a_stated_assumption(tmp_path):
@@ -144,7 +173,9 @@ def test_hours_follow_the_history_and_before_the_first_run_a_stated_assumption(t
         ("h.duckdb", 6.0, "measured over 4 answers in"),
         ("none.duckdb", 5_000.0, "assumed for"),
     ):
-        found = forecast(settings(f"run.history={tmp_path / name}"), Prompts(8, 2.0), Prompts(2, 2.0))
+        found = forecast(
+            settings(f"run.history={tmp_path / name}"), Prompts(8, 2.0), Prompts(2, 2.0)
+        )
         assert found.hours() == (found.likely.hours(rate), found.most.hours(rate))
         assert [origin in note for note in found.assumptions if note.startswith("time: ")] == [True]
 
@@ -158,4 +189,6 @@ def test_a_hint_is_charged_to_the_model_that_read_it(tmp_path):
     ]
     usage = used(recorded(tmp_path / "h.duckdb", answers, hinted, trained=0), settings(), 0)
     assert set(usage) == {"student"}
-    assert usage["student"] == Tokens(prefill=3 + (9 + 10) + (12 + 5), cached=2 * 3 + 9, sample=15 + 3)
+    assert usage["student"] == Tokens(
+        prefill=3 + (9 + 10) + (12 + 5), cached=2 * 3 + 9, sample=15 + 3
+    )

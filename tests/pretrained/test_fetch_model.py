@@ -48,7 +48,11 @@ def test_a_run_finds_a_fetched_model_or_says_how_to_fetch_it(tmp_path, monkeypat
     assert f"rtl-distill fetch-model {NAME}" in missing.value.hint
     (tmp_path / NAME).mkdir()
     (tmp_path / NAME / COMPLETE).write_text("{}")
-    assert local_models(services_of(config)[0]) == {NAME: model_folder(NAME)} == {NAME: tmp_path / NAME}
+    assert (
+        local_models(services_of(config)[0])
+        == {NAME: model_folder(NAME)}
+        == {NAME: tmp_path / NAME}
+    )
     assert set(MODELS) == {NAME}
 
 

@@ -27,7 +27,9 @@ def test_weights_warm_start_rl_and_report(smollm2, tmp_path, monkeypatch):
     warm_start, step = history.trained_steps("real")
     assert warm_start.examples == 2
     assert step.examples > 0
-    scored = history.query("SELECT hint, teacher, n_prompt, k1_mean FROM teacher_scores").to_pylist()
+    scored = history.query(
+        "SELECT hint, teacher, n_prompt, k1_mean FROM teacher_scores"
+    ).to_pylist()
     assert len(scored) == 4
     assert {(row["hint"], row["teacher"]) for row in scored} == {("golden", smollm2.name)}
     assert [e.step for e in history.evaluations("real") if e.status == "done"] == [0, 1, 2]

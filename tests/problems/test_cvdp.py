@@ -11,13 +11,21 @@ from rtl_grader.problems.cvdp import FieldError, NotGradableError, problem_from_
 from rtl_grader.types.problem import InterfaceSource
 
 CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
-COMPOSE = "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest /src/test_runner.py\n"
+COMPOSE = (
+    "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest /src/test_runner.py\n"
+)
 SINGLE = {
     "id": "single_1",
     "categories": ["cid003", "easy"],
     "input": {"prompt": "Write module m.", "context": {}},
     "output": {"response": "", "context": {"rtl/m.sv": CODE}},
-    "harness": {"files": {"docker-compose.yml": COMPOSE, "src/.env": "TOPLEVEL = m\n", "src/test_runner.py": ""}},
+    "harness": {
+        "files": {
+            "docker-compose.yml": COMPOSE,
+            "src/.env": "TOPLEVEL = m\n",
+            "src/test_runner.py": "",
+        }
+    },
 }
 AGENTIC = {
     "id": "agentic_1",
@@ -60,7 +68,9 @@ def test_agentic_record_with_its_patch_applied():
 
 @pytest.mark.parametrize("text", ["", None, "  \n"])
 def test_a_withheld_solution_is_a_target_without_golden_answer(text):
-    problem = problem_from_record(changed(SINGLE, "output.context", {"rtl/m.sv": text}), source="cvdp")
+    problem = problem_from_record(
+        changed(SINGLE, "output.context", {"rtl/m.sv": text}), source="cvdp"
+    )
     assert (problem.targets, problem.golden) == (("rtl/m.sv",), None)
     problem = problem_from_record(changed(AGENTIC, "patch", {"rtl/m.sv": text}), source="cvdp")
     assert problem.golden is None
@@ -76,20 +86,40 @@ def test_a_withheld_solution_is_a_target_without_golden_answer(text):
         (SINGLE, "input", [], "input"),
         (SINGLE, "input.prompt", "half \ud800", "input.prompt"),
         (SINGLE, "input.context", {"rtl/a\ud800": "y"}, "input.context"),
-        (SINGLE, "harness.files", {"docker-compose.yml": "# \ud800"}, "harness.files.docker-compose.yml"),
+        (
+            SINGLE,
+            "harness.files",
+            {"docker-compose.yml": "# \ud800"},
+            "harness.files.docker-compose.yml",
+        ),
         (SINGLE, "input.prompt", 7, "input.prompt"),
         (SINGLE, "input.prompt", "  ", "prompt"),
         (SINGLE, "input.context", {"../x": "y"}, "input.context"),
         (SINGLE, "input.context", {"/etc/x": "y"}, "input.context"),
         (SINGLE, "input.context", {"rtl/a": 1}, "input.context.rtl/a"),
         (SINGLE, "input.context", {"rtl/m.sv/x": "y"}, "context"),
-        (SINGLE, "harness.files", {"docker-compose.yml": "services: {a: {}}", "src": "x"}, "harness"),
+        (
+            SINGLE,
+            "harness.files",
+            {"docker-compose.yml": "services: {a: {}}", "src": "x"},
+            "harness",
+        ),
         (SINGLE, "output.context", {}, "output.context"),
         (SINGLE, "output.context", {"src/conftest.py": "x"}, "output.context"),
         (SINGLE, "output", ..., "output"),
         (SINGLE, "harness.files", {}, "harness"),
-        (SINGLE, "harness.files", {"docker-compose.yml": "services: ["}, "harness.docker-compose.yml"),
-        (SINGLE, "harness.files", {"docker-compose.yml": "version: 3"}, "harness.docker-compose.yml"),
+        (
+            SINGLE,
+            "harness.files",
+            {"docker-compose.yml": "services: ["},
+            "harness.docker-compose.yml",
+        ),
+        (
+            SINGLE,
+            "harness.files",
+            {"docker-compose.yml": "version: 3"},
+            "harness.docker-compose.yml",
+        ),
         (AGENTIC, "patch", {"rtl/m.sv": "@@ -1 +1 @@\n-nonsense\n+x\n"}, "patch.rtl/m.sv"),
         (AGENTIC, "patch", ..., "patch"),
         (AGENTIC, "prompt", ..., "prompt"),
@@ -102,7 +132,9 @@ def test_an_error_of_a_record_names_the_field(record, path, value, field):
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize("category", ["cid006", "cid008", "cid009", "cid010", "cid012", "cid013", "cid014", "cid099"])
+@pytest.mark.parametrize(
+    "category", ["cid006", "cid008", "cid009", "cid010", "cid012", "cid013", "cid014", "cid099"]
+)
 def test_a_category_that_open_tools_cannot_grade_is_refused_with_a_reason(category):
     with pytest.raises(NotGradableError, match=category):
         problem_from_record(changed(SINGLE, "categories", [category, "easy"]), source="cvdp")
@@ -116,7 +148,10 @@ def test_a_commercial_image_is_not_gradable():
 
 def test_a_record_whose_context_is_a_repository_is_left_out_with_the_reason(tmp_path):
     """As in CVDP's agentic_heavy files: the keys of `context` are not paths, although their values are texts."""
-    heavy = AGENTIC | {"id": "heavy_1", "context": {"repo": "cvdp_agentic_heavy_x", "commit": "0123abcd"}}
+    heavy = AGENTIC | {
+        "id": "heavy_1",
+        "context": {"repo": "cvdp_agentic_heavy_x", "commit": "0123abcd"},
+    }
     (tmp_path / "heavy.jsonl").write_text(json.dumps(heavy) + "\n" + json.dumps(AGENTIC) + "\n")
     found = read_cvdp(tmp_path / "heavy.jsonl")
     assert [p.id for p in found.problems] == ["agentic_1"]
@@ -150,7 +185,9 @@ def test_broken_lines_are_reported_with_file_line_id_and_field(tmp_path):
         ("mixed.jsonl", 6, r"a\ud800\n", "id"),
     ]
     assert "line 1" in found.broken[3].reason
-    assert [(left.id, "comprehension" in left.reason) for left in found.left_out] == [("comprehension", True)]
+    assert [(left.id, "comprehension" in left.reason) for left in found.left_out] == [
+        ("comprehension", True)
+    ]
 
 
 def test_a_missing_an_empty_and_a_compressed_file_and_an_array_are_reported(tmp_path):
@@ -170,7 +207,9 @@ def test_a_missing_an_empty_and_a_compressed_file_and_an_array_are_reported(tmp_
 def test_the_fingerprint_depends_on_the_content_but_not_on_the_id():
     problem = problem_from_record(SINGLE, source="cvdp")
     renamed = problem_from_record({**SINGLE, "id": "other"}, source="cvdp")
-    rewritten = problem_from_record(changed(SINGLE, "input.prompt", "Write module m!"), source="cvdp")
+    rewritten = problem_from_record(
+        changed(SINGLE, "input.prompt", "Write module m!"), source="cvdp"
+    )
     assert problem.fingerprint == renamed.fingerprint != rewritten.fingerprint
 
 

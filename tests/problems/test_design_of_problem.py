@@ -45,6 +45,8 @@ def test_prose_comments_and_unfinished_modules_are_none(text):
 
 
 def test_the_code_of_a_module_has_neither_comments_nor_its_neighbours():
-    ((_, first), (_, second)) = modules_of(f"module a{BODY} // one\n(* x *) module b{BODY} /* two */")
+    ((_, first), (_, second)) = modules_of(
+        f"module a{BODY} // one\n(* x *) module b{BODY} /* two */"
+    )
     assert first == f"module a{BODY}"
     assert second == f"module b{BODY}"

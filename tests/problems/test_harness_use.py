@@ -46,7 +46,13 @@ def test_moved_names_get_more_than_one_constant():
 
 
 @pytest.mark.parametrize(
-    "wait", ["RisingEdge(dut.valid)", "FallingEdge(dut.valid)", "Edge(dut.valid)", "ClockCycles(dut.valid, 3)"]
+    "wait",
+    [
+        "RisingEdge(dut.valid)",
+        "FallingEdge(dut.valid)",
+        "Edge(dut.valid)",
+        "ClockCycles(dut.valid, 3)",
+    ],
 )
 def test_waiting_for_an_edge_does_not_drive(wait):
     found = use_in_test(f"await {wait}", "dut.a.value = 1")

@@ -10,8 +10,12 @@ from rtl_grader.hdl.edits import PatchError, apply_patch
 
 def body(old, new):
     """difflib's hunks, with git's mark for a missing newline at the end."""
-    lines = list(difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), n=2))[2:]
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    lines = list(
+        difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), n=2)
+    )[2:]
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
 
 
 def test_hunks_of_difflib_are_applied():

@@ -20,7 +20,9 @@ class Benches(FileSource):
 
     def read(self) -> ProblemSet:
         texts = sorted(self.path.glob("*.md"))
-        return read_benches(((t.name, t.stem, f"{t.stem}_tb.sv", partial(problem, t)) for t in texts), "own-benches")
+        return read_benches(
+            ((t.name, t.stem, f"{t.stem}_tb.sv", partial(problem, t)) for t in texts), "own-benches"
+        )
 
 
 def problem(text: Path) -> Problem:

@@ -17,9 +17,7 @@ services:
     env_file: ./src/.env
     command: python3 /src/run.py
 """
-ENVIRONMENT = (
-    "SIM = icarus\nVERILOG_SOURCES = /code/rtl/{0}.sv\nTOPLEVEL = {0}\nMODULE = test_design\nPYTHONPATH = /src\n"
-)
+ENVIRONMENT = "SIM = icarus\nVERILOG_SOURCES = /code/rtl/{0}.sv\nTOPLEVEL = {0}\nMODULE = test_design\nPYTHONPATH = /src\n"
 RUN = """\
 import os, sys
 from cocotb_tools.check_results import get_results
@@ -44,7 +42,9 @@ class Tests(FileSource):
             try:
                 made.problems.append(problem(**entry))
             except TypeError as error:
-                broken = BrokenLine(self.path.name, number, entry.get("name"), "entry", str(error), "own-cocotb")
+                broken = BrokenLine(
+                    self.path.name, number, entry.get("name"), "entry", str(error), "own-cocotb"
+                )
                 made.broken.append(broken)
         return made
 
@@ -53,7 +53,11 @@ def problem(name: str, spec: str, golden: str, test: str) -> Problem:
     """Return the problem of an entry. The harness is a compose file and the files that its service reads; exit code 0 passes."""
     design = f"rtl/{name}.sv"
     src = {"src/.env": ENVIRONMENT.format(name), "src/run.py": RUN, "src/test_design.py": test}
-    asked = {"prompt": spec, "targets": (design,), "harness": {"docker-compose.yml": COMPOSE, **src}}
+    asked = {
+        "prompt": spec,
+        "targets": (design,),
+        "harness": {"docker-compose.yml": COMPOSE, **src},
+    }
     interface = derive_interface(context={}, golden={design: golden}, **asked)
     return Problem(
         id=f"own_cocotb_{name}",

@@ -18,16 +18,24 @@ from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_grader.problems import testbench
 from rtl_grader.types.answer import Answer
 
-BENCHES = [key for key in BASES if key in ("own/bench", "own/loud") or key.startswith(("ve/", "rtllm/"))]
+BENCHES = [
+    key for key in BASES if key in ("own/bench", "own/loud") or key.startswith(("ve/", "rtllm/"))
+]
 """The attacked problems that a Verilog test bench judges."""
 ATTACKS = [
-    a for group in ("bench_channel", "bench_designs", "simulation_end") for a in GROUPS[group] if a.problem in BENCHES
+    a
+    for group in ("bench_channel", "bench_designs", "simulation_end")
+    for a in GROUPS[group]
+    if a.problem in BENCHES
 ]
 OWN = [attack for attack in ATTACKS if attack.problem.startswith("own/")]
 
 HEAD = "module TopModule(input clk, input [3:0] in, output [3:0] out);\n"
 _READ = tomllib.loads((Path(__file__).parent / "honest.toml").read_text())
-HONEST = {**{name: f"{HEAD}{body}\nendmodule\n" for name, body in _READ["bodies"].items()}, **_READ["whole"]}
+HONEST = {
+    **{name: f"{HEAD}{body}\nendmodule\n" for name, body in _READ["bodies"].items()},
+    **_READ["whole"],
+}
 COUNTER = """\
 module counter_tiny #(parameter WIDTH = 2, localparam TOP = {WIDTH{1'b1}}, parameter [7:0] STEP = 1, parameter NAME = "x")
   (input clk, input rst_n, output reg [WIDTH-1:0] out);
@@ -47,9 +55,15 @@ def tiny():
     return tiny_problems()
 
 
-@pytest.fixture(scope="module", params=["warm", "cold", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(
+    scope="module", params=["warm", "cold", pytest.param("docker", marks=pytest.mark.docker)]
+)
 def each(request):
-    made = BubblewrapExecutor(warm=request.param == "warm") if request.param != "docker" else make_executor("docker")
+    made = (
+        BubblewrapExecutor(warm=request.param == "warm")
+        if request.param != "docker"
+        else make_executor("docker")
+    )
     with made as executor:
         yield executor
 
@@ -57,7 +71,9 @@ def each(request):
 def paid(executor: Executor, tried: list[Attack]) -> list[str]:
     """Names of the attacks that the harness alone lets pass, or that crash it."""
     with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda attack: judged(executor, find(attack.problem), attack.text), tried))
+        results = list(
+            pool.map(lambda attack: judged(executor, find(attack.problem), attack.text), tried)
+        )
     return [
         f"{attack.name}: {result.output[-300:]}"
         for attack, result in zip(tried, results, strict=True)
@@ -71,7 +87,10 @@ def test_the_right_design_passes_and_a_plain_wrong_one_does_not(grader, tiny, na
     assert grader.grade(problem, Answer(files=problem.golden)).passed
     done = judged(grader.executor, problem, re.sub(r"in \* 4'd3|out \+ 1'b1", "0", right))
     assert done.exit_code == 1
-    assert "the test bench did not say that the design passed" in done.output or "no verdict" in done.output
+    assert (
+        "the test bench did not say that the design passed" in done.output
+        or "no verdict" in done.output
+    )
 
 
 @pytest.mark.usefixtures("data")
@@ -109,7 +128,8 @@ def test_random_draws_of_a_design_do_not_change_the_benchs(grader, tiny):
     draws = "reg [31:0] x; always @(clk) x = $random + $urandom + $urandom_range(3);\n"
     texts = (f"{HEAD}  assign out = in;\n  {body}endmodule\n" for body in ("", draws))
     without, beside = (
-        re.findall("Mismatches: .*", judged(grader.executor, tiny["times3"], text).output) for text in texts
+        re.findall("Mismatches: .*", judged(grader.executor, tiny["times3"], text).output)
+        for text in texts
     )
     assert without
     assert without == beside
@@ -142,7 +162,12 @@ def test_a_rewritten_bench_describes_the_instance_of_the_design():
         'initial begin $urandom_range(5, 1); if (a) $finish; else $display("%s Passed", "x"); end endmodule\n'
     )
     made = testbench.rewritten({"t.sv": bench}, dut="d", top="tb", marker="Passed")
-    assert (made.overridden, made.connected, made.timescale, made.ended) == (("W",), "positional", "1ns/1ps", False)
+    assert (made.overridden, made.connected, made.timescale, made.ended) == (
+        ("W",),
+        "positional",
+        "1ns/1ps",
+        False,
+    )
     assert "module tb_RTLWORD;" in made.text
     assert "`undef N" in made.text
     assert made.text.count("$fdisplay(tb_RTLWORD.channel_RTLWORD, ") == 2
@@ -171,29 +196,45 @@ def weak_problem(links, drive):
     text = WEAK.format(links=links, drive=drive)
     if ".z()" in links:
         text = text.replace("y !== 0 || z !== 0", "y !== 0")
-    bench = testbench.Bench({"tb.v": text}, "rtl/gate.v", "gate", "tb", "Passed", golden=golden["rtl/gate.v"])
-    return testbench.bench_problem(bench, "weak", "gate", "Module gate: y is a while en, else 0; z is 0.")
+    bench = testbench.Bench(
+        {"tb.v": text}, "rtl/gate.v", "gate", "tb", "Passed", golden=golden["rtl/gate.v"]
+    )
+    return testbench.bench_problem(
+        bench, "weak", "gate", "Module gate: y is a while en, else 0; z is 0."
+    )
 
 
 @pytest.mark.parametrize("links", LINKS)
 def test_a_bench_pays_no_constant(grader, links):
     problem = weak_problem(LINKS[links], "en = a[0]")
     assert grader.grade(problem, Answer(files=problem.golden)).passed
-    for constant in ("assign y = 0;", "assign y = en & ~en;", "reg [3:0] x; initial x = 0; assign y = x;"):
-        verdict = grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}{constant} assign z = 0;\nendmodule\n"}))
+    for constant in (
+        "assign y = 0;",
+        "assign y = en & ~en;",
+        "reg [3:0] x; initial x = 0; assign y = x;",
+    ):
+        verdict = grader.grade(
+            problem, Answer(files={"rtl/gate.v": f"{GATE}{constant} assign z = 0;\nendmodule\n"})
+        )
         assert verdict.reasons == (CONSTANT,)
 
 
 def test_a_design_that_a_bench_keeps_still_is_no_constant(grader):
     problem = weak_problem(LINKS["named"], "en = 0")
     assert grader.grade(problem, Answer(files=problem.golden)).passed
-    assert not grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}assign y = 0, z = 0;\nendmodule\n"})).passed
+    assert not grader.grade(
+        problem, Answer(files={"rtl/gate.v": f"{GATE}assign y = 0, z = 0;\nendmodule\n"})
+    ).passed
 
 
-@pytest.mark.parametrize("body", ["", "assign y = 4'bx, z = 1'bz;", "reg [3:0] x; assign y = x; initial #9000 x = 0;"])
+@pytest.mark.parametrize(
+    "body", ["", "assign y = 4'bx, z = 1'bz;", "reg [3:0] x; assign y = x; initial #9000 x = 0;"]
+)
 def test_a_bench_pays_no_unknown_constant(grader, body):
     problem = weak_problem(LINKS["named"], "en = 1")
-    assert not grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}{body}\nendmodule\n"})).passed
+    assert not grader.grade(
+        problem, Answer(files={"rtl/gate.v": f"{GATE}{body}\nendmodule\n"})
+    ).passed
 
 
 def test_outputs_that_a_bench_leaves_unknown_are_no_constant(grader):
@@ -220,7 +261,13 @@ def test_no_design_ends_a_bench_between_its_verdicts(grader, end):
     head = "module d #(parameter W = 4)(input [W-1:0] a, output [W-1:0] y);\n"
     right = f"{head}initial if (W < 1) $fatal(1);\nassign y = ~a;\nendmodule\n"
     bench = testbench.Bench(
-        {"tb.v": PARTS.replace("{end}", end)}, "rtl/d.v", "d", "tb", " Passed", passed="$", golden=right
+        {"tb.v": PARTS.replace("{end}", end)},
+        "rtl/d.v",
+        "d",
+        "tb",
+        " Passed",
+        passed="$",
+        golden=right,
     )
     problem = testbench.bench_problem(bench, "parts", "d", "Module d: y is ~a.")
     assert grader.grade(problem, Answer(files=problem.golden)).passed

@@ -35,7 +35,9 @@ def rtllm(data):
 def failures(grader, problems):
     """Reasons of the golden answers that fail, by id."""
     with ThreadPoolExecutor(2) as pool:
-        verdicts = list(pool.map(lambda p: grader.grade(p, Answer(files=p.golden or {})), problems.values()))
+        verdicts = list(
+            pool.map(lambda p: grader.grade(p, Answer(files=p.golden or {})), problems.values())
+        )
     return {id: v.reasons for id, v in zip(problems, verdicts, strict=True) if not v.passed}
 
 
@@ -53,12 +55,17 @@ def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(gra
     """Two of these 78 cannot pass on Icarus 11: a bench with wrong ports, and a cast to an enum. The other half of the published set
     has one more: 153 of 156 pass (98 %)."""
     failed = failures(grader, verilog_eval)
-    assert set(failed) <= {"verilog_eval_Prob099_m2014_q6c", "verilog_eval_Prob151_review2015_fsm"}, failed
+    assert set(failed) <= {
+        "verilog_eval_Prob099_m2014_q6c",
+        "verilog_eval_Prob151_review2015_fsm",
+    }, failed
     assert 1 - len(failed) / len(verilog_eval) >= 0.97
 
 
 def test_a_wrong_design_fails_with_the_number_of_mismatches(grader, verilog_eval):
-    found = grader.grade(verilog_eval[POPCOUNT], Answer(files={TARGET: f"{HEAD}  assign out = in[0];\nendmodule\n"}))
+    found = grader.grade(
+        verilog_eval[POPCOUNT], Answer(files={TARGET: f"{HEAD}  assign out = in[0];\nendmodule\n"})
+    )
     assert found.outcome.value == "tests_failed"
     assert any("Mismatches:" in reason for reason in found.reasons), found.reasons
 
@@ -72,7 +79,9 @@ def test_a_problem_with_a_missing_file_is_reported_and_the_others_are_read(data,
     (folder / "Prob005_notgate_test.sv").write_text("module tb; endmodule\n")
     found = read_verilog_eval(tmp_path)
     assert [p.id for p in found.problems] == ["verilog_eval_Prob001_zero"]
-    assert read_verilog_eval(folder).problems == found.problems, "the folder of the data set itself may be given"
+    assert read_verilog_eval(folder).problems == found.problems, (
+        "the folder of the data set itself may be given"
+    )
     assert [(b.id, b.field) for b in found.broken] == [
         ("Prob003_step_one", "Prob003_step_one_ref.sv"),
         ("Prob005_notgate", "Prob005_notgate_test.sv"),
@@ -106,7 +115,9 @@ def test_a_bench_that_icarus_cannot_compile_is_unsupported_with_icarus_message(g
 
 
 def test_a_bench_that_accepts_its_input_passed_through_is_weak(grader, rtllm):
-    found = validate_problem(rtllm["rtllm_sequence_detector"], grader, level=Level("full", 0, (1,), ("inputs",)))
+    found = validate_problem(
+        rtllm["rtllm_sequence_detector"], grader, level=Level("full", 0, (1,), ("inputs",))
+    )
     assert found.status == "weak"
     assert "inputs passed through" in found.evidence["reason"]
 
@@ -136,7 +147,9 @@ def test_a_verified_design_of_another_name_is_not_left_out_in_silence(data, tmp_
     assert read_rtllm(tmp_path).problems[0].golden is None
 
 
-@pytest.mark.parametrize(("read", "name"), [(read_rtllm, "RTLLM"), (read_verilog_eval, "verilog-eval")])
+@pytest.mark.parametrize(
+    ("read", "name"), [(read_rtllm, "RTLLM"), (read_verilog_eval, "verilog-eval")]
+)
 def test_an_empty_folder_is_refused_with_a_hint(read, name, tmp_path):
     with pytest.raises(ProblemError, match=f"clone of {name}"):
         read(tmp_path)

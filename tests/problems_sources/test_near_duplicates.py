@@ -25,7 +25,10 @@ def make(identity, prompt, golden=None):
 
 def test_only_a_reworded_twin_moves_to_the_held_out_side():
     twin = make("twin", TEXT.replace("sixteen", "32").replace("Design", "Write"))
-    other = make("other", "Design a priority arbiter with eight requests and a one-hot grant, lowest bit first.")
+    other = make(
+        "other",
+        "Design a priority arbiter with eight requests and a one-hot grant, lowest bit first.",
+    )
     left, out, moved = separate([other, twin], [make("held", TEXT)])
     assert [p.id for p in left] == ["other"]
     assert [p.id for p in out] == ["held", "twin"]
@@ -51,7 +54,9 @@ def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
         return [rng.choice(words) if place in changes else word for place, word in enumerate(text)]
 
     own = [[*common, *rng.choices(words, k=40)] for _ in range(40)]
-    changed = [reworded(text, {*rng.sample(range(80), number % 5)}) for number, text in enumerate(own)]
+    changed = [
+        reworded(text, {*rng.sample(range(80), number % 5)}) for number, text in enumerate(own)
+    ]
     train, held = (
         [make(f"{side}{i}", " ".join(text)) for i, text in enumerate(texts)]
         for side, texts in (("t", changed), ("h", own))
@@ -59,7 +64,9 @@ def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
     (measure, _) = BY_ID
     runs = {problem.id: measure.of(problem)[0] for problem in (*train, *held)}
     like = {
-        one.id: max(len(runs[one.id] & runs[two.id]) / len(runs[one.id] | runs[two.id]) for two in held)
+        one.id: max(
+            len(runs[one.id] & runs[two.id]) / len(runs[one.id] | runs[two.id]) for two in held
+        )
         for one in train
     }
     found = {pair.moved: pair.overlap for pair in pairs(train, held, BY_ID)}
@@ -68,7 +75,11 @@ def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
 
 
 def test_different_words_around_one_golden_answer_are_found():
-    golden = "module m(input clk);\n" + "".join(f"  wire [7:0] w{i} = clk + {i};\n" for i in range(20)) + "endmodule\n"
+    golden = (
+        "module m(input clk);\n"
+        + "".join(f"  wire [7:0] w{i} = clk + {i};\n" for i in range(20))
+        + "endmodule\n"
+    )
     other = make("b", "Complete the adders below.", "// other\n" + golden)
     found = pairs([make("a", "Write it.", golden)], [other], BY_ID)
     assert [(p.moved, p.by) for p in found] == [("a", "golden answer")]
@@ -88,14 +99,21 @@ def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(dat
         RtllmSource(kind="rtllm", path=data / "RTLLM"),
     )
     loaded = load_problems(sources, 0, "id")
-    assert {p.source for p in loaded.train} - {"cvdp"} == {"starter", "cvdp-agentic", "verilog-eval", "rtllm"}
+    assert {p.source for p in loaded.train} - {"cvdp"} == {
+        "starter",
+        "cvdp-agentic",
+        "verilog-eval",
+        "rtllm",
+    }
     moved = {m.moved for m in loaded.moved}
     assert moved, "the published agentic set has twins"
     for problem in loaded.every:
         if problem.source != "starter" and problem.id not in moved:
             assert (int(problem.fingerprint[:8], 16) / 2**32 < 0.2) == (problem in loaded.heldout)
     assert not pairs(loaded.train, loaded.heldout, BY_ID)
-    assert {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"} <= {p.id for p in loaded.every}
+    assert {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"} <= {
+        p.id for p in loaded.every
+    }
 
 
 def test_an_id_in_two_files_of_a_folder_is_used_once_with_its_golden_answer(data):

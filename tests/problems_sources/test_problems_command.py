@@ -13,7 +13,11 @@ from rtl_grader.problems.fetch import CVDP
 from tests.answering import Answer, answering
 from tests.command import invoke, run
 
-FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
+FILES = {
+    "cvdp_a.jsonl": b'{"id": 1}\n',
+    "nested/cvdp_b.jsonl": b'{"id": 2}\n',
+    "README.md": b"# hello\n",
+}
 
 
 def printed(*words: str, **environment: str) -> str:
@@ -51,7 +55,9 @@ class Hub:
         body = self.files[name]
         oid = hashlib.sha1(f"blob {len(body)}\0".encode() + body).hexdigest()
         lfs = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
-        return {"type": "file", "path": name, "size": len(body), "oid": oid} | ({"lfs": lfs} if self.large else {})
+        return {"type": "file", "path": name, "size": len(body), "oid": oid} | (
+            {"lfs": lfs} if self.large else {}
+        )
 
     def answer(self, method: str, path: str, _: bytes) -> Answer:
         path = path.split("?")[0]
@@ -67,7 +73,11 @@ class Hub:
             tag = entry["lfs"]["oid"] if self.large else entry["oid"]
             if method == "GET":
                 self.sent.append(name)
-            headers = {"ETag": f'"{tag}"', "X-Repo-Commit": self.commit, "Content-Length": str(len(body))}
+            headers = {
+                "ETag": f'"{tag}"',
+                "X-Repo-Commit": self.commit,
+                "Content-Length": str(len(body)),
+            }
             return 200, headers, body[: len(body) // 2] if name in self.cut else body
         return 404, {"X-Error-Code": "RepoNotFound"}, b""
 
@@ -78,7 +88,11 @@ def test_fetch_downloads_matching_files_and_records_their_checksums(tmp_path):
         words = ("problems", "fetch", "some/set", "--into", str(tmp_path / "set"))
         shown = printed(*words, HF_ENDPOINT=endpoint)
         record = json.loads((tmp_path / "set" / "fetched.json").read_text())
-        assert (record["repository"], record["revision"], record["licence"]) == ("some/set", served.commit, "mit")
+        assert (record["repository"], record["revision"], record["licence"]) == (
+            "some/set",
+            served.commit,
+            "mit",
+        )
         wanted = {name: body for name, body in FILES.items() if name.endswith(".jsonl")}
         assert {f["path"]: f["sha256"] for f in record["files"]} == {
             name: hashlib.sha256(body).hexdigest() for name, body in wanted.items()
@@ -92,19 +106,33 @@ def test_fetch_downloads_matching_files_and_records_their_checksums(tmp_path):
         assert "cvdp_a.jsonl" in refusal(*words, HF_ENDPOINT=endpoint)
         assert (tmp_path / "set" / "cvdp_a.jsonl").read_text() == "tampered\n"
 
-        unknown = refusal("problems", "fetch", "no/such", "--into", str(tmp_path / "x"), HF_ENDPOINT=endpoint)
+        unknown = refusal(
+            "problems", "fetch", "no/such", "--into", str(tmp_path / "x"), HF_ENDPOINT=endpoint
+        )
         assert "knows no data set no/such" in unknown
 
 
 def test_the_pattern_in_the_help_of_fetch_names_files():
-    (pattern,) = re.findall(r'--pattern "(.+?)"', invoke("problems", "fetch", "--help", COLUMNS="200").stdout)
+    (pattern,) = re.findall(
+        r'--pattern "(.+?)"', invoke("problems", "fetch", "--help", COLUMNS="200").stdout
+    )
     assert fnmatch("cvdp_v1.1.0_nonagentic_code_generation_no_commercial.jsonl", pattern)
 
 
 def test_list_prints_one_line_per_problem_even_on_a_narrow_terminal():
     listed = invoke("problems", "list", "--source", "starter", COLUMNS="40").stdout.splitlines()
     (row,) = (line.split() for line in listed if line.startswith("starter_adder_d07e3f57d5"))
-    assert row[1:] == ["starter", "train", "cid003", "easy", "yes", "mini_net", "from", "golden", "(certain)"]
+    assert row[1:] == [
+        "starter",
+        "train",
+        "cid003",
+        "easy",
+        "yes",
+        "mini_net",
+        "from",
+        "golden",
+        "(certain)",
+    ]
 
 
 @pytest.fixture
@@ -122,9 +150,13 @@ def published(cvdp):
 
 
 @pytest.mark.slow
-def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(tmp_path, published, monkeypatch):
+def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(
+    tmp_path, published, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    assert "get it with `rtl-distill problems fetch cvdp`" in refusal("problems", "list", "--config", "cvdp")
+    assert "get it with `rtl-distill problems fetch cvdp`" in refusal(
+        "problems", "list", "--config", "cvdp"
+    )
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large=True)
     with answering(served.answer) as endpoint:
         shown = printed("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
@@ -172,7 +204,9 @@ def test_a_truncated_file_is_never_accepted(tmp_path, published, monkeypatch, la
 def test_an_unknown_set_and_a_repository_without_the_files_are_reported(tmp_path):
     assert "no set is known as 'cvpd'" in refusal("problems", "fetch", "cvpd")
     with answering(Hub("nvidia/cvdp-benchmark-dataset", FILES).answer) as endpoint:
-        renamed = refusal("problems", "fetch", "cvdp", "--into", str(tmp_path), HF_ENDPOINT=endpoint)
+        renamed = refusal(
+            "problems", "fetch", "cvdp", "--into", str(tmp_path), HF_ENDPOINT=endpoint
+        )
     assert f"holds no file that matches {CVDP.files[0]}" in renamed
     assert "cvdp_a.jsonl" in renamed
 
@@ -199,12 +233,16 @@ def test_fetch_without_a_network_says_what_to_do(tmp_path, environment, said):
         ("grade", str(CVDP.path)),
     ],
 )
-def test_a_missing_data_set_is_reported_with_the_command_that_fetches_it(tmp_path, monkeypatch, words):
+def test_a_missing_data_set_is_reported_with_the_command_that_fetches_it(
+    tmp_path, monkeypatch, words
+):
     monkeypatch.chdir(tmp_path)
     more = ("--answers", "answers.jsonl", "--output", "out.jsonl") if words[0] == "grade" else ()
     Path("answers.jsonl").write_text("")
     told = str(invoke(*words, *more).exception)
-    assert ("cannot read the problem file data/cvdp" if words[0] == "grade" else "there is no data/cvdp") in told
+    assert (
+        "cannot read the problem file data/cvdp" if words[0] == "grade" else "there is no data/cvdp"
+    ) in told
     assert told.endswith("get it with `rtl-distill problems fetch cvdp`")
     assert len(told.splitlines()) == 2
 
@@ -213,7 +251,10 @@ def test_a_missing_data_set_is_reported_with_the_command_that_fetches_it(tmp_pat
 def test_an_estimate_needs_no_data_set_and_names_the_command_that_fetches_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = " ".join(printed("estimate", "cvdp").split())
-    assert f"there is no {CVDP.path} (get it with `rtl-distill problems fetch cvdp`): 302 problems" in said
+    assert (
+        f"there is no {CVDP.path} (get it with `rtl-distill problems fetch cvdp`): 302 problems"
+        in said
+    )
 
 
 def test_list_shows_interfaces_with_source_and_confidence_and_problems_left_out(data):
@@ -232,7 +273,13 @@ def test_list_shows_interfaces_with_source_and_confidence_and_problems_left_out(
 def test_show_prints_a_whole_problem(data):
     source = ("--source", f"cvdp={data / 'cvdp'}")
     shown = printed("problems", "show", "cvdp_copilot_lfsr_0001", *source, "--golden", "--harness")
-    for part in ("fingerprint", "lfsr_out", "Galois", "--- golden: rtl/lfsr_8bit.sv", "--- harness: src/test_lfsr.py"):
+    for part in (
+        "fingerprint",
+        "lfsr_out",
+        "Galois",
+        "--- golden: rtl/lfsr_8bit.sv",
+        "--- harness: src/test_lfsr.py",
+    ):
         assert part in shown
     missing = refusal("problems", "show", "copilot_lfsr", *source)
     assert "perhaps cvdp_copilot_lfsr_0001" in missing.replace("\n", " ")

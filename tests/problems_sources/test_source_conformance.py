@@ -16,7 +16,14 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run.folder import config_of
 from rtl_grader.problems.problem_set import LoadedProblems
-from rtl_grader.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
+from rtl_grader.problems.sources import (
+    SOURCES,
+    FileSource,
+    GeneratedSource,
+    ProblemSource,
+    override_of,
+    source_of,
+)
 from rtl_grader.validation.level import quick_level
 from rtl_grader.validation.validate import validate_problem
 from tests.command import invoke, run
@@ -94,7 +101,10 @@ def demo_with(settings: dict[str, Any], path: Path, *lines: str) -> Path:
     """Write the demo's configuration with this source alone, and more lines in its table."""
     shown = to_toml(load_config("demo", environment={}))
     head, _, rest = shown.partition("# The parameterised problem families")
-    keys = [f"{key} = {value if isinstance(value, int) else repr(str(value))}" for key, value in settings.items()]
+    keys = [
+        f"{key} = {value if isinstance(value, int) else repr(str(value))}"
+        for key, value in settings.items()
+    ]
     table = "\n".join(["[[problems.sources]]", *keys, *lines])
     path.write_text(f"{head}{table}\n\n{rest[rest.index('[tinker]') :]}")
     return path
@@ -128,10 +138,14 @@ def test_errors_in_its_table_name_their_lines(settings, tmp_path):
         with pytest.raises(ConfigError) as missing:
             load_config(path := demo_with(settings, tmp_path / "run.toml"), environment={})
         line = path.read_text().splitlines().index(f"path = '{settings['path']}'") + 1
-        assert f"line {line}: `problems.sources.0.path`: there is no {settings['path']}" in str(missing.value)
+        assert f"line {line}: `problems.sources.0.path`: there is no {settings['path']}" in str(
+            missing.value
+        )
     path = demo_with(settings, tmp_path / "run.toml", "no_such_key = 1")
     line = path.read_text().splitlines().index("no_such_key = 1") + 1
-    with pytest.raises(ConfigError, match=f"line {line}: `problems.sources.0.no_such_key`: unknown key"):
+    with pytest.raises(
+        ConfigError, match=f"line {line}: `problems.sources.0.no_such_key`: unknown key"
+    ):
         load_config(path, environment={})
 
 
@@ -145,7 +159,9 @@ def test_it_can_be_named_on_a_command_line(source, settings):
             source_of(f"{source.kind}=/nowhere")
         assert source_of(text) == type(source)(**{**settings, "heldout_fraction": 0.0})
         assert not loaded_by(source_of(text)).heldout
-    assert load_config("demo", [override_of([text])], environment={}).problems.sources == (source_of(text),)
+    assert load_config("demo", [override_of([text])], environment={}).problems.sources == (
+        source_of(text),
+    )
 
 
 def test_it_returns_the_same_complete_problems_each_time(source):
@@ -153,7 +169,11 @@ def test_it_returns_the_same_complete_problems_each_time(source):
     problems = loaded.every
     assert problems
     assert problems == loaded_by(source).every
-    assert len({problem.id for problem in problems}) == len(problems) == len({p.fingerprint for p in problems})
+    assert (
+        len({problem.id for problem in problems})
+        == len(problems)
+        == len({p.fingerprint for p in problems})
+    )
     for problem in problems:
         assert problem.source
         assert problem.prompt.strip()
@@ -201,8 +221,12 @@ def test_a_generated_set_may_be_for_training_only(source):
 
 @pytest.mark.parametrize("kind", ["starter"])
 @pytest.mark.parametrize(("own_seed", "shared"), [(None, False), (7, True)])
-def test_a_generated_source_with_a_seed_gives_all_runs_the_same_training_problems(source, own_seed, shared):
-    first, second = (loaded_by(source.model_copy(update={"seed": own_seed}), seed) for seed in (0, 1))
+def test_a_generated_source_with_a_seed_gives_all_runs_the_same_training_problems(
+    source, own_seed, shared
+):
+    first, second = (
+        loaded_by(source.model_copy(update={"seed": own_seed}), seed) for seed in (0, 1)
+    )
     assert ([p.id for p in first.train] == [p.id for p in second.train]) is shared
     assert first.heldout == second.heldout
 
@@ -211,7 +235,9 @@ def test_its_golden_answers_pass(source, grader):
     """A published harness may be weak, but not a generated one."""
     problem = next(p for p in loaded_by(source).every if p.golden)
     found = validate_problem(problem, grader, level=quick_level(2, 1))
-    assert found.status in (("fit",) if problem.generated else ("fit", "weak")), found.evidence["reason"]
+    assert found.status in (("fit",) if problem.generated else ("fit", "weak")), found.evidence[
+        "reason"
+    ]
 
 
 def test_one_command_lists_the_problems_of_all_sources(tmp_path, data):
@@ -236,7 +262,9 @@ def test_the_kinds_are_listed_with_their_keys():
 
 @pytest.mark.slow
 def test_the_command_validates_a_users_own_source(tmp_path, data):
-    path = demo_with({"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml")
+    path = demo_with(
+        {"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml"
+    )
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
     printed = command("validate", str(path), "--mutants", "1", "--seeds", "1", sets=places)
     assert "own-benches" in printed
@@ -247,12 +275,18 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("cvpd", "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name"),
+        (
+            "cvpd",
+            "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name",
+        ),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
         (":Benches", "is not of the form module:name"),
         (".own_benches:Benches", "is not of the form module:name"),
         ("own_benches:Bench", "`Bench` in own_benches is no source"),
-        ("rtl_grader.problems.sources:FileSource", "`FileSource` in rtl_grader.problems.sources is no source"),
+        (
+            "rtl_grader.problems.sources:FileSource",
+            "`FileSource` in rtl_grader.problems.sources is no source",
+        ),
     ],
 )
 def test_an_unknown_kind_is_reported_with_its_line(kind, said, tmp_path):

@@ -39,7 +39,10 @@ def ip_of(problem: Problem) -> str:
 
 def texts_of(problem: Problem) -> list[str]:
     """The prompt and the shown RTL."""
-    return [problem.prompt, *(text for path, text in problem.context.items() if path.startswith("rtl/"))]
+    return [
+        problem.prompt,
+        *(text for path, text in problem.context.items() if path.startswith("rtl/")),
+    ]
 
 
 def modules_of(problem: Problem) -> set[str]:
@@ -96,7 +99,9 @@ def test_no_held_out_problem_of_a_split_by_design_has_a_near_duplicate_in_traini
 
 def test_the_held_out_share_is_near_the_fraction(data, agentic, both):
     """17 of 92, 26 of 130 and 15 of 78; a random split would give 20 % with deviations of 6, 5 and 5 points."""
-    verilog_eval = load_problems([VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval")], 0)
+    verilog_eval = load_problems(
+        [VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval")], 0
+    )
     shares = [len(loaded.heldout) / len(loaded.every) for loaded in (agentic, both, verilog_eval)]
     assert shares == pytest.approx([0.2, 0.2, 0.2], abs=0.02)
 
@@ -134,9 +139,18 @@ def test_a_renamed_design_moves_with_all_its_problems(tmp_path):
     """An IP with another name and other identifiers, in its own source without problems held out by hash."""
     first = CODE.format(name="mixer", a="din", b="dout", c="state", d="count")
     other = CODE.format(name="blend", a="sample", b="result", c="acc", d="phase")
-    twin = cvdp("cvdp_copilot_blend_0003", "Add a bypass to the blender.", {"rtl/blend.sv": other}, "rtl/blend.sv")
-    sibling = cvdp("cvdp_agentic_blend_0009", "Write a test plan driver for it.", {}, "rtl/blend_driver.sv")
-    held = cvdp("cvdp_copilot_mixer_0001", "Mend the reset.", {"rtl/mixer.sv": first}, "rtl/mixer.sv")
+    twin = cvdp(
+        "cvdp_copilot_blend_0003",
+        "Add a bypass to the blender.",
+        {"rtl/blend.sv": other},
+        "rtl/blend.sv",
+    )
+    sibling = cvdp(
+        "cvdp_agentic_blend_0009", "Write a test plan driver for it.", {}, "rtl/blend_driver.sv"
+    )
+    held = cvdp(
+        "cvdp_copilot_mixer_0001", "Mend the reset.", {"rtl/mixer.sv": first}, "rtl/mixer.sv"
+    )
     alone = cvdp("cvdp_copilot_gray_0001", "Convert to Gray code.", {}, "rtl/gray.sv")
     (tmp_path / "a.jsonl").write_text(held)
     (tmp_path / "b.jsonl").write_text(twin + sibling + alone)
@@ -161,4 +175,6 @@ def test_a_problem_of_verilog_eval_and_of_rtllm_is_a_design_of_its_own(data):
     )
     loaded = load_problems(sources, 0)
     assert len({design.name for design in loaded.designs.values()}) == len(loaded.every)
-    assert not any(design.modules for design in loaded.designs.values()), "all of VerilogEval's modules are TopModule"
+    assert not any(design.modules for design in loaded.designs.values()), (
+        "all of VerilogEval's modules are TopModule"
+    )

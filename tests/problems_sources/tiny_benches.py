@@ -17,7 +17,13 @@ def tiny_problems() -> dict[str, Problem]:
     """The two problems: name -> problem."""
     sets = read_verilog_eval(TINY), read_rtllm(TINY)
     assert not any(found.broken for found in sets), [found.broken for found in sets]
-    return dict(zip(("times3", "counter"), (problem for found in sets for problem in found.problems), strict=True))
+    return dict(
+        zip(
+            ("times3", "counter"),
+            (problem for found in sets for problem in found.problems),
+            strict=True,
+        )
+    )
 
 
 def judged(executor: Executor, problem: Problem, text: str) -> StepResult:

@@ -29,11 +29,20 @@ class Model:
 
 
 def _model(entry):
-    prompts = {None: entry.pop("unset", None), True: entry.pop("thinking", None), False: entry.pop("plain", None)}
+    prompts = {
+        None: entry.pop("unset", None),
+        True: entry.pop("thinking", None),
+        False: entry.pop("plain", None),
+    }
     return Model(prompts=prompts, **{**entry, "end": tuple(entry["end"])})
 
 
-MODELS = tuple(map(_model, tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["models"]))
+MODELS = tuple(
+    map(
+        _model,
+        tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["models"],
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,9 @@ def tokenizer_of(model, folder):
     plain.train_from_iterator([FIRST, SECOND, DRAFT], trainer)
     names = model.tokens.split()
     plain.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token=names[0], bos_token=model.bos)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=plain, eos_token=names[0], bos_token=model.bos
+    )
     tokenizer.chat_template = (folder / f"{model.file}.jinja").read_text(encoding="utf-8")
     return tokenizer
 

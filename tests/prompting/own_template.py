@@ -8,4 +8,9 @@ from rtl_grader.types.problem import Problem
 
 def terse(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     """The problem and the format of the answer, without a system message."""
-    return [{"role": "user", "content": f"{with_context(problem.prompt, context)}\n\n{answer_format(problem.targets)}"}]
+    return [
+        {
+            "role": "user",
+            "content": f"{with_context(problem.prompt, context)}\n\n{answer_format(problem.targets)}",
+        }
+    ]

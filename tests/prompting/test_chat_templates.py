@@ -16,7 +16,12 @@ from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_verdict
 from tests.prompting.chat_templates import BLOCK, DRAFT, FIRST, MODELS, cases
 
-SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
+SETTINGS = [
+    (model, thinking)
+    for model in MODELS
+    for thinking, ending in model.prompts.items()
+    if ending is not None
+]
 IDS = [f"{model.file}-{thinking}" for model, thinking in SETTINGS]
 PROBLEM = starter_problems("train", 1, 0)[0]
 all_settings = pytest.mark.parametrize(("model", "thinking"), SETTINGS, ids=IDS)
@@ -25,7 +30,9 @@ ASKED = [{"role": "user", "content": "Write it."}]
 
 
 def test_every_available_template_is_tested(data):
-    assert sorted(file.stem for file in (data / "chat-templates").glob("*.jinja")) == sorted(m.file for m in MODELS)
+    assert sorted(file.stem for file in (data / "chat-templates").glob("*.jinja")) == sorted(
+        m.file for m in MODELS
+    )
 
 
 @all_settings
@@ -44,7 +51,9 @@ def test_the_end_of_the_prompt_and_of_a_turn_are_known(tokenizers, model, thinki
 
 
 @all_settings
-def test_a_golden_turn_is_as_the_template_renders_it_and_closes_its_thought(tokenizers, model, thinking):
+def test_a_golden_turn_is_as_the_template_renders_it_and_closes_its_thought(
+    tokenizers, model, thinking
+):
     chat = Chat(tokenizers(model), thinking=thinking)
     prompt_P, turn_T = chat.encode(ASKED), chat.tokens_of(BLOCK)
     assert turn_T[-1] == chat.stop[0]
@@ -55,8 +64,12 @@ def test_a_golden_turn_is_as_the_template_renders_it_and_closes_its_thought(toke
         [*ASKED, {"role": "assistant", "content": BLOCK, "reasoning_content": " "}],
         chat_template=chat._template, return_dict=False, tokenize=False, **chat._settings,
     )  # fmt: skip
-    if not model.channels and not model.file.startswith("NVIDIA"):  # these two also render a blank thought
-        assert re.sub(r"\s", "", whole) == re.sub(r"\s", "", decoded(chat.tokenizer, [*prompt_P, *turn_T]))
+    if not model.channels and not model.file.startswith(
+        "NVIDIA"
+    ):  # these two also render a blank thought
+        assert re.sub(r"\s", "", whole) == re.sub(
+            r"\s", "", decoded(chat.tokenizer, [*prompt_P, *turn_T])
+        )
 
 
 @all_settings
@@ -72,7 +85,9 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
     assert "no semicolon" in text
     assert "A wire? First a draft" not in text
     assert DRAFT not in text
-    if not model.file.startswith("deepseek"):  # its template takes everything after the tag as the answer
+    if not model.file.startswith(
+        "deepseek"
+    ):  # its template takes everything after the tag as the answer
         assert said.strip() in text
     assert chat.opening(prompt_P) == opening
     # A turn that ended within its thoughts has no answer to show.
@@ -93,7 +108,9 @@ def test_unsupported_settings_are_refused_with_a_hint(tokenizers, model):
                 Chat(tokenizers(model), thinking=thinking, model="x/y")
             assert ("reasoning_effort" in (refused.value.hint or "")) == model.channels
     if not model.channels:
-        with pytest.raises(ConfigError, match=r"prompting\.reasoning_effort: .*x/y does not support effort 'low'"):
+        with pytest.raises(
+            ConfigError, match=r"prompting\.reasoning_effort: .*x/y does not support effort 'low'"
+        ):
             Chat(tokenizers(model), reasoning_effort="low", model="x/y")
 
 

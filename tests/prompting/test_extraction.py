@@ -106,7 +106,9 @@ def test_a_tag_in_code_neither_opens_nor_ends_a_thought(response):
 def test_a_thought_that_broke_off_a_draft_is_removed_completely(draft):
     assert extract_answer(f"{draft}```verilog\n{CODE}```", ONE).files == {"rtl/m.sv": CODE}
     assert not extract_answer(draft, ONE).files
-    assert extract_answer(f"```verilog\nmodule m;\nNo.</think>\n```verilog\n{CODE}```", ONE).files == {"rtl/m.sv": CODE}
+    assert extract_answer(
+        f"```verilog\nmodule m;\nNo.</think>\n```verilog\n{CODE}```", ONE
+    ).files == {"rtl/m.sv": CODE}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,9 @@ def test_a_response_without_an_answer_has_an_error(response, error):
 
 
 def test_several_targets_from_json_with_raw_newlines_in_strings():
-    response = '{"code": [{"rtl/a.sv": "module a;\nendmodule"}, {"rtl/b.sv": "module b;\nendmodule"}]}'
+    response = (
+        '{"code": [{"rtl/a.sv": "module a;\nendmodule"}, {"rtl/b.sv": "module b;\nendmodule"}]}'
+    )
     files = extract_answer(response, TWO).files
     assert files == {"rtl/a.sv": "module a;\nendmodule\n", "rtl/b.sv": "module b;\nendmodule\n"}
 
@@ -149,7 +153,9 @@ def test_several_targets_from_json_with_raw_newlines_in_strings():
 def test_several_targets_from_labelled_blocks(response):
     files = extract_answer(response, TWO).files
     assert files == {"rtl/a.sv": "module a;\nendmodule\n", "rtl/b.sv": "module b;\nendmodule\n"}
-    assert list(extract_answer("```verilog\n// rtl/b.sv\nmodule x; endmodule\n```", TWO).files) == ["rtl/b.sv"]
+    assert list(extract_answer("```verilog\n// rtl/b.sv\nmodule x; endmodule\n```", TWO).files) == [
+        "rtl/b.sv"
+    ]
 
 
 def test_only_declared_targets_are_accepted_and_the_others_are_listed():
@@ -202,16 +208,22 @@ def test_the_demanded_module_is_used_even_if_the_file_has_another_name(around):
     response = block(around) + block(CODE)
     assert answer_to(problem(), response).files == {"rtl/design.sv": CODE}
     harness = {"src/.env": "TOPLEVEL = m\n"}
-    assert answer_to(problem(interface=None, harness=harness), response).files == {"rtl/design.sv": CODE}
+    assert answer_to(problem(interface=None, harness=harness), response).files == {
+        "rtl/design.sv": CODE
+    }
 
 
 def test_a_top_level_that_the_problem_provides_is_not_demanded():
-    given = problem(interface=None, harness={"src/.env": "TOPLEVEL = top\n"}, context={"rtl/top.sv": USAGE})
+    given = problem(
+        interface=None, harness={"src/.env": "TOPLEVEL = top\n"}, context={"rtl/top.sv": USAGE}
+    )
     assert demanded_modules(given) == []
     assert demanded_modules(given.model_copy(update={"context": {}})) == ["top"]
 
 
-@pytest.mark.parametrize("example", [EXAMPLE, f"```json\n{EXAMPLE}\n```", EXAMPLE.replace("<complete file>", HEADER)])
+@pytest.mark.parametrize(
+    "example", [EXAMPLE, f"```json\n{EXAMPLE}\n```", EXAMPLE.replace("<complete file>", HEADER)]
+)
 def test_an_example_of_the_json_format_is_not_the_answer(example):
     response = f"The format would be {example}\nHere it is:\n{block(CODE)}"
     assert extract_answer(response, ONE).files == {"rtl/m.sv": CODE}

@@ -80,7 +80,10 @@ def test_a_repeated_pattern_is_read_in_linear_time(pattern):
 def test_an_unfinished_construct_is_read_in_linear_time(head):
     # Because of the backtick at the end, a line that is almost a fence line is none.
     for pattern in AFTER_HEADS:
-        assert_linear(_extract(TARGETS[0]), lambda size, p=pattern: head + _repeated(p)(size - len(head) - 1) + "`")
+        assert_linear(
+            _extract(TARGETS[0]),
+            lambda size, p=pattern: head + _repeated(p)(size - len(head) - 1) + "`",
+        )
 
 
 @pytest.mark.parametrize("make", [_mixed, _bytes])
@@ -93,7 +96,9 @@ def test_random_text_is_read_in_linear_time(make, targets):
 def test_an_answer_is_found_at_the_end_of_the_longest_response(targets):
     """A real answer after everything that may precede one."""
     stems = [path.rsplit("/")[-1].removesuffix(".sv") for path in targets]
-    blocks = "".join(f"```verilog\nmodule {name};\nassign y = 1;\nendmodule\n```\n" for name in stems)
+    blocks = "".join(
+        f"```verilog\nmodule {name};\nassign y = 1;\nendmodule\n```\n" for name in stems
+    )
     noise = "<think>``` " * 1000 + "</think>" + '{"code": {' * 1000 + "\n"
     text = noise + "prose\n" * ((MAX_RESPONSE_CHARS - len(noise) - len(blocks)) // 6) + blocks
     assert sorted(extract_answer(text, targets).files) == sorted(targets)

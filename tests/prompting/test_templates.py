@@ -13,10 +13,16 @@ from tests.nouns import a_problem
 
 def problem(prompt: str, **changes) -> Problem:
     facts = (("clk_i", "input", 1), ("load", "input", 12), ("hidden_q", "output", 12))
-    ports = tuple(Port(name=name, direction=direction, width=width) for name, direction, width in facts)
+    ports = tuple(
+        Port(name=name, direction=direction, width=width) for name, direction, width in facts
+    )
     depth = Parameter(name="DEPTH", default=4)
-    interface = Interface(module="box", ports=ports, parameters=(depth,), source=InterfaceSource.GOLDEN)
-    return a_problem(**{"prompt": prompt, "targets": ("rtl/box.sv",), "interface": interface, **changes})
+    interface = Interface(
+        module="box", ports=ports, parameters=(depth,), source=InterfaceSource.GOLDEN
+    )
+    return a_problem(
+        **{"prompt": prompt, "targets": ("rtl/box.sv",), "interface": interface, **changes}
+    )
 
 
 def test_the_configuration_accepts_and_explains_every_template_and_no_other():
@@ -25,7 +31,9 @@ def test_the_configuration_accepts_and_explains_every_template_and_no_other():
     for name, template in TEMPLATES.entries.items():
         assert PromptingSection(template=name).template == name
         assert template.__doc__ in PromptingSection.model_fields["template"].description
-    with pytest.raises(ValueError, match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples"):
+    with pytest.raises(
+        ValueError, match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples"
+    ):
         PromptingSection(template="exakt")
     with pytest.raises(ValueError, match="two templates named 'exact'"):
         TEMPLATES.register("exact")(abs)
@@ -75,7 +83,9 @@ def test_each_template_keeps_problem_and_format_and_adds_its_part(name):
 
 def test_the_bare_template_adds_nothing_and_several_targets_are_asked_for_as_json():
     assert build_messages(problem("Mend it."), "bare") == [{"role": "user", "content": "Mend it."}]
-    content = build_messages(problem("Mend it.", targets=("rtl/a.v", "rtl/b.v")), "exact")[-1]["content"]
+    content = build_messages(problem("Mend it.", targets=("rtl/a.v", "rtl/b.v")), "exact")[-1][
+        "content"
+    ]
     assert '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content
 
 
@@ -92,7 +102,12 @@ PUBLIC_SYSTEM = (
 
 def asked(*targets: str, category: str = "cid016") -> list[dict[str, str]]:
     context = {"docs/spec.md": "Count up.\n", "rtl/a.sv": "module a;\nendmodule"}
-    given = {"prompt": "Mend it.", "system": "Use sed and patch.", "context": context, "targets": targets}
+    given = {
+        "prompt": "Mend it.",
+        "system": "Use sed and patch.",
+        "context": context,
+        "targets": targets,
+    }
     return build_messages(a_problem(category=category, **given), "cvdp")
 
 
@@ -122,4 +137,6 @@ def test_the_public_runner_asks_for_several_files_as_json():
         "The response should be in JSON format, including double-quotes around keys and values, and proper escaping of quotes within"
         " values, and escaping of newlines."
     )  # fmt: skip
-    assert user["content"].endswith("request: Mend it.\nName the files as: ['rtl/a.sv', 'rtl/b.sv'].\n")
+    assert user["content"].endswith(
+        "request: Mend it.\nName the files as: ['rtl/a.sv', 'rtl/b.sv'].\n"
+    )

@@ -9,7 +9,12 @@ from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, decoded
 from tests.prompting.chat_templates import MODELS
 
-SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
+SETTINGS = [
+    (model, thinking)
+    for model in MODELS
+    for thinking, ending in model.prompts.items()
+    if ending is not None
+]
 CANNOT = "cannot write tool calls"
 REFUSED = {
     ("Qwen-Qwen3-0.6B", False): "renders earlier turns differently",
@@ -17,14 +22,23 @@ REFUSED = {
     **{("Kimi-K2-Instruct", thinking): CANNOT for thinking in (None, False)},
     **{("HuggingFaceTB-SmolLM3-3B", thinking): CANNOT for thinking in (None, True, False)},
 }  # fmt: skip
-GROWING = [(model, thinking) for model, thinking in SETTINGS if (model.file, thinking) not in REFUSED]
-growing = pytest.mark.parametrize(("model", "thinking"), GROWING, ids=[f"{m.file}-{t}" for m, t in GROWING])
+GROWING = [
+    (model, thinking) for model, thinking in SETTINGS if (model.file, thinking) not in REFUSED
+]
+growing = pytest.mark.parametrize(
+    ("model", "thinking"), GROWING, ids=[f"{m.file}-{t}" for m, t in GROWING]
+)
 
 
 def tool(name, *arguments):
-    properties = {argument: {"type": "string", "description": "what it is"} for argument in arguments}
+    properties = {
+        argument: {"type": "string", "description": "what it is"} for argument in arguments
+    }
     parameters = {"type": "object", "properties": properties, "required": list(arguments)}
-    return {"type": "function", "function": {"name": name, "description": "It does.", "parameters": parameters}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": "It does.", "parameters": parameters},
+    }
 
 
 TOOLS = [tool("list"), tool("read", "path"), tool("write", "path", "content")]
@@ -65,7 +79,9 @@ def test_templates_that_rewrite_history_or_lack_calls_are_refused(tokenizers, mo
 
 
 @growing
-def test_a_growing_conversation_is_what_the_template_renders_of_the_whole(tokenizers, model, thinking):
+def test_a_growing_conversation_is_what_the_template_renders_of_the_whole(
+    tokenizers, model, thinking
+):
     chat = chat_of(tokenizers, model, thinking)
     tokens = chat.first(MESSAGES)
     messages = list(MESSAGES)
@@ -83,7 +99,9 @@ def test_a_growing_conversation_is_what_the_template_renders_of_the_whole(tokeni
         call = Call(found[0].name, found[0].arguments, f"c{number}")
         # Tokens that end a turn are plain text inside a result.
         tokens = [*prompt, *sampled, *chat.after([call], [result])]
-        messages.append({"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result})
+        messages.append(
+            {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
+        )
         assert tokens == whole(chat, messages)
 
 
@@ -94,9 +112,15 @@ def test_what_was_sampled_is_never_rendered_again(tokenizers, model, thinking):
     tokens = chat.first(MESSAGES)
     for number in range(3):
         text = f"odd  spaces , and `x` {number}"
-        letters = [chat.chat.tokenizer.encode(letter, add_special_tokens=False)[0] for letter in text]
+        letters = [
+            chat.chat.tokenizer.encode(letter, add_special_tokens=False)[0] for letter in text
+        ]
         before, sampled = list(tokens), [*letters, chat.chat.stop[0]]
-        tokens = [*before, *sampled, *chat.after([Call("unknown", "{", f"c{number}")], ["error: no such tool"])]
+        tokens = [
+            *before,
+            *sampled,
+            *chat.after([Call("unknown", "{", f"c{number}")], ["error: no such tool"]),
+        ]
         assert tokens[: len(before) + len(sampled)] == before + sampled
         behind = decoded(chat.chat.tokenizer, tokens[len(before) + len(sampled) :])
         assert "error: no such tool" in behind
@@ -108,7 +132,9 @@ def test_malformed_calls_keep_their_name_or_text(tokenizers, model, thinking):
     chat = chat_of(tokenizers, model, thinking)
     assert chat.read("No call at all, only `code` and a {brace}.") == ()
     prompt = chat.first(MESSAGES)
-    turn = whole(chat, [*MESSAGES, said(chat, "I look.", [("read", {"path": "rtl/a.sv"})], 0)], header=False)
+    turn = whole(
+        chat, [*MESSAGES, said(chat, "I look.", [("read", {"path": "rtl/a.sv"})], 0)], header=False
+    )
     text = chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, turn[len(prompt) :])
     cut = text[: text.index("rtl/a.sv") + 3]
     (call,) = chat.read(cut)
@@ -129,18 +155,24 @@ REWRITING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "thinking"), SETTINGS, ids=[f"{m.file}-{t}" for m, t in SETTINGS])
+@pytest.mark.parametrize(
+    ("model", "thinking"), SETTINGS, ids=[f"{m.file}-{t}" for m, t in SETTINGS]
+)
 def test_without_tools_a_conversation_only_grows_or_is_refused(tokenizers, model, thinking):
     plain = Chat(tokenizers(model), thinking=thinking, model=model.file)
     if (model.file, thinking) in REWRITING:
-        with pytest.raises(ConfigError, match=r"drops the thoughts|renders earlier turns differently"):
+        with pytest.raises(
+            ConfigError, match=r"drops the thoughts|renders earlier turns differently"
+        ):
             ToolChat(plain, [])
         return
     chat, messages = ToolChat(plain, []), list(MESSAGES)
     tokens = chat.first(messages)
     assert tokens == plain.encode(messages)
     for number, words in enumerate(RESULTS):
-        thoughts = dict.fromkeys(("reasoning_content", "thinking"), "I think.") if plain.thinks else {}
+        thoughts = (
+            dict.fromkeys(("reasoning_content", "thinking"), "I think.") if plain.thinks else {}
+        )
         messages.append({"role": "assistant", "content": f"Answer {number}", **thoughts})
         turn = list(plain.apply(messages, tokenize=True, add_generation_prompt=False))
         end = max(place for place, token in enumerate(turn) if token in plain.stop) + 1
@@ -156,7 +188,9 @@ def test_gpt_oss_may_name_the_recipient_in_either_place(tokenizers):
     chat = chat_of(tokenizers, model, None)
     thought = "<|start|>assistant<|channel|>analysis<|message|>to=functions.list {} no<|end|>"
     for call in ("<|channel|>commentary to=functions.read <|constrain|>json<|message|>", " to=functions.read<|channel|>commentary json<|message|>"):  # fmt: skip
-        assert chat.read(f'{thought}<|start|>assistant{call}{{"path": "a"}}') == (Call("read", '{"path": "a"}'),)
+        assert chat.read(f'{thought}<|start|>assistant{call}{{"path": "a"}}') == (
+            Call("read", '{"path": "a"}'),
+        )
 
 
 def test_several_calls_of_a_turn_are_parsed_and_answered_in_order(tokenizers):
@@ -171,18 +205,28 @@ def test_several_calls_of_a_turn_are_parsed_and_answered_in_order(tokenizers):
         if model.channels:
             continue  # its template renders only the first call
         prompt = chat.first(MESSAGES)
-        found = chat.read(chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, turn[len(prompt) :]))
+        found = chat.read(
+            chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, turn[len(prompt) :])
+        )
         assert [call.name for call in found] == ["read", "read", "list"]
-        told = [{"role": "tool", "name": c.name, "tool_call_id": "c0", "content": f"R{i}"} for i, c in enumerate(found)]
+        told = [
+            {"role": "tool", "name": c.name, "tool_call_id": "c0", "content": f"R{i}"}
+            for i, c in enumerate(found)
+        ]
         end = max(place for place, token in enumerate(turn) if token in chat.chat.stop) + 1
         grown = [*turn[:end], *chat.after(found, ["R0", "R1", "R2"])]
         assert grown == whole(chat, [*MESSAGES, said(chat, "t", calls, 0), *told])
 
 
-@pytest.mark.parametrize("mark", ["<tool_call>\n<function=", "<tool_call> <function=", "<function="])
+@pytest.mark.parametrize(
+    "mark", ["<tool_call>\n<function=", "<tool_call> <function=", "<function="]
+)
 @pytest.mark.parametrize("file", ["Qwen3-Coder", "Qwen3.5-4B"])
 def test_a_call_without_the_tag_around_it_is_parsed(tokenizers, file, mark):
     chat = chat_of(tokenizers, next(model for model in MODELS if model.file == file), None)
-    calls = "".join(f"{mark}read>\n<parameter=path>\n{path}\n</parameter>\n</function>\n</tool_call>" for path in "ab")
+    calls = "".join(
+        f"{mark}read>\n<parameter=path>\n{path}\n</parameter>\n</function>\n</tool_call>"
+        for path in "ab"
+    )
     found = [(call.name, json.loads(call.arguments)["path"]) for call in chat.read(calls)]
     assert found == [("read", "a"), ("read", "b")]

@@ -63,7 +63,9 @@ WRAPPED = {
     "response in JSON": json.dumps({"response": CODE}),
     "fenced response in JSON": json.dumps({"reasoning": "a wire", "response": BLOCK}),
     "code in JSON": json.dumps({"code": CODE}),
-    "path and content in JSON": json.dumps({"files": [{"path": "rtl/m.sv", "language": "verilog", "content": CODE}]}),
+    "path and content in JSON": json.dumps(
+        {"files": [{"path": "rtl/m.sv", "language": "verilog", "content": CODE}]}
+    ),
     "name and code in JSON": json.dumps({"filename": "m.sv", "code": CODE}),
     "object of a file in JSON": json.dumps({"rtl/m.sv": {"content": CODE}}),
     "folders in JSON": json.dumps({"rtl": {"m.sv": CODE}}),
@@ -102,14 +104,21 @@ def test_the_code_is_read_however_it_is_wrapped(name):
 def test_escaped_code_of_html_is_unescaped():
     code = CODE.replace("= a", "= a && (a <= 1)")
     assert extract_answer(f"<pre>{html.escape(code)}</pre>", ONE).files == {"rtl/m.sv": code}
-    assert extract_answer(f"```verilog\n{html.escape(code)}```", ONE).files == {"rtl/m.sv": html.escape(code)}
+    assert extract_answer(f"```verilog\n{html.escape(code)}```", ONE).files == {
+        "rtl/m.sv": html.escape(code)
+    }
 
 
 def test_what_belongs_to_bare_code_stays():
     function = "function automatic t f(input t x);\n  case (x)\n    default: f = x;\n  endcase\nendfunction\n"
     head = f"// a wire\n`timescale 1ns/1ps\n`define W 1\ntypedef logic [`W-1:0] t;\n{function}import p::*;\n"
     code = f"{head}{HELPER}// then\n\n{function}(* keep *)\n{CODE}`undef W\n"
-    for response in (code, f"Here it is:\n{code}", f"{code}I hope it helps.", f"<code>\n{code}</code>"):
+    for response in (
+        code,
+        f"Here it is:\n{code}",
+        f"{code}I hope it helps.",
+        f"<code>\n{code}</code>",
+    ):
         assert extract_answer(response, ONE).files == {"rtl/m.sv": code}
 
 
@@ -166,7 +175,9 @@ def test_a_helper_module_of_another_block_belongs_to_the_answer(name):
 def test_helpers_of_helpers_and_packages_belong_to_the_answer():
     package = "package p;\n  localparam N = 1;\nendpackage\n"
     parts = [package, HELPER.replace("~i", "~i + p::N"), TOP]
-    text = extract_answer("".join(f"```verilog\n{part}```\n" for part in parts), ONE).files["rtl/m.sv"]
+    text = extract_answer("".join(f"```verilog\n{part}```\n" for part in parts), ONE).files[
+        "rtl/m.sv"
+    ]
     assert text == "\n".join(parts)
     files = extract_answer("".join(f"`rtl/{n}.sv`\n```verilog\n{t}```\n" for n, t in (("m", TOP), ("b", BAD))) + HELPER,
                            ("rtl/m.sv", "rtl/b.sv")).files  # fmt: skip
@@ -184,9 +195,13 @@ def test_helpers_of_helpers_and_packages_belong_to_the_answer():
 )
 def test_no_other_block_is_added(other):
     own = TOP + HELPER
-    assert extract_answer(f"```verilog\n{own}```\n```verilog\n{other}```", ONE).files == {"rtl/m.sv": own}
+    assert extract_answer(f"```verilog\n{own}```\n```verilog\n{other}```", ONE).files == {
+        "rtl/m.sv": own
+    }
     if "tb" not in other:
-        text = extract_answer(f"```verilog\n{TOP}```\n```verilog\n{other}```", ONE).files["rtl/m.sv"]
+        text = extract_answer(f"```verilog\n{TOP}```\n```verilog\n{other}```", ONE).files[
+            "rtl/m.sv"
+        ]
         assert text == TOP
 
 
@@ -195,4 +210,6 @@ def test_a_helper_that_the_problem_provides_is_not_added():
     for at in ("context", "harness"):
         problem = a_problem(**{"harness": {}, at: {"rtl/inv.sv": HELPER}})
         assert answer_to(problem, response.replace("given", "")).files == {"rtl/m.sv": TOP}
-    assert words_of(answer_to(a_problem(), response.replace("given", "")).files["rtl/m.sv"]) == words_of(HELPER + TOP)
+    assert words_of(
+        answer_to(a_problem(), response.replace("given", "")).files["rtl/m.sv"]
+    ) == words_of(HELPER + TOP)

@@ -17,7 +17,9 @@ FAST = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(
+    scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)]
+)
 def sandboxes(request):
     with (
         closing(make_executor(request.param)) as executor,
@@ -28,7 +30,8 @@ def sandboxes(request):
 
 
 @pytest.mark.parametrize(
-    "abuse", [pytest.param(a, id=a.name, marks=() if a.name in FAST else pytest.mark.slow) for a in ABUSES]
+    "abuse",
+    [pytest.param(a, id=a.name, marks=() if a.name in FAST else pytest.mark.slow) for a in ABUSES],
 )
 def test_abuse_is_contained_and_not_paid(sandboxes, abuse):
     assert play(abuse, problem(), *sandboxes) == []
@@ -36,4 +39,8 @@ def test_abuse_is_contained_and_not_paid(sandboxes, abuse):
 
 def test_the_right_design_would_have_been_paid(sandboxes):
     asked = problem()
-    assert sandboxes[1].grade(asked, Answer(files={asked.targets[0]: COUNTER.design(core="good")})).passed
+    assert (
+        sandboxes[1]
+        .grade(asked, Answer(files={asked.targets[0]: COUNTER.design(core="good")}))
+        .passed
+    )

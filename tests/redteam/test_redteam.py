@@ -75,7 +75,11 @@ def test_the_red_team_has_the_promised_size_and_describes_every_entry():
     assert len({attack.name for attack in honest}) >= 90
     assert all(attack.idea for attack in (*attacks, *honest))
     for group, members in GROUPS.items():
-        repeated = [name for name, count in collections.Counter(a.name for a in members).items() if count > 1]
+        repeated = [
+            name
+            for name, count in collections.Counter(a.name for a in members).items()
+            if count > 1
+        ]
         assert not repeated, (group, repeated)
         assert all(sum(x is not None for x in (a.text, a.files, a.response)) == 1 for a in members)
 
@@ -99,9 +103,16 @@ def test_each_kind_of_wrong_verdict_is_a_fault():
     assert faults(wrong, Outcome.NO_ANSWER, extraction_s=4.0) == ["over time"]
 
 
-@pytest.mark.parametrize(("share", "faults"), [(1.0, ["over time"]), (0.2, [])], ids=["idle", "busy"])
-def test_a_slow_grading_is_repeated_alone_and_the_load_of_the_machine_is_no_fault(monkeypatch, share, faults):
-    attacks = [("g", Attack(name, "x", "own/bench", text=name)) for name in ("slow once", "slow twice", "quick")]
+@pytest.mark.parametrize(
+    ("share", "faults"), [(1.0, ["over time"]), (0.2, [])], ids=["idle", "busy"]
+)
+def test_a_slow_grading_is_repeated_alone_and_the_load_of_the_machine_is_no_fault(
+    monkeypatch, share, faults
+):
+    attacks = [
+        ("g", Attack(name, "x", "own/bench", text=name))
+        for name in ("slow once", "slow twice", "quick")
+    ]
     walls = {"slow once": [20.0, 1.0], "slow twice": [20.0, 20.0], "quick": [1.0]}
     order = []
 
@@ -112,7 +123,8 @@ def test_a_slow_grading_is_repeated_alone_and_the_load_of_the_machine_is_no_faul
     monkeypatch.setattr(grading, "grade", grade)
     monkeypatch.setattr(grading, "core_share", lambda: share)
     found = {
-        graded.attack.name: graded.faults for graded in grade_all(SimpleNamespace(but=lambda cache: None), attacks, 1)
+        graded.attack.name: graded.faults
+        for graded in grade_all(SimpleNamespace(but=lambda cache: None), attacks, 1)
     }
     assert found == {"quick": [], "slow once": [], "slow twice": faults}
     assert order == ["slow once", "slow twice", "quick", "slow once", "slow twice"]
@@ -127,13 +139,19 @@ def test_a_repeated_grading_does_not_use_the_cache(grader):
 
 
 def test_the_runner_prints_a_table_and_fails_if_there_are_faults(tmp_path, monkeypatch, capsys):
-    offender = Attack("not honest at all", "a wrong design", "starter/counter", text=COUNTER.design(), right=PAID)
+    offender = Attack(
+        "not honest at all", "a wrong design", "starter/counter", text=COUNTER.design(), right=PAID
+    )
     monkeypatch.setitem(GROUPS, "offenders", [offender])
     target = tmp_path / "all.json"
     assert runner.main(["--only", "offenders", "--json", str(target)]) == 1
     assert "honest refused: offenders: 'not honest at all'" in capsys.readouterr().out
     assert json.loads(target.read_text())["bubblewrap"][0]["outcome"] == "tests_failed"
-    monkeypatch.setitem(GROUPS, "offenders", [Attack("a wrong design", "x", "starter/counter", text=COUNTER.design())])
+    monkeypatch.setitem(
+        GROUPS,
+        "offenders",
+        [Attack("a wrong design", "x", "starter/counter", text=COUNTER.design())],
+    )
     assert runner.main(["--only", "offenders"]) == 0
 
 
@@ -178,7 +196,14 @@ def test_the_fuzzer_finds_nothing(tmp_path, capsys, cases):
 @pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
 def test_a_share_of_the_red_team_in_bubblewrap(warm):
-    assert runner.main(["--wall", "10", "--every", "12"] if warm else ["--cold", "--every", "40", "--wall", "10"]) == 0
+    assert (
+        runner.main(
+            ["--wall", "10", "--every", "12"]
+            if warm
+            else ["--cold", "--every", "40", "--wall", "10"]
+        )
+        == 0
+    )
 
 
 @pytest.mark.docker

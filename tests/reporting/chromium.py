@@ -42,7 +42,9 @@ class Page:
 
     def js(self, expression: str) -> Any:
         """Evaluate an expression in the page; promises are awaited."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        found = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in found:
             raise AssertionError(found["exceptionDetails"])
         return found["result"].get("value")
@@ -83,7 +85,11 @@ class Page:
     def requests(self) -> list[str]:
         """All URLs that the page requested."""
         self.js("0")
-        return [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
+        return [
+            e["params"]["request"]["url"]
+            for e in self.events
+            if e["method"] == "Network.requestWillBeSent"
+        ]
 
     def complaints(self) -> list[str]:
         """Errors that the page, its scripts or its content security policy raised."""
@@ -97,14 +103,23 @@ class Page:
 @contextlib.contextmanager
 def browser() -> Iterator[Page]:
     """A new Chromium with one tab, which ends with the block."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     assert program, "these tests need a browser: apt-get install chromium"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             port_file = Path(profile) / "DevToolsActivePort"
-            wait_for(lambda: port_file.exists() and port_file.read_text().count("\n"), "Chromium's start", 300, process)
+            wait_for(
+                lambda: port_file.exists() and port_file.read_text().count("\n"),
+                "Chromium's start",
+                300,
+                process,
+            )
             port = port_file.read_text().splitlines()[0]
             tabs = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))
             address = next(t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page")

@@ -18,6 +18,16 @@ def by_outcome(source: Source) -> Figure | None:
     )
     if not rows:
         return None
-    bars = {"type": "bar", "x": [row["outcome"] for row in rows], "y": [row["tokens"] for row in rows]}
+    bars = {
+        "type": "bar",
+        "x": [row["outcome"] for row in rows],
+        "y": [row["tokens"] for row in rows],
+    }
     caption = "Mean tokens of an answer, by outcome, over all rollouts of the run."
-    return Figure("own-lengths", "Tokens by outcome", caption, [bars], layout(xaxis=axis(""), yaxis=axis("tokens")))
+    return Figure(
+        "own-lengths",
+        "Tokens by outcome",
+        caption,
+        [bars],
+        layout(xaxis=axis(""), yaxis=axis("tokens")),
+    )

@@ -13,7 +13,11 @@ from tests.reporting.chromium import Page
 def open_whole(page: Page, path: Path) -> None:
     """Open a report in the light theme and draw all figures."""
     page.events.clear()
-    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    page.call(
+        "Emulation.setEmulatedMedia",
+        media="",
+        features=[{"name": "prefers-color-scheme", "value": "light"}],
+    )
     page.open(path)
     page.js("window.report.drawAll().then(() => true)")
 
@@ -28,12 +32,18 @@ def assert_quiet(page: Page) -> None:
 def traces(page: Page, figure: str) -> dict[str, dict]:
     """Mapping of name to Plotly trace of a figure, without the bands."""
     script = f"JSON.stringify(document.getElementById('plot-{figure}').data.map(({{name, x, y, z, showlegend}}) => ({{name, x, y, z, showlegend}})))"
-    return {t.get("name"): t for t in json.loads(page.js(script)) if not str(t.get("name")).endswith("95 %")}
+    return {
+        t.get("name"): t
+        for t in json.loads(page.js(script))
+        if not str(t.get("name")).endswith("95 %")
+    }
 
 
 def cells(page: Page, table: str) -> list[list[str]]:
     """The cell texts of a table's body, row by row."""
-    return page.js(f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.innerText))")
+    return page.js(
+        f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
+    )
 
 
 def rows(demo: History, sql: str) -> list[dict]:

@@ -35,7 +35,9 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
     }
     history.start_run(RunRecord(name=run, config=config, student="some/model"))
     problems = [
-        synthetic.problem(0, "heldout").model_copy(update={"id": name, "category": category, "difficulty": difficulty})
+        synthetic.problem(0, "heldout").model_copy(
+            update={"id": name, "category": category, "difficulty": difficulty}
+        )
         for name, (category, difficulty, _) in PASSES.items()
     ]
     history.record_problems(run, [(problem, "heldout", None) for problem in problems])
@@ -44,19 +46,37 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
     for name, (_, _, passed) in PASSES.items():
         for sample in range(1 if name == "left" else SAMPLES):
             tokens = () if name == "c" else (1,)
-            place = {"run": run, "purpose": "evaluation", "evaluation": key, "epoch": -1, "problem_id": name}
-            one = a_rollout(**place, sample=sample, tokens_T=tokens, logprobs_T=tuple(-0.1 for _ in tokens))
+            place = {
+                "run": run,
+                "purpose": "evaluation",
+                "evaluation": key,
+                "epoch": -1,
+                "problem_id": name,
+            }
+            one = a_rollout(
+                **place, sample=sample, tokens_T=tokens, logprobs_T=tuple(-0.1 for _ in tokens)
+            )
             outcome = Outcome.PASSED if sample < passed + plus else Outcome.TESTS_FAILED
             rollouts.append(one)
             status = "failed" if name == "left" else "passed"
             stages = (StageResult(stage=Stage.INTERFACE, status=status),)
-            verdicts.append((one.key, a_verdict(outcome, stages=stages), Reward(total=0.0, terms={})))
+            verdicts.append(
+                (one.key, a_verdict(outcome, stages=stages), Reward(total=0.0, terms={}))
+            )
     history.record_rollouts(rollouts)
     history.record_verdicts(verdicts)
-    asked = {"policy": "student", "step": 0, "split": "heldout", "samples": SAMPLES, "n_problems": 4}
+    asked = {
+        "policy": "student",
+        "step": 0,
+        "split": "heldout",
+        "samples": SAMPLES,
+        "n_problems": 4,
+    }
     found = {"pass_at_1": 0.4, "lo": 0.1, "hi": 0.7, "pass_at_k": {1: 0.4, 5: 0.75}}
     left_out = {"it needs a commercial tool": 298}
-    history.record_evaluation(EvaluationRecord(key=key, run=run, status="done", **asked, **found, left_out=left_out))
+    history.record_evaluation(
+        EvaluationRecord(key=key, run=run, status="done", **asked, **found, left_out=left_out)
+    )
 
 
 @pytest.fixture
@@ -72,7 +92,10 @@ def test_each_cell_is_the_mean_over_its_problems_with_interval_and_number(histor
     rows = {row[0]: row[1:] for row in one.rows}
     assert list(rows) == ["cid003 specification to RTL", "cid016 debugging", "all"]
     easy = mean_interval([1.0, 0.2])
-    assert rows["cid003 specification to RTL"][0] == f"60.0 %\n[{100 * easy.lo:.1f}, {100 * easy.hi:.1f}]\nn = 2"
+    assert (
+        rows["cid003 specification to RTL"][0]
+        == f"60.0 %\n[{100 * easy.lo:.1f}, {100 * easy.hi:.1f}]\nn = 2"
+    )
     assert rows["cid016 debugging"][0] == "–"
     # A problem with missing grades is excluded.
     rates = [["60.0 %", "n = 2"], ["20.0 %", "n = 2"], ["40.0 %", "n = 4"]]
@@ -85,7 +108,9 @@ def test_a_problem_with_missing_grades_is_excluded_everywhere(history):
     figure = pass_at_k(Source(history, "bench"), result)
     curve = figure.data[-1]
     assert curve["x"] == [1, 2, 3, 4]
-    assert curve["y"] == pytest.approx([0.4, (1 + 0.4 + 0 + 0.7) / 4, (1 + 0.6 + 0 + 0.9) / 4, (1 + 0.8 + 0 + 1) / 4])
+    assert curve["y"] == pytest.approx(
+        [0.4, (1 + 0.4 + 0 + 0.7) / 4, (1 + 0.6 + 0 + 0.9) / 4, (1 + 0.8 + 0 + 1) / 4]
+    )
     assert (result.after.interface.mean, result.after.interface.n) == (1.0, 4)
 
 
@@ -93,7 +118,10 @@ def test_the_caption_names_sampling_settings_unanswered_and_excluded_problems(hi
     caption = tables_of(history, "bench")[-1].caption
     assert "4 problems, 5 answers each" in caption
     assert "some/model; template cvdp, temperature 0.2, top_p 0.7, max_tokens 4096." in caption
-    assert "Counted as failed without an answer: 1 problem whose prompt fills the model's context." in caption
+    assert (
+        "Counted as failed without an answer: 1 problem whose prompt fills the model's context."
+        in caption
+    )
     assert "Excluded problems: 298 (it needs a commercial tool)." in caption
 
 
@@ -104,7 +132,10 @@ def test_a_training_run_has_no_benchmark_table(history):
 
 def test_query_report_and_compare_show_a_benchmark(history, tmp_path):
     rows = history.query(named_query("categories").sql, {"run": "bench"}).to_pylist()
-    assert [(r["category"], r["difficulty"], r["problems"], r["pass_at_1"], r["pass_at_5"]) for r in rows] == [
+    assert [
+        (r["category"], r["difficulty"], r["problems"], r["pass_at_1"], r["pass_at_5"])
+        for r in rows
+    ] == [
         ("cid003", "easy", 2, pytest.approx(0.6), 1.0),
         ("cid003", "hard", 1, 0.0, 0.0),
         ("cid016", "hard", 1, pytest.approx(0.4), 1.0),

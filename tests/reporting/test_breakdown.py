@@ -39,12 +39,16 @@ def test_an_evaluation_is_compared_with_others_of_its_split(demo):
     first = next(test for other, test in found if other.startswith("student after 0 steps"))
     before = counts_of(demo, next(e for e in done if e.policy == "student" and e.step == 0))
     after = counts_of(demo, last)
-    gain = sum(after[p][1] / after[p][0] - before[p][1] / before[p][0] for p in before) / len(before)
+    gain = sum(after[p][1] / after[p][0] - before[p][1] / before[p][0] for p in before) / len(
+        before
+    )
     assert first.gain == pytest.approx(gain)
     assert table(last, slices(after, {}, (1,)), found).row_count == 1
 
 
 def test_another_template_is_named():
-    record = EvaluationRecord(key="k", run="r", policy="student", step=3, split="heldout", template="full", samples=8)
+    record = EvaluationRecord(
+        key="k", run="r", policy="student", step=3, split="heldout", template="full", samples=8
+    )
     assert in_words(record) == "student after 3 steps (× 8, template full)"
     assert in_words(record.model_copy(update={"step": 1})).startswith("student after 1 step (")

@@ -94,7 +94,10 @@ def test_a_problem_that_changed_between_two_runs_is_not_compared(tmp_path):
     with duckdb.connect(path) as con:
         heldout = "FROM run_problems WHERE run = 'other' AND split = 'heldout'"
         _, *changed = (name for (name,) in con.execute(f"SELECT problem_id {heldout}").fetchall())
-        con.execute("UPDATE run_problems SET fingerprint = 'ab' WHERE run = 'other' AND problem_id IN ?", [changed])
+        con.execute(
+            "UPDATE run_problems SET fingerprint = 'ab' WHERE run = 'other' AND problem_id IN ?",
+            [changed],
+        )
     *_, differences = comparison(History(path), ["first", "other"])
     table = compare.table([Source(History(path), "first"), Source(History(path), "other")])
     assert [row[-2] for row in table.rows] == ["–", "1"]

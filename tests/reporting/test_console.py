@@ -18,7 +18,9 @@ def test_the_table_shows_before_after_and_teacher_with_intervals(demo):
     assert "<0.001" in after
     shown = run_result(demo, "demo").after.pass_at_1
     assert f"[{100 * shown.lo:.1f}, {100 * shown.hi:.1f}]" in text
-    assert all(name in text for name in ("student before", "teacher", "pass@2", "pass@4", "interface"))
+    assert all(
+        name in text for name in ("student before", "teacher", "pass@2", "pass@4", "interface")
+    )
     assert "16 problems × 4 samples" in text
 
 
@@ -28,7 +30,9 @@ def test_a_narrow_terminal_shows_all_words_and_numbers(demo, width):
     narrow = text_of(before_after_table(demo, "demo"), width)
     assert "…" not in narrow
     assert all(len(line.rstrip()) <= width for line in narrow.splitlines())
-    wanted = {word for word in text_of(before_after_table(demo, "demo")).split() if word[0].isdigit()}
+    wanted = {
+        word for word in text_of(before_after_table(demo, "demo")).split() if word[0].isdigit()
+    }
     assert wanted <= set(narrow.split()) | {w.rstrip("]") for w in narrow.split()}
 
 
@@ -50,14 +54,22 @@ def test_an_unknown_run_is_named_with_those_that_exist(demo):
 
 
 def test_the_line_of_a_step_omits_missing_metrics():
-    assert step_line(4, 40, {"env/all/reward/total": 1.234, "time/total": 3.21}) == "step   5/40  reward 1.23  3.2 s"
+    assert (
+        step_line(4, 40, {"env/all/reward/total": 1.234, "time/total": 3.21})
+        == "step   5/40  reward 1.23  3.2 s"
+    )
 
 
 def test_the_gain_over_a_warm_start_is_shown(tmp_path):
     """A run of twelve steps, the first four of which are a warm start with an evaluation after it."""
     history = synthetic.write_run(tmp_path / "h.duckdb", "warm", synthetic.Shape(warm_start=4))
     result = run_result(history, "warm")
-    assert [name for name, _ in result.shown] == ["student before", "warm start", "student after", "teacher"]
+    assert [name for name, _ in result.shown] == [
+        "student before",
+        "warm start",
+        "student after",
+        "teacher",
+    ]
     assert result.warm.record.step == 4
     gained = result.after.pass_at_1.mean - result.warm.pass_at_1.mean
     text = text_of(before_after_table(history, "warm"))

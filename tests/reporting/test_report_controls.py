@@ -22,7 +22,11 @@ def history(tmp_path_factory):
     shape = synthetic.Shape(steps=STEPS, train=12, heldout=6)
     history = synthetic.write_run(path, shape=shape)
     run = history.existing_run("demo")
-    history.start_run(run.model_copy(update={"config": {**run.config, "health": {"ranges": limits, "patience": 2}}}))
+    history.start_run(
+        run.model_copy(
+            update={"config": {**run.config, "health": {"ranges": limits, "patience": 2}}}
+        )
+    )
     for step in range(STEPS):
         metrics = {
             "learning/kl_weight": 0.5 + 0.1 * step, "teacher_kl": 0.3 - 0.02 * step, "optim/entropy": 0.05 - 0.01 * step,
@@ -33,13 +37,17 @@ def history(tmp_path_factory):
         }  # fmt: skip
         times = {"sample": 1.0, "store": 0.1, "store_waited": 0.02, "total": 2.0}
         place = {"run": "demo", "epoch": 0, "step": step, "state_path": "s", "sampler_path": "p"}
-        history.finish_step(StepRecord(**place, examples=6, train_tokens=300, times=times, metrics=metrics))
+        history.finish_step(
+            StepRecord(**place, examples=6, train_tokens=300, times=times, metrics=metrics)
+        )
     heldout = [synthetic.problem(i, "heldout") for i in range(6)]
     synthetic.evaluate(history, "demo", shape, heldout, "student", 3, 0.4, np.random.default_rng(3))
     stored = history.rollouts_of("demo", 5)
     same = [(s.rollout.key, s.verdict) for s in stored]
     history.record_regrades("same", same)
-    other = [(k, v.model_copy(update={"outcome": Outcome.TIMEOUT}) if v.passed else v) for k, v in same]
+    other = [
+        (k, v.model_copy(update={"outcome": Outcome.TIMEOUT}) if v.passed else v) for k, v in same
+    ]
     history.record_regrades("other", other)
     return history
 

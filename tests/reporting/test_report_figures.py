@@ -20,7 +20,11 @@ COMPARED = {
     "episode-turns", "episode-endings", "episode-tools",
 }  # fmt: skip
 """Figures that the tests below compare with the database; test_report_controls.py has those of controllers."""
-PLACES = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
+PLACES = {
+    "student before": ("student", 0),
+    "student after": ("student", 12),
+    "teacher": ("teacher", 0),
+}
 """Name of a policy in the figures -> policy and step of its evaluation."""
 
 
@@ -87,7 +91,12 @@ def test_intervals_equal_the_recorded_ones(drawn, demo):
 TRACES: list[tuple[str, str, str, Callable[[dict], float]]] = [
     ("reward", "total", "steps", lambda row: row["reward"]),
     ("outcomes", "passed", "steps", lambda row: row["pass_rate"]),
-    ("equal-difficulty", "at equal difficulty", "equal-difficulty", lambda row: row["pass_rate_equal_difficulty"]),
+    (
+        "equal-difficulty",
+        "at equal difficulty",
+        "equal-difficulty",
+        lambda row: row["pass_rate_equal_difficulty"],
+    ),
     ("equal-difficulty", "raw", "equal-difficulty", lambda row: row["pass_rate_raw"]),
     *(("teacher-kl", name, "teacher-kl", itemgetter(name)) for name in ("k1", "k2", "k3")),
     ("groups", "all good", "group-mix", lambda row: row["all_good"] / row["groups"]),
@@ -153,7 +162,9 @@ def test_mistakes_equal_the_query(drawn, demo):
     assert shown == found
     kinds, first = traces(drawn, "mistake-kinds"), "run = 'demo' AND purpose = 'train' AND step = 0"
     answers = len(rows(demo, f"SELECT 1 FROM verdicts WHERE {first}"))
-    missing = len(rows(demo, f"SELECT 1 FROM interface_mismatches WHERE {first} AND kind = 'missing_port'"))
+    missing = len(
+        rows(demo, f"SELECT 1 FROM interface_mismatches WHERE {first} AND kind = 'missing_port'")
+    )
     assert kinds["missing port"]["y"][0] == pytest.approx(missing / answers)
 
 
@@ -175,7 +186,11 @@ def test_tables_equal_the_queries(drawn, demo):
     shown = [row[0] for row in cells(drawn, "never-solved")]
     assert never <= set(shown) or len(shown) == 12
     assert not solved & set(shown)
-    unfit = {r["problem_id"]: r["status"] for r in named(demo, "validation") if not r["status"].startswith("fit")}
+    unfit = {
+        r["problem_id"]: r["status"]
+        for r in named(demo, "validation")
+        if not r["status"].startswith("fit")
+    }
     shown = {row[0]: row[2] for row in cells(drawn, "harness-problems")}
     assert 0 < len(shown) <= len(unfit)
     assert shown.items() <= unfit.items()
@@ -194,13 +209,21 @@ def test_every_block_has_a_caption_and_its_sql(drawn, demo):
         assert len(caption) > 40
         for statement in filter(None, (part.strip() for part in sql.split(";\n"))):
             lines = statement.removesuffix(";").splitlines()
-            params = dict(line.removeprefix("-- $").split(" = ", 1) for line in lines if line.startswith("-- $"))
+            params = dict(
+                line.removeprefix("-- $").split(" = ", 1)
+                for line in lines
+                if line.startswith("-- $")
+            )
             values = {name: json.loads(text.replace("'", '"')) for name, text in params.items()}
-            demo.query("\n".join(line for line in lines if not line.startswith("-- $")), values or None)
+            demo.query(
+                "\n".join(line for line in lines if not line.startswith("-- $")), values or None
+            )
 
 
 def test_the_flow_contains_all_answers_of_both_evaluations(drawn, demo):
-    (sankey,) = drawn.js("document.getElementById('plot-failure-flow').data.map(t => ({node: t.node, link: t.link}))")
+    (sankey,) = drawn.js(
+        "document.getElementById('plot-failure-flow').data.map(t => ({node: t.node, link: t.link}))"
+    )
     labels, link = sankey["node"]["label"], sankey["link"]
     for step, ends in ((0, link["source"]), (12, link["target"])):
         sql = (
@@ -210,8 +233,12 @@ def test_the_flow_contains_all_answers_of_both_evaluations(drawn, demo):
         shares: dict[str, float] = defaultdict(float)
         for end, value in zip(ends, link["value"], strict=True):
             shares[labels[end].rsplit(" ", 1)[0]] += value
-        assert shares == pytest.approx({r["level"].removeprefix("wrong in "): r["share"] for r in rows(demo, sql)})
-    drawn_names = drawn.js("[...document.querySelectorAll('#plot-failure-flow .node-label')].map(t => t.textContent)")
+        assert shares == pytest.approx(
+            {r["level"].removeprefix("wrong in "): r["share"] for r in rows(demo, sql)}
+        )
+    drawn_names = drawn.js(
+        "[...document.querySelectorAll('#plot-failure-flow .node-label')].map(t => t.textContent)"
+    )
     assert sorted(drawn_names) == sorted(labels)
 
 
@@ -228,9 +255,13 @@ def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
     k_by_position = defaultdict(list)
     for step in (9, 10, 11):
         for s in demo.rollouts_of("demo", step):
-            for i, (a, b) in enumerate(zip(s.rollout.logprobs_T, s.teacher.logprobs_T, strict=True)):
+            for i, (a, b) in enumerate(
+                zip(s.rollout.logprobs_T, s.teacher.logprobs_T, strict=True)
+            ):
                 k_by_position[i + 1].append(a - b)
-    assert shown["x"] == [p for p in sorted(k_by_position) if len(k_by_position[p]) >= 0.05 * len(k_by_position[1])]
+    assert shown["x"] == [
+        p for p in sorted(k_by_position) if len(k_by_position[p]) >= 0.05 * len(k_by_position[1])
+    ]
     assert shown["y"] == pytest.approx([np.mean(k_by_position[p]) for p in shown["x"]], abs=1e-5)
 
 
@@ -239,5 +270,7 @@ def test_the_curriculum_equals_the_query(drawn, demo):
     sql = "SELECT problem_id, epoch, sum(passed) / sum(samples) AS share FROM group_record WHERE run = 'demo' GROUP BY ALL"
     found = {(r["problem_id"], f"epoch {r['epoch'] + 1}"): r["share"] for r in rows(demo, sql)}
     places, shares = itertools.product(shown["y"], shown["x"]), itertools.chain(*shown["z"])
-    filled = {(x, y): share for (y, x), share in zip(places, shares, strict=True) if share is not None}
+    filled = {
+        (x, y): share for (y, x), share in zip(places, shares, strict=True) if share is not None
+    }
     assert filled == pytest.approx(found)

@@ -16,7 +16,9 @@ def test_a_sample_is_reproducible_and_contains_every_outcome(demo, tmp_path, mon
     found = rollouts.sample(demo, "demo")
     assert found == rollouts.sample(demo, "demo")
     assert (found["shown"], found["total"]) == (60, 480)
-    outcomes = demo.query("SELECT DISTINCT outcome FROM verdicts WHERE run = 'demo'").column(0).to_pylist()
+    outcomes = (
+        demo.query("SELECT DISTINCT outcome FROM verdicts WHERE run = 'demo'").column(0).to_pylist()
+    )
     assert {r["outcome"] for r in found["rollouts"]} == set(outcomes)
     page = write_report(demo, ["demo"], tmp_path / "r.html").read_text(encoding="utf-8")
     assert "60 of 480 graded rollouts" in page
@@ -43,7 +45,9 @@ def test_curves_of_long_runs_have_a_limited_number_of_points(demo, monkeypatch):
 
 @pytest.mark.slow
 def test_twenty_thousand_rollouts_stay_under_15_megabytes(tmp_path):
-    shape = synthetic.Shape(steps=100, per_step=25, samples=8, train=400, heldout=64, steps_per_epoch=16)
+    shape = synthetic.Shape(
+        steps=100, per_step=25, samples=8, train=400, heldout=64, steps_per_epoch=16
+    )
     history: History = synthetic.write_run(tmp_path / "h.duckdb", "large", shape)
     assert history.query("SELECT count(*) AS n FROM rollouts").column(0).to_pylist()[0] >= 20_000
     path = write_report(history, ["large"], tmp_path / "large.html")
@@ -52,4 +56,6 @@ def test_twenty_thousand_rollouts_stay_under_15_megabytes(tmp_path):
         page.open(path)
         page.wait("document.querySelectorAll('.plot[data-drawn=yes]').length >= 2")
         assert page.complaints() == []
-        assert int(page.js("document.querySelectorAll('#rows tr').length")) <= rollouts.MOST_ROLLOUTS
+        assert (
+            int(page.js("document.querySelectorAll('#rows tr').length")) <= rollouts.MOST_ROLLOUTS
+        )

@@ -42,7 +42,10 @@ def test_show_prints_everything_about_a_rollout(demo):
     assert f"{stored.reward.total:.3f}" in out
     assert f"{stored.credit.advantage:+.3f}" in out
     assert f"mean k1 {stored.teacher.k1_mean:.4f}" in out
-    worst = max(zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True), key=lambda p: abs(p[0] - p[1]))
+    worst = max(
+        zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True),
+        key=lambda p: abs(p[0] - p[1]),
+    )
     assert f"{worst[0] - worst[1]:+.3f}" in out
     assert "tokens are shown by number" in out
 
@@ -82,7 +85,9 @@ def test_columns_of_one_name_keep_their_values_and_json_has_no_nan(demo):
     joined = "SELECT r.step, 2 AS step FROM rollouts r LIMIT 1"
     assert run(demo, "query", joined, "-o", "csv") == "step,step\n0,2\n"
     assert run(demo, "query", joined).split()[-2:] == ["0", "2"]
-    sql = "SELECT 'nan'::DOUBLE AS x, ['inf'::FLOAT] AS y, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"
+    sql = (
+        "SELECT 'nan'::DOUBLE AS x, ['inf'::FLOAT] AS y, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"
+    )
     (row,) = json.loads(run(demo, "query", sql, "-o", "json"), parse_constant=pytest.fail)
     assert (row["x"], row["y"]) == (None, [None])
     assert datetime.fromisoformat(row["t"]).tzinfo is not None
@@ -104,7 +109,9 @@ def test_characters_that_a_terminal_cannot_encode_are_escaped(demo, encoding):
 
 def test_output_to_a_full_disk_gives_a_readable_error():
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command("config", "--show"), stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            command("config", "--show"), stdout=full, stderr=subprocess.PIPE, text=True
+        )
     assert done.returncode == 2
     assert done.stderr.startswith("error: the output: No space left on device\n  -> ")
 
@@ -128,7 +135,11 @@ def test_compare_shows_the_differences_between_two_runs(demo):
     out = run(demo, "compare", "other", "demo")
     assert "Settings that differ" not in out  # the synthetic runs have the same configuration
     assert out.index("other") < out.index("demo")
-    tables = ("Results in numbers", "Kinds of failure", "Held-out problems on which other and demo differ most")
+    tables = (
+        "Results in numbers",
+        "Kinds of failure",
+        "Held-out problems on which other and demo differ most",
+    )
     for words in (*tables, "shared", "16", "teacher KL", "demo before"):
         assert words in out
     with pytest.raises(HistoryError, match="two runs"):
@@ -140,7 +151,9 @@ def test_compare_shows_the_differences_between_two_runs(demo):
 def test_compare_shows_settings_that_differ(tmp_path):
     history = History(tmp_path / "h.duckdb")
     for name, rate in (("a", 0.001), ("b", 0.002)):
-        history.start_run(RunRecord(name=name, config={"learning": {"learning_rate": rate, "loss": "ppo"}}))
+        history.start_run(
+            RunRecord(name=name, config={"learning": {"learning_rate": rate, "loss": "ppo"}})
+        )
     out = run(history, "compare", "a", "b")
     assert "learning.learning_rate" in out
     assert "0.002" in out
@@ -194,7 +207,9 @@ def test_every_command_has_help_with_examples(demo):
 
 def test_help_imports_no_heavy_packages():
     code = "import sys; import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -213,7 +228,10 @@ def test_report_adds_a_user_defined_section(demo, tmp_path):
     run(demo, "report", "demo", "-o", str(page))
     assert "How long are answers?" not in page.read_text()
     for arguments, said in (
-        (("demo", "--section", "own_section:by_outcome"), "`by_outcome` in own_section is no section"),
+        (
+            ("demo", "--section", "own_section:by_outcome"),
+            "`by_outcome` in own_section is no section",
+        ),
         (("demo", "--section", "lengths"), "no section 'lengths'"),
         (("demo", "other", "--section", "own_section:lengths"), "report of one run"),
     ):

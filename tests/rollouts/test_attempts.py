@@ -51,7 +51,9 @@ def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]
 
 
 @pytest.mark.slow
-def test_a_failed_answer_is_followed_by_feedback_and_another_attempt_and_nothing_is_graded_twice(tmp_path, monkeypatch):
+def test_a_failed_answer_is_followed_by_feedback_and_another_attempt_and_nothing_is_graded_twice(
+    tmp_path, monkeypatch
+):
     graded: Counter[str] = Counter()
 
     def count(session):
@@ -68,13 +70,17 @@ def test_a_failed_answer_is_followed_by_feedback_and_another_attempt_and_nothing
     for stored in step.rollouts.values():
         rollout, problem = stored.rollout, session.problems[stored.rollout.problem_id]
         turns = to_turns(history.messages(rollout.key))
-        assert rollout.prompt_P == tuple(session.prompts[problem.id].tokens_P), "turn 1 is the single-shot answer"
+        assert rollout.prompt_P == tuple(session.prompts[problem.id].tokens_P), (
+            "turn 1 is the single-shot answer"
+        )
         tokens, own = as_fed(ToolChat(session.policy.chat, []), turns)
         assert (list(rollout.tokens_T), list(rollout.own_T)) == (tokens, own)
         assert rollout.text == turns[-1].reply.text
         first = grader.cache.get(grader.key(problem, answer_to(problem, turns[0].reply.text)))
         if first is None:
-            first = grader.grade(problem, answer_to(problem, turns[0].reply.text))  # without a file: not cached
+            first = grader.grade(
+                problem, answer_to(problem, turns[0].reply.text)
+            )  # without a file: not cached
             assert first.outcome is Outcome.NO_ANSWER or rollout.ended == "cut"
         assert stored.verdict is not None
         if rollout.n_turns == 1:
@@ -86,23 +92,38 @@ def test_a_failed_answer_is_followed_by_feedback_and_another_attempt_and_nothing
     assert seen[1, True], "no answer passed at the first attempt"
     assert seen[2, True] + seen[2, False], "no answer failed"
     assert max(graded.values()) == 1
-    metrics = {r["name"]: r["value"] for r in history.query("SELECT name, value FROM step_metrics").to_pylist()}
+    metrics = {
+        r["name"]: r["value"]
+        for r in history.query("SELECT name, value FROM step_metrics").to_pylist()
+    }
     assert metrics["optim/kl_sample_train_v2"] < 1e-6
     assert metrics["turn-1/passed_by_then"] == pytest.approx(seen[1, True] / len(step.rollouts))
-    assert metrics["turn-2/passed_by_then"] == pytest.approx((seen[1, True] + seen[2, True]) / len(step.rollouts))
+    assert metrics["turn-2/passed_by_then"] == pytest.approx(
+        (seen[1, True] + seen[2, True]) / len(step.rollouts)
+    )
     for stored in step.rollouts.values():
         assert stored.credit is not None
         assert np.isfinite(stored.credit.advantage)
     key = asyncio.run(evaluated(tmp_path / "history.duckdb"))
     record = history.evaluation(key)
     assert record is not None
-    assert (record.status, record.split, record.n_problems, record.template) == ("done", "heldout", 2, "table")
-    assert in_words(record) == "student after 0 steps (× 2, template table, temperature 0.2, top_p 0.9, max_tokens 100)"
+    assert (record.status, record.split, record.n_problems, record.template) == (
+        "done",
+        "heldout",
+        2,
+        "table",
+    )
+    assert (
+        in_words(record)
+        == "student after 0 steps (× 2, template table, temperature 0.2, top_p 0.9, max_tokens 100)"
+    )
 
 
 async def evaluated(history: Path) -> str:
     other = Conditions(template="table", temperature=0.2, top_p=0.9, max_tokens=100)
-    async with open_session(evaluation.config_for(history, "again", "heldout", other), as_visitor=True) as session:
+    async with open_session(
+        evaluation.config_for(history, "again", "heldout", other), as_visitor=True
+    ) as session:
         plan = evaluation.plan_at(session, "student", 0, 2, other)
         held = batches.open_batch(session, evaluation.evaluation_batch(session, plan))
         assert batches.sampling_of(session.config, held) == (100, 0.2, 0.9)
@@ -118,8 +139,15 @@ async def evaluated(history: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_recorded_turn_is_not_sampled_again_and_a_failing_grader_gives_no_feedback(tmp_path, monkeypatch):
-    config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1", "grading.retries=1")
+def test_a_recorded_turn_is_not_sampled_again_and_a_failing_grader_gives_no_feedback(
+    tmp_path, monkeypatch
+):
+    config = settings(
+        tmp_path,
+        "problems.sources.0.train=1",
+        "curriculum.problems_per_step=1",
+        "grading.retries=1",
+    )
 
     async def played(most, broken=False):
         async with open_session(config) as session:
@@ -151,14 +179,18 @@ def test_pass_rates_by_turn_are_reported_also_for_evaluations_of_earlier_version
     history = History(tmp_path / "h.duckdb")
 
     def answer(evaluation, sample, passed, **more):
-        rollout = a_rollout(step=5, sample=sample, evaluation=evaluation, **{"purpose": "evaluation", **more})
+        rollout = a_rollout(
+            step=5, sample=sample, evaluation=evaluation, **{"purpose": "evaluation", **more}
+        )
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         history.record_rollouts([rollout])
         history.record_verdicts([(rollout.key, a_verdict(outcome), None)])
 
     for key in ("episodes", "older", "single-shot"):
         history.record_evaluation(
-            EvaluationRecord(key=key, run="r", policy="student", step=0, split="test", status="done")
+            EvaluationRecord(
+                key=key, run="r", policy="student", step=0, split="test", status="done"
+            )
         )
     for sample, (passed, turns) in enumerate([(True, 1), (True, 3), (False, 3), (False, 1)]):
         answer("episodes", sample, passed, n_turns=turns, ended="submitted")
@@ -166,7 +198,10 @@ def test_pass_rates_by_turn_are_reported_also_for_evaluations_of_earlier_version
         answer("older", sample, passed)
         answer("single-shot", sample, passed)
     answer("older", 1, True, purpose="refinement", turn=2, parent="r/eval/older/p/1")
-    rows = [tuple(row.values()) for row in history.query(named_query("turns").sql, {"run": "r"}).to_pylist()]
+    rows = [
+        tuple(row.values())
+        for row in history.query(named_query("turns").sql, {"run": "r"}).to_pylist()
+    ]
     assert rows == [
         ("episodes", 1, 2, 1, 0.25),
         ("episodes", 3, 2, 1, 0.5),
@@ -182,7 +217,9 @@ def test_keys_of_evaluations_need_no_quotes_in_a_shell():
     assert key == shlex.quote(key)
     assert "," not in key
     keys = {
-        evaluation.EvaluationPlan("student", 4, "test", 8, other=Conditions(temperature=t)).key("demo")
+        evaluation.EvaluationPlan("student", 4, "test", 8, other=Conditions(temperature=t)).key(
+            "demo"
+        )
         for t in (None, 0.2, 0.5)
     }
     assert len(keys) == 3

@@ -44,16 +44,31 @@ def config(*overrides: str) -> RunConfig:
     return load_config("demo", ["learning.normalise_std=false", *overrides], environment={})
 
 
-def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] = (), scored: bool = True) -> Batch:
+def batch(
+    rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] = (), scored: bool = True
+) -> Batch:
     """A graded batch from the rewards of each problem's answers, of two tokens each; `cut` names the truncated ones."""
     made = Batch("train", epoch=0, step=3, policy_step=3, problem_ids=tuple(rewards), group_size=2)
     for number, (problem, totals) in enumerate(rewards.items()):
         for sample, total in enumerate(totals):
             end = {"stop_reason": "length" if (problem, sample) in cut else "stop"}
             tokens_T = (3 + number, 4 + sample)
-            rollout = a_rollout(step=3, problem_id=problem, sample=sample, tokens_T=tokens_T, logprobs_T=STUDENT, **end)
-            teacher = TeacherRecord(rollout.key, np.array(TEACHER), 0.25, 0.0625, 0.1, 2) if scored else None
-            made.add([StoredRollout(rollout, reward=Reward(total=total, terms={}), teacher=teacher)])
+            rollout = a_rollout(
+                step=3,
+                problem_id=problem,
+                sample=sample,
+                tokens_T=tokens_T,
+                logprobs_T=STUDENT,
+                **end,
+            )
+            teacher = (
+                TeacherRecord(rollout.key, np.array(TEACHER), 0.25, 0.0625, 0.1, 2)
+                if scored
+                else None
+            )
+            made.add(
+                [StoredRollout(rollout, reward=Reward(total=total, terms={}), teacher=teacher)]
+            )
     return made
 
 
@@ -61,7 +76,10 @@ def tokens(made: Batch, settings: RunConfig, kl_weight: float) -> list[list[floa
     """Token advantages of each datum, in order, credited with the same settings."""
     for problem in made.problem_ids:
         credited(made, problem, Grpo(settings))
-    return [datum.inputs["advantages"].tolist() for datum in build_datums(made, Grpo(settings), kl_weight)]
+    return [
+        datum.inputs["advantages"].tolist()
+        for datum in build_datums(made, Grpo(settings), kl_weight)
+    ]
 
 
 def test_advantages_of_rl_distillation_and_both():
@@ -128,7 +146,11 @@ def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on()
 def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_if_configured():
     def replaced(*overrides):
         """In a step without a KL and in one with it: λ falls to 0 over the first half of ten steps."""
-        falls = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.kl_schedule_part=0.5")
+        falls = (
+            "learning.kl_weight=0.2",
+            "learning.kl_schedule=linear",
+            "learning.kl_schedule_part=0.5",
+        )
         learning = config(*falls, *overrides).learning
         return learning.replaces_equal_at(9, 10), learning.replaces_equal_at(0, 10)
 
@@ -150,27 +172,38 @@ def test_the_order_of_substitutes_does_not_depend_on_timing():
 
 def test_a_teacher_of_failed_answers_leaves_the_others_only_their_reward():
     made = batch({"a": [1.0, 0.0]})
-    for stored, outcome in zip(made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True):
+    for stored, outcome in zip(
+        made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True
+    ):
         made.add([replace(stored, verdict=a_verdict(outcome))])
     assert tokens(made, config('learning.kl_on="all"'), 0.1) == [
         pytest.approx([0.45, 0.5]),
         pytest.approx([-0.55, -0.5]),
     ]
-    assert tokens(made, config('learning.kl_on="failed"'), 0.1) == [[0.5, 0.5], pytest.approx([-0.55, -0.5])]
+    assert tokens(made, config('learning.kl_on="failed"'), 0.1) == [
+        [0.5, 0.5],
+        pytest.approx([-0.55, -0.5]),
+    ]
     passed = made.group("a")[0]
     made.update(passed, audit="different")
     unpaid = config('learning.kl_on="failed"', 'learning.doubtful="zero"')
-    assert tokens(made, unpaid, 0.1)[0] == pytest.approx([-0.05, 0.0]), "a pass that earns nothing counts as failed"
+    assert tokens(made, unpaid, 0.1)[0] == pytest.approx([-0.05, 0.0]), (
+        "a pass that earns nothing counts as failed"
+    )
 
 
 def test_the_permuted_teacher_gives_the_scores_of_another_answer_and_keeps_their_size():
     made = batch({f"p{number}": [1.0, 1.0] for number in range(4)})
     for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
-        teacher = TeacherRecord(stored.rollout.key, np.add(STUDENT, [number + 1, -number]), 0, 0, 0, 2)
+        teacher = TeacherRecord(
+            stored.rollout.key, np.add(STUDENT, [number + 1, -number]), 0, 0, 0, 2
+        )
         made.add([replace(stored, teacher=teacher)])
     before = tokens(made, config(), 1.0)
     after = tokens(made, config("learning.permute_teacher=true"), 1.0)
-    assert all(own != other for own, other in zip(before, after, strict=True)), "an answer kept its own scores"
+    assert all(own != other for own, other in zip(before, after, strict=True)), (
+        "an answer kept its own scores"
+    )
     assert sorted(before) == sorted(after)  # each answer has all differences of one other answer
     assert after == tokens(made, config("learning.permute_teacher=true"), 1.0)
 
@@ -179,9 +212,15 @@ def test_distributions_carry_the_teachers_choices_and_permuted_ones_are_from_ano
     made = batch({f"p{number}": [1.0, 1.0, 1.0] for number in range(4)})
     for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
         choices = Choices(np.full((2, 3), number), np.log(np.full((2, 3), 0.3, np.float32)))
-        rollout = stored.rollout.model_copy(update={"tokens_T": (3, 4)})  # equal answers, taught differently
+        rollout = stored.rollout.model_copy(
+            update={"tokens_T": (3, 4)}
+        )  # equal answers, taught differently
         made.add([replace(stored, rollout=rollout, teacher=TeacherRecord(rollout.key, STUDENT, 0, 0, 0, 2, choices=choices))])  # fmt: skip
-    asked = ("learning.algorithm=distribution_distillation", "learning.teacher_choices=3", "learning.kl_on=all")
+    asked = (
+        "learning.algorithm=distribution_distillation",
+        "learning.teacher_choices=3",
+        "learning.kl_on=all",
+    )
 
     def taught(*more):
         own = DistributionDistillation(config(*asked, *more))
@@ -194,7 +233,9 @@ def test_distributions_carry_the_teachers_choices_and_permuted_ones_are_from_ano
     assert [one.inputs["teacher_tokens"][0, 0] for one in before] == list(range(12))
     handed = [int(one.inputs["teacher_tokens"][0, 0]) for one in after]
     assert sorted(handed) == list(range(12))
-    assert all(own // 3 != other // 3 for own, other in enumerate(handed)), "scores of the same problem are too similar"
+    assert all(own // 3 != other // 3 for own, other in enumerate(handed)), (
+        "scores of the same problem are too similar"
+    )
 
 
 def test_the_teacher_counts_where_the_student_was_unsure_and_from_the_first_wrong_line():
@@ -202,14 +243,24 @@ def test_the_teacher_counts_where_the_student_was_unsure_and_from_the_first_wron
     passing = [["module a;", "always @(posedge c)", "q <= d;"], ["module a;", "assign q = d;"]]
     assert first_wrong_line(["module a;", "always @(negedge c)", "q <= d;"], passing) == 1
     assert first_wrong_line(["module a;", "assign q = e;"], passing) == 1
-    assert first_wrong_line(["module a;", "assign q = d;"], passing) == 1, "a missing line is missing at the end"
+    assert first_wrong_line(["module a;", "assign q = d;"], passing) == 1, (
+        "a missing line is missing at the end"
+    )
     assert first_wrong_line(["module b;"], []) == 0
     # Tokens 1 to 3 are one line each, 4 and 5 form one line.
-    texts = {1: "module a;\n", 2: "assign q = d;\n", 3: "assign q = e;\n", 4: "assign ", 5: "r = 0;\n"}
+    texts = {
+        1: "module a;\n",
+        2: "assign q = d;\n",
+        3: "assign q = e;\n",
+        4: "assign ",
+        5: "r = 0;\n",
+    }
     made = batch({"a": [1.0, 0.0, 0.0]})
     for tokens_T, outcome, stored in zip(((1, 2), (1, 3), (1, 4, 5)), (Outcome.PASSED, *[Outcome.TESTS_FAILED] * 2), made.group("a"), strict=True):  # fmt: skip
         n = len(tokens_T)
-        rollout = stored.rollout.model_copy(update={"tokens_T": tokens_T, "logprobs_T": (-1.0, -0.1, -1.0)[:n]})
+        rollout = stored.rollout.model_copy(
+            update={"tokens_T": tokens_T, "logprobs_T": (-1.0, -0.1, -1.0)[:n]}
+        )
         teacher = TeacherRecord(rollout.key, np.full(n, -2.0), 0, 0, 0, n)
         made.add([replace(stored, rollout=rollout, verdict=a_verdict(outcome), teacher=teacher)])
     settings = config("learning.kl_after_error=true", "learning.reward_weight=0", "learning.kl_unsure_below=0.5", 'learning.kl_on="all"')  # fmt: skip
@@ -223,7 +274,9 @@ def test_differences_of_a_permuted_teacher_end_with_the_shorter_answer():
     def answer(sample, differences):
         n = len(differences)
         rollout = a_rollout(sample=sample, tokens_T=(3,) * n, logprobs_T=(-1.0,) * n)
-        return StoredRollout(rollout, teacher=TeacherRecord(rollout.key, np.array(differences) - 1.0, 0, 0, 0, n))
+        return StoredRollout(
+            rollout, teacher=TeacherRecord(rollout.key, np.array(differences) - 1.0, 0, 0, 0, n)
+        )
 
     moved = permute_teacher([answer(0, [0.5, 0.25, 0.125]), answer(1, [2.0])], random.Random(0))
     differences = [np.asarray(m.teacher.logprobs_T) + 1.0 for m in moved if m.teacher is not None]
@@ -251,7 +304,9 @@ def test_tokens_from_a_tool_have_no_signal_and_different_masks_give_different_da
     assert found[2].inputs["advantages"].tolist() == pytest.approx([1 / 3 - 0.25, 0.0, 0.0])
     shuffled = build_datums(made, Grpo(config("learning.permute_advantages=true")), 0.0)
     assert [one.inputs["advantages"][1] for one in shuffled] == [0.0, 0.0, 0.0]
-    assert sorted(float(one.inputs["advantages"][0]) for one in shuffled) == pytest.approx([-2 / 3, 1 / 3, 1 / 3])
+    assert sorted(float(one.inputs["advantages"][0]) for one in shuffled) == pytest.approx(
+        [-2 / 3, 1 / 3, 1 / 3]
+    )
 
 
 def problem(**golden: str) -> Problem:
@@ -261,20 +316,34 @@ def problem(**golden: str) -> Problem:
 
 def test_a_known_good_answer_is_extracted_as_its_files_in_both_forms():
     one = problem(a="module a;\nendmodule\n")
-    assert extract_answer(golden_response(one), one.targets).files == {"rtl/a.sv": "module a;\nendmodule\n"}
+    assert extract_answer(golden_response(one), one.targets).files == {
+        "rtl/a.sv": "module a;\nendmodule\n"
+    }
     two = problem(a='module a;\n  // "quoted"\nendmodule\n', b="module b;\nendmodule\n")
     assert extract_answer(golden_response(two), two.targets).files == two.golden
 
 
 def test_complete_passing_answers_are_imitated_once_each():
     batch = Batch("warm_start", 0, 0, 0, ("p",), 5, sampler="teacher")
-    answers = [(7, "stop", True), (7, "stop", True), (8, "stop", False), (9, "length", True), (5, "stop", True)]
+    answers = [
+        (7, "stop", True),
+        (7, "stop", True),
+        (8, "stop", False),
+        (9, "length", True),
+        (5, "stop", True),
+    ]
     for sample, (token, reason, passed) in enumerate(answers):
         rollout = a_rollout(
-            purpose="warm_start", policy="teacher", sample=sample, tokens_T=(token,), stop_reason=reason
+            purpose="warm_start",
+            policy="teacher",
+            sample=sample,
+            tokens_T=(token,),
+            stop_reason=reason,
         )
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
-        batch.add([StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))])
+        batch.add(
+            [StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))]
+        )
 
     def imitated(*overrides):
         # A control experiment for later steps has no effect here.
@@ -303,7 +372,10 @@ def drift_of(own_T, sampled, trained, step=0):
     batch.add([StoredRollout(rollout, credit=Credit(1.0, 1.0, True))])
     datum = Datum(rollout.prompt_P, rollout.tokens_T, {})
     return checked_drift(
-        SimpleNamespace(run="r", config=load_config("demo", environment={})), batch, [datum], [np.array(trained)]
+        SimpleNamespace(run="r", config=load_config("demo", environment={})),
+        batch,
+        [datum],
+        [np.array(trained)],
     )
 
 
@@ -317,7 +389,9 @@ def test_sampler_and_trainer_are_compared_on_sampled_tokens_only():
 
 def test_differences_of_both_signs_do_not_cancel_unless_the_weights_are_stale():
     rolled, trained = (-2.0, -0.1, -0.1, -0.1), (-0.1, -2.0, -0.1, -0.1)
-    with pytest.raises(SamplerDriftError, match=r"step 1: trainer and sampler differ by 0\.950 nats per token"):
+    with pytest.raises(
+        SamplerDriftError, match=r"step 1: trainer and sampler differ by 0\.950 nats per token"
+    ):
         drift_of((), rolled, trained)
     assert drift_of((), rolled, trained, step=1)["optim/kl_sample_train_v1"] == 0.0
     with pytest.raises(SamplerDriftError, match=r"exactly 0 for 100% of the tokens"):
@@ -330,8 +404,23 @@ def test_entropy_is_the_mean_over_all_sampled_tokens_including_copies_and_groups
     for problem, own in (("a", (0.0, 0.0, 0.0, -0.8)), ("b", (-0.1, -0.1, -0.1, -0.1))):
         for sample, logprob in enumerate(own):
             # The last token is from a tool and does not count.
-            tokens = {"tokens_T": (1, 2, 3), "logprobs_T": (logprob, logprob, 0.0), "own_T": (True, True, False)}
-            rollout = a_rollout(problem_id=problem, sample=sample, n_turns=1, ended="submitted", **tokens)
+            tokens = {
+                "tokens_T": (1, 2, 3),
+                "logprobs_T": (logprob, logprob, 0.0),
+                "own_T": (True, True, False),
+            }
+            rollout = a_rollout(
+                problem_id=problem, sample=sample, n_turns=1, ended="submitted", **tokens
+            )
             credit = Credit(1.0, 0.0 if problem == "b" else logprob, True)
-            batch.add([StoredRollout(rollout, a_verdict(Outcome.PASSED), Reward(total=1.0, terms={}), credit=credit)])
+            batch.add(
+                [
+                    StoredRollout(
+                        rollout,
+                        a_verdict(Outcome.PASSED),
+                        Reward(total=1.0, terms={}),
+                        credit=credit,
+                    )
+                ]
+            )
     assert batch_metrics(batch)["optim/entropy"] == pytest.approx((0.8 + 4 * 0.1) / 8)

@@ -26,7 +26,9 @@ SIZE = ("reward.weights={tests = 1.0, area = 0.5, depth = 0.25}",)
 
 def sampled(session: Session, texts: dict[str, tuple[str, ...]], step: int = 0) -> batch.Batch:
     """A train step with these recorded answers by problem id."""
-    made = batch.open_batch(session, batch.Batch("train", 0, step, step, tuple(texts), max(map(len, texts.values()))))
+    made = batch.open_batch(
+        session, batch.Batch("train", 0, step, step, tuple(texts), max(map(len, texts.values())))
+    )
     rollouts = [
         a_rollout(run=session.run, step=step, problem_id=problem_id, sample=sample, text=text)
         for problem_id, answers in texts.items()
@@ -37,7 +39,9 @@ def sampled(session: Session, texts: dict[str, tuple[str, ...]], step: int = 0) 
     return made
 
 
-def test_training_grades_up_to_the_stage_and_cached_verdicts_are_not_used_for_another_stage(tmp_path):
+def test_training_grades_up_to_the_stage_and_cached_verdicts_are_not_used_for_another_stage(
+    tmp_path,
+):
     async def run():
         async with open_session(demo(tmp_path, *SYNTAX, train=1), with_policy=False) as session:
             problem = session.loaded.train[0]
@@ -65,8 +69,14 @@ def test_training_grades_up_to_the_stage_and_cached_verdicts_are_not_used_for_an
 
 
 def test_only_training_is_graded_up_to_a_stage():
-    config = load_config("demo", ["curriculum.order=shuffled", "grading.until=interface"], environment={})
-    for purpose, stage in (("train", Stage.INTERFACE), ("evaluation", Stage.TESTS), ("warm_start", Stage.TESTS)):
+    config = load_config(
+        "demo", ["curriculum.order=shuffled", "grading.until=interface"], environment={}
+    )
+    for purpose, stage in (
+        ("train", Stage.INTERFACE),
+        ("evaluation", Stage.TESTS),
+        ("warm_start", Stage.TESTS),
+    ):
         assert config.grading.last_stage(purpose, 900) == stage
 
 
@@ -84,17 +94,29 @@ def test_a_golden_answer_earns_half_of_each_size_term_and_a_failed_one_nothing(t
             assert wrong.reward is not None
             assert wrong.reward.total == 0.0
             await session.recorder.settle()
-            found = session.history.query("SELECT total, cells > 0 AS some FROM rewards JOIN audits USING (rollout)")
+            found = session.history.query(
+                "SELECT total, cells > 0 AS some FROM rewards JOIN audits USING (rollout)"
+            )
             assert found.to_pylist() == [{"total": pytest.approx(1.375), "some": True}]
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize(
-    ("more", "warned"), [((), 0), (("problems.require_golden=false",), 1), (("problems.weak_ceiling=0.5",), 1)]
+    ("more", "warned"),
+    [((), 0), (("problems.require_golden=false",), 1), (("problems.weak_ceiling=0.5",), 1)],
 )
 def test_rewards_for_size_with_weak_harnesses_give_a_warning(more, warned):
-    assert len(list(small_pays(Known(load_config("demo", [*SIZE, *more], environment={}), Readiness(), {})))) == warned
+    assert (
+        len(
+            list(
+                small_pays(
+                    Known(load_config("demo", [*SIZE, *more], environment={}), Readiness(), {})
+                )
+            )
+        )
+        == warned
+    )
     assert not list(small_pays(Known(load_config("demo", more, environment={}), Readiness(), {})))
 
 
@@ -104,7 +126,10 @@ def fail_to_grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batc
 
     async def run() -> batch.Batch:
         async with open_session(config, with_policy=False, cluster=NoExecutor()) as session:
-            step = sampled(session, {problem.id: (golden_response(problem),) for problem in session.loaded.train})
+            step = sampled(
+                session,
+                {problem.id: (golden_response(problem),) for problem in session.loaded.train},
+            )
             for problem_id in step.problem_ids[:problems_graded]:
                 with pytest.raises(InfrastructureError, match="disk is full"):
                     await batch.grade(session, step, problem_id)

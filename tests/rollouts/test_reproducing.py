@@ -10,10 +10,12 @@ from rtl_core.config import load_config
 from rtl_core.history.records import RunRecord, StepPlan
 from rtl_core.history.store import History
 from rtl_core.rollouts.datums import golden_response
-from rtl_core.rollouts.verdict_records import graded_record, key_of, records_of, reproduce
+from rtl_core.rollouts.verdict_records import records_of
 from rtl_core.starter import starter_problems
 from rtl_grader.grading.answer_file import AnswerLine
 from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.records.grade_file import graded_record, key_of
+from rtl_grader.records.reproduce import reproduce
 from rtl_grader.settings import grader_of
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
@@ -33,12 +35,20 @@ def wrong(problem: Problem) -> Answer:
 @pytest.fixture(scope="module")
 def records(grader):
     """Records of the golden answer, a wrong one and no answer to each problem."""
-    answers = [(p, a) for p in PROBLEMS for a in (Answer(files=p.golden or {}), wrong(p), Answer(error="no code"))]
-    lines = [AnswerLine(0, problem, number, answer) for number, (problem, answer) in enumerate(answers)]
+    answers = [
+        (p, a)
+        for p in PROBLEMS
+        for a in (Answer(files=p.golden or {}), wrong(p), Answer(error="no code"))
+    ]
+    lines = [
+        AnswerLine(0, problem, number, answer) for number, (problem, answer) in enumerate(answers)
+    ]
     return [graded_record(grader, line, key_of(grader, line)) for line in lines]
 
 
-def found_in(folder: Path, records: Records, problems: list[Problem] = PROBLEMS) -> list[list[tuple[str, str]]]:
+def found_in(
+    folder: Path, records: Records, problems: list[Problem] = PROBLEMS
+) -> list[list[tuple[str, str]]]:
     path = folder / "verdicts.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return [claim.found for claim in reproduce(path, problems)]
@@ -52,10 +62,21 @@ def test_unchanged_records_are_reproduced(records, tmp_path):
 @pytest.mark.slow
 def test_each_altered_field_is_reported(records, tmp_path):
     right = records[0]
-    other = {"outcome": "tests_failed", "tests_passed": 0, "reasons": ["no"], "wall_s": 0.1, "seed": 7, "sample": 4}
+    other = {
+        "outcome": "tests_failed",
+        "tests_passed": 0,
+        "reasons": ["no"],
+        "wall_s": 0.1,
+        "seed": 7,
+        "sample": 4,
+    }
     tools = {**right["tools"], "iverilog": "13.0"}
     limits = {**right["conditions"], "limits": {**right["conditions"]["limits"], "wall_s": 3.0}}
-    other |= {"tools": tools, "conditions": limits, "graded": {**right["graded"], "harness": "0" * 64}}
+    other |= {
+        "tools": tools,
+        "conditions": limits,
+        "graded": {**right["graded"], "harness": "0" * 64},
+    }
     other |= {"answer": records[1]["answer"], "key": "0" * 64, "digest": "0" * 64}
     altered = [{**right, name: value} for name, value in other.items()]
     found = found_in(tmp_path, altered)
@@ -63,11 +84,16 @@ def test_each_altered_field_is_reported(records, tmp_path):
         assert ("altered", name) in said, (name, said)
     told = {name: [kind for kind, _ in said] for name, said in zip(other, found, strict=True)}
     assert "other outcome" in told["outcome"]
-    assert ("other tools", f"iverilog 13.0, now {right['tools']['iverilog']}") in found[list(other).index("tools")]
+    assert ("other tools", f"iverilog 13.0, now {right['tools']['iverilog']}") in found[
+        list(other).index("tools")
+    ]
     assert "other harness" in told["graded"]
     assert {"other answer", "other outcome"} <= set(told["answer"])
     without = {name: value for name, value in right.items() if name != "reasons"}
-    assert found_in(tmp_path, [{**right, "note": "x"}, without]) == [[("altered", "note")], [("altered", "reasons")]]
+    assert found_in(tmp_path, [{**right, "note": "x"}, without]) == [
+        [("altered", "note")],
+        [("altered", "reasons")],
+    ]
 
 
 def test_a_false_record_with_a_valid_digest_is_found_by_grading(records, tmp_path):
@@ -81,7 +107,10 @@ def test_a_false_record_with_a_valid_digest_is_found_by_grading(records, tmp_pat
 
 def test_another_harness_and_a_missing_problem_are_reported(records, tmp_path):
     first = PROBLEMS[0]
-    harness = {path: text + "\n# changed\n" if path.endswith(".py") else text for path, text in first.harness.items()}
+    harness = {
+        path: text + "\n# changed\n" if path.endswith(".py") else text
+        for path, text in first.harness.items()
+    }
     problems = [first.model_copy(update={"harness": harness})]
     problems[0].__dict__.pop("fingerprint", None)
     changed, unknown = found_in(tmp_path, [records[0], records[3]], problems)
@@ -109,11 +138,15 @@ def test_records_of_a_run_come_from_its_history_and_are_reproduced(grader, tmp_p
     history, own = History(tmp_path / "h.duckdb"), grader_of(config.grading, grader.executor)
     history.start_run(RunRecord(name="r", config=config.model_dump(mode="json")))
     history.record_problems("r", [(problem, "train", None) for problem in PROBLEMS])
-    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=tuple(problem.id for problem in PROBLEMS))])
+    history.plan_epoch(
+        "r", 0, [StepPlan(step=0, problem_ids=tuple(problem.id for problem in PROBLEMS))]
+    )
     for problem in PROBLEMS:
         rollout = a_rollout(problem_id=problem.id, text=golden_response(problem))
         history.record_rollouts([rollout])
-        history.record_verdicts([(rollout.key, own.grade(problem, Answer(files=problem.golden or {})), None)])
+        history.record_verdicts(
+            [(rollout.key, own.grade(problem, Answer(files=problem.golden or {})), None)]
+        )
     own.close()
     records = list(records_of(history, "r"))
     assert [record["passed"] for record in records] == [True] * 3

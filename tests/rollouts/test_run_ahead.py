@@ -61,9 +61,18 @@ class Log:
         await asyncio.sleep(0)
 
 
-def run(log: Log, items: int, ahead: int, stop: Callable[[int], str | None] = lambda _: None) -> str | None:
+def run(
+    log: Log, items: int, ahead: int, stop: Callable[[int], str | None] = lambda _: None
+) -> str | None:
     return run_in_virtual_time(
-        in_order(range(items), prepare=log.prepare, finish=log.finish, after=log.after, stop=stop, ahead=ahead)
+        in_order(
+            range(items),
+            prepare=log.prepare,
+            finish=log.finish,
+            after=log.after,
+            stop=stop,
+            ahead=ahead,
+        )
     )
 
 
@@ -124,7 +133,14 @@ def test_an_error_is_raised_in_order_and_later_items_are_cancelled():
 
     with pytest.raises(ValueError, match="item 1"):
         run_in_virtual_time(
-            in_order(range(5), prepare=prepare, finish=log.finish, after=log.after, stop=lambda _: None, ahead=2)
+            in_order(
+                range(5),
+                prepare=prepare,
+                finish=log.finish,
+                after=log.after,
+                stop=lambda _: None,
+                ahead=2,
+            )
         )
     assert log.trained == [0]
     assert cancelled == [2, 3]
@@ -161,7 +177,14 @@ def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
         async def after(step: int) -> None:
             pass
 
-        await in_order(range(steps), prepare=prepare, finish=finish, after=after, stop=lambda _: None, ahead=ahead)
+        await in_order(
+            range(steps),
+            prepare=prepare,
+            finish=finish,
+            after=after,
+            stop=lambda _: None,
+            ahead=ahead,
+        )
 
     run_in_virtual_time(run())
     return (ends[-1] - ends[steps // 2 - 1]) / (steps - steps // 2)
@@ -182,5 +205,7 @@ def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
         (3, 0.0, TRAIN),
     ],
 )
-def test_a_step_takes_its_share_of_the_stages_until_training_is_the_bottleneck(ahead, spread, expected):
+def test_a_step_takes_its_share_of_the_stages_until_training_is_the_bottleneck(
+    ahead, spread, expected
+):
     assert seconds_a_step(ahead, spread=spread) == pytest.approx(expected)

@@ -40,12 +40,20 @@ async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
     await batch.sample(session, step, problem_id)
     await batch.grade(session, step, problem_id)
     found = [stored for stored in step.group(problem_id) if stored.verdict]
-    return [(s.rollout.text, s.verdict.outcome, " ".join(s.verdict.reasons)) for s in found if s.verdict]
+    return [
+        (s.rollout.text, s.verdict.outcome, " ".join(s.verdict.reasons)) for s in found if s.verdict
+    ]
 
 
-def test_an_answer_that_ends_within_a_thought_is_no_answer_also_when_read_from_the_history(data, tmp_path):
+def test_an_answer_that_ends_within_a_thought_is_no_answer_also_when_read_from_the_history(
+    data, tmp_path
+):
     config = settings(
-        data, tmp_path, "run.name=thinks", "learning.warm_start_steps=1", "learning.warm_start_source=golden"
+        data,
+        tmp_path,
+        "run.name=thinks",
+        "learning.warm_start_steps=1",
+        "learning.warm_start_source=golden",
     )
 
     async def run():
@@ -61,7 +69,10 @@ def test_an_answer_that_ends_within_a_thought_is_no_answer_also_when_read_from_t
         async with open_session(settings(data, tmp_path, "run.name=thinks-first")) as session:
             for text, outcome, why in await sampled(session):
                 assert text.startswith("<think>\n")
-                assert (outcome, why) == (Outcome.NO_ANSWER, "the response ends within its thoughts")
+                assert (outcome, why) == (
+                    Outcome.NO_ANSWER,
+                    "the response ends within its thoughts",
+                )
 
     asyncio.run(run())
     history = History(tmp_path / "history.duckdb")
@@ -80,7 +91,9 @@ def test_without_thinking_the_same_model_is_graded_by_its_text(data, tmp_path):
         async with open_session(config) as session:
             found = await sampled(session)
             assert found
-            assert all(not text.startswith("<think>") and "<|im_end|>" not in text for text, _, _ in found)
+            assert all(
+                not text.startswith("<think>") and "<|im_end|>" not in text for text, _, _ in found
+            )
             assert all("thoughts" not in why for _, _, why in found)
 
     asyncio.run(run())
@@ -93,5 +106,7 @@ def test_a_setting_that_the_template_lacks_ends_the_run_before_anything_is_sampl
         async with open_session(config):
             pytest.fail("it opened")
 
-    with pytest.raises(ConfigError, match=r"prompting\.reasoning_effort: the chat template of student"):
+    with pytest.raises(
+        ConfigError, match=r"prompting\.reasoning_effort: the chat template of student"
+    ):
         asyncio.run(run())

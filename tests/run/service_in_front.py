@@ -53,11 +53,20 @@ class Front(Proxy):
                 return JSONResponse({"jwt": self.token})
             if request.headers.get("x-api-key") != self.token:
                 return JSONResponse({}, 401)
-            others = [(name, value) for name, value in request.scope["headers"] if name != b"x-api-key"]
+            others = [
+                (name, value) for name, value in request.scope["headers"] if name != b"x-api-key"
+            ]
             request = Request(
-                {**request.scope, "headers": [*others, (b"x-api-key", self._key.encode())]}, request.receive
+                {**request.scope, "headers": [*others, (b"x-api-key", self._key.encode())]},
+                request.receive,
             )
         response = await super().serve(request)
         if path.endswith("/get_server_capabilities") and response.status_code == 200:
-            return JSONResponse({"supported_models": self.list_models(json.loads(response.body)["supported_models"])})
+            return JSONResponse(
+                {
+                    "supported_models": self.list_models(
+                        json.loads(response.body)["supported_models"]
+                    )
+                }
+            )
         return response

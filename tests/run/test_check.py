@@ -95,7 +95,9 @@ def lists(change: Callable[[list[Model]], list[Model]]) -> Callable[[Front], Non
 
 
 def student_is(**changes: Any) -> Callable[[Front], None]:
-    return lists(lambda models: [{**m, **changes} if m["model_name"] == STUDENT else m for m in models])
+    return lists(
+        lambda models: [{**m, **changes} if m["model_name"] == STUDENT else m for m in models]
+    )
 
 
 def test_a_valid_run_has_a_line_for_every_check_and_starts(front, tmp_path):
@@ -103,7 +105,15 @@ def test_a_valid_run_has_a_line_for_every_check_and_starts(front, tmp_path):
     assert code == 0
     assert {line["level"] for line in lines} <= {"ok", "warning"}
     about = {line["about"] for line in lines}
-    assert about >= {"credentials", "account", "tinker.student", "tinker.teacher", "tokenizer", "data set", "executor"}
+    assert about >= {
+        "credentials",
+        "account",
+        "tinker.student",
+        "tinker.teacher",
+        "tokenizer",
+        "data set",
+        "executor",
+    }
     assert about >= {"prefect", "context", "disk", "cost"}
     assert not any("asample" in path or "create_session" in path for path in front.asked)
     assert not (tmp_path / "h.duckdb").exists()
@@ -121,8 +131,18 @@ WRONG: dict[str, tuple[Callable[[Front], None], str, str, str]] = {
         "does not serve .*retired",
         TEACHER,
     ),
-    "a model that is not sampled": (student_is(sampleable=False), "tinker.student", "does not sample it", TEACHER),
-    "a model that is not trained": (student_is(trainable=False), "tinker.student", "does not train it", TEACHER),
+    "a model that is not sampled": (
+        student_is(sampleable=False),
+        "tinker.student",
+        "does not sample it",
+        TEACHER,
+    ),
+    "a model that is not trained": (
+        student_is(trainable=False),
+        "tinker.student",
+        "does not train it",
+        TEACHER,
+    ),
     "a context too small": (
         student_is(max_context_length=210),
         "context",
@@ -133,7 +153,9 @@ WRONG: dict[str, tuple[Callable[[Front], None], str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_permanent_error_is_one_sentence_with_a_remedy_in_check_and_ends_a_run(front, tmp_path, case):
+def test_a_permanent_error_is_one_sentence_with_a_remedy_in_check_and_ends_a_run(
+    front, tmp_path, case
+):
     fault, about, text, remedy = WRONG[case]
     fault(front)
     code, lines = check(settings(front, tmp_path))
@@ -172,7 +194,9 @@ def test_the_real_command_exits_with_code_2_and_no_traceback(front, tmp_path, co
 
 
 @pytest.mark.parametrize(("schema", "code"), [(8, 2), (9, 0)])
-def test_a_history_with_too_old_a_schema_is_an_error_and_one_that_is_migrated_is_not(front, tmp_path, schema, code):
+def test_a_history_with_too_old_a_schema_is_an_error_and_one_that_is_migrated_is_not(
+    front, tmp_path, schema, code
+):
     History(tmp_path / "h.duckdb").heartbeat("r")
     with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
         con.execute("UPDATE schema_version SET version = ?", [schema])
@@ -180,7 +204,10 @@ def test_a_history_with_too_old_a_schema_is_an_error_and_one_that_is_migrated_is
     told, lines = check(settings(front, tmp_path))
     wrong = [line for line in lines if line["level"] == "wrong"]
     assert (told, [line["about"] for line in wrong]) == (code, ["history"] * (code == 2))
-    assert all("older rtl-distill (schema 8" in line["text"] and "another file" in line["remedy"] for line in wrong)
+    assert all(
+        "older rtl-distill (schema 8" in line["text"] and "another file" in line["remedy"]
+        for line in wrong
+    )
 
 
 def test_a_busy_service_is_retried_by_a_run_but_not_by_check(front, tmp_path, monkeypatch):
@@ -197,7 +224,9 @@ def test_a_busy_service_is_retried_by_a_run_but_not_by_check(front, tmp_path, mo
         begin(settings(front, tmp_path))
 
 
-def test_an_unreachable_service_and_one_without_an_answer_are_reported(front, tmp_path, monkeypatch):
+def test_an_unreachable_service_and_one_without_an_answer_are_reported(
+    front, tmp_path, monkeypatch
+):
     code, lines = check(settings(front, tmp_path, "tinker.base_url=http://127.0.0.1:9"))
     assert (code, lines[0]["about"]) == (2, "service")
     assert "127.0.0.1:9 cannot be reached" in lines[0]["text"]
@@ -233,14 +262,24 @@ def test_a_key_stored_by_tinker_auth_login_is_found_and_a_missing_key_is_reporte
 
 
 def test_a_key_is_exchanged_for_a_token_if_the_service_requires_it(front, tmp_path):
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 3600}).encode()).decode().rstrip("=")
+    claims = (
+        base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 3600}).encode())
+        .decode()
+        .rstrip("=")
+    )
     front.token = f"eyJhbGciOiJub25lIn0.{claims}."
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["level"]) == (0, "ok")
-    assert [path.rsplit("/", 1)[-1] for path in front.asked] == ["config", "token", "get_server_capabilities"]
+    assert [path.rsplit("/", 1)[-1] for path in front.asked] == [
+        "config",
+        "token",
+        "get_server_capabilities",
+    ]
 
 
-def test_a_web_page_is_not_a_service_and_an_empty_credential_is_an_error(front, tmp_path, monkeypatch):
+def test_a_web_page_is_not_a_service_and_an_empty_credential_is_an_error(
+    front, tmp_path, monkeypatch
+):
     front.page = b"<html>Sign in to the network</html>"
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["about"]) == (2, "service")
@@ -260,7 +299,13 @@ NONE_HELD_OUT = "problems.sources=[{kind = 'starter', train = 4, heldout = 0}]"
     ("sources", "server", "about", "text", "remedy"),
     [
         (NO_FILE, None, "data set", "none.jsonl", "problems fetch"),
-        (NONE_HELD_OUT, None, "data set", "no problem is held out to evaluate on", "heldout_fraction"),
+        (
+            NONE_HELD_OUT,
+            None,
+            "data set",
+            "no problem is held out to evaluate on",
+            "heldout_fraction",
+        ),
         (None, "http://127.0.0.1:9/api", "prefect", "127.0.0.1:9", "unset PREFECT_API_URL"),
     ],
 )
@@ -305,11 +350,16 @@ def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
     """Problems whose prompts have 100 tokens each, and a student that takes `limit`."""
     config = demo(tmp_path, *overrides, train=4, heldout=2)
     loaded = load_problems(config.problems.sources, 0)
-    prompts = {problem.id: Prompt(problem.id, [], [1] * 100) for problem in (*loaded.train, *loaded.heldout)}
+    prompts = {
+        problem.id: Prompt(problem.id, [], [1] * 100)
+        for problem in (*loaded.train, *loaded.heldout)
+    }
     return Known(config, Readiness(context={"student": limit, "teacher": 10_000}), prompts, loaded)
 
 
-@pytest.mark.parametrize(("limit", "level"), [(456, "ok"), (455, "warning"), (300, "warning"), (299, "wrong")])
+@pytest.mark.parametrize(
+    ("limit", "level"), [(456, "ok"), (455, "warning"), (300, "warning"), (299, "wrong")]
+)
 def test_token_limits_are_an_error_if_an_actual_prompt_exceeds_the_context(tmp_path, limit, level):
     known = small_known(tmp_path, limit)
     student, teacher = context(known)
@@ -324,14 +374,18 @@ def test_token_limits_are_an_error_if_an_actual_prompt_exceeds_the_context(tmp_p
         assert f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
         assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
     longer = context(small_known(tmp_path, limit, "evaluation.max_tokens=400"))
-    assert [finding.level for finding in longer] == ["wrong", "ok"], "the answers of evaluations need room too"
+    assert [finding.level for finding in longer] == ["wrong", "ok"], (
+        "the answers of evaluations need room too"
+    )
 
 
 def test_missing_known_good_answers_are_reported_if_they_are_imitated_or_shown(tmp_path):
     def found(good, *overrides):
         known = small_known(tmp_path, 10_000, *overrides)
         train = known.loaded.train
-        train = train[:good] + [problem.model_copy(update={"golden": None}) for problem in train[good:]]
+        train = train[:good] + [
+            problem.model_copy(update={"golden": None}) for problem in train[good:]
+        ]
         known = replace(known, loaded=replace(known.loaded, train=train))
         return [(finding.about, finding.level, finding.text) for finding in known_good(known)]
 
@@ -364,10 +418,14 @@ def test_missing_known_good_answers_are_reported_if_they_are_imitated_or_shown(t
         (False, ["sampling.max_tokens=24576"], ["sampling.max_tokens = 8192"]),
     ],
 )  # fmt: skip
-def test_sizes_that_do_not_suit_the_thinking_mode_give_warnings(tmp_path, thinking, overrides, warned):
+def test_sizes_that_do_not_suit_the_thinking_mode_give_warnings(
+    tmp_path, thinking, overrides, warned
+):
     plain = small_known(tmp_path, 10**6, *overrides)
     prompting = plain.config.prompting.model_copy(update={"thinking": thinking})
-    found = list(sizes(replace(plain, config=plain.config.model_copy(update={"prompting": prompting}))))
+    found = list(
+        sizes(replace(plain, config=plain.config.model_copy(update={"prompting": prompting})))
+    )
     assert [finding.level for finding in found] == ["warning"] * len(warned)
     for finding, remedy in zip(found, warned, strict=True):
         assert remedy in (finding.remedy or "")
@@ -390,14 +448,18 @@ def test_cost_says_whether_lengths_and_speed_were_measured(tmp_path, monkeypatch
     known = small_known(tmp_path, 10**6)
     (found,) = cost(known)
     assert found.text.endswith("; lengths and speed assumed")
-    monkeypatch.setattr(forecast, "measured", lambda *_: forecast.Measured(4, 9.0, 6.0, None, None, None))
+    monkeypatch.setattr(
+        forecast, "measured", lambda *_: forecast.Measured(4, 9.0, 6.0, None, None, None)
+    )
     (found,) = cost(known)
     assert found.text.endswith("; lengths and speed measured over 4 answers")
 
 
 def test_a_file_in_place_of_a_folder_and_a_folder_in_place_of_the_history_are_errors(tmp_path):
     (tmp_path / "file").touch()
-    known = small_known(tmp_path, 10**6, f"run.directory={tmp_path / 'file' / 'runs'}", f"run.history={tmp_path}")
+    known = small_known(
+        tmp_path, 10**6, f"run.directory={tmp_path / 'file' / 'runs'}", f"run.history={tmp_path}"
+    )
     first = next(disk(known))
     assert (first.level, first.text) == ("wrong", f"{tmp_path / 'file'} is not a folder")
     (found,) = machine.history(known.config)
@@ -405,16 +467,25 @@ def test_a_file_in_place_of_a_folder_and_a_folder_in_place_of_the_history_are_er
 
 
 def test_a_folder_that_is_not_writable_is_an_error(tmp_path, monkeypatch):
-    known = small_known(tmp_path, 10**6, f"run.directory={tmp_path / 'not' / 'yet'}", f"run.history={tmp_path / 'h'}")
+    known = small_known(
+        tmp_path,
+        10**6,
+        f"run.directory={tmp_path / 'not' / 'yet'}",
+        f"run.history={tmp_path / 'h'}",
+    )
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root can write everywhere
     found, room = disk(known)
     assert (found.level, found.text, room.level) == ("wrong", f"{tmp_path} is not writable", "ok")
 
 
 def test_a_disk_without_room_is_an_error(tmp_path, monkeypatch):
-    known = small_known(tmp_path, 10**6, "run.epochs=100", f"run.directory={tmp_path / 'not' / 'yet'}")
+    known = small_known(
+        tmp_path, 10**6, "run.epochs=100", f"run.directory={tmp_path / 'not' / 'yet'}"
+    )
     for free, level in ((10**12, "ok"), (10**6, "wrong")):
-        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        monkeypatch.setattr(
+            shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free)
+        )
         (found,) = disk(known)
         assert found.level == level
         assert str(tmp_path) in found.text

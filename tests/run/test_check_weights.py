@@ -36,16 +36,24 @@ def saved(overrides: list[str]) -> tuple[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("embedded", [True, False])
-def test_saved_weights_that_fit_do_not_fit_or_are_missing_have_a_line_each(embedded, tmp_path, monkeypatch):
+def test_saved_weights_that_fit_do_not_fit_or_are_missing_have_a_line_each(
+    embedded, tmp_path, monkeypatch
+):
     for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(readiness, "PAGE", 1)
-    places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "tinker.lora_rank=8"]
+    places = [
+        f"run.directory={tmp_path}",
+        f"run.history={tmp_path / 'h.duckdb'}",
+        "tinker.lora_rank=8",
+    ]
     places += ["problems.sources.0.train=3", "problems.sources.0.heldout=2"]
     if embedded:
         ask_for_each(places, "student", tmp_path)
         return
-    with LocalTinker({STUDENT: Path(STUDENT), TEACHER: Path(TEACHER)}, tmp_path / "service") as service:
+    with LocalTinker(
+        {STUDENT: Path(STUDENT), TEACHER: Path(TEACHER)}, tmp_path / "service"
+    ) as service:
         monkeypatch.setenv("TINKER_API_KEY", service.api_key)
         models = [f"tinker.student={STUDENT}", f"tinker.teacher={TEACHER}"]
         ask_for_each([*places, *models, f"tinker.base_url={service.base_url}"], STUDENT, tmp_path)
@@ -59,7 +67,10 @@ def ask_for_each(places: list[str], student: str, folder: Path) -> None:
     code, lines = check(named)
     assert code == 0, lines
     for key in ("tinker.start_from", "tinker.teacher"):
-        assert (lines[key]["level"], lines[key]["text"]) == ("ok", f"saved weights of {student}, rank 8")
+        assert (lines[key]["level"], lines[key]["text"]) == (
+            "ok",
+            f"saved weights of {student}, rank 8",
+        )
     assert not (folder / "demo").exists()  # nothing was copied
 
     code, lines = check([*named, "tinker.lora_rank=16"])
@@ -75,6 +86,8 @@ def ask_for_each(places: list[str], student: str, folder: Path) -> None:
         assert "rtl-distill checkpoints" in lines[key]["remedy"]
 
     # A run that has started has its own copy of its starting weights.
-    History(folder / "h.duckdb").start_run(RunRecord(name="demo", start_state="tinker://own/weights/start"))
+    History(folder / "h.duckdb").start_run(
+        RunRecord(name="demo", start_state="tinker://own/weights/start")
+    )
     code, lines = check([*places, f"tinker.start_from={state}-none"])
     assert (code, lines["tinker.start_from"]["level"]) == (0, "warning"), lines

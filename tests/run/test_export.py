@@ -15,7 +15,10 @@ from rtl_core.run.model_card import model_card
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["learning.kl_weight=0.5", "learning.kl_schedule=constant"], "on-policy distillation from teacher (λ = 0.5)."),
+        (
+            ["learning.kl_weight=0.5", "learning.kl_schedule=constant"],
+            "on-policy distillation from teacher (λ = 0.5).",
+        ),
         (
             ["learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5"],
             "on-policy distillation from teacher (λ from 0 to 0.5, linear).",
@@ -26,7 +29,11 @@ from rtl_core.run.model_card import model_card
         ),
         (["learning.kl_weight=0", "learning.kl_schedule=constant"], "no teacher."),
         (
-            ["learning.kl_weight=0", "learning.warm_start_steps=3", "learning.warm_start_problems=48"],
+            [
+                "learning.kl_weight=0",
+                "learning.warm_start_steps=3",
+                "learning.warm_start_problems=48",
+            ],
             "a warm start of 3 steps of 48 problems on answers of teacher.",
         ),
     ],
@@ -34,8 +41,12 @@ from rtl_core.run.model_card import model_card
 def test_the_card_describes_how_a_run_learned_from_its_teacher(tmp_path, overrides, words):
     history = History(tmp_path / "history.duckdb")
     history.start_run(RunRecord(name="carded"))
-    config = load_config("demo", ["run.name=carded", "learning.warm_start_steps=0", *overrides], environment={})
-    step = StepState(run="carded", epoch=0, step=3, status="trained", problem_ids=("a",), state_path="tinker://a")
+    config = load_config(
+        "demo", ["run.name=carded", "learning.warm_start_steps=0", *overrides], environment={}
+    )
+    step = StepState(
+        run="carded", epoch=0, step=3, status="trained", problem_ids=("a",), state_path="tinker://a"
+    )
     card = model_card(history, config, step)
     assert f", {words}\n" in card
     assert ("no teacher" in card) == (words == "no teacher.")
@@ -45,8 +56,12 @@ def test_an_export_does_not_replace_the_readme_of_another_folder(tmp_path):
     history = History(tmp_path / "history.duckdb")
     history.start_run(RunRecord(name="demo"))
     paths = {"state_path": "tinker://a", "sampler_path": "tinker://b"}
-    history.finish_step(StepRecord(run="demo", epoch=0, step=0, **paths, examples=1, train_tokens=1))
+    history.finish_step(
+        StepRecord(run="demo", epoch=0, step=0, **paths, examples=1, train_tokens=1)
+    )
     (tmp_path / "README.md").write_text("mine")
     with pytest.raises(PolicyError, match=r"README\.md exists"):
-        asyncio.run(export_adapter(history, load_config("demo", environment={}), "last", tmp_path, print))
+        asyncio.run(
+            export_adapter(history, load_config("demo", environment={}), "last", tmp_path, print)
+        )
     assert (tmp_path / "README.md").read_text() == "mine"

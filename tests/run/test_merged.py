@@ -24,7 +24,14 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import PolicyError
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
-from rtl_core.run.export import Difference, checkpoint_table, difference, export_merged, recorded_answers, require_same
+from rtl_core.run.export import (
+    Difference,
+    checkpoint_table,
+    difference,
+    export_merged,
+    recorded_answers,
+    require_same,
+)
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path
 from tests.command import invoke
@@ -45,10 +52,19 @@ class Trained:
 
 def train(folder: Path, *overrides: str) -> Trained:
     """Train two steps with the embedded service and record them as a run does."""
-    places = ("run.name=two", f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}", "tinker.lora_rank=8")
+    places = (
+        "run.name=two",
+        f"run.directory={folder}",
+        f"run.history={folder / 'h.duckdb'}",
+        "tinker.lora_rank=8",
+    )
     config = load_config("demo", [*places, *overrides], environment={})
     history = History(config.run.history)
-    history.start_run(RunRecord(name="two", config=config.model_dump(mode="json"), versions={"rtl-distill": "9.9"}))
+    history.start_run(
+        RunRecord(
+            name="two", config=config.model_dump(mode="json"), versions={"rtl-distill": "9.9"}
+        )
+    )
     history.plan_epoch("two", 0, [StepPlan(step=step, problem_ids=("a",)) for step in range(STEPS)])
 
     async def run() -> None:
@@ -58,17 +74,39 @@ def train(folder: Path, *overrides: str) -> Trained:
             for step in range(STEPS):
                 tokens = [50, 60, 70, 80]
                 scores = await backend.logprobs(Weights(), PROMPT, tokens)
-                datum = Datum(PROMPT, tokens, {"logprobs": scores, "advantages": np.ones(4, np.float32)})
+                datum = Datum(
+                    PROMPT, tokens, {"logprobs": scores, "advantages": np.ones(4, np.float32)}
+                )
                 done = await trainer.step([datum], "importance_sampling", {}, ADAM)
                 saved = await trainer.save(f"two-{step + 1:06d}", None)
-                record = StepRecord(run="two", epoch=0, step=step, **vars(saved), examples=1, train_tokens=done.tokens)
+                record = StepRecord(
+                    run="two",
+                    epoch=0,
+                    step=step,
+                    **vars(saved),
+                    examples=1,
+                    train_tokens=done.tokens,
+                )
                 history.finish_step(record)
             answers = await backend.sample(
-                Weights(path=saved.sampler_path), PROMPT, 4, SamplingParams(24, 0.7, stop), seeds=range(4)
+                Weights(path=saved.sampler_path),
+                PROMPT,
+                4,
+                SamplingParams(24, 0.7, stop),
+                seeds=range(4),
             )
-        place = {"run": "two", "purpose": "evaluation", "evaluation": "two/e", "step": STEPS, "problem_id": "a"}
+        place = {
+            "run": "two",
+            "purpose": "evaluation",
+            "evaluation": "two/e",
+            "step": STEPS,
+            "problem_id": "a",
+        }
         history.record_rollouts(
-            [a_rollout(**place, sample=n, prompt_P=PROMPT, **vars(one)) for n, one in enumerate(answers)]
+            [
+                a_rollout(**place, sample=n, prompt_P=PROMPT, **vars(one))
+                for n, one in enumerate(answers)
+            ]
         )
 
     asyncio.run(run())
@@ -108,7 +146,9 @@ for prompt, tokens in answers:
 
 
 @pytest.mark.slow
-def test_the_merged_folder_is_loaded_by_plain_transformers_and_computes_what_was_served(run, tmp_path):
+def test_the_merged_folder_is_loaded_by_plain_transformers_and_computes_what_was_served(
+    run, tmp_path
+):
     told = export(run, tmp_path / "out", dtype="float32")
     assert "those of the base model by" in told[-1]
     assert "too little" not in told[-1]
@@ -116,7 +156,10 @@ def test_the_merged_folder_is_loaded_by_plain_transformers_and_computes_what_was
     assert len(served) == 4
     asked = json.dumps([[list(one.prompt_P), list(one.tokens_T)] for one in served])
     found = subprocess.run(
-        [sys.executable, "-c", PLAIN, str(tmp_path / "out"), asked], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PLAIN, str(tmp_path / "out"), asked],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for one, scores in zip(served, found.stdout.splitlines(), strict=True):
         np.testing.assert_allclose(json.loads(scores), one.logprobs_T, atol=1e-4)
@@ -156,7 +199,12 @@ def altered(source: Path, folder: Path) -> Path:
 def test_a_base_other_than_the_trained_one_is_refused_and_nothing_is_written(run, tmp_path):
     for dtype in ("float32", "float16"):
         with pytest.raises(PolicyError, match="is not the one that was served") as refused:
-            export(run, tmp_path / "out", base=altered(model_path("student"), tmp_path / dtype), dtype=dtype)
+            export(
+                run,
+                tmp_path / "out",
+                base=altered(model_path("student"), tmp_path / dtype),
+                dtype=dtype,
+            )
         assert refused.value.exit_code == 2
     with pytest.raises(PolicyError, match="the adapter does not fit the base model"):
         export(run, tmp_path / "out", base=model_path("teacher"))
@@ -179,7 +227,9 @@ def test_a_damaged_merged_folder_is_detected(run, tmp_path):
 def test_an_unknown_folder_of_the_base_is_an_error(run, tmp_path):
     tinker = run.config.tinker.model_copy(update={"base_url": "http://127.0.0.1:9"})
     elsewhere = Trained(run.history, run.config.model_copy(update={"tinker": tinker}))
-    with pytest.raises(PolicyError, match=r"(?s)'student'.* were not found on this machine.*--base FOLDER"):
+    with pytest.raises(
+        PolicyError, match=r"(?s)'student'.* were not found on this machine.*--base FOLDER"
+    ):
         export(elsewhere, tmp_path / "out")
 
 
@@ -235,7 +285,9 @@ def test_adapters_with_other_layers_or_more_than_a_low_rank_term_are_refused(tmp
         merged(load_model(model_path("student"), "float32"), tmp_path)
     write_adapter(tmp_path, tensors, LoraSpec(4, 0), "")
     config = json.loads((tmp_path / "adapter_config.json").read_text())
-    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "use_dora": True, "rank_pattern": {}}))
+    (tmp_path / "adapter_config.json").write_text(
+        json.dumps({**config, "use_dora": True, "rank_pattern": {}})
+    )
     with pytest.raises(PolicyError, match="not plain LoRA: its configuration sets use_dora"):
         merged(model, tmp_path)
 
@@ -281,11 +333,16 @@ def listed(run, *more):
 def test_the_list_of_weights_is_what_the_service_has(run, registry):
     first, second = (state.state_path for state in run.history.trained_steps("two"))
     title, rows = listed(run)
-    assert (title, rows) == ("run 'two': weights on the service", [f"1 {first}", f"2 0.250 {second}"])
+    assert (title, rows) == (
+        "run 'two': weights on the service",
+        [f"1 {first}", f"2 0.250 {second}"],
+    )
 
     registry.execute("UPDATE checkpoints SET expires = 1 WHERE path = ?", [first])
     for name in ("two-000003", "two-start", "two-again-000001"):
-        row = list(registry.execute("SELECT * FROM checkpoints WHERE path = ?", [second]).fetchone())
+        row = list(
+            registry.execute("SELECT * FROM checkpoints WHERE path = ?", [second]).fetchone()
+        )
         names = [column[1] for column in registry.execute("PRAGMA table_info(checkpoints)")]
         row[names.index("path")] = f"tinker://lost/weights/{name}"
         registry.execute(f"INSERT INTO checkpoints VALUES ({', '.join('?' * len(row))})", row)
@@ -302,14 +359,25 @@ def test_a_service_that_does_not_answer_is_named_above_what_the_history_says(run
     away = run.config.tinker.model_copy(update={"base_url": "http://127.0.0.1:9"})
     console = Console(width=300)
     with console.capture() as capture:
-        console.print(asyncio.run(checkpoint_table(run.history, run.config.model_copy(update={"tinker": away}))))
-    assert "weights on the service, by the history alone: the Tinker service did not complete" in capture.get()
+        console.print(
+            asyncio.run(
+                checkpoint_table(run.history, run.config.model_copy(update={"tinker": away}))
+            )
+        )
+    assert (
+        "weights on the service, by the history alone: the Tinker service did not complete"
+        in capture.get()
+    )
     assert first in capture.get()
 
 
 @pytest.mark.slow
 def test_a_language_model_of_135_million_parameters_is_exported_as_served(smollm2, tmp_path):
     folder = json.dumps(str(smollm2))
-    names = ("tinker.student=smol", "tinker.teacher=smol", f"tinker.local_models={{smol = {folder}}}")
+    names = (
+        "tinker.student=smol",
+        "tinker.teacher=smol",
+        f"tinker.local_models={{smol = {folder}}}",
+    )
     told = export(train(tmp_path, *names), tmp_path / "out", dtype="float32")
     assert "log-probabilities in float32 and the served ones differ by" in told[-1]

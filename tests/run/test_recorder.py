@@ -16,7 +16,13 @@ from tests.nouns import a_rollout
 
 
 def rollout(problem: str, sample: int) -> Rollout:
-    return a_rollout(problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4), logprobs_T=(-0.5, -0.25))
+    return a_rollout(
+        problem_id=problem,
+        sample=sample,
+        prompt_P=(1, 2),
+        tokens_T=(3, 4),
+        logprobs_T=(-0.5, -0.25),
+    )
 
 
 def started(tmp_path: Path, kind: type[History] = History) -> History:
@@ -74,7 +80,9 @@ def test_the_writer_rests_so_that_it_takes_only_its_share_of_the_time(tmp_path):
         recorder.put("record_rollouts", [rollout("a", 0)])
         await recorder.settle()
         recorder.put("record_rollouts", [rollout("b", 0)])
-        await asyncio.sleep(0.5)  # a write takes milliseconds, so the rest after it takes the better part of an hour
+        await asyncio.sleep(
+            0.5
+        )  # a write takes milliseconds, so the rest after it takes the better part of an hour
         resting = len(history.rollouts_of("r", 0))
         await recorder.settle()
         return resting, len(history.rollouts_of("r", 0))
@@ -119,7 +127,9 @@ async def put_again(recorder: Recorder) -> None:
         recorder.put("record_rollouts", [rollout("b", 0)])
 
 
-@pytest.mark.parametrize(("call", "interval_s"), [(Recorder.settle, 60), (settling, 60), (put_again, 0.0)])
+@pytest.mark.parametrize(
+    ("call", "interval_s"), [(Recorder.settle, 60), (settling, 60), (put_again, 0.0)]
+)
 def test_a_failed_write_is_raised_by_the_next_call(tmp_path, call, interval_s):
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")

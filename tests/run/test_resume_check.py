@@ -19,14 +19,18 @@ def from_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...
     """A history whose run was started when some keys of `[learning]` and all of `[health]` did not exist."""
     record = run_record(config, LoadedProblems(), TOOLS)
     stored = dict(record.config)
-    stored["learning"] = {key: value for key, value in stored["learning"].items() if key not in without}
+    stored["learning"] = {
+        key: value for key, value in stored["learning"].items() if key not in without
+    }
     del stored["health"]
     history = History(path)
     history.start_run(record.model_copy(update={"config": stored}))
     return history
 
 
-def check(config: RunConfig, history: History, tools: dict[str, str] = TOOLS, *, accept: bool = False) -> None:
+def check(
+    config: RunConfig, history: History, tools: dict[str, str] = TOOLS, *, accept: bool = False
+) -> None:
     check_unchanged(config, LoadedProblems(), history, tools, accept_changes=accept)
 
 
@@ -39,7 +43,10 @@ def test_keys_added_since_a_run_started_are_a_change_unless_they_have_their_defa
         check(stale, history)
     check(stale, history, accept=True)
     # Safe ranges may change from start to start.
-    check(load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={}), history)
+    check(
+        load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={}),
+        history,
+    )
 
 
 def test_other_tools_are_a_change_but_another_image_with_the_same_tools_is_not(tmp_path):
@@ -47,7 +54,9 @@ def test_other_tools_are_a_change_but_another_image_with_the_same_tools_is_not(t
     history = from_older_release(tmp_path / "h.duckdb", config)
     check(config, history, {**TOOLS, "image": "sha256:2"})
     other = {"iverilog": "12.0", "cocotb": "2.0.1", "yosys": "0.66"}
-    with pytest.raises(ConfigError, match=r"iverilog, which judges answers: was 13\.0, is 12\.0") as refused:
+    with pytest.raises(
+        ConfigError, match=r"iverilog, which judges answers: was 13\.0, is 12\.0"
+    ) as refused:
         check(config, history, other)
     assert "yosys, which judges answers: was missing, is 0.66" in str(refused.value)
     check(config, history, other, accept=True)

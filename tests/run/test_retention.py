@@ -16,7 +16,14 @@ from rtl_grader.progress import progress
 
 def trained(count: int) -> list[StepState]:
     return [
-        StepState(run="r", epoch=0, step=step, status="trained", problem_ids=("p",), state_path=f"tinker://t/{step}")
+        StepState(
+            run="r",
+            epoch=0,
+            step=step,
+            status="trained",
+            problem_ids=("p",),
+            state_path=f"tinker://t/{step}",
+        )
         for step in range(count)
     ]
 
@@ -50,21 +57,40 @@ def test_evaluations_under_other_conditions_do_not_decide_which_weights_are_best
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "cvdp"}]}}))
     own, second = evaluated({2: 0.4, 4: 0.3})
-    other = ({"template": "full"}, {"temperature": 0.2}, {"top_p": 0.7}, {"max_tokens": 9}, {"split": "test"})
+    other = (
+        {"template": "full"},
+        {"temperature": 0.2},
+        {"top_p": 0.7},
+        {"max_tokens": 9},
+        {"split": "test"},
+    )
     records = [own, second]
-    records += [second.model_copy(update={"key": str(i), "pass_at_1": 0.9, **change}) for i, change in enumerate(other)]
+    records += [
+        second.model_copy(update={"key": str(i), "pass_at_1": 0.9, **change})
+        for i, change in enumerate(other)
+    ]
     for record in records:
         history.record_evaluation(record)
-    assert {r.key: r.conditions for r in history.evaluations("r")} == {r.key: r.conditions for r in records}
+    assert {r.key: r.conditions for r in history.evaluations("r")} == {
+        r.key: r.conditions for r in records
+    }
     assert own_evaluations(history, "r") == [own, second]
-    assert kept_steps(trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)) == {1, 5}
+    assert kept_steps(
+        trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)
+    ) == {1, 5}
 
 
 def test_the_newest_step_milestones_and_the_earlier_of_equally_good_weights_are_kept():
     assert kept_steps(trained(7), [], Retention(keep_last=0, keep_best=0)) == {6}
-    assert kept_steps(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {2, 5, 6}
+    assert kept_steps(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {
+        2,
+        5,
+        6,
+    }
     assert kept_steps([], [], Retention()) == set()
-    assert kept_steps(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}
+    assert kept_steps(
+        trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)
+    ) == {1, 5}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +107,13 @@ def test_the_final_weights_are_kept_even_if_the_expiry_of_others_cannot_be_remov
     history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "starter"}]}}))
     history.plan_epoch("r", 0, [StepPlan(step=step, problem_ids=("p",)) for step in range(3)])
     for step in range(3):
-        paths = {"state_path": f"tinker://t/weights/{step}", "sampler_path": f"tinker://t/sampler_weights/{step}"}
-        history.finish_step(StepRecord(run="r", epoch=0, step=step, examples=0, train_tokens=0, **paths))
+        paths = {
+            "state_path": f"tinker://t/weights/{step}",
+            "sampler_path": f"tinker://t/sampler_weights/{step}",
+        }
+        history.finish_step(
+            StepRecord(run="r", epoch=0, step=step, examples=0, train_tokens=0, **paths)
+        )
     for record in evaluated({1: 0.9, 3: 0.4}):
         history.record_evaluation(record)
     found = set()

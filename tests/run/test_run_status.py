@@ -49,7 +49,10 @@ def fail(session: Session) -> None:
 
 def get_a_signal(session: Session) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
-    wait_for(lambda: session.history.run(session.run).status == "cancelled", "the status in the run's row")
+    wait_for(
+        lambda: session.history.run(session.run).status == "cancelled",
+        "the status in the run's row",
+    )
 
 
 def fail_of_a_signal(session: Session) -> None:
@@ -67,7 +70,9 @@ def test_an_error_gives_the_status_failed(tmp_path):
     assert end_of(tmp_path, fail, ValueError) == ("failed", None)
 
 
-@pytest.mark.parametrize(("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")])
+@pytest.mark.parametrize(
+    ("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")]
+)
 def test_an_error_caused_by_a_cancellation_gives_the_status_cancelled(tmp_path, block, ended_by):
     assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
 
@@ -86,7 +91,9 @@ def test_a_full_disk_at_one_heartbeat_does_not_stop_later_ones(monkeypatch):
                 raise InfrastructureError("the disk is full")
 
     async def three_beats():
-        beating = asyncio.create_task(session._heartbeat(SimpleNamespace(run="r", history=Disk(), recorder=recorder)))
+        beating = asyncio.create_task(
+            session._heartbeat(SimpleNamespace(run="r", history=Disk(), recorder=recorder))
+        )
         while len(beats) < 3 and not beating.done():
             await asyncio.sleep(0.01)
         beating.cancel()

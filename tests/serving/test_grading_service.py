@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from rtl_core.errors import ConfigError, ProblemError
-from rtl_core.rollouts.verdict_records import reproduce
 from rtl_core.starter import starter_problems
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
@@ -20,6 +19,7 @@ from rtl_grader.grading.pool import GraderPool
 from rtl_grader.grading.verdict_file import VerdictFile
 from rtl_grader.grading.verdict_record import changed_fields
 from rtl_grader.http_server import listen, serve
+from rtl_grader.records.reproduce import reproduce
 from rtl_grader.serving import app as http
 from rtl_grader.serving.grading_queue import MOST_FAILED, GradingQueue
 from tests.command import invoke
@@ -32,7 +32,10 @@ TOKEN = {"Authorization": "Bearer secret"}
 def golden(number, note):
     """The golden answer to a problem, made distinct by a comment."""
     problem = PROBLEMS[number]
-    return {"id": problem.id, "files": {path: f"{text}\n// {note}\n" for path, text in problem.golden.items()}}
+    return {
+        "id": problem.id,
+        "files": {path: f"{text}\n// {note}\n" for path, text in problem.golden.items()},
+    }
 
 
 @contextmanager
@@ -40,9 +43,13 @@ def serving(grader, output, queue=64):
     """A client of a service in this process."""
     address = Future()
     with closing(VerdictFile(output)) as store, closing(listen("127.0.0.1", 0)) as port:
-        queue = GradingQueue(GraderPool(grader, 2), {problem.id: problem for problem in PROBLEMS}, store, queue)
+        queue = GradingQueue(
+            GraderPool(grader, 2), {problem.id: problem for problem in PROBLEMS}, store, queue
+        )
         loop = asyncio.new_event_loop()
-        task = loop.create_task(serve(http.create_app(queue, "secret"), port, address.set_result, grace_s=10))
+        task = loop.create_task(
+            serve(http.create_app(queue, "secret"), port, address.set_result, grace_s=10)
+        )
 
         def run():
             with pytest.raises(asyncio.CancelledError):
@@ -85,7 +92,11 @@ def held(grader, output, queue):
 
 
 def until_waiting(service, waiting):
-    wait_for(lambda: metric(service, "rtl_grader_waiting") == waiting, f"{waiting} waiting gradings", 60.0)
+    wait_for(
+        lambda: metric(service, "rtl_grader_waiting") == waiting,
+        f"{waiting} waiting gradings",
+        60.0,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +118,9 @@ def grade(service, *answers):
 
 def metric(service, name):
     lines = service.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+    return sum(
+        float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{"))
+    )
 
 
 @contextmanager
@@ -121,7 +134,9 @@ def others_unaffected(service, note):
 
 def test_an_answer_with_a_lone_surrogate_gets_a_record(service):
     asked = json.dumps({"answers": [golden(0, "\ud800")]})  # as ASCII
-    response = service.post("/v1/grade", content=asked, headers={"Content-Type": "application/json"})
+    response = service.post(
+        "/v1/grade", content=asked, headers={"Content-Type": "application/json"}
+    )
     assert response.status_code == 200, response.text
     (verdict,) = response.json()["verdicts"]
     assert verdict["outcome"] == "rejected"
@@ -144,17 +159,27 @@ def test_a_batch_gets_sealed_records_in_order_and_equal_answers_are_graded_once(
     assert not any(map(changed_fields, verdicts))
     assert grade(service, *answers) == verdicts
     assert metric(service, "rtl_grader_graded_total") == before + 2
-    assert [claim.found for claim in reproduce(output, PROBLEMS) if claim.raw["key"] == verdicts[0]["key"]] == [[]]
+    assert [
+        claim.found
+        for claim in reproduce(output, PROBLEMS)
+        if claim.raw["key"] == verdicts[0]["key"]
+    ] == [[]]
     told = service.get("/v1/problems").json()["problems"]
-    assert {name: problem["fingerprint"] for name, problem in told.items()} == {p.id: p.fingerprint for p in PROBLEMS}
+    assert {name: problem["fingerprint"] for name, problem in told.items()} == {
+        p.id: p.fingerprint for p in PROBLEMS
+    }
 
 
-@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}, {"Authorization": "secret"}])
+@pytest.mark.parametrize(
+    "headers", [{}, {"Authorization": "Bearer other"}, {"Authorization": "secret"}]
+)
 def test_a_wrong_token_is_401_except_for_health_and_documentation(service, headers):
     with others_unaffected(service, f"token {headers}"):
         for path in ("/v1/grade", "/v1/problems", "/metrics"):
             refused = httpx.request(
-                "POST" if path == "/v1/grade" else "GET", f"{service.base_url}{path}", headers=headers
+                "POST" if path == "/v1/grade" else "GET",
+                f"{service.base_url}{path}",
+                headers=headers,
             )
             assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
         assert httpx.get(f"{service.base_url}/health").json()["status"] == "ok"
@@ -170,8 +195,12 @@ BROKEN = {
     "[]": "body: ",
     '{"answers": [{"id": "x", "response": "y"}]}': "answers.0.id: 'x' is not one of the problems",
     json.dumps({"answers": [golden(0, "b"), {"id": PROBLEMS[0].id}]}): "answers.1.needs either",
-    json.dumps({"answers": [{"id": PROBLEMS[0].id, "files": {"rtl/a.sv": 3}}]}): "answers.0.files.rtl/a.sv: ",
-    json.dumps({"answers": [{"id": PROBLEMS[0].id, "response": "x", "sample": -1}]}): "answers.0.sample: ",
+    json.dumps(
+        {"answers": [{"id": PROBLEMS[0].id, "files": {"rtl/a.sv": 3}}]}
+    ): "answers.0.files.rtl/a.sv: ",
+    json.dumps(
+        {"answers": [{"id": PROBLEMS[0].id, "response": "x", "sample": -1}]}
+    ): "answers.0.sample: ",
 }
 
 
@@ -187,7 +216,10 @@ def test_a_malformed_body_is_422_and_names_the_place(service, body):
 def test_too_long_answers_and_bodies_are_413(service):
     with others_unaffected(service, "too long"):
         long = {"id": PROBLEMS[0].id, "response": "x" * 2_000_001}
-        files = {"id": PROBLEMS[0].id, "files": {"rtl/a.sv": "x" * 1_500_000, "rtl/b.sv": "x" * 1_500_000}}
+        files = {
+            "id": PROBLEMS[0].id,
+            "files": {"rtl/a.sv": "x" * 1_500_000, "rtl/b.sv": "x" * 1_500_000},
+        }
         for number, answers in enumerate(([long], [golden(0, "c"), files])):
             refused = service.post("/v1/grade", json={"answers": answers})
             assert refused.status_code == 413, refused.text
@@ -205,7 +237,10 @@ def partial_request(service, length=100, start=b"{"):
 
 
 def test_a_client_that_disconnects_affects_no_other_and_its_answer_is_graded_once(grader, tmp_path):
-    with held(grader, tmp_path / "v.jsonl", 64) as (service, go), others_unaffected(service, "hung up"):
+    with (
+        held(grader, tmp_path / "v.jsonl", 64) as (service, go),
+        others_unaffected(service, "hung up"),
+    ):
         until_waiting(service, 3)
         partial_request(service).close()
         body = json.dumps({"answers": [golden(2, "left alone")]}).encode()
@@ -226,12 +261,16 @@ def test_a_request_that_stalls_is_408(service, monkeypatch):
 
 
 def test_a_full_queue_is_429_and_known_answers_take_no_place(grader, tmp_path):
-    nothing = [{"id": PROBLEMS[0].id, "response": text} for text in ("none", "```verilog\n")]  # needs no sandbox
+    nothing = [
+        {"id": PROBLEMS[0].id, "response": text} for text in ("none", "```verilog\n")
+    ]  # needs no sandbox
     with held(grader, tmp_path / "v.jsonl", 2) as (service, go), ThreadPoolExecutor(1) as pool:
         grade(service, *nothing)
         waiting = pool.submit(grade, service, golden(0, "first"))
         until_waiting(service, 1)
-        refused = service.post("/v1/grade", json={"answers": [golden(1, "more"), golden(2, "more")]})
+        refused = service.post(
+            "/v1/grade", json={"answers": [golden(1, "more"), golden(2, "more")]}
+        )
         assert (refused.status_code, int(refused.headers["Retry-After"]) >= 1) == (429, True)
         assert len(grade(service, *nothing)) == 2
         go.set()
@@ -256,7 +295,9 @@ def test_a_full_disk_is_503_and_leaves_the_file_intact(grader, tmp_path):
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (output.stat().st_size + 100, limits[1]))
         try:
-            refused = service.post("/v1/grade", json={"answers": [{"id": PROBLEMS[0].id, "response": "no"}]})
+            refused = service.post(
+                "/v1/grade", json={"answers": [{"id": PROBLEMS[0].id, "response": "no"}]}
+            )
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (refused.status_code, "Retry-After" in refused.headers) == (503, True)
@@ -273,7 +314,10 @@ def test_a_file_is_resumed_and_has_one_owner(grader, output, service, tmp_path):
     copy.write_text(output.read_text() + '{"id": "cut o')
     with serving(grader, copy) as again:
         grade(again, golden(1, "before"))
-        assert (metric(again, "rtl_grader_known_total"), metric(again, "rtl_grader_graded_total")) == (1, 0)
+        assert (
+            metric(again, "rtl_grader_known_total"),
+            metric(again, "rtl_grader_graded_total"),
+        ) == (1, 0)
     assert copy.read_text() == output.read_text()
     copy.write_text("notes\n")
     with pytest.raises(ProblemError, match=r"copy\.jsonl:1: not a verdict"):

@@ -8,7 +8,14 @@ import re
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.starter import BY_NAME, FAMILIES, golden_answer, problem_of, starter_problems, starter_specs
+from rtl_core.starter import (
+    BY_NAME,
+    FAMILIES,
+    golden_answer,
+    problem_of,
+    starter_problems,
+    starter_specs,
+)
 from rtl_core.starter.record import record_of, target_of
 from rtl_core.starter.spec import modules_of
 
@@ -37,7 +44,8 @@ def test_splits_share_no_specification(tier):
         for fact in (prompt_of, identity_of, lambda spec: spec.module):
             assert not {fact(spec) for spec in specs[one]} & {fact(spec) for spec in specs[other]}
         wide = [
-            {(s.family, s.width) for s in specs[split] if BY_NAME[s.family].widths != (1,)} for split in (one, other)
+            {(s.family, s.width) for s in specs[split] if BY_NAME[s.family].widths != (1,)}
+            for split in (one, other)
         ]
         assert not wide[0] & wide[1]
 
@@ -45,7 +53,9 @@ def test_splits_share_no_specification(tier):
 def test_every_width_and_module_name_belongs_to_one_split():
     for family in BY_NAME.values():
         if family.widths != (1,):
-            assert sorted(w for split in SPLITS for w in family.widths_of(split)) == sorted(family.widths)
+            assert sorted(w for split in SPLITS for w in family.widths_of(split)) == sorted(
+                family.widths
+            )
             assert 8 in family.widths_of("train")
     for one, other in itertools.combinations(SPLITS, 2):
         assert not set(modules_of(one)) & set(modules_of(other))
@@ -113,9 +123,13 @@ def test_an_unknown_tier_is_refused():
         ("hard", "test", "37a8223579f18b5f"),
     ],
 )
-def test_ids_prompts_and_golden_answers_are_those_of_the_shipped_models_training(tier, split, digest):
+def test_ids_prompts_and_golden_answers_are_those_of_the_shipped_models_training(
+    tier, split, digest
+):
     specs = starter_specs(split, 100, seed=0, tier=tier)
     shown = [[identity_of(s), prompt_of(s), {target_of(s): golden_answer(s)}] for s in specs]
-    assert [[p.id, p.prompt, p.golden] for p in starter_problems(split, 3, seed=0, tier=tier)] == shown[:3]
+    assert [
+        [p.id, p.prompt, p.golden] for p in starter_problems(split, 3, seed=0, tier=tier)
+    ] == shown[:3]
     text = json.dumps(shown)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest

@@ -12,7 +12,11 @@ from rtl_core.starter.bench import starter_stimuli
 def some(wrong):
     """A design of each kind, without stubs (tested elsewhere) and patterns rarer than one in 16 (left to the benchmark)."""
     chosen = random.Random(len(wrong)).sample(list(wrong), len(wrong))
-    kinds = {name.split(":")[0]: name for name in chosen if not ("is wrong at" in name and name.count(",") > 3)}
+    kinds = {
+        name.split(":")[0]: name
+        for name in chosen
+        if not ("is wrong at" in name and name.count(",") > 3)
+    }
     return {name: wrong[name] for kind, name in kinds.items() if kind != "stub"}
 
 
@@ -20,7 +24,8 @@ QUICK = ("counter", "mux", "fifo")
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in BY_NAME]
+    "family",
+    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in BY_NAME],
 )
 def test_wrong_designs_are_killed(executor, family):
     tally = strength(executor, specs_of(family, 3, seed=1)[1:2], seed=1, threads=2, choose=some)
@@ -32,7 +37,10 @@ def test_wrong_designs_of_a_specification_are_many_distinct_and_reproducible():
     spec = specs_of("fifo", 1, seed=0)[0]
     wrong = wrong_designs(spec)
     assert len(wrong) > 50
-    assert len({tuple(answer.files.values()) for answer in wrong.values()} | {(golden_answer(spec),)}) == len(wrong) + 1
+    assert (
+        len({tuple(answer.files.values()) for answer in wrong.values()} | {(golden_answer(spec),)})
+        == len(wrong) + 1
+    )
     assert wrong == wrong_designs(spec)
 
 

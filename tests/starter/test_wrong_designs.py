@@ -17,7 +17,17 @@ from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
 
 WEAK = [attack for attack in GROUPS["weak_harness"] if attack.problem.startswith("starter/")]
-COUNTER = Spec("counter", "pix_unit", ("go", "val"), 14, "up", "ck", "clr", active_low=False, asynchronous=False)
+COUNTER = Spec(
+    "counter",
+    "pix_unit",
+    ("go", "val"),
+    14,
+    "up",
+    "ck",
+    "clr",
+    active_low=False,
+    asynchronous=False,
+)
 SCALED = Spec("scaled", "dsp_node", ("a", "b", "y", "SIZE"), 6, "sum")
 REGISTER = replace(COUNTER, family="register", ports=("go", "d", "q"), option="", width=9)
 
@@ -41,15 +51,21 @@ def assert_fails(grader, spec, code):
 @pytest.mark.corpus
 @pytest.mark.parametrize("attack", WEAK, ids=lambda attack: attack.name)
 def test_no_wrong_design_of_the_red_team_passes(grader, attack):
-    verdict = grader.grade(problem := find(attack.problem), Answer(files={problem.targets[0]: attack.text}))
+    verdict = grader.grade(
+        problem := find(attack.problem), Answer(files={problem.targets[0]: attack.text})
+    )
     assert verdict.outcome in UNPAID, verdict.reasons
 
 
 @pytest.mark.parametrize("width", [3, 8, 14])
-@pytest.mark.parametrize(("option", "end", "sign"), [("up", "&val", "+"), ("down", "val == 0", "-")])
+@pytest.mark.parametrize(
+    ("option", "end", "sign"), [("up", "&val", "+"), ("down", "val == 0", "-")]
+)
 def test_a_counter_that_saturates_fails(grader, width, option, end, sign):
     spec = replace(COUNTER, width=width, option=option)
-    assert_fails(grader, spec, edited(spec, f"val <= val {sign} 1", f"val <= ({end}) ? val : val {sign} 1"))
+    assert_fails(
+        grader, spec, edited(spec, f"val <= val {sign} 1", f"val <= ({end}) ? val : val {sign} 1")
+    )
 
 
 def test_a_counter_that_goes_wrong_in_one_state_fails(grader):
@@ -65,13 +81,17 @@ def test_a_parameter_without_effect_fails(grader, option):
     names, ports = golden.split("(input", 1)
     assert_fails(grader, spec, names + "(input" + re.sub(r"\bSIZE\b", "6", ports))
     value = golden.partition("assign y = ")[2].partition(";")[0]
-    inside = "wire [5:0] s = a, t = b;\n  assign y = " + re.sub(r"\bb\b", "t", re.sub(r"\ba\b", "s", value))
+    inside = "wire [5:0] s = a, t = b;\n  assign y = " + re.sub(
+        r"\bb\b", "t", re.sub(r"\ba\b", "s", value)
+    )
     assert_fails(grader, spec, golden.replace(f"assign y = {value}", inside))
 
 
 def test_the_message_names_the_parameter_that_was_set(grader):
     verdict = assert_fails(grader, SCALED, edited(SCALED, "a + b", "(SIZE == 6) ? a + b : 0"))
-    assert any(re.search(r"SIZE=\d+, .*expected", reason) for reason in verdict.reasons), verdict.reasons
+    assert any(re.search(r"SIZE=\d+, .*expected", reason) for reason in verdict.reasons), (
+        verdict.reasons
+    )
     assert verdict.tests_total == 4
     assert verdict.tests_passed == 2
 
@@ -85,7 +105,9 @@ def test_the_stimuli_depend_only_on_seed_and_problem(grader, other_seed):
     def reasons(grader, word):
         spec = replace(REGISTER, ports=("go", word, "q"))
         code = edited(spec, f"if (go) q <= {word}", f"if (go) q <= {word} == (q ^ 3) ? 0 : {word}")
-        return [reason.replace(f" {word}=", " ") for reason in assert_fails(grader, spec, code).reasons]
+        return [
+            reason.replace(f" {word}=", " ") for reason in assert_fails(grader, spec, code).reasons
+        ]
 
     first = reasons(grader, "d")
     assert reasons(grader, "d") == first
@@ -125,7 +147,17 @@ def golden_specs():
             for width in sorted(widths):
                 active_low, asynchronous = next(kinds)
                 ports = (*family.roles[:-1], "SIZE") if family.name == "scaled" else family.roles
-                spec = Spec(family.name, "io_blk", ports, width, option, "ck", "clr", active_low, asynchronous)
+                spec = Spec(
+                    family.name,
+                    "io_blk",
+                    ports,
+                    width,
+                    option,
+                    "ck",
+                    "clr",
+                    active_low,
+                    asynchronous,
+                )
                 yield pytest.param(spec, next(seeds), id=f"{family.name}-{option}-{width}")
 
 

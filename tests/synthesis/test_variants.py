@@ -35,7 +35,9 @@ def test_a_variant_accepts_its_own_answer_and_not_the_originals(grader, counter,
     assert outcome(grader, made, made.golden[target]) is Outcome.PASSED
     assert outcome(grader, made, counter.golden[target]) is Outcome.INTERFACE_MISMATCH
     if kind != "rename":  # the right names around the unchanged behaviour
-        plain = counter.golden[target].replace(f"module {counter.interface.module}", f"module {made.interface.module}")
+        plain = counter.golden[target].replace(
+            f"module {counter.interface.module}", f"module {made.interface.module}"
+        )
         assert outcome(grader, made, plain) is Outcome.TESTS_FAILED
 
 
@@ -48,7 +50,10 @@ def test_a_repair_shows_a_near_miss_that_fails(grader, counter):
 
 
 def test_an_adapter_swaps_bits_and_levels_and_refuses_unknown_ports():
-    ports = (Port(name="rst_n", direction="input", width=1), Port(name="y", direction="output", width=3))
+    ports = (
+        Port(name="rst_n", direction="input", width=1),
+        Port(name="y", direction="output", width=3),
+    )
     old = Interface(module="m", ports=ports, source=InterfaceSource.GOLDEN)
     change = Change("n", {"y": "q"}, inverted=frozenset({"rst_n"}), reversed=frozenset({"y"}))
     text = adapter(old, change, "m", "n", outer_is_old=True)
@@ -65,9 +70,15 @@ def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_
     found = keeping.Synthesised()
     made = keeping.candidates([counter], ["rename", "repair"], 4, 0, found.dropped)
     broken = made[0][1].model_copy(
-        update={"id": "broken", "prompt": "x", "golden": {counter.targets[0]: "module z; endmodule"}}
+        update={
+            "id": "broken",
+            "prompt": "x",
+            "golden": {counter.targets[0]: "module z; endmodule"},
+        }
     )
-    keeping.keep([*made, ("rename", broken)], found, train=[counter], heldout=[], grader=grader, mutants=1)
+    keeping.keep(
+        [*made, ("rename", broken)], found, train=[counter], heldout=[], grader=grader, mutants=1
+    )
     assert "broken" not in {p.id for p in found.kept}
     assert found.dropped["rename: validation finds it broken"] == 1
     assert len(found.kept) >= 2
@@ -79,7 +90,9 @@ def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_
 
 
 def test_a_candidate_close_to_a_held_out_problem_is_dropped(counter):
-    heldout = counter.model_copy(update={"id": "held", "source": "cvdp", "prompt": counter.prompt + " Thank you."})
+    heldout = counter.model_copy(
+        update={"id": "held", "source": "cvdp", "prompt": counter.prompt + " Thank you."}
+    )
     twin = variant(counter, "repair", random.Random(0))
     dropped = Counter()
     assert keeping.far_enough([counter], [counter], [], dropped) == []

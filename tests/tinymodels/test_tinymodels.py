@@ -46,7 +46,10 @@ def tokenizer():
 
 def dtypes_and_shapes(folder):
     with safe_open(folder / "model.safetensors", "pt") as file:
-        return {key: (file.get_slice(key).get_dtype(), tuple(file.get_slice(key).get_shape())) for key in file.keys()}  # noqa: SIM118
+        return {
+            key: (file.get_slice(key).get_dtype(), tuple(file.get_slice(key).get_shape()))
+            for key in file.keys()  # noqa: SIM118
+        }
 
 
 def chat_of(tokenizer, messages):
@@ -56,19 +59,30 @@ def chat_of(tokenizer, messages):
 def sample(model, tokenizer, specs):
     """An answer to each specification at temperature 1."""
     problems = [problem_of(spec) for spec in specs]
-    chats = [chat_of(tokenizer, [{"role": "user", "content": problem.prompt}]) for problem in problems]
+    chats = [
+        chat_of(tokenizer, [{"role": "user", "content": problem.prompt}]) for problem in problems
+    ]
     batch = tokenizer(chats, padding=True, padding_side="left", return_tensors="pt")
     torch.manual_seed(0)
-    output = model.generate(**batch, max_new_tokens=256, do_sample=True, temperature=1.0, top_k=0, top_p=1.0)
-    texts = tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
-    return [extract_answer(text, problem.targets) for text, problem in zip(texts, problems, strict=True)]
+    output = model.generate(
+        **batch, max_new_tokens=256, do_sample=True, temperature=1.0, top_k=0, top_p=1.0
+    )
+    texts = tokenizer.batch_decode(
+        output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True
+    )
+    return [
+        extract_answer(text, problem.targets) for text, problem in zip(texts, problems, strict=True)
+    ]
 
 
 def share_correct(name, tokenizer, specs):
     """Share of sampled answers that equal the golden answer: a lower bound of the pass rate."""
     model = AutoModelForCausalLM.from_pretrained(model_path(name), dtype=torch.float32)
     answers = sample(model, tokenizer, specs)
-    good = [golden_answer(spec) in answer.files.values() for spec, answer in zip(specs, answers, strict=True)]
+    good = [
+        golden_answer(spec) in answer.files.values()
+        for spec, answer in zip(specs, answers, strict=True)
+    ]
     return sum(good) / len(good)
 
 
@@ -77,7 +91,10 @@ def test_checksums_match_the_shipped_files():
 
 
 def test_the_shipped_models_are_small():
-    assert sum(path.stat().st_size for name in MODEL_NAMES for path in model_path(name).iterdir()) <= 12_000_000
+    assert (
+        sum(path.stat().st_size for name in MODEL_NAMES for path in model_path(name).iterdir())
+        <= 12_000_000
+    )
 
 
 @pytest.mark.slow
@@ -88,8 +105,15 @@ def test_a_short_make_models_gives_the_same_kinds_of_files(tmp_path):
     assert set(checksums_of(made)) == set(checksums_of(SHIPPED))
     assert json.loads((made / CHECKSUMS).read_text()) == checksums_of(made)
     for name in MODEL_NAMES:
-        for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"):
-            assert (made / name / file).read_bytes() == (SHIPPED / name / file).read_bytes(), f"{name}/{file}"
+        for file in (
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "chat_template.jinja",
+            "config.json",
+        ):
+            assert (made / name / file).read_bytes() == (SHIPPED / name / file).read_bytes(), (
+                f"{name}/{file}"
+            )
         assert dtypes_and_shapes(made / name) == dtypes_and_shapes(SHIPPED / name)
         assert {dtype for dtype, _ in dtypes_and_shapes(made / name).values()} == {"F16"}
         AutoModelForCausalLM.from_pretrained(made / name)
@@ -133,7 +157,10 @@ def test_pre_training_uses_train_specifications_only(phases):
     assert not {prompt.split()[1].rstrip(":") for prompt in asked} & reserved
     for split in ("heldout", "test"):
         for tier in FAMILIES:
-            held = {BY_NAME[spec.family].prompt(spec) for spec in starter_specs(split, 60, seed=0, tier=tier)}
+            held = {
+                BY_NAME[spec.family].prompt(spec)
+                for spec in starter_specs(split, 60, seed=0, tier=tier)
+            }
             assert not asked & held
 
 
@@ -175,7 +202,9 @@ def test_the_agents_conversations_match_an_episode_and_use_train_specifications_
     read = called("read", path="docs/specification.md")
     call = Call("read", json.dumps(read["function"]["arguments"]))
     document = Workspace.of(problem, Bounds()).read("docs/specification.md")
-    assert document_read(problem.context["docs/specification.md"].rstrip("\n"))["content"] == document
+    assert (
+        document_read(problem.context["docs/specification.md"].rstrip("\n"))["content"] == document
+    )
     asked = {"role": "user", "content": problem.prompt}
     grown = (
         tools.first([asked])
@@ -196,5 +225,8 @@ def test_the_agents_conversations_match_an_episode_and_use_train_specifications_
         calls = tools.read(answer)
         assert [call.name for call in calls] in (["read"], ["write", "submit"])
         reads += calls[0].name == "read"
-        assert messages[0]["content"].split()[1].removeprefix("rtl/").removesuffix(".sv,") not in reserved
+        assert (
+            messages[0]["content"].split()[1].removeprefix("rtl/").removesuffix(".sv,")
+            not in reserved
+        )
     assert 10 <= reads <= 60

@@ -48,20 +48,32 @@ class Audited:
         problems = [self.half, *self.starter, self.bare]
         self.history.record_problems("r", [(p, "train", i) for i, p in enumerate(problems)])
 
-    def answer(self, problem: Problem, *codes: str, purpose: str = "train", step: int = 0) -> list[str]:
+    def answer(
+        self, problem: Problem, *codes: str, purpose: str = "train", step: int = 0
+    ) -> list[str]:
         """Grade and store answers, and return their keys."""
         evaluation = "e" if purpose == "evaluation" else None
         rollouts = [
             a_rollout(
-                problem_id=problem.id, sample=i, text=fenced(code), purpose=purpose, step=step, evaluation=evaluation
+                problem_id=problem.id,
+                sample=i,
+                text=fenced(code),
+                purpose=purpose,
+                step=step,
+                evaluation=evaluation,
             )
             for i, code in enumerate(codes)
         ]
         self.history.record_rollouts(rollouts)
         verdicts = [self.grader.grade(problem, answer_to(problem, r.text)) for r in rollouts]
-        graded = [Graded(problem, v, r.text, r.tokens_T, "stop") for r, v in zip(rollouts, verdicts, strict=True)]
+        graded = [
+            Graded(problem, v, r.text, r.tokens_T, "stop")
+            for r, v in zip(rollouts, verdicts, strict=True)
+        ]
         rewards = [reward(one, self.config.reward.weights) for one in graded]
-        self.history.record_verdicts([(r.key, v, w) for r, v, w in zip(rollouts, verdicts, rewards, strict=True)])
+        self.history.record_verdicts(
+            [(r.key, v, w) for r, v, w in zip(rollouts, verdicts, rewards, strict=True)]
+        )
         return [r.key for r in rollouts]
 
     def audit(self, effort: Effort = QUICK) -> auditing.AuditDone:
@@ -81,7 +93,9 @@ def test_undeserved_passes_are_found_and_others_are_not(run):
     done = run.audit()
     assert (done.passes, done.simulated) == (4 + 12, 3 + 12), "equal answers are simulated once"
     summary = audit_summary(run.history, "r")
-    assert (summary.whole.equal, summary.whole.different, summary.whole.unknown) == (14, 2, 0), summary
+    assert (summary.whole.equal, summary.whole.different, summary.whole.unknown) == (14, 2, 0), (
+        summary
+    )
     assert [row["rollout"] for row in summary.doubtful] == keys[2:4]
     assert all("y is 5, golden 2" in row["detail"] for row in summary.doubtful)
     assert summary.in_words() == "16 passes, 14 proved, 2 doubtful"
@@ -96,7 +110,12 @@ def test_undeserved_passes_are_found_and_others_are_not(run):
 def test_the_required_module_is_audited(run):
     """Even if another module precedes it and the file has another name."""
     harness = {path: text.replace("inv.sv", "design.sv") for path, text in run.half.harness.items()}
-    changes = {"id": "moved", "targets": ("rtl/design.sv",), "golden": {"rtl/design.sv": RIGHT}, "harness": harness}
+    changes = {
+        "id": "moved",
+        "targets": ("rtl/design.sv",),
+        "golden": {"rtl/design.sv": RIGHT},
+        "harness": harness,
+    }
     moved = Problem.model_validate(run.half.model_dump() | changes)
     run.history.record_problems("r", [(moved, "train", 99)])
     helper = "module helper(input a, output y);\n  assign y = a;\nendmodule\n"
@@ -117,7 +136,9 @@ endmodule
 
 def test_a_test_bench_in_an_answer_is_ignored(run):
     """Whether it has its own block before the design, or follows it in the same block."""
-    run.answer(run.half, f"{BENCH}```\nThe design:\n```verilog\n{WRONG}", WRONG + BENCH, RIGHT + BENCH)
+    run.answer(
+        run.half, f"{BENCH}```\nThe design:\n```verilog\n{WRONG}", WRONG + BENCH, RIGHT + BENCH
+    )
     run.audit()
     summary = audit_summary(run.history, "r")
     assert (summary.whole.equal, summary.whole.different, summary.unknown) == (1, 2, {})
@@ -131,7 +152,9 @@ def test_a_repeated_audit_only_does_missing_work(run):
     assert (again.simulated, again.known) == (0, 2)
     run.answer(run.half, ALSO_RIGHT, step=1)
     assert run.audit().simulated == 1
-    assert run.audit(Effort.of_cycles(800, 6, 10.0)).simulated == 3, "another effort is another audit"
+    assert run.audit(Effort.of_cycles(800, 6, 10.0)).simulated == 3, (
+        "another effort is another audit"
+    )
 
 
 def test_unknown_results_have_a_reason(run):
@@ -144,12 +167,15 @@ def test_unknown_results_have_a_reason(run):
     done = run.audit()
     assert done.without_golden == 1
     summary = audit_summary(run.history, "r")
-    assert summary.unknown == {"the interface of the top module is not known": 1, "no other text passed": 1}
+    assert summary.unknown == {
+        "the interface of the top module is not known": 1,
+        "no other text passed": 1,
+    }
     assert (summary.whole.equal, summary.whole.unknown) == (1, 2)
     assert summary.whole.doubtful.n == 1, "what is unknown is no part of the share"
-    assert run.history.query("SELECT rollout FROM audits WHERE result = 'equal' AND method = 'proof'").to_pylist() == [
-        {"rollout": key}
-    ]
+    assert run.history.query(
+        "SELECT rollout FROM audits WHERE result = 'equal' AND method = 'proof'"
+    ).to_pylist() == [{"rollout": key}]
 
 
 @pytest.mark.slow
@@ -157,7 +183,12 @@ def test_without_a_golden_answer_passes_are_compared_with_each_other(run):
     half = Problem.model_validate({**run.half.model_dump(), "id": "withheld", "golden": None})
     run.history.record_problems("r", [(half, "train", 99)])
     keys = run.answer(
-        half, RIGHT, ALSO_RIGHT, inverter("a ^ 4'hf"), WRONG, WRONG.replace("assign", "assign  /* copied */")
+        half,
+        RIGHT,
+        ALSO_RIGHT,
+        inverter("a ^ 4'hf"),
+        WRONG,
+        WRONG.replace("assign", "assign  /* copied */"),
     )
     run.audit()
     rows = run.history.query(
@@ -166,7 +197,9 @@ def test_without_a_golden_answer_passes_are_compared_with_each_other(run):
     assert [row["rollout"] for row in rows] == keys
     assert [row["result"] for row in rows] == ["same"] * 3 + ["different"] * 2, rows
     assert {row["method"] for row in rows} == {"consensus"}
-    assert [row["share"] for row in rows] == [0.75] * 3 + [0.25] * 2, "copies of one text count once"
+    assert [row["share"] for row in rows] == [0.75] * 3 + [0.25] * 2, (
+        "copies of one text count once"
+    )
     assert json.loads(rows[3]["trace"]) == [{"a": 13}], "the shortest inputs that separate the two"
     assert "3 of 4 independent texts" in rows[0]["detail"]
     assert run.audit().known == 5
@@ -198,7 +231,11 @@ def test_the_command_prints_json_and_exit_codes(run):
     done = run_command("audit", "r", "--db", run.path, "--cycles", 600, "--json", "--strict")
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
-    assert (found["passes"], found["proved"], found["doubtful"][0]["method"]) == (2, 1, "simulation")
+    assert (found["passes"], found["proved"], found["doubtful"][0]["method"]) == (
+        2,
+        1,
+        "simulation",
+    )
     assert found["doubtful"][0]["rollout"].endswith("/1")
     assert found["interval"][0] < 0.5 < found["interval"][1]
     summary = audit_summary(run.history, "r")

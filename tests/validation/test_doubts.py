@@ -38,7 +38,9 @@ def test_the_time_is_a_share_of_the_grading_time(grader, planted):
     assert doubts.look(grader, problem, [WRONG], 0.01) == [None], "the share is used up"
 
 
-@pytest.mark.parametrize(("texts", "results"), [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])])
+@pytest.mark.parametrize(
+    ("texts", "results"), [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])]
+)
 def test_without_a_golden_answer_three_distinct_texts_are_needed(grader, planted, texts, results):
     forms = ("~a", "4'd15 - a", "a ^ 4'hf", "a")[:texts]
     answers = [{"rtl/inv.sv": inverter(form)} for form in forms]

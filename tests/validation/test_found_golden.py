@@ -1,18 +1,21 @@
 """A golden answer is found among a teacher's samples only if they pass under every seed and agree."""
 
 import pytest
-from rtl_core.rollouts.found_golden import find_golden, teacher_samples, with_golden
 
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
+from rtl_core.rollouts.survey import teacher_samples
 from rtl_grader.types.verdict import Outcome
+from rtl_grader.validation.found_golden import find_golden, with_golden
 from rtl_grader.validation.level import Level
 from rtl_grader.validation.validate import validate_problem
 from tests.nouns import a_rollout, a_verdict
 from tests.validation.conftest import HONEST, inverter
 
-RIGHT, ALSO_RIGHT, WRONG = (f"Here it is:\n```verilog\n{inverter(y)}```\n" for y in ("~a", "4'd15 - a", "a"))
+RIGHT, ALSO_RIGHT, WRONG = (
+    f"Here it is:\n```verilog\n{inverter(y)}```\n" for y in ("~a", "4'd15 - a", "a")
+)
 
 
 @pytest.fixture
@@ -62,16 +65,26 @@ def test_the_teachers_passing_samples_are_read_from_the_history(tmp_path, withhe
     history.record_problems("r", [(withheld, "heldout", None)])
     for policy in ("teacher", "student"):
         key = f"r/{policy}/00000"
-        history.record_evaluation(EvaluationRecord(key=key, run="r", policy=policy, step=0, split="heldout"))
+        history.record_evaluation(
+            EvaluationRecord(key=key, run="r", policy=policy, step=0, split="heldout")
+        )
         rollouts = [
             a_rollout(
-                purpose="evaluation", evaluation=key, epoch=-1, problem_id=withheld.id, sample=i, text=f"{policy} {i}"
+                purpose="evaluation",
+                evaluation=key,
+                epoch=-1,
+                problem_id=withheld.id,
+                sample=i,
+                text=f"{policy} {i}",
             )
             for i in range(2)
         ]
         history.record_rollouts(rollouts)
         outcomes = (Outcome.PASSED, Outcome.TESTS_FAILED)
         history.record_verdicts(
-            [(r.key, a_verdict(o), Reward(total=0.0, terms={})) for r, o in zip(rollouts, outcomes, strict=True)]
+            [
+                (r.key, a_verdict(o), Reward(total=0.0, terms={}))
+                for r, o in zip(rollouts, outcomes, strict=True)
+            ]
         )
     assert teacher_samples(history) == {withheld.fingerprint: ["teacher 0"]}

@@ -22,7 +22,9 @@ def test_inputs_of_a_starter_harness_are_recorded(grader):
     assert all(set(step) == inputs for step in trace)
     assert len(trace) > 20
     assert all(len({step[name] for step in trace}) > 1 for name in inputs), "all of them move"
-    itself = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits, QUICK, driven=trace)
+    itself = compare(
+        grader.executor, problem, problem.golden, problem.golden, grader.limits, QUICK, driven=trace
+    )
     assert itself.agrees
 
 

@@ -43,7 +43,9 @@ def made(source: str, limit: int = 1000, seed: int = 0) -> list[tuple[str, str]]
     return [(m.kind, m.files["rtl/m.sv"]) for m in mutants({"rtl/m.sv": source}, "m", limit, seed)]
 
 
-def wrap(body: str, ports: str = "input [3:0] a, input [3:0] b, input clk, input rst, output reg [3:0] y") -> str:
+def wrap(
+    body: str, ports: str = "input [3:0] a, input [3:0] b, input clk, input rst, output reg [3:0] y"
+) -> str:
     return f"module m #(parameter W = 3)({ports});\n  {body}\nendmodule\n"
 
 
@@ -71,7 +73,10 @@ def test_comments_strings_macros_and_printing_are_not_mutated():
     kept += ["`define TWICE(x) (x + x)", "`TWICE(b)"]
     for kind, text in made(DESIGN):
         dropped = [piece for piece in kept if piece not in text]
-        assert not dropped or kind in ("dropped branch", "swap", "priority", "saturation"), (dropped, text)
+        assert not dropped or kind in ("dropped branch", "swap", "priority", "saturation"), (
+            dropped,
+            text,
+        )
         assert kept[0] in text
         assert kept[2] in text
 
@@ -90,7 +95,9 @@ def test_mutants_are_small_and_parse():
         assert SourceTree(text).errors == SourceTree(DESIGN).errors
         if kind in ("truncation", "ignored input", "ignored parameter", "late reset"):
             continue  # a signal is renamed in many places
-        changed = [line for line in difflib.ndiff(golden, text.splitlines()) if line.startswith("+ ")]
+        changed = [
+            line for line in difflib.ndiff(golden, text.splitlines()) if line.startswith("+ ")
+        ]
         assert len(changed) <= 3, changed
 
 

@@ -68,7 +68,12 @@ def test_terms_give_less_to_larger_designs_and_nothing_to_unknown_sizes(grader, 
     verdict = grader.grade(problem, Answer(files={"rtl/inv.sv": inverter()}))
     paid = [
         Graded(problem, verdict, "", (), "stop", netlist)
-        for netlist in (Netlist(9, 0, 4).beside(9, 9), Netlist(29, 0, 4).beside(9, 4), Netlist(9, 0, 4), None)
+        for netlist in (
+            Netlist(9, 0, 4).beside(9, 9),
+            Netlist(29, 0, 4).beside(9, 4),
+            Netlist(9, 0, 4),
+            None,
+        )
     ]
     assert [TERMS["area"].value(one) for one in paid] == [1 / 2, 1 / 4, 0, 0]
     assert [TERMS["depth"].value(one) for one in paid] == [pytest.approx(2 / 3), 1 / 2, 0, 0]

@@ -31,7 +31,11 @@ def compiles(files: dict[str, str], folder: Path) -> bool:
 
 
 def problem(golden: str | None, interface: Interface | None) -> Problem:
-    return a_problem(targets=("rtl/old.v",), golden={"rtl/old.v": golden} if golden else None, interface=interface)
+    return a_problem(
+        targets=("rtl/old.v",),
+        golden={"rtl/old.v": golden} if golden else None,
+        interface=interface,
+    )
 
 
 def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path):
@@ -40,7 +44,9 @@ def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path):
         outputs = [p for p in made.interface.ports if p.direction == "output"]
         clocked = "posedge" in str(made.golden)
         expected = (
-            set(STUBS) - (set() if clocked else {"clock", "counter"}) - (set() if len(outputs) > 1 else {"stuck"})
+            set(STUBS)
+            - (set() if clocked else {"clock", "counter"})
+            - (set() if len(outputs) > 1 else {"stuck"})
         )
         assert {kind_of(name) for name in found} == expected
         assert len([name for name in found if kind_of(name) == "stuck"]) == (
@@ -48,7 +54,10 @@ def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path):
         )
         for files in found.values():
             assert compiles(files, tmp_path), files
-            assert parse_interface(files, made.interface.module, InterfaceSource.GOLDEN) == made.interface
+            assert (
+                parse_interface(files, made.interface.module, InterfaceSource.GOLDEN)
+                == made.interface
+            )
 
 
 def test_a_clocked_design_with_old_style_ports_keeps_its_parameters(tmp_path):
@@ -118,8 +127,14 @@ def simulate(folder: Path, stub: str, bench: str = WATCH) -> str:
     interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
     (folder / "dut.sv").write_text(stubs(problem(COUNTER, interface)).files[stub]["rtl/old.v"])
     (folder / "watch.sv").write_text(bench)
-    subprocess.run(["iverilog", "-g2012", "-s", "watch", "-o", "x", "watch.sv", "dut.sv"], cwd=folder, check=True)
-    return subprocess.run(["vvp", "-n", "x"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    subprocess.run(
+        ["iverilog", "-g2012", "-s", "watch", "-o", "x", "watch.sv", "dut.sv"],
+        cwd=folder,
+        check=True,
+    )
+    return subprocess.run(
+        ["vvp", "-n", "x"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.mark.parametrize(

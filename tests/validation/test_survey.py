@@ -49,7 +49,9 @@ def test_another_golden_answer_is_validated_again(tmp_path):
         level = quick_level(0, 1)
         await validate_all(session, level)
         problem = session.loaded.train[0]
-        changed = {path: text + "// the same, otherwise written\n" for path, text in problem.golden.items()}
+        changed = {
+            path: text + "// the same, otherwise written\n" for path, text in problem.golden.items()
+        }
         session.problems[problem.id] = problem.model_copy(update={"golden": changed})
         again = survey.begin(session, level)
         assert again.waiting == [problem.id]
@@ -57,7 +59,9 @@ def test_another_golden_answer_is_validated_again(tmp_path):
     in_session(tmp_path, work)
 
 
-def test_a_problem_on_which_only_the_executor_fails_is_retried_and_then_skipped_unrecorded(tmp_path, monkeypatch):
+def test_a_problem_on_which_only_the_executor_fails_is_retried_and_then_skipped_unrecorded(
+    tmp_path, monkeypatch
+):
     async def work(session):
         under_way = survey.begin(session, quick_level(1, 1))
         problem_id = under_way.waiting[0]
@@ -78,7 +82,9 @@ def test_a_problem_on_which_only_the_executor_fails_is_retried_and_then_skipped_
         await under_way.writer.flush()
         under_way.mark_unfit()
         assert "the executor failed 3 times" in session.unfit[problem_id]
-        assert session.history.query("SELECT count(*) AS n FROM validations").to_pylist() == [{"n": 0}]
+        assert session.history.query("SELECT count(*) AS n FROM validations").to_pylist() == [
+            {"n": 0}
+        ]
 
     in_session(tmp_path, work)
 
@@ -114,7 +120,10 @@ def test_require_golden_excludes_problems_without_a_golden_answer(tmp_path, requ
 def test_a_weak_training_problem_has_a_ceiling_and_a_held_out_one_is_excluded(tmp_path):
     async def work(session):
         under_way = await validate_all(session, quick_level(0, 1))
-        weak = {name: record.model_copy(update={"status": "weak"}) for name, record in under_way.records.items()}
+        weak = {
+            name: record.model_copy(update={"status": "weak"})
+            for name, record in under_way.records.items()
+        }
         under_way.records = weak
         under_way.mark_unfit()
         (train,), (heldout,) = session.loaded.train, session.loaded.heldout

@@ -41,7 +41,10 @@ async def sends(dut):
     {check}
 """
 LOGS = ("seen.append(int(dut.tx.value))", "print('FAIL' if seen != [1] else 'PASS')")
-MOVES = ("seen.append(int(dut.tx.value) & 7)", "assert len(set(seen)) > 4 and int(dut.busy.value) >= 0")
+MOVES = (
+    "seen.append(int(dut.tx.value) & 7)",
+    "assert len(set(seen)) > 4 and int(dut.busy.value) >= 0",
+)
 BLIND = ("seen.append(0)", "assert seen")
 CHECKS = ("seen.append(int(dut.tx.value) & 1)", "assert seen[:8] == [1, 0, 1, 1, 0, 0, 1, 0]")
 STUBS = Level("full", 0, (1,), ("zeros", "ones", "clock", "counter"))
@@ -50,7 +53,11 @@ STUBS = Level("full", 0, (1,), ("zeros", "ones", "clock", "counter"))
 def problem(look, check, targets=("rtl/uart.sv", "rtl/parity.sv")):
     sources = " ".join(f"/code/{path}" for path in targets)
     settings = f"SIM = icarus\nTOPLEVEL = uart\nVERILOG_SOURCES = {sources}\nPYTHONPATH = /src\n"
-    harness = {"src/run.py": RUN, "src/test_uart.py": TEST.format(look=look, check=check), "src/.env": settings}
+    harness = {
+        "src/run.py": RUN,
+        "src/test_uart.py": TEST.format(look=look, check=check),
+        "src/.env": settings,
+    }
     return read_problem(
         prompt="Design the sender `uart` as docs/uart.md says.", targets=targets,
         context={"docs/uart.md": "| Port | Direction |\n|---|---|\n| `busy` | output |\n"},
@@ -82,7 +89,10 @@ def test_a_quick_look_finds_a_harness_that_only_logs(grader):
 
 def test_directions_are_guessed_by_name_and_specification():
     text = stubs(problem(*MOVES)).files["counter"]["rtl/uart.sv"]
-    assert all(f"  {line}" in text for line in ("input clk", "input rst", "input [1023:0] data", "output [31:0] tx"))
+    assert all(
+        f"  {line}" in text
+        for line in ("input clk", "input rst", "input [1023:0] data", "output [31:0] tx")
+    )
     assert all(f"assign {name} = count__;" in text for name in ("tx", "busy"))
     assert "assign rst" not in text
     assert stubs(problem(*MOVES)).files["zeros"]["rtl/parity.sv"] == "// nothing\n"
@@ -93,5 +103,7 @@ def test_a_port_that_the_description_does_not_name_is_a_contradiction(data):
     (line,) = contradictions(problems["rtllm_sequence_detector"])
     assert "rst_n" in line
     assert not [
-        line for name in ("adder_8bit", "counter_12", "fsm") for line in contradictions(problems[f"rtllm_{name}"])
+        line
+        for name in ("adder_8bit", "counter_12", "fsm")
+        for line in contradictions(problems[f"rtllm_{name}"])
     ]

@@ -36,7 +36,11 @@ def test_an_honest_harness_is_fit_with_its_mutation_score(grader, planted):
     )
     assert found.evidence["empty"] == "no_answer"
     assert [v["seed"] for v in found.evidence["golden"]["verdicts"]] == [1, 2, 1]
-    assert 0 < found.evidence["golden"]["cpu_s"] <= grader.known_good.golden[planted().fingerprint] + 0.001
+    assert (
+        0
+        < found.evidence["golden"]["cpu_s"]
+        <= grader.known_good.golden[planted().fingerprint] + 0.001
+    )
     assert found.tools["iverilog"]
     json.dumps(found.evidence, allow_nan=False)
 
@@ -47,7 +51,9 @@ FIRST_STEP = BENCH.replace("i < 16", "i < 1").replace("a = i;", "a = 0; #1 a = 5
 BY_SEED = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n'
 BY_CHANCE = "import os, sys\nsys.exit(os.urandom(1)[0] % 2)\n"
 HOLDS = 'import sys\nsys.exit(0 if "{}" in open("/code/rtl/inv.sv").read() else 1)\n'
-NO_IMPORT = "import sys\nsys.exit(\"E   ImportError: cannot import name 'sim_time_utils' from 'cocotb'\")\n"
+NO_IMPORT = (
+    "import sys\nsys.exit(\"E   ImportError: cannot import name 'sim_time_utils' from 'cocotb'\")\n"
+)
 NO_TEST = "import cocotb\n\n\n@cocotb.test()\nasync def t(dut): ...\n\n\nraise TypeError('this harness is for another cocotb')\n"
 GIVEN = {"rtl/inv.sv": inverter("4'd3")}
 OFTEN, MUTANTS = Level("full", 0, (1,) * 24, ()), Level("full", 4, (1,), ())
@@ -79,7 +85,11 @@ def test_an_unfit_harness_is_found_and_named(grader, planted, given, level, stat
 
 @pytest.mark.parametrize(
     ("stub", "words"),
-    [("clock", "an echo of the clock"), ("blip", "all outputs 0 with one short pulse"), ("zeros", "all outputs 0")],
+    [
+        ("clock", "an echo of the clock"),
+        ("blip", "all outputs 0 with one short pulse"),
+        ("zeros", "all outputs 0"),
+    ],
 )
 def test_the_published_lfsr_is_weak_because_a_stub_passes(grader, examples, stub, words):
     found = validate_problem(examples[LFSR], grader, level=Level("full", 0, (1,), (stub,)))
@@ -103,7 +113,9 @@ def test_an_output_that_the_harness_ignores_is_found_by_a_stuck_stub(grader, pla
     found = validate_problem(planted(golden=TWO.replace("{odd}", "^a")), grader, level=level)
     assert found.status == "weak"
     assert "output odd at 0 for ever, the others right" in found.evidence["reason"]
-    assert set(found.evidence["stubs"]) == {f"stuck {name} at {value}" for name in ("y", "odd") for value in (0, 1)}
+    assert set(found.evidence["stubs"]) == {
+        f"stuck {name} at {value}" for name in ("y", "odd") for value in (0, 1)
+    }
     assert found.evidence["stubs"]["stuck y at 0"] == "tests_failed"
 
 
@@ -140,13 +152,15 @@ endmodule
 
 
 def test_a_register_that_is_too_short_for_a_counter_is_found(grader):
-    spec = next(s for s in starter_specs("train", 400, 0) if s.family == "counter" and s.width >= 10)
+    spec = next(
+        s for s in starter_specs("train", 400, 0) if s.family == "counter" and s.width >= 10
+    )
     problem = problem_of(spec)
     ((path, text),) = problem.golden.items()
     name = spec.ports[1]
-    short = text.replace(f"output reg [{spec.width - 1}:0] {name}", f"output [{spec.width - 1}:0] {name}").replace(
-        ");\n", f");\n  reg [7:0] r; assign {name} = r;\n", 1
-    )
+    short = text.replace(
+        f"output reg [{spec.width - 1}:0] {name}", f"output [{spec.width - 1}:0] {name}"
+    ).replace(");\n", f");\n  reg [7:0] r; assign {name} = r;\n", 1)
     head, body = short.split("= r;\n")
     short = head + "= r;\n" + re.sub(rf"\b{name}\b", "r", body)
     found = compare(grader.executor, problem, problem.golden, {path: short}, grader.limits)
@@ -158,7 +172,9 @@ def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader, exampl
     assert found.status == "fit", found.evidence
     assert found.evidence["mutants"]["survivors"]
     for survivor in found.evidence["mutants"]["survivors"]:
-        assert survivor["told"], "a survivor counts only with an input that distinguishes it from the golden answer"
+        assert survivor["told"], (
+            "a survivor counts only with an input that distinguishes it from the golden answer"
+        )
 
 
 def test_a_harness_that_needs_a_missing_program_is_unsupported(grader, planted):
@@ -169,7 +185,9 @@ def test_a_harness_that_needs_a_missing_program_is_unsupported(grader, planted):
     assert f"the program {program}" in found.evidence["reason"]
 
 
-def test_a_harness_that_fails_before_any_test_is_broken_even_if_the_ports_are_unknown(grader, planted):
+def test_a_harness_that_fails_before_any_test_is_broken_even_if_the_ports_are_unknown(
+    grader, planted
+):
     problem = planted(NO_TEST, golden=None).model_copy(update={"interface": None})
     found = validate_problem(problem, grader, level=SHORT)
     assert found.status == "broken", found.evidence
@@ -177,14 +195,21 @@ def test_a_harness_that_fails_before_any_test_is_broken_even_if_the_ports_are_un
 
 
 def test_a_golden_answer_that_does_not_compile_is_graded_once(grader, planted):
-    found = validate_problem(planted(golden=inverter("a").replace("assign", "assing")), grader, level=SHORT)
+    found = validate_problem(
+        planted(golden=inverter("a").replace("assign", "assing")), grader, level=SHORT
+    )
     assert found.status == "broken"
     assert len(found.evidence["golden"]["verdicts"]) == 1, "seeds make no difference"
 
 
 def test_a_harness_that_exceeds_its_timeout_is_broken(planted):
-    with make_executor("bubblewrap") as executor, closing(Grader(executor, limits=Limits(wall_s=1.0))) as grader:
-        found = validate_problem(planted("import time\ntime.sleep(60)\n"), grader, level=Level("full", 1, (1,), ()))
+    with (
+        make_executor("bubblewrap") as executor,
+        closing(Grader(executor, limits=Limits(wall_s=1.0))) as grader,
+    ):
+        found = validate_problem(
+            planted("import time\ntime.sleep(60)\n"), grader, level=Level("full", 1, (1,), ())
+        )
     assert found.status == "broken"
     assert "timeout" in found.evidence["reason"]
 
@@ -204,7 +229,9 @@ def test_the_golden_answers_time_limits_stubs_and_mutants_that_hang(grader, plan
     """The harness computes forever if an output is wrong; the limits would allow two minutes per answer."""
     waits = HONEST.replace("sys.exit(0", "while 'all good' not in done.stdout: pass\nsys.exit(0")
     before_s = grader.executor.cpu_s
-    found = validate_problem(planted(waits), grader, level=Level("full", 2, (1,), ("zeros", "ones")))
+    found = validate_problem(
+        planted(waits), grader, level=Level("full", 2, (1,), ("zeros", "ones"))
+    )
     assert found.status == "fit", found.evidence
     assert found.evidence["stubs"] == {"zeros": "timeout", "ones": "timeout"}
     assert grader.executor.cpu_s - before_s < 60
@@ -246,7 +273,10 @@ def test_starter_problems_are_fit_before_a_training_run(grader):
 def test_a_failing_executor_raises_an_error(planted):
     executor = make_executor("bubblewrap")
     executor.close()
-    with closing(Grader(executor)) as grader, pytest.raises(InfrastructureError, match="planted cannot be validated"):
+    with (
+        closing(Grader(executor)) as grader,
+        pytest.raises(InfrastructureError, match="planted cannot be validated"),
+    ):
         validate_problem(planted(), grader, level=SHORT)
 
 
@@ -267,10 +297,14 @@ def test_the_key_of_a_record_depends_on_problem_tools_level_and_golden_answer(gr
 
 
 @pytest.mark.slow
-def test_every_sixteenth_starter_problem_is_fit_with_a_mutation_score_of_at_least_99_percent(grader):
+def test_every_sixteenth_starter_problem_is_fit_with_a_mutation_score_of_at_least_99_percent(
+    grader,
+):
     problems = (starter_problems("train", 160, 0) + starter_problems("heldout", 64, 0))[::16]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        records = list(pool.map(lambda p: validate_problem(p, grader, level=full_level()), problems))
+        records = list(
+            pool.map(lambda p: validate_problem(p, grader, level=full_level()), problems)
+        )
     for problem, record in zip(problems, records, strict=True):
         assert record.status == "fit", (problem.id, record.evidence)
         assert record.evidence["mutants"]["score"] >= 0.99, (problem.id, record.evidence["mutants"])

@@ -20,7 +20,9 @@ def problem_file(tmp_path, planted):
         "flips": by_seed,
         "lacking": "import no_such_module_anywhere\n",
     }
-    lines = [json.dumps(record_of(planted(run, identity=identity))) for identity, run in programs.items()]
+    lines = [
+        json.dumps(record_of(planted(run, identity=identity))) for identity, run in programs.items()
+    ]
     lines.append('{"id": "torn", "categories": ["cid003", "easy"], "input": {"prompt": 7}}')
     path = tmp_path / "planted.jsonl"
     path.write_text("\n".join(lines) + "\n")
@@ -59,7 +61,9 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_pa
 
     async def artifacts():
         async with get_client() as client:
-            return [a for a in await client.read_artifacts() if a.key == "validation-demo-validation"]
+            return [
+                a for a in await client.read_artifacts() if a.key == "validation-demo-validation"
+            ]
 
     found = asyncio.run(artifacts())
     assert found

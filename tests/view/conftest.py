@@ -24,10 +24,14 @@ def demo(tmp_path_factory):
     )  # fmt: skip
     stored = history.find_rollout(passed)
     history.record_audits([AuditRecord(rollout=passed, run="demo", problem_id=stored.rollout.problem_id, result="different", detail="result is 3, golden 4", key="k", executor="bubblewrap")])  # fmt: skip
-    history.record_regrades("seed 7", [(passed, stored.verdict.model_copy(update={"outcome": Outcome.TESTS_FAILED}))])
+    history.record_regrades(
+        "seed 7", [(passed, stored.verdict.model_copy(update={"outcome": Outcome.TESTS_FAILED}))]
+    )
     before = history.find_rollout(failed).rollout
     text = "```verilog\nmodule second_try(); endmodule\n```"
-    turn = before.model_copy(update={"purpose": "refinement", "turn": 2, "parent": failed, "text": text})
+    turn = before.model_copy(
+        update={"purpose": "refinement", "turn": 2, "parent": failed, "text": text}
+    )
     history.record_rollouts([turn])
     history.record_verdicts([(turn.key, stored.verdict, None)])
     return history
@@ -36,4 +40,6 @@ def demo(tmp_path_factory):
 @pytest.fixture(scope="session")
 def view(demo):
     """An HTTP client for the view of that history."""
-    return TestClient(create_app(History(demo.path, read_only=True)), base_url="http://127.0.0.1:8000")
+    return TestClient(
+        create_app(History(demo.path, read_only=True)), base_url="http://127.0.0.1:8000"
+    )

@@ -34,7 +34,9 @@ def program(*arguments: str, out: Path, sets: Sequence[str] = ()) -> subprocess.
     """Start a command in a new process group."""
     with out.open("w") as file:
         options = {"env": {**os.environ, "PYTHONUNBUFFERED": "1"}, "start_new_session": True}
-        return subprocess.Popen(command(*arguments, sets=sets), stdout=file, stderr=subprocess.STDOUT, **options)
+        return subprocess.Popen(
+            command(*arguments, sets=sets), stdout=file, stderr=subprocess.STDOUT, **options
+        )
 
 
 def end(process: subprocess.Popen, number: signal.Signals) -> int:
@@ -72,7 +74,10 @@ def address(live, tmp_path_factory):
     process = program("view", "--no-browser", "--db", str(live[0].path), out=out)
 
     def announced():
-        return next((line for line in out.read_text().splitlines() if line.startswith("http://127.0.0.1:")), "")
+        return next(
+            (line for line in out.read_text().splitlines() if line.startswith("http://127.0.0.1:")),
+            "",
+        )
 
     try:
         yield wait_for(announced, "the view's address")
@@ -86,15 +91,26 @@ def address(live, tmp_path_factory):
 @pytest.fixture(scope="module")
 def page():
     with browser() as tab:
-        tab.call("Emulation.setDeviceMetricsOverride", width=1440, height=900, deviceScaleFactor=1, mobile=False)
+        tab.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=1440,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         yield tab
 
 
 def there(page: Page, path: str) -> None:
     try:
-        page.wait(f"location.pathname === {json.dumps(path)} && document.documentElement.dataset.ready === 'yes'", 120)
+        page.wait(
+            f"location.pathname === {json.dumps(path)} && document.documentElement.dataset.ready === 'yes'",
+            120,
+        )
     except AssertionError:
-        shown = page.js("[location.href, document.readyState, document.body.innerText.slice(0, 2000)]")
+        shown = page.js(
+            "[location.href, document.readyState, document.body.innerText.slice(0, 2000)]"
+        )
         raise AssertionError(f"not at {path}: {shown}; {page.complaints()}") from None
 
 
@@ -117,10 +133,14 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
     page.wait(f"{updated} && window.sameDocument", PATIENCE_S)
 
     # Curve, step, group, rollout. A point of the curve may be a mean of steps, so go to the failed answer's step directly.
-    page.click("[...document.querySelectorAll('.plot')][1].querySelector('.trace:last-child .point')")
+    page.click(
+        "[...document.querySelectorAll('.plot')][1].querySelector('.trace:last-child .point')"
+    )
     there(page, "/step")
     page.visit(address.rstrip("/") + link("/step", run="live", step=failed["step"]))
-    page.click(anchor(link("/group", problem=failed["problem_id"], run="live", step=failed["step"])))
+    page.click(
+        anchor(link("/group", problem=failed["problem_id"], run="live", step=failed["step"]))
+    )
     there(page, "/group")
     page.click(anchor(rollout_link(failed["rollout"])))
     there(page, "/rollout")
@@ -133,10 +153,14 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
     spans = "[...document.querySelectorAll('.tokens span')]"
     told = page.js(spans + ".map(e => Number(/teacher KL (\\S+)/.exec(e.title)[1]))")
     assert told == pytest.approx(k_T, abs=6e-4)
-    assert page.js(spans + ".map(e => e.className !== '')") == [abs(value) >= 0.05 for value in told]
+    assert page.js(spans + ".map(e => e.className !== '')") == [
+        abs(value) >= 0.05 for value in told
+    ]
     shown = page.js("document.querySelector('.tokens').innerText").replace("\n", "")
     assert shown.startswith(stored.rollout.text[:20].replace("\n", ""))
-    page.click("[...document.querySelectorAll('#tokens nav a')].find(a => a.innerText === 'advantage')")
+    page.click(
+        "[...document.querySelectorAll('#tokens nav a')].find(a => a.innerText === 'advantage')"
+    )
     page.wait("document.querySelector('.tokens').dataset.overlay === 'advantage'")
     page.wait("document.documentElement.dataset.ready === 'yes'")
     assert page.js("document.getElementById('missing')") is None
@@ -167,7 +191,9 @@ def test_keyboard_search_finds_an_answer_by_a_word_of_its_text(live, address, pa
     page.press("Enter")
     there(page, "/rollouts")
     page.visit(page.js("location.href") + "&outcome=tests_failed&step=" + str(failed["step"]))
-    keys = page.js("[...document.querySelectorAll('[data-row] a')].map(a => new URL(a.href).searchParams.get('key'))")
+    keys = page.js(
+        "[...document.querySelectorAll('[data-row] a')].map(a => new URL(a.href).searchParams.get('key'))"
+    )
     assert failed["rollout"] in keys
 
     # j goes down, k up, Enter opens, Escape goes to the group.
@@ -185,7 +211,11 @@ def test_keyboard_search_finds_an_answer_by_a_word_of_its_text(live, address, pa
 @pytest.mark.slow
 def test_light_and_dark_follow_the_system_until_the_user_chooses(address, page):
     for theme in ("dark", "light"):
-        page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": theme}])
+        page.call(
+            "Emulation.setEmulatedMedia",
+            media="",
+            features=[{"name": "prefers-color-scheme", "value": theme}],
+        )
         page.visit(address)
         assert page.js("document.documentElement.dataset.theme") == theme
     page.press("t")

@@ -53,7 +53,17 @@ def test_every_link_on_every_page_works(view):
         if "text/html" in answer.headers["content-type"]:
             todo += list(map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text)))
             todo += [there for trace in traces(answer.text) for there in trace.get("links", ())]
-    paths = {"/", "/run", "/step", "/group", "/rollouts", "/rollout", "/wrong", "/mistakes", "/static/view.js"}
+    paths = {
+        "/",
+        "/run",
+        "/step",
+        "/group",
+        "/rollouts",
+        "/rollout",
+        "/wrong",
+        "/mistakes",
+        "/static/view.js",
+    }
     assert {path for (path, _), _ in kinds} >= paths
 
 
@@ -81,13 +91,22 @@ def test_model_text_stays_text_on_every_page(view, demo):
 def test_an_episode_is_shown_turn_by_turn_with_failures_in_red(view, demo):
     key = keys(demo, "SELECT rollout FROM episodes WHERE run = 'demo' LIMIT 1")[0]
     page = html.unescape(view.get(rollout_link(key)).text)
-    assert "2 turns, 17 tokens written, 2 calls (1 failed), 2.0 s model, 0.5 s tools, ended: submitted" in page
+    assert (
+        "2 turns, 17 tokens written, 2 calls (1 failed), 2.0 s model, 0.5 s tools, ended: submitted"
+        in page
+    )
     assert re.findall(r'<b>turn (\d)</b> <span class="muted small">(.*?)</span>', page) == [
         ("1", "12 tokens in 1.5 s"), ("2", "5 tokens in 0.5 s"),
     ]  # fmt: skip
-    assert re.findall(r'<div class="(call.*?)"><p><code>(\w+)', page) == [("call bad", "compile"), ("call", "submit")]
+    assert re.findall(r'<div class="(call.*?)"><p><code>(\w+)', page) == [
+        ("call bad", "compile"),
+        ("call", "submit"),
+    ]
     assert "iverilog: failed with exit code 2" in page
-    assert "episode of 2 turns, ended: submitted" in view.get(link("/rollouts", run="demo", purpose="episodes")).text
+    assert (
+        "episode of 2 turns, ended: submitted"
+        in view.get(link("/rollouts", run="demo", purpose="episodes")).text
+    )
 
 
 def test_scripts_and_styles_come_only_from_the_view(view):
@@ -96,10 +115,14 @@ def test_scripts_and_styles_come_only_from_the_view(view):
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
     page = view.get("/run?run=demo").text
-    assert not re.search(r"\sstyle=|\son\w+=|<style|https?://", page.replace("http://127.0.0.1", ""))
+    assert not re.search(
+        r"\sstyle=|\son\w+=|<style|https?://", page.replace("http://127.0.0.1", "")
+    )
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1"]
+)
 def test_a_request_for_another_host_is_refused(view, host):
     for address in ("/", "/stamp", "/static/view.js"):
         assert view.get(address, headers={"host": host}).status_code == 400
@@ -120,7 +143,9 @@ def test_another_website_cannot_start_a_simulator(view, demo):
 
 
 def test_a_missing_waveform_is_explained(view, demo):
-    key = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'no_answer' LIMIT 1")[0]
+    key = keys(
+        demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'no_answer' LIMIT 1"
+    )[0]
     answer = view.post("/waves", json={"key": key}, headers={"x-rtl-distill-view": "1"})
     assert answer.status_code == 200
     assert "cannot be used here" in answer.text  # the synthetic run has no configuration
@@ -162,7 +187,11 @@ def test_a_list_contains_the_rollouts_that_match_its_filters(view, demo, asked):
 
 
 def test_the_pages_of_a_list_contain_each_rollout_once(demo):
-    every = [row["rollout"] for page in range(20) for row in rollouts(demo, Filters(run="demo", page=page))]
+    every = [
+        row["rollout"]
+        for page in range(20)
+        for row in rollouts(demo, Filters(run="demo", page=page))
+    ]
     assert len(every) == len(set(every)) == count(demo, Filters(run="demo"))
 
 
@@ -182,13 +211,22 @@ def test_a_token_shows_what_the_teacher_would_have_written(view, demo):
     page = html.unescape(view.get(rollout_link(row["rollout"])).text)
     assert len(row["tokens"]) == 3
     at = page.index(f"token {row['position']}, number {row['tokens_T'][row['position']]}")
-    assert re.match(r"[^>]*\nthe teacher would have written `[^`]*`, 0\.19; or `", page[at:], re.DOTALL)
+    assert re.match(
+        r"[^>]*\nthe teacher would have written `[^`]*`, 0\.19; or `", page[at:], re.DOTALL
+    )
 
 
 def test_an_overlay_without_data_explains_why(view, demo):
-    evaluated = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1")[0]
-    trained = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'train' LIMIT 1")[0]
-    assert "the teacher has not scored this answer" in view.get(rollout_link(evaluated, overlay="kl")).text
+    evaluated = keys(
+        demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1"
+    )[0]
+    trained = keys(
+        demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'train' LIMIT 1"
+    )[0]
+    assert (
+        "the teacher has not scored this answer"
+        in view.get(rollout_link(evaluated, overlay="kl")).text
+    )
     assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mismatch")).text
     assert "was not trained on" not in view.get(rollout_link(trained, overlay="mismatch")).text
     assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mask")).text
@@ -204,13 +242,18 @@ def test_tokens_of_tools_are_not_in_the_loss(demo):
 
 
 def test_the_page_on_failures_agrees_with_the_history(view, demo):
-    failed = keys(demo, "SELECT outcome FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome <> 'passed'")
+    failed = keys(
+        demo,
+        "SELECT outcome FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome <> 'passed'",
+    )
     for row in failures.flips(demo, "demo"):
         passed = [visit["passed"] > 0 for visit in row["record"]]
         assert row["lost"] == sum(a and not b for a, b in itertools.pairwise(passed))
     page = view.get("/mistakes?run=demo").text
     lists = [address for address in hrefs(page, "/rollouts") if "outcome=" in address]
-    assert sum(count(demo, Filters(**dict(parse_qsl(urlsplit(address).query)))) for address in lists) == len(failed)
+    assert sum(
+        count(demo, Filters(**dict(parse_qsl(urlsplit(address).query)))) for address in lists
+    ) == len(failed)
     page = view.get("/wrong?run=demo").text
     assert "result is 3, golden 4" in page
     assert "seed 7" in page
@@ -221,9 +264,17 @@ def test_the_points_of_the_figures_link_to_what_they_stand_for(view, demo):
     found = traces(view.get("/run?run=demo").text)
     for trace in found:
         assert len(trace.get("links", trace["x"])) == len(trace["x"])
-    rates = {there: y for trace in found for there, y in zip(trace.get("links", ()), trace["y"], strict=False)}
-    records = {link("/step", run="demo", evaluation=e.key): e.pass_at_1 for e in demo.evaluations("demo")}
-    assert {there: rate for there, rate in rates.items() if "evaluation=" in there}.items() <= records.items()
+    rates = {
+        there: y
+        for trace in found
+        for there, y in zip(trace.get("links", ()), trace["y"], strict=False)
+    }
+    records = {
+        link("/step", run="demo", evaluation=e.key): e.pass_at_1 for e in demo.evaluations("demo")
+    }
+    assert {
+        there: rate for there, rate in rates.items() if "evaluation=" in there
+    }.items() <= records.items()
     assert {link("/step", run="demo", step=step) for step in range(12)} <= rates.keys()
     for trace in traces(view.get("/wrong?run=demo").text):
         for there, n in zip(trace["links"], trace["customdata"], strict=True):
@@ -238,14 +289,21 @@ def test_only_pages_with_figures_load_plotly(view):
         path: "/static/plotly.js" in view.get(path).text
         for path in ("/", "/run?run=demo", "/wrong?run=demo", "/rollouts?run=demo")
     }
-    assert loaded == {"/": True, "/run?run=demo": True, "/wrong?run=demo": True, "/rollouts?run=demo": False}
+    assert loaded == {
+        "/": True,
+        "/run?run=demo": True,
+        "/wrong?run=demo": True,
+        "/rollouts?run=demo": False,
+    }
     assert "nothing recorded yet" in view.get("/run?run=fresh").text
     assert "Plotly" in view.get("/static/plotly.js").text
 
 
 def test_a_page_changes_with_the_history(tmp_path):
     history = synthetic.write_run(tmp_path / "h.duckdb", "demo", synthetic.Shape(steps=1))
-    client = TestClient(create_app(History(history.path, read_only=True)), base_url="http://localhost")
+    client = TestClient(
+        create_app(History(history.path, read_only=True)), base_url="http://localhost"
+    )
     stamp, page = client.get("/stamp").json(), client.get("/").text
     assert client.get("/stamp").json() == stamp
     synthetic.write_run(history.path, "second", synthetic.Shape(steps=1))

@@ -26,7 +26,15 @@ def plain(lines) -> list[str]:
 
 
 def test_every_line_keeps_its_text_and_is_complete_html():
-    for text in (TEXT, TEXT.replace("\n", "\r\n"), "", "\n\nx\n", "x", "x" * 70_000, "<script>" * 3_000):
+    for text in (
+        TEXT,
+        TEXT.replace("\n", "\r\n"),
+        "",
+        "\n\nx\n",
+        "x",
+        "x" * 70_000,
+        "<script>" * 3_000,
+    ):
         lines = coloured(text)
         assert plain(lines) == text.replace("\r\n", "\n").splitlines()
         for line in lines:
@@ -45,7 +53,14 @@ def test_a_difference_names_the_lines_of_both():
 
 
 def test_bits_are_written_as_hexadecimal_digits_and_unknown_ones_stay_unknown():
-    digits = {"1": "0x1", "10101": "0x15", "zzzzz": "0xzz", "1x01": "0xx", "00001111": "0x0f", "x": "0xx"}
+    digits = {
+        "1": "0x1",
+        "10101": "0x15",
+        "zzzzz": "0xzz",
+        "1x01": "0xx",
+        "00001111": "0x0f",
+        "x": "0xx",
+    }
     assert {bits: hexadecimal(bits) for bits in digits} == digits
 
 
@@ -59,7 +74,10 @@ def test_a_waveform_has_a_track_per_signal_and_marks_the_failing_check():
     made = draw(Waves("k", verdict, check, 5, 0, 10, 1e-9, "tb.dut", signals, b""))
     assert [track.name for track in made.tracks] == ["clk", "q [3:0]", "q expected"]
     assert [track.wrong for track in made.tracks] == [False, True, False]
-    assert [(piece.text, piece.unknown) for piece in made.tracks[1].pieces] == [("xxxx", True), ("0101", False)]
+    assert [(piece.text, piece.unknown) for piece in made.tracks[1].pieces] == [
+        ("xxxx", True),
+        ("0101", False),
+    ]
     assert made.moment == made.tracks[1].pieces[1].x
     assert made.said == "q is 0101, expected 0110"
     assert [words for _, words in made.ticks] == ["0 ps", "5 ns", "10 ns"]

@@ -23,21 +23,23 @@ The losses are in packages/localtinker/localtinker/losses.py.
 
 Limits, compared with the cloud:
 
-- LoRA only, with alpha 32 for every rank; no full fine-tuning. Embeddings, and experts that transformers fuses into one tensor, stay
-  frozen. The optimizer is AdamW; no Dimuon.
-- Losses: cross_entropy, importance_sampling, ppo, cispo, dro. No gspo or stable_reinforce. Custom losses run on the client, as the SDK
-  does it (`forward_backward_custom`, `create_custom_loss`).
-- Text only. For models of 64 MiB or more, texts with a common prefix share its computation within a pass; no prefix is cached for later
-  requests. `prompt_logprobs_last_n` saves the head's work, not the body's.
-- One compute thread, one device, no tensor parallelism. Training passes run one after the other. Small models on the CPU sample and
-  score in separate processes. Other models do so on the compute thread, where a training pass delays the samples of other clients.
-  Models outside the Llama, Qwen2 and Qwen3 families sample through transformers, which is slower: only rows of equal prompt length
-  share a batch.
-- A seed makes a sample repeatable up to rounding, which depends on the rest of the batch; only deterministic mode guarantees the
-  same bits. The samples of one seeded request differ from each other (in the cloud they are identical).
+- LoRA only, with alpha 32 for every rank; no full fine-tuning. Embeddings, and experts that transformers
+  fuses into one tensor, stay frozen. The optimizer is AdamW; no Dimuon.
+- Losses: cross_entropy, importance_sampling, ppo, cispo, dro. No gspo or stable_reinforce. Custom losses
+  run on the client, as the SDK does it (`forward_backward_custom`, `create_custom_loss`).
+- Text only. For models of 64 MiB or more, texts with a common prefix share its computation within a pass;
+  no prefix is cached for later requests. `prompt_logprobs_last_n` saves the head's work, not the body's.
+- One compute thread, one device, no tensor parallelism. Training passes run one after the other. Small
+  models on the CPU sample and score in separate processes. Other models do so on the compute thread, where
+  a training pass delays the samples of other clients. Models outside the Llama, Qwen2 and Qwen3 families
+  sample through transformers, which is slower: only rows of equal prompt length share a batch.
+- A seed makes a sample repeatable up to rounding, which depends on the rest of the batch; only
+  deterministic mode guarantees the same bits. The samples of one seeded request differ from each other (in
+  the cloud they are identical).
 - `inflight` sampling clients are snapshots, which their contract allows. Stability records are not kept.
-- A crash loses a training client's unsaved weights and gradients, but no checkpoint, run, session or sampler. An answer that is
-  never collected is kept for an hour; one that was collected or cancelled, for half a minute.
+- A crash loses a training client's unsaved weights and gradients, but no checkpoint, run, session or
+  sampler. An answer that is never collected is kept for an hour; one that was collected or cancelled, for
+  half a minute.
 - One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without effect.
   Not served: session search, session traces, retrieve_futures.
 """

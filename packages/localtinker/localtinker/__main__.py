@@ -1,7 +1,9 @@
-"""`python -m localtinker SETTINGS`: the service as a child process of `process.LocalTinker`. It ends when its parent does.
+"""`python -m localtinker SETTINGS`: the service as a child process of `process.LocalTinker`. It ends when
+its parent does.
 
-SETTINGS is a JSON `settings.Settings`. When ready, it prints one JSON line, {"base_url": ...}, to standard output. The key is read from
-the environment variable TINKER_API_KEY, because other users of the machine can read the command line.
+SETTINGS is a JSON `settings.Settings`. When ready, it prints one JSON line, {"base_url": ...}, to standard
+output. The key is read from the environment variable TINKER_API_KEY, because other users of the machine can
+read the command line.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ from localtinker.settings import Settings, check_exposure, check_models
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         settings, key = Settings.model_validate_json(sys.argv[1]), os.environ.get("TINKER_API_KEY")
@@ -41,7 +47,8 @@ def main() -> int:
 
 
 def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) -> None:
-    """Load the models and serve until the process is stopped. `announce` receives the base URL once the service answers."""
+    """Load the models and serve until the process is stopped. `announce` receives the base URL once the
+    service answers."""
     check_models(settings.models)
     check_exposure(settings.host, key)
     listener = http_server.listen(settings.host, settings.port)
@@ -53,7 +60,9 @@ def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) 
     gc.freeze()  # later collections skip the imported modules
     gc.enable()
     app = create_app(Service(settings), key)
-    sys.setswitchinterval(0.001)  # default 5 ms: too long for the event loop to wait for the compute thread
+    sys.setswitchinterval(
+        0.001
+    )  # default 5 ms: too long for the event loop to wait for the compute thread
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(http_server.serve(app, listener, announce, grace_s=2, lifespan="on"))
 

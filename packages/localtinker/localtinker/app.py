@@ -24,7 +24,14 @@ from localtinker import RequestError
 from localtinker import requests as rq
 from localtinker.devices import give_back_free_memory
 from localtinker.futures import Future
-from localtinker.listing import DOWNLOADS, Handler, Routes, checkpoint_routes, download_routes, run_routes
+from localtinker.listing import (
+    DOWNLOADS,
+    Handler,
+    Routes,
+    checkpoint_routes,
+    download_routes,
+    run_routes,
+)
 from localtinker.service import Service
 from localtinker.wire import decode_train_request
 
@@ -46,7 +53,9 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
 
     # Routes are searched in this order, so the most frequent calls come first.
     tables = [table(service) for table in (_sampling_routes, _training_routes, _session_routes)]
-    tables += [table(service.registry) for table in (run_routes, checkpoint_routes, download_routes)]
+    tables += [
+        table(service.registry) for table in (run_routes, checkpoint_routes, download_routes)
+    ]
     return Starlette(
         routes=[_route(*route, api_key) for table in tables for route in table.items()],
         exception_handlers={RequestError: _error_response, HTTPException: _error_response},
@@ -60,7 +69,9 @@ def _route(name: str, handler: Handler, api_key: str | None) -> Route:
     key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
 
     async def endpoint(request: Request) -> Response:
-        if key is not None and not hmac.compare_digest(request.headers.get("X-API-Key", "").encode(), key):
+        if key is not None and not hmac.compare_digest(
+            request.headers.get("X-API-Key", "").encode(), key
+        ):
             raise RequestError("X-API-Key: missing or not this service's key", status=401)
         answer = await handler(request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)
@@ -87,7 +98,8 @@ async def _housekeeping(service: Service) -> None:
 
 
 def _posted(kind: type[rq.T], call: Callable[[rq.T], Any]) -> Handler:
-    """Return a handler that passes the parsed JSON body to `call` and answers with its result or the id of its future."""
+    """Return a handler that passes the parsed JSON body to `call` and answers with its result or the id of
+    its future."""
 
     async def handler(request: Request) -> Any:
         answer = call(rq.parse(kind, await request.body()))
@@ -122,12 +134,18 @@ def _sampling_routes(service: Service) -> Routes:
     async def sampler(request: Request) -> dict[str, Any]:
         sampler_id = request.path_params["sampler_id"]
         row = service.registry.sampler(sampler_id)
-        return {"sampler_id": sampler_id, "base_model": row["base_model"], "model_path": row["model_path"]}
+        return {
+            "sampler_id": sampler_id,
+            "base_model": row["base_model"],
+            "model_path": row["model_path"],
+        }
 
     return {
         "POST /asample": _posted(rq.Sample, asample),
         "POST /retrieve_future": retrieve_future,
-        "POST /create_sampling_session": _posted(rq.CreateSamplingSession, service.create_sampling_session),
+        "POST /create_sampling_session": _posted(
+            rq.CreateSamplingSession, service.create_sampling_session
+        ),
         "GET /samplers/{sampler_id}": sampler,
         "POST /cancel_future": _posted(rq.RequestId, service.cancel),
     }
@@ -143,7 +161,9 @@ def _session_routes(service: Service) -> Routes:
 
     def heartbeat(body: rq.Heartbeat) -> dict[str, Any]:
         if not registry.touch_session(body.session_id):
-            raise RequestError(f"session_id: {body.session_id!r} is finished or unknown", status=410)
+            raise RequestError(
+                f"session_id: {body.session_id!r} is finished or unknown", status=410
+            )
         return {"type": "session_heartbeat"}
 
     async def finish(request: Request) -> dict[str, Any]:
@@ -160,11 +180,18 @@ def _session_routes(service: Service) -> Routes:
         return handler
 
     supported = [
-        {"model_name": m.name, "max_context_length": m.max_context, "trainable": True, "sampleable": True}
+        {
+            "model_name": m.name,
+            "max_context_length": m.max_context,
+            "trainable": True,
+            "sampleable": True,
+        }
         for m in service.models.values()
     ]
     return {
-        "POST /client/config": always(parallel_fwdbwd_chunks=False, sample_enable_stuck_detection=False),
+        "POST /client/config": always(
+            parallel_fwdbwd_chunks=False, sample_enable_stuck_detection=False
+        ),
         "POST /client/dynamic_config": always(sample_cancel_enabled=True),
         "GET /healthz": always(status="ok"),
         "GET /get_server_capabilities": always(supported_models=supported),
@@ -184,12 +211,18 @@ def _training_routes(service: Service) -> Routes:
     return {
         "POST /forward_backward": forward_backward,
         "POST /get_info": _posted(rq.ModelId, lambda body: service.get_info(body.model_id)),
-        "POST /copy_weights": _posted(rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}),
+        "POST /copy_weights": _posted(
+            rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}
+        ),
         "POST /create_model": _posted(rq.CreateModel, service.create_model),
         "POST /unload_model": _posted(rq.ModelId, lambda body: service.unload_model(body.model_id)),
         "POST /optim_step": _posted(rq.OptimStep, service.optim_step),
         "POST /save_weights": _posted(rq.SaveWeights, service.save_weights),
-        "POST /save_weights_for_sampler": _posted(rq.SaveWeightsForSampler, service.save_weights_for_sampler),
-        "POST /save_weights_external": _posted(rq.SaveWeightsExternal, service.save_weights_external),
+        "POST /save_weights_for_sampler": _posted(
+            rq.SaveWeightsForSampler, service.save_weights_for_sampler
+        ),
+        "POST /save_weights_external": _posted(
+            rq.SaveWeightsExternal, service.save_weights_external
+        ),
         "POST /load_weights": _posted(rq.LoadWeights, service.load_weights),
     }

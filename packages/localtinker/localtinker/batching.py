@@ -1,8 +1,9 @@
 """Batches of rows: continuous batches for dense models, and lockstep batches for all others.
 
-Rows join a continuous batch when their prompt is prefilled and leave it when they stop. In a lockstep batch, rows of equal prompt
-length advance together on transformers' own forward pass and cache. Without padding or masks, hybrid and recurrent layers, sliding
-windows and mixtures of experts run exactly as transformers implements them, but slower.
+Rows join a continuous batch when their prompt is prefilled and leave it when they stop. In a lockstep
+batch, rows of equal prompt length advance together on transformers' own forward pass and cache. Without
+padding or masks, hybrid and recurrent layers, sliding windows and mixtures of experts run exactly as
+transformers implements them, but slower.
 """
 
 from __future__ import annotations
@@ -62,10 +63,16 @@ class GenerationBatch(Batch):
         lengths = [len(p) for p in prompts]
         tokens_BL = padded(prompts)
         needs_cache = any(row.request.needs_cache for group in groups for row in group)
-        cache = self.decoder.new_cache(len(prompts), round_up(max(lengths) + 1)) if needs_cache else None
+        cache = (
+            self.decoder.new_cache(len(prompts), round_up(max(lengths) + 1))
+            if needs_cache
+            else None
+        )
         hidden_NH = self.decoder.hidden(tokens_BL.to(device), cache).flatten(0, 1)
         starts = range(0, tokens_BL.numel(), tokens_BL.shape[1])
-        positions = [np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        positions = [
+            np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)
+        ]
         tokens = self._first_tokens(hidden_NH, positions, groups)
         rows = [row for group in groups for row in group]
         owner = [i for i, group in enumerate(groups) for _ in group]
@@ -86,7 +93,8 @@ class GenerationBatch(Batch):
     def _first_tokens(
         self, hidden_NH: Tensor, positions: Sequence[np.ndarray], groups: Sequence[list[Row]]
     ) -> list[int]:
-        """Score the prompts and sample their rows' first tokens. `positions[i]` are the rows of `hidden_NH` with prompt i."""
+        """Score the prompts and sample their rows' first tokens. `positions[i]` are the rows of `hidden_NH`
+        with prompt i."""
         places, requests = [], []
         for rows_P, group in zip(positions, groups, strict=True):
             for request in requests_of(group):
@@ -94,12 +102,16 @@ class GenerationBatch(Batch):
                     places.append(rows_P)
                     requests.append(request)
         score_prompts(self.decoder, hidden_NH, places, requests)
-        last = [int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group]
+        last = [
+            int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group
+        ]
         distinct = sorted(set(last))
         device = hidden_NH.device
         logits_UV = self.decoder.logits(hidden_NH[torch.tensor(distinct, device=device)])
         owner = torch.tensor([distinct.index(row) for row in last], device=device)
-        return self._take(logits_UV.index_select(0, owner), [row for group in groups for row in group])
+        return self._take(
+            logits_UV.index_select(0, owner), [row for group in groups for row in group]
+        )
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -109,17 +121,27 @@ class GenerationBatch(Batch):
                     row.done = True
         live = self.live
         if not live:
-            self.rows, self._requests, self._tokens_B, self._positions_B, self._cache = [], [], [], [], None
+            self.rows, self._requests, self._tokens_B, self._positions_B, self._cache = (
+                [],
+                [],
+                [],
+                [],
+                None,
+            )
             return
         if len(self.rows) - live > _DEAD_SHARE * len(self.rows):
             self._compact()
         assert self._cache is not None
         device = self.decoder.device
-        tokens_B, positions_B = (tensor_of(x, np.int64, device) for x in (self._tokens_B, self._positions_B))
+        tokens_B, positions_B = (
+            tensor_of(x, np.int64, device) for x in (self._tokens_B, self._positions_B)
+        )
         logits_BV = self.decoder.step(tokens_B, positions_B, self._cache)
         # Sampling for the few stopped rows as well is cheaper than selecting the logits of the others.
         self._tokens_B = self._take(logits_BV, self.rows)
-        self._positions_B = [p + (not row.done) for p, row in zip(self._positions_B, self.rows, strict=True)]
+        self._positions_B = [
+            p + (not row.done) for p, row in zip(self._positions_B, self.rows, strict=True)
+        ]
 
     def _compact(self) -> None:
         """Drop the slots of stopped rows."""
@@ -138,7 +160,8 @@ class GenerationBatch(Batch):
 class LockstepDecoder:
     """A transformers model with one of its adapters, or none.
 
-    `prefill` returns logits instead of hidden states, so `logits`, which scoring calls on them, only converts to float32.
+    `prefill` returns logits instead of hidden states, so `logits`, which scoring calls on them, only
+    converts to float32.
     """
 
     def __init__(self, model: Any, adapters: AdapterBank, adapter: str | None) -> None:
@@ -150,15 +173,21 @@ class LockstepDecoder:
         config = model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.position_bytes: int = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
-        self.private_bytes = 0 if adapter is None else sum(4 * p.numel() for p in adapters.parameters(adapter))
+        self.position_bytes: int = (
+            2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
+        )
+        self.private_bytes = (
+            0 if adapter is None else sum(4 * p.numel() for p in adapters.parameters(adapter))
+        )
         self.prefill_tokens = PREFILL_TOKENS
         self.is_small = False
 
     def prefill(self, tokens_BL: Tensor, *, all_positions: bool) -> tuple[Tensor, Any]:
         """Return logits [B, L, V], or [B, 1, V] of the last position, and the cache."""
         self._adapters.activate(self._adapter)
-        out = self.model(input_ids=tokens_BL, use_cache=True, logits_to_keep=0 if all_positions else 1)
+        out = self.model(
+            input_ids=tokens_BL, use_cache=True, logits_to_keep=0 if all_positions else 1
+        )
         return out.logits, out.past_key_values
 
     def step(self, tokens_B: Tensor, cache: Any) -> Tensor:
@@ -201,12 +230,17 @@ class LockstepBatch(Batch):
             row.done = row.done or row.request.cancelled.is_set()
         live = [i for i, row in enumerate(self.rows) if not row.done]
         if len(live) < len(self.rows):
-            self.rows, self._tokens_B = [self.rows[i] for i in live], [self._tokens_B[i] for i in live]
+            self.rows, self._tokens_B = (
+                [self.rows[i] for i in live],
+                [self._tokens_B[i] for i in live],
+            )
             if not live:
                 self._cache = None
                 return
             self._cache.reorder_cache(self._tensor(live))
-        self._tokens_B = self._take(self.decoder.step(self._tensor(self._tokens_B), self._cache), self.rows)
+        self._tokens_B = self._take(
+            self.decoder.step(self._tensor(self._tokens_B), self._cache), self.rows
+        )
 
     def _tensor(self, values: Sequence) -> Tensor:
         return torch.tensor(values, device=self.decoder.device)

@@ -26,30 +26,50 @@ app = typer.Typer(
 @app.command("serve-tinker")
 def serve_tinker(
     model: Annotated[
-        list[str], typer.Option("--model", help="A transformers folder, PATH or NAME=PATH. May be repeated.")
+        list[str],
+        typer.Option("--model", help="A transformers folder, PATH or NAME=PATH. May be repeated."),
     ],
     state: Annotated[
-        Path | None, typer.Option(help="Folder for checkpoints and the registry [default: a new temporary one].")
+        Path | None,
+        typer.Option(
+            help="Folder for checkpoints and the registry [default: a new temporary one]."
+        ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; an address other than loopback requires TINKER_API_KEY.")
+        str,
+        typer.Option(
+            help="Address to listen on; an address other than loopback requires TINKER_API_KEY."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 picks a free one.")] = 0,
     dtype: Annotated[
-        Literal["float32", "bfloat16"], typer.Option(help="Data type of the frozen weights and of computations.")
+        Literal["float32", "bfloat16"],
+        typer.Option(help="Data type of the frozen weights and of computations."),
     ] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "cpu",
-    threads: Annotated[int, typer.Option(min=1, help="Torch threads on the CPU.")] = min(2, os.cpu_count() or 1),
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads on the CPU.")] = min(
+        2, os.cpu_count() or 1
+    ),
     sampling_processes: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Processes that sample small models on the CPU; 0 for none.", show_default="as many as threads"
+            min=0,
+            help="Processes that sample small models on the CPU; 0 for none.",
+            show_default="as many as threads",
         ),
     ] = None,
-    max_context: Annotated[int, typer.Option(min=1, help="Maximum sequence length, in tokens.")] = 32768,
-    idle_seconds: Annotated[float, typer.Option(help="Move idle training clients to disk after this time.")] = 1800.0,
+    max_context: Annotated[
+        int, typer.Option(min=1, help="Maximum sequence length, in tokens.")
+    ] = 32768,
+    idle_seconds: Annotated[
+        float, typer.Option(help="Move idle training clients to disk after this time.")
+    ] = 1800.0,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Give the same sample for the same seed and prompt, under any load.")
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Give the same sample for the same seed and prompt, under any load.",
+        ),
     ] = False,
 ) -> None:
     """Serve base models on this machine over Tinker's protocol, for the unmodified `tinker` SDK.
@@ -77,17 +97,32 @@ def serve_tinker(
 
     folder = state if state is not None else Path(tempfile.mkdtemp(prefix="localtinker-"))
     settings = Settings(
-        models=models, state=folder, host=host, port=port, dtype=dtype, device=device, threads=threads,
-        sampling_processes=sampling_processes, max_context=max_context, deterministic=deterministic, idle_s=idle_seconds,
-    )  # fmt: skip
+        models=models,
+        state=folder,
+        host=host,
+        port=port,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+        sampling_processes=sampling_processes,
+        max_context=max_context,
+        deterministic=deterministic,
+        idle_s=idle_seconds,
+    )
     serve(settings, key, announce)
 
 
 MODEL = typer.Option(
-    "--model", metavar="NAME=FOLDER", help="Folder of a served model, to compare with transformers. May be repeated."
+    "--model",
+    metavar="NAME=FOLDER",
+    help="Folder of a served model, to compare with transformers. May be repeated.",
 )
-STUDENT = typer.Option(help="Model to train.", show_default="the first --model, else the first trainable served model")
-ONLY = typer.Option("--only", metavar="CASE", help="Run only this case or group and what it needs. May be repeated.")
+STUDENT = typer.Option(
+    help="Model to train.", show_default="the first --model, else the first trainable served model"
+)
+ONLY = typer.Option(
+    "--only", metavar="CASE", help="Run only this case or group and what it needs. May be repeated."
+)
 TOLERANCE = typer.Option(
     min=0.0,
     help="Allowed mean difference of equal log-probabilities, in nats; a single one may differ ten times as much.",
@@ -97,24 +132,30 @@ AS_JSON = typer.Option("--json", metavar="FILE", help="Also write the results to
 
 @app.command("check-service")
 def check_service(
-    url: Annotated[str, typer.Argument(help="URL of the server, as in TINKER_BASE_URL: http://HOST:PORT.")],
+    url: Annotated[
+        str, typer.Argument(help="URL of the server, as in TINKER_BASE_URL: http://HOST:PORT.")
+    ],
     model: Annotated[list[str] | None, MODEL] = None,
     student: Annotated[str | None, STUDENT] = None,
     only: Annotated[list[str] | None, ONLY] = None,
     rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 8,
     tolerance: Annotated[float, TOLERANCE] = 0.02,
     timeout: Annotated[float, typer.Option(min=1, help="Timeout of a case, in seconds.")] = 300.0,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Timeout of all cases together, in minutes.")] = 60.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="Timeout of all cases together, in minutes.")
+    ] = 60.0,
     as_json: Annotated[Path | None, AS_JSON] = None,
 ) -> None:
-    """Certify a server: test everything that a run needs from Tinker's protocol, and report what a run could not do on it.
+    """Certify a server: test everything that a run needs from Tinker's protocol, and report what a run
+    could not do on it.
 
-    About fifty cases cover the SDK's calls, saved weights, consistent arithmetic, and the responses to invalid requests. With the folder of
-    a served model (`--model`), its log-probabilities, the gradient of each loss and an AdamW step are compared with transformers and torch.
-    The cases train tiny adapters, sample a few thousand tokens in total, and delete what they save. The API key is TINKER_API_KEY.
+    About fifty cases cover the SDK's calls, saved weights, consistent arithmetic, and the responses to
+    invalid requests. With the folder of a served model (`--model`), its log-probabilities, the gradient of
+    each loss and an AdamW step are compared with transformers and torch. The cases train tiny adapters,
+    sample a few thousand tokens in total, and delete what they save. The API key is TINKER_API_KEY.
 
-    Exit code: 0 when everything that every run needs works (missing options are listed), 1 when something is missing or differs,
-    2 when there is no key or an argument is invalid.
+    Exit code: 0 when everything that every run needs works (missing options are listed), 1 when something
+    is missing or differs, 2 when there is no key or an argument is invalid.
 
     Examples:
 
@@ -142,7 +183,10 @@ def check_service(
     server = Server(url, student=student, folders=folders, rank=rank, tolerance=tolerance)
     disable_progress_bar()
     # The results have a line for everything that these loggers warn about.
-    with quiet(logging.CRITICAL, "tinker", "huggingface_hub"), warnings.catch_warnings(action="ignore"):
+    with (
+        quiet(logging.CRITICAL, "tinker", "huggingface_hub"),
+        warnings.catch_warnings(action="ignore"),
+    ):
         found = examine(server, only or [], case_s=timeout, whole_s=60 * minutes, console=Console())
     found.show(Console())  # first: a file that cannot be written must not cost the results
     if as_json is not None:

@@ -1,8 +1,8 @@
 """A lean forward pass for Llama, Qwen2 and Qwen3 models, which sampling and scoring use.
 
 For a small model, the Python overhead of torch modules exceeds the arithmetic. This file computes the same functions as
-`modules.py` on the same weights, with a key-value cache whose rows have individual lengths, so that requests may join and leave
-a running batch. For other models see `batching.LockstepDecoder`.
+`modules.py` on the same weights, with a key-value cache whose rows have individual lengths, so that
+requests may join and leave a running batch. For other models see `batching.LockstepDecoder`.
 
 Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
@@ -78,8 +78,8 @@ class Layer:
 class DenseDecoder:
     """The weights of a model, or of a model with an adapter, ready to run.
 
-    With `merge` the adapter is folded into a copy of the weights, which is faster. Without it the base tensors are shared and
-    the adapter stays a low-rank term, which saves memory for larger models.
+    With `merge` the adapter is folded into a copy of the weights, which is faster. Without it the base
+    tensors are shared and the adapter stays a low-rank term, which saves memory for larger models.
     """
 
     def __init__(self, model: Any, pairs: Pairs, scaling: float, *, merge: bool) -> None:
@@ -97,13 +97,17 @@ class DenseDecoder:
         self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
         self.norm: Tensor = self._norm_weight(inner.norm.weight)
         self.head = self._linear("lm_head", model.lm_head)
-        self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
+        self.layers = [
+            self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)
+        ]
         self._rotary = inner.rotary_emb
         self._cos_sin = self._rotary.table(self.embed, 256)
         self.vocab_size: int = self.head.weight.shape[0]
         element = torch.empty(0, dtype=self.dtype).element_size()
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
-        self.is_small = is_small(sum(p.numel() * p.element_size() for p in model.parameters()), self.device)
+        self.is_small = is_small(
+            sum(p.numel() * p.element_size() for p in model.parameters()), self.device
+        )
         on_cpu = _SMALL_PREFILL_TOKENS if self.is_small else _CPU_PREFILL_TOKENS
         self.prefill_tokens = on_cpu if self.device.type == "cpu" else PREFILL_TOKENS
 
@@ -111,10 +115,15 @@ class DenseDecoder:
     def private_bytes(self) -> int:
         """Bytes that this object takes beyond the shared base weights."""
         if self._merge:
-            linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)]
+            linears = [
+                lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)
+            ]
             linears += [self.head] if "lm_head" in self._pairs else []
             return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
-        return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
+        return sum(
+            a.numel() * a.element_size() + b.numel() * b.element_size()
+            for a, b in self._pairs.values()
+        )
 
     def release(self) -> None:
         """Do nothing: the tensors are freed with this object."""
@@ -133,7 +142,9 @@ class DenseDecoder:
                 cache.keys[index][:, :, :length] = k.transpose(1, 2)
                 cache.values[index][:, :, :length] = v.transpose(1, 2)
             q, k, v = (states.transpose(1, 2) for states in (q, k, v))
-            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
+            attended = F.scaled_dot_product_attention(
+                q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads
+            )
             return attended.transpose(1, 2).flatten(2)
 
         return self._through_layers(tokens_BL, self._rope(length)[:length, None], attend)
@@ -156,7 +167,8 @@ class DenseDecoder:
         return self._rms(x, self.norm).view(*tokens.shape, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache) -> Tensor:
-        """Return logits [B, V] of one new token per slot: row b writes position `positions_B[b]` and sees all up to it."""
+        """Return logits [B, V] of one new token per slot: row b writes position `positions_B[b]` and sees
+        all up to it."""
         batch = tokens_B.shape[0]
         length = int(positions_B.max()) + 1
         cos, sin = self._rope(length).index_select(0, positions_B)[:, None].chunk(2, -1)
@@ -177,7 +189,11 @@ class DenseDecoder:
     ) -> tuple[Tensor, Tensor]:
         """Return rotated queries followed by keys [*lead, N + M, D], and values [*lead, M, D], for x [rows, H]."""
         h = self._rms(x, layer.norm_in)
-        qkv = layer.qkv[0](h) if len(layer.qkv) == 1 else torch.cat([linear(h) for linear in layer.qkv], -1)
+        qkv = (
+            layer.qkv[0](h)
+            if len(layer.qkv) == 1
+            else torch.cat([linear(h) for linear in layer.qkv], -1)
+        )
         qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
         qk, v = qkv.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), -2)
         if layer.norm_qk_SD is not None:
@@ -196,7 +212,9 @@ class DenseDecoder:
         In float32 it is x / hypot(|x|, sqrt(n eps)), and `_norm_weight` has multiplied the weight by sqrt(n).
         """
         if self._exact_norms:
-            x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
+            x = x / torch.hypot(
+                torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]]
+            )
         else:  # lower precisions have too few bits for the sum of squares
             x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
@@ -213,14 +231,22 @@ class DenseDecoder:
 
     def _layer(self, name: str, layer: Any) -> Layer:
         attn, mlp = layer.self_attn, layer.mlp
-        qkv = [self._linear(f"{name}.self_attn.{p}", getattr(attn, p)) for p in ("q_proj", "k_proj", "v_proj")]
+        qkv = [
+            self._linear(f"{name}.self_attn.{p}", getattr(attn, p))
+            for p in ("q_proj", "k_proj", "v_proj")
+        ]
         norm_qk = None
         if hasattr(attn, "q_norm"):
-            parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
+            parts = [
+                attn.q_norm.weight.expand(self.heads, -1),
+                attn.k_norm.weight.expand(self.kv_heads, -1),
+            ]
             norm_qk = self._norm_weight(torch.cat(parts)).contiguous()
         norm_in = self._norm_weight(layer.input_layernorm.weight)
         norm_mlp = self._norm_weight(layer.post_attention_layernorm.weight)
-        gate, up = (self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj"))
+        gate, up = (
+            self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj")
+        )
         return Layer(
             qkv=[_fuse(qkv, norm_in)] if self._merge else qkv,
             o=self._linear(f"{name}.self_attn.o_proj", attn.o_proj),
@@ -247,5 +273,9 @@ class DenseDecoder:
 
 def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
     """Fuse linear layers with the same input into one, and fold the weight of the preceding norm into it."""
-    bias = None if linears[0].bias is None else torch.cat([lin.bias for lin in linears if lin.bias is not None])
+    bias = (
+        None
+        if linears[0].bias is None
+        else torch.cat([lin.bias for lin in linears if lin.bias is not None])
+    )
     return Linear(torch.cat([lin.weight for lin in linears]).mul_(norm), bias)

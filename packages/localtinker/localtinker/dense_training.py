@@ -1,9 +1,10 @@
 """Hand-written training passes of a LoRA adapter on a dense model, for CPUs: bounded memory, less time than autograd.
 
-Autograd keeps every intermediate result of every layer (2.4 MB per token for a model of 135 million parameters). Here a layer keeps
-the results of its matrix products and recomputes the cheap rest in the backward pass. Frozen weights get no gradient. In float32 the
-adapter is added to a layer's weight while that layer computes, so it costs nothing extra. Layers whose results exceed the budget are
-recomputed as a whole (gradient checkpointing).
+Autograd keeps every intermediate result of every layer (2.4 MB per token for a model of 135 million
+parameters). Here a layer keeps the results of its matrix products and recomputes the cheap rest in the
+backward pass. Frozen weights get no gradient. In float32 the adapter is added to a layer's weight while
+that layer computes, so it costs nothing extra. Layers whose results exceed the budget are recomputed as a
+whole (gradient checkpointing).
 
 Supports the models of `modules.py`, and computes the same functions.
 
@@ -25,7 +26,9 @@ from torch import Tensor, nn
 from localtinker.packing import Layout
 
 Pairs = Mapping[str, tuple[nn.Parameter, nn.Parameter]]
-LossOf = Callable[[Tensor], Tensor]  # maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]
+LossOf = Callable[
+    [Tensor], Tensor
+]  # maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]
 LOGIT_BYTES = 224 << 20  # logits kept for the backward pass, which recomputes the others
 _CHUNK = 128  # positions whose gradient of the logits is in memory at once
 
@@ -41,12 +44,16 @@ class Projection:
         self._sizes = [weight.shape[0] for weight in self._weights]
         self._scaling = scaling
         self.dtype = self._weights[0].dtype
-        self._merges = self.dtype == torch.float32  # in lower precision, adding would round the adapter away
+        self._merges = (
+            self.dtype == torch.float32
+        )  # in lower precision, adding would round the adapter away
 
     def effective(self) -> Tensor:
         """Return W, or W + s B A in float32, of all layers together: [out, in]."""
         out = self._weights[0].new_empty(sum(self._sizes), self._weights[0].shape[1])
-        for part, weight, pair in zip(out.split(self._sizes), self._weights, self._pairs, strict=True):
+        for part, weight, pair in zip(
+            out.split(self._sizes), self._weights, self._pairs, strict=True
+        ):
             if pair is None or not self._merges:
                 part.copy_(weight)
             else:
@@ -73,7 +80,9 @@ class Projection:
                 lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
                 through_b = torch.mm(part, lora_b).mul_(self._scaling)
                 _accumulate(pair[0], torch.mm(through_b.t(), x))
-                _accumulate(pair[1], torch.mm(part.t(), torch.mm(x, lora_a.t()).mul_(self._scaling)))
+                _accumulate(
+                    pair[1], torch.mm(part.t(), torch.mm(x, lora_a.t()).mul_(self._scaling))
+                )
                 if not self._merges:
                     dx.addmm_(through_b, lora_a)
         return dx
@@ -101,7 +110,9 @@ class _Layer:
     def __init__(self, name: str, layer: Any, pairs: Pairs, scaling: float, model: Any) -> None:
         def projection(block: str, *parts: str) -> Projection:
             holder = getattr(layer, block)
-            return Projection({f"{name}.{block}.{p}": getattr(holder, p) for p in parts}, pairs, scaling)
+            return Projection(
+                {f"{name}.{block}.{p}": getattr(holder, p) for p in parts}, pairs, scaling
+            )
 
         config = model.config
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
@@ -115,7 +126,9 @@ class _Layer:
         self._norm_q, self._norm_k = (None if norm is None else norm.weight for norm in norms)
         self._eps = config.rms_norm_eps
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout, *, keep: bool) -> tuple[Tensor, _Kept]:
+    def forward(
+        self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout, *, keep: bool
+    ) -> tuple[Tensor, _Kept]:
         """Return the layer's output for x [N, H], and its results, which `backward` can use if `keep` is true."""
         qkv = self._qkv.forward(self._norm(x, self._norm_in))
         with torch.set_grad_enabled(keep):
@@ -135,7 +148,9 @@ class _Layer:
         )
         d_attended = self._o.backward(kept.attended.detach(), dx)
         (d_qkv,) = torch.autograd.grad(kept.attended, kept.qkv, d_attended)
-        dx += _through(lambda x: self._norm(x, self._norm_in), kept.x, lambda h: self._qkv.backward(h, d_qkv))
+        dx += _through(
+            lambda x: self._norm(x, self._norm_in), kept.x, lambda h: self._qkv.backward(h, d_qkv)
+        )
         return dx
 
     def _norm(self, x: Tensor, norm: Any) -> Tensor:
@@ -162,7 +177,9 @@ def _gated(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def _through(function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable[[Tensor], Tensor]) -> Tensor:
+def _through(
+    function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Return the gradient of x. `backward` maps function(x), which is recomputed, to its gradient."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
@@ -174,15 +191,20 @@ def _through(function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable
 class DenseTraining:
     """Passes of an adapter on a model. Gradients are added to the `grad` of the parameters in `pairs`."""
 
-    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int, trains: bool = True) -> None:
-        """`pairs`: (A, B) by module name; `budget_bytes`: limit of what the layers keep; without `trains`: forward only."""
+    def __init__(
+        self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int, trains: bool = True
+    ) -> None:
+        """`pairs`: (A, B) by module name; `budget_bytes`: limit of what the layers keep; without `trains`:
+        forward only."""
         inner = model.model
         self._embed = inner.embed_tokens.weight.detach()
         self._rotary = inner.rotary_emb
         self._norm, self._eps = inner.norm.weight.detach(), model.config.rms_norm_eps
         self._head = Projection({"lm_head": model.lm_head}, pairs, scaling)
         layers = enumerate(inner.layers)
-        self._layers = [_Layer(f"model.layers.{i}", layer, pairs, scaling, model) for i, layer in layers]
+        self._layers = [
+            _Layer(f"model.layers.{i}", layer, pairs, scaling, model) for i, layer in layers
+        ]
         self._budget_bytes, self._trains = budget_bytes, trains
         self._row_bytes, self._key_bytes = layer_bytes(model)
 
@@ -209,7 +231,9 @@ class DenseTraining:
         result: list[Tensor] = []
 
         def through_head(hidden_NH: Tensor) -> Tensor:
-            logp_BLK, loss_BLK, gradient_NH = self._through_head(hidden_NH, layout, targets_BLK, loss_of)
+            logp_BLK, loss_BLK, gradient_NH = self._through_head(
+                hidden_NH, layout, targets_BLK, loss_of
+            )
             result.extend((logp_BLK, loss_BLK))
             return gradient_NH
 
@@ -243,9 +267,13 @@ class DenseTraining:
         row_P, order_P = torch.from_numpy(np.concatenate(layout.rows)).sort(stable=True)
         target_PK = targets_BLK[mask_BL][order_P]
         spans = [(i, min(i + _CHUNK, len(hidden_NH))) for i in range(0, len(hidden_NH), _CHUNK)]
-        bounds = torch.searchsorted(row_P, torch.tensor([start for start, _ in spans] + [len(hidden_NH)])).tolist()
+        bounds = torch.searchsorted(
+            row_P, torch.tensor([start for start, _ in spans] + [len(hidden_NH)])
+        ).tolist()
         positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
-        fitting = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size()) if self._trains else 0
+        fitting = (
+            LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size()) if self._trains else 0
+        )
         buffer = hidden_NH.new_empty(min(fitting, len(hidden_NH)), weight_VH.shape[0])
         logp_PK, normaliser = torch.empty(target_PK.shape), []
         for (start, end), here in zip(spans, positions, strict=True):
@@ -268,10 +296,16 @@ class DenseTraining:
             trained = gradient_PK[here].any(-1)  # false in prompts
             if not trained.any():
                 continue
-            g_PK, target, row = gradient_PK[here][trained], target_PK[here][trained], row_P[here][trained] - start
+            g_PK, target, row = (
+                gradient_PK[here][trained],
+                target_PK[here][trained],
+                row_P[here][trained] - start,
+            )
             rows, row = row.unique(return_inverse=True)
             x = hidden_NH[start:end][rows]
-            logits = buffer[start:end][rows] if end <= len(buffer) else self._head.forward(x, weight_VH)
+            logits = (
+                buffer[start:end][rows] if end <= len(buffer) else self._head.forward(x, weight_VH)
+            )
             sums = torch.zeros(len(rows), 1).index_add_(0, row, g_PK.sum(-1, keepdim=True))
             d_logits = logits.float().sub_(total[rows]).exp_().mul_(-sums)
             d_logits.index_put_((row[:, None].expand_as(target), target), g_PK, accumulate=True)
@@ -280,13 +314,17 @@ class DenseTraining:
 
     def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
         """Return cosines and signed sines of each row, [N, 1, D] each."""
-        cos, signed_sin = self._rotary.table(self._embed, layout.longest)[layout.positions_N, None].chunk(2, -1)
+        cos, signed_sin = self._rotary.table(self._embed, layout.longest)[
+            layout.positions_N, None
+        ].chunk(2, -1)
         return cos, signed_sin
 
 
 def layer_bytes(model: Any) -> tuple[int, int]:
     """Return the bytes that a layer keeps per row of a pass, and per key row that attention copies."""
     config = model.config
-    queries, keys = (n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
+    queries, keys = (
+        n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads)
+    )
     numbers = 2 * (config.hidden_size + (queries + keys) + queries + config.intermediate_size)
     return numbers * model.dtype.itemsize, 2 * keys * model.dtype.itemsize

@@ -20,7 +20,8 @@ LARGE_BYTES = 64 << 20
 
 
 def device_for(wanted: str, models: Iterable[Path]) -> str:
-    """Return torch's name of the device for models in these folders. `auto` takes a GPU if there is one and a model is large enough.
+    """Return torch's name of the device for models in these folders. `auto` takes a GPU if there is one and
+    a model is large enough.
 
     Raises:
         SettingsError: `wanted` is not a valid device, or not on this machine.
@@ -31,7 +32,9 @@ def device_for(wanted: str, models: Iterable[Path]) -> str:
         raise SettingsError(f"{wanted!r} is not a device", "use auto, cpu, cuda or cuda:N")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if wanted == "auto":
-        return "cuda" if count and max(map(weight_bytes, models), default=0) >= LARGE_BYTES else "cpu"
+        return (
+            "cuda" if count and max(map(weight_bytes, models), default=0) >= LARGE_BYTES else "cpu"
+        )
     number = int(wanted.partition(":")[2] or 0)
     if wanted != "cpu" and number >= count:
         have = f"torch {torch.__version__} can use {count} GPU(s) on this machine"
@@ -41,7 +44,11 @@ def device_for(wanted: str, models: Iterable[Path]) -> str:
 
 def weight_bytes(folder: Path) -> int:
     """Return the size of the weight files in a model's folder."""
-    return sum(file.stat().st_size for kind in ("*.safetensors", "*.bin", "*.gguf") for file in folder.glob(kind))
+    return sum(
+        file.stat().st_size
+        for kind in ("*.safetensors", "*.bin", "*.gguf")
+        for file in folder.glob(kind)
+    )
 
 
 def use_threads(count: int) -> None:
@@ -55,15 +62,20 @@ def use_threads(count: int) -> None:
 def use_fast_products() -> None:
     """Use oneDNN for float32 matrix products on AMD processors, if its results are exact.
 
-    torch's default, MKL, reaches half the speed of their AVX-512 units with a large model. torch uses oneDNN only in the mode that
-    permits bfloat16. In that mode oneDNN rounds on processors with fast bfloat16 (Intel AMX), and computes in float32 on others.
+    torch's default, MKL, reaches half the speed of their AVX-512 units with a large model. torch uses
+    oneDNN only in the mode that permits bfloat16. In that mode oneDNN rounds on processors with fast
+    bfloat16 (Intel AMX), and computes in float32 on others.
     """
     import torch
 
-    # oneDNN and torch each cache code for the last 1,024 shapes, which may take gigabytes. SmolLM2 is as fast with smaller caches.
+    # oneDNN and torch each cache code for the last 1,024 shapes, which may take gigabytes. SmolLM2 is as
+    # fast with smaller caches.
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(cache, "32")
-    if not (processor := Path("/proc/cpuinfo")).exists() or "AuthenticAMD" not in processor.read_text():
+    if (
+        not (processor := Path("/proc/cpuinfo")).exists()
+        or "AuthenticAMD" not in processor.read_text()
+    ):
         return
     mode = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     mode.fp32_precision = "bf16"
@@ -82,7 +94,8 @@ def is_exact(multiply: Callable[[Tensor, Tensor], Tensor]) -> bool:
 def give_back_free_memory() -> None:
     """Return free heap pages to the kernel; takes milliseconds. Does nothing with another C library.
 
-    Freed weights fragment the heap: without this, a service that gets two new snapshots a second grows by 7 % in five minutes.
+    Freed weights fragment the heap: without this, a service that gets two new snapshots a second grows by 7
+        % in five minutes.
     """
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

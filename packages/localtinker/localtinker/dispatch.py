@@ -1,8 +1,9 @@
 """The service's side of the sampling processes: load balancing and recovery.
 
-Everything here runs on the event loop. Jobs wait in one queue until a process has room, and go to the least loaded one. A request
-for many samples is split over all processes. A process that dies is replaced and its jobs are retried, with the same samples if
-the request has a seed. A job that was running in three processes when they died is answered with an error.
+Everything here runs on the event loop. Jobs wait in one queue until a process has room, and go to the least
+loaded one. A request for many samples is split over all processes. A process that dies is replaced and its
+jobs are retried, with the same samples if the request has a seed. A job that was running in three processes
+when they died is answered with an error.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ logger = logging.getLogger(__name__)
 _MIN_PART_ROWS = 8  # samples in a part of a request
 _PREFILL_DISCOUNT = 4  # a prompt token costs about a fourth of a sampled one
 _DEATHS = 3  # process deaths after which a job is given up
-# Idle processes delay a request to batch it with others: a client sends a batch as many requests, and decoding a few rows costs
-# nearly as much as decoding many. They wait as long as requests arrive at intervals of at most _PACE_S seconds for each token of the
-# answer, or _LONGEST_PACE_S; for at most _PACES intervals; and not at all where the interval is below _WORTH_S, as for scores.
+# Idle processes delay a request to batch it with others: a client sends a batch as many requests, and
+# decoding a few rows costs nearly as much as decoding many. They wait as long as requests arrive at
+# intervals of at most _PACE_S seconds for each token of the answer, or _LONGEST_PACE_S; for at most _PACES
+# intervals; and not at all where the interval is below _WORTH_S, as for scores.
 _PACE_S, _LONGEST_PACE_S = 10e-6, 0.008
 _PACES = 10
 _WORTH_S = 0.001
@@ -60,7 +62,8 @@ class _Request:
         self.answers[index] = answer
         self.done = len(self.answers) == self.parts
         if self.done:
-            # Concatenated protobuf messages parse as one message with all their repeated fields: the sequences of all parts.
+            # Concatenated protobuf messages parse as one message with all their repeated fields: the
+            # sequences of all parts.
             self.take(b"".join(self.answers[index] for index in range(self.parts)))
 
 
@@ -104,13 +107,19 @@ class _Process:
 
 
 class SamplingProcesses:
-    """`count` processes that sample `models`, each on one thread. Forks, so create it before the service starts any thread.
+    """`count` processes that sample `models`, each on one thread. Forks, so create it before the service
+    starts any thread.
 
     The processes start with the first job. `limits` apply to all of them together.
     """
 
     def __init__(
-        self, models: Mapping[str, ServedModel], count: int, limits: SamplingLimits, *, deterministic: bool
+        self,
+        models: Mapping[str, ServedModel],
+        count: int,
+        limits: SamplingLimits,
+        *,
+        deterministic: bool,
     ) -> None:
         self._count = count
         self._template = Template(partial(run_worker, models, limits.share(count), deterministic))
@@ -172,11 +181,16 @@ class SamplingProcesses:
         outgoing: dict[int, list[Task]] = {index: [] for index in range(len(self._processes))}
         while self._queue:
             part = self._queue[0]
-            free = [index for index, process in enumerate(self._processes) if process.has_room(part)]
+            free = [
+                index for index, process in enumerate(self._processes) if process.has_room(part)
+            ]
             if not free:
                 break
             self._queue.popleft()
-            chosen, number = min(free, key=lambda index: self._processes[index].cost), next(self._numbers)
+            chosen, number = (
+                min(free, key=lambda index: self._processes[index].cost),
+                next(self._numbers),
+            )
             self._processes[chosen].parts[number] = part
             outgoing[chosen].append((number, (part.weights, part.job)))
         for index, tasks in outgoing.items():  # in one message, so that the process batches them
@@ -188,7 +202,9 @@ class SamplingProcesses:
         request.done = True
         self._queue = deque(part for part in self._queue if part.request is not request)
         for process in self._processes:
-            if numbers := [number for number, part in process.parts.items() if part.request is request]:
+            if numbers := [
+                number for number, part in process.parts.items() if part.request is request
+            ]:
                 process.send([(number, None) for number in numbers])
 
     def _start_one(self) -> None:
@@ -196,7 +212,10 @@ class SamplingProcesses:
             connection = self._template.fork()
         except OSError:
             if not self._stopped:
-                logger.critical("cannot start a sampling process: template process %d has ended", self._template.pid)
+                logger.critical(
+                    "cannot start a sampling process: template process %d has ended",
+                    self._template.pid,
+                )
                 os.kill(os.getpid(), signal.SIGTERM)  # the supervisor restarts the service
             return
         process = _Process(connection)
@@ -228,7 +247,12 @@ class SamplingProcesses:
         for part in parts:
             part.deaths += 1
             if part.deaths == _DEATHS:
-                self._done(part, SamplingError(f"{_DEATHS} sampling processes died while working on this request"))
+                self._done(
+                    part,
+                    SamplingError(
+                        f"{_DEATHS} sampling processes died while working on this request"
+                    ),
+                )
         self._queue.extendleft(part for part in reversed(parts) if not part.request.done)
         self._dispatch()
         loop.call_later(_RESTART_DELAY_S, self._start_one)

@@ -1,8 +1,9 @@
 """The service's compute thread and its queues.
 
-It does two kinds of work. Calls (training passes, optimizer steps, saves) run in the order they arrive. Samples of models without
-sampling processes (large models, and all models on a GPU) run in continuous batches. When both wait, they alternate so that
-neither starves: one call, then a slice of sampling. No request is rejected because of load; it waits in the queue.
+It does two kinds of work. Calls (training passes, optimizer steps, saves) run in the order they arrive.
+Samples of models without sampling processes (large models, and all models on a GPU) run in continuous
+batches. When both wait, they alternate so that neither starves: one call, then a slice of sampling. No
+request is rejected because of load; it waits in the queue.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from localtinker.sampling import SampleJob, SampleRequest, Take
 
 logger = logging.getLogger(__name__)
 
-# An idle engine delays its first request to batch it with others: as long as they arrive at intervals of at most _LINGER seconds,
-# and for at most _LONGEST_LINGER seconds.
+# An idle engine delays its first request to batch it with others: as long as they arrive at intervals of at
+# most _LINGER seconds, and for at most _LONGEST_LINGER seconds.
 _LINGER = 0.001
 _LONGEST_LINGER = 0.008
 _SLICE = 0.05  # seconds of sampling between two calls
@@ -73,7 +74,9 @@ class Engine:
     def _main(self) -> None:
         while True:
             with self._wake:
-                while not (self._stopping or self._calls or self._incoming or not self._sampling.idle):
+                while not (
+                    self._stopping or self._calls or self._incoming or not self._sampling.idle
+                ):
                     self._wake.wait()
                 if self._stopping:
                     return

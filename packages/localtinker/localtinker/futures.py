@@ -20,7 +20,8 @@ _UNCLAIMED_LIFE = 3600.0  # seconds until an answer that was never collected is 
 class Future:
     """A pending or finished answer: protobuf bytes, a JSON object, or an error with its category.
 
-    `cancel` stops the work, if the request can be cancelled. `on_done` is called once, when the future is done for whatever reason.
+    `cancel` stops the work, if the request can be cancelled. `on_done` is called once, when the future is
+    done for whatever reason.
     """
 
     request_id: str
@@ -65,7 +66,8 @@ class FutureStore:
         return self._futures.get(request_id)
 
     def resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
-        """Set the answer or the error: the client's fault if it is a `RequestError`, else the server's. Later calls do nothing."""
+        """Set the answer or the error: the client's fault if it is a `RequestError`, else the server's.
+        Later calls do nothing."""
         with suppress(RuntimeError):  # the loop is closed: the service is shutting down
             self._loop.call_soon_threadsafe(self._resolve, future, answer)
 
@@ -75,7 +77,11 @@ class FutureStore:
         if isinstance(answer, RequestError):
             answer = {"error": answer.message, "category": "user"}
         elif isinstance(answer, Exception):
-            message = str(answer) if isinstance(answer, SamplingError) else f"{type(answer).__name__}: {answer}"
+            message = (
+                str(answer)
+                if isinstance(answer, SamplingError)
+                else f"{type(answer).__name__}: {answer}"
+            )
             answer = {"error": message, "category": "server"}
         future.answer, future.finished_at = answer, time.monotonic()
         future.cancel = None
@@ -87,8 +93,12 @@ class FutureStore:
         """Drop answers that were collected or finished long enough ago."""
         now = time.monotonic()
         for future in list(self._futures.values()):
-            collected = future.retrieved_at is not None and now - future.retrieved_at > _RETRIEVED_GRACE
-            unclaimed = future.finished_at is not None and now - future.finished_at > _UNCLAIMED_LIFE
+            collected = (
+                future.retrieved_at is not None and now - future.retrieved_at > _RETRIEVED_GRACE
+            )
+            unclaimed = (
+                future.finished_at is not None and now - future.finished_at > _UNCLAIMED_LIFE
+            )
             if collected or unclaimed:
                 del self._futures[future.request_id]
                 if future.key is not None and self._by_key.get(future.key) is future:

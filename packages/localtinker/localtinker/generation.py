@@ -1,7 +1,7 @@
 """The sampling loop, with continuous batches per set of weights, and the process that runs it.
 
-The same loop runs in the sampling processes and, for models that need all threads or a GPU, on the service's compute thread
-(`engine.py`).
+The same loop runs in the sampling processes and, for models that need all threads or a GPU, on the
+service's compute thread (`engine.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class SamplingLoop:
     def rows(self) -> tuple[int, int]:
         """Return the numbers of waiting and running rows. Thread-safe."""
         waiting = sum(len(rows) for rows in list(self._waiting.values()))
-        return waiting, sum(b.live for batches in list(self._batches.values()) for b in list(batches))
+        return waiting, sum(
+            b.live for batches in list(self._batches.values()) for b in list(batches)
+        )
 
     def add(self, weights: SampledWeights, request: SampleRequest) -> None:
         self._waiting.setdefault(weights, deque()).extend(request.make_rows())
@@ -91,21 +93,32 @@ class SamplingLoop:
         if not waiting:
             del self._waiting[weights]
 
-    def _take_fitting(self, weights: SampledWeights, waiting: deque[Row], sampler: Sampler) -> list[Row]:
+    def _take_fitting(
+        self, weights: SampledWeights, waiting: deque[Row], sampler: Sampler
+    ) -> list[Row]:
         """Dequeue as many waiting rows as the row and cache limits allow, at least one if nothing runs.
 
-        Takes no more prompts than fit into one forward pass, so that running rows advance and finished ones are answered in between.
+        Takes no more prompts than fit into one forward pass, so that running rows advance and finished ones
+        are answered in between.
         """
-        used = sum(b.positions() * b.decoder.position_bytes for batches in self._batches.values() for b in batches)
+        used = sum(
+            b.positions() * b.decoder.position_bytes
+            for batches in self._batches.values()
+            for b in batches
+        )
         live = sum(batch.live for batch in self._batches[weights])
         taken: list[Row] = []
         prompt_tokens = 0
         while waiting and live + len(taken) < MAX_ROWS:
             request = waiting[0].request
-            used += (len(request.prompt) + request.options.max_tokens) * sampler.decoder.position_bytes
+            used += (
+                len(request.prompt) + request.options.max_tokens
+            ) * sampler.decoder.position_bytes
             if (live or taken) and used > self.pool.limits.cache_bytes:
                 break
-            prompt_tokens += len(request.prompt) - (_shared(taken[-1].request, request) if taken else 0)
+            prompt_tokens += len(request.prompt) - (
+                _shared(taken[-1].request, request) if taken else 0
+            )
             if taken and prompt_tokens > sampler.decoder.prefill_tokens:
                 break
             taken.append(waiting.popleft())
@@ -127,15 +140,25 @@ def _shared(before: SampleRequest, request: SampleRequest) -> int:
     """Number of prompt tokens that a pass over both requests computes only once."""
     if request.prompt == before.prompt:
         return len(request.prompt)
-    return 0 if before.needs_cache or request.needs_cache else common_length(before.prompt, request.prompt)
+    return (
+        0
+        if before.needs_cache or request.needs_cache
+        else common_length(before.prompt, request.prompt)
+    )
 
 
 def run_worker(
-    models: Mapping[str, ServedModel], limits: SamplingLimits, deterministic: bool, connection: Connection
+    models: Mapping[str, ServedModel],
+    limits: SamplingLimits,
+    deterministic: bool,
+    connection: Connection,
 ) -> NoReturn:
     """Run a sampling process on one thread until the service closes the connection."""
     use_threads(1)
-    _Worker(SamplingLoop(SamplerPool(models, limits, deterministic=deterministic), threads=1), connection).run()
+    _Worker(
+        SamplingLoop(SamplerPool(models, limits, deterministic=deterministic), threads=1),
+        connection,
+    ).run()
 
 
 class _Worker:
@@ -156,7 +179,9 @@ class _Worker:
                     self._accept(number, task)
             self._sampling.advance()
             if self._answers:
-                with contextlib.suppress(OSError):  # the service has gone; `_receive` ends this process
+                with contextlib.suppress(
+                    OSError
+                ):  # the service has gone; `_receive` ends this process
                     self._connection.send(self._answers)
                 self._answers = {}
 
@@ -171,7 +196,9 @@ class _Worker:
     def _accept(self, number: int, task: tuple[SampledWeights, SampleJob] | None) -> None:
         if task is not None:
             weights, job = task
-            request = self._requests[number] = SampleRequest(**vars(job), take=partial(self._answer, number))
+            request = self._requests[number] = SampleRequest(
+                **vars(job), take=partial(self._answer, number)
+            )
             self._sampling.add(weights, request)
         elif number in self._requests:
             self._requests[number].cancelled.set()
@@ -179,6 +206,8 @@ class _Worker:
 
     def _answer(self, number: int, answer: bytes | Exception | None) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, RequestError):
-            answer = SamplingError(f"{type(answer).__name__}: {answer}")  # other exceptions may not be picklable
+            answer = SamplingError(
+                f"{type(answer).__name__}: {answer}"
+            )  # other exceptions may not be picklable
         if self._requests.pop(number, None) is not None:
             self._answers[number] = answer

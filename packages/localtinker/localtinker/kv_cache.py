@@ -12,14 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""Attention as a function of the layer's index, queries [*lead, N, D], keys and values [*lead, M, D]; same number of elements as the queries."""
+"""Attention as a function of the layer's index, queries [*lead, N, D], keys and values [*lead, M, D]; same
+number of elements as the queries."""
 _BLOCK = 64  # caches grow in blocks of positions
 
 
 class KVCache:
     """Keys and values of R slots, each with its own length: [R, M, C, D] per layer, zero where nothing was written."""
 
-    def __init__(self, layers: int, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        layers: int,
+        shape: tuple[int, int, int, int],
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
         self.values = [torch.zeros_like(k) for k in self.keys]
         self._view: CacheView | None = None  # reused until the width or the slots change
@@ -33,7 +40,8 @@ class KVCache:
         return self.keys[0].shape[0]
 
     def attention(self, positions_B: Tensor, length: int) -> Attend:
-        """Return the attention of a step in which row b writes position `positions_B[b]` < `length` and sees all up to it.
+        """Return the attention of a step in which row b writes position `positions_B[b]` < `length` and
+        sees all up to it.
 
         Grows the cache if needed, and reads little more than `length` positions.
         """
@@ -60,10 +68,15 @@ class KVCache:
             self.grow(other.capacity)
         self._replace(lambda states, theirs: torch.cat((states, theirs.pop(0))), other)
 
-    def _replace(self, change: Callable[[Tensor, list[Tensor]], Tensor], other: KVCache | None = None) -> None:
+    def _replace(
+        self, change: Callable[[Tensor, list[Tensor]], Tensor], other: KVCache | None = None
+    ) -> None:
         """Change the states layer by layer, so that only one layer exists twice at a time."""
         self._view = None
-        for mine, theirs in ((self.keys, other and other.keys), (self.values, other and other.values)):
+        for mine, theirs in (
+            (self.keys, other and other.keys),
+            (self.values, other and other.values),
+        ):
             for layer, states in enumerate(mine):
                 mine[layer] = change(states, theirs or [])
 
@@ -76,7 +89,10 @@ class CacheView:
         shape, device = cache.keys[0].shape, cache.keys[0].device
         first = torch.arange(shape[0] * shape[1], device=device).view(shape[:2])
         self._first_RM = first * shape[2]  # flat index of a slot's position 0
-        self._written = [(k.flatten(0, 2), v.flatten(0, 2)) for k, v in zip(cache.keys, cache.values, strict=True)]
+        self._written = [
+            (k.flatten(0, 2), v.flatten(0, 2))
+            for k, v in zip(cache.keys, cache.values, strict=True)
+        ]
         self._read = [  # of each layer: keys [R M, D, W] and values [R M, W, D]
             (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
             for k, v in zip(cache.keys, cache.values, strict=True)
@@ -99,7 +115,9 @@ class CacheView:
                 written.index_copy_(0, places, states.reshape(-1, states.shape[-1]))
             keys_T, values_W = self._read[index]
             q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
-            mode.fp32_precision = "ieee"  # not oneDNN, which is three times slower for products of so few rows
+            mode.fp32_precision = (
+                "ieee"  # not oneDNN, which is three times slower for products of so few rows
+            )
             try:
                 weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
                 return torch.bmm(weights, values_W).view(q_BND.shape)

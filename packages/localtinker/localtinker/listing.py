@@ -1,7 +1,7 @@
 """Routes for sessions, training runs, checkpoints and the download of their files.
 
-As in the cloud, a download URL works for an hour without a key. It is signed with a secret of the running process, so a restart
-invalidates it as well.
+As in the cloud, a download URL works for an hour without a key. It is signed with a secret of the running
+process, so a restart invalidates it as well.
 """
 
 from __future__ import annotations
@@ -56,8 +56,12 @@ def run_routes(registry: Registry) -> Routes:
             "lora_rank": LoraSpec.from_json(row["lora"]).rank,
             "last_request_time": _iso(row["last_request"]),
             "user_metadata": json.loads(row["user_metadata"] or "null"),
-            "last_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "weights"), None),
-            "last_sampler_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "sampler_weights"), None),
+            "last_checkpoint": next(
+                (_checkpoint_json(c) for c in saved if c.kind == "weights"), None
+            ),
+            "last_sampler_checkpoint": next(
+                (_checkpoint_json(c) for c in saved if c.kind == "sampler_weights"), None
+            ),
         }
 
     async def training_runs(request: Request) -> dict[str, Any]:
@@ -137,18 +141,30 @@ def download_routes(registry: Registry) -> Routes:
         path = f"tinker://{run_id}/external_weights/{name}"
         folder = registry.blob_path(registry.checkpoint(path).blob)
         expires = int(time.time()) + _LIFE_S
-        base = f"{str(request.base_url).rstrip('/')}/api/v1{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
+        base = (
+            f"{str(request.base_url).rstrip('/')}/api/v1{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
+        )
         files = sorted(file.name for file in folder.iterdir())
-        queries = {file: f"expires={expires}&signature={sign(path, file, expires)}" for file in files}
+        queries = {
+            file: f"expires={expires}&signature={sign(path, file, expires)}" for file in files
+        }
         urls = {file: f"{base}/{quote(file)}?{query}" for file, query in queries.items()}
         return {"urls": urls, "expires": _iso(expires)}
 
     async def download(request: Request) -> Response:
         run_id, name, file = (request.path_params[part] for part in ("run_id", "name", "file"))
-        path, expires = f"tinker://{run_id}/external_weights/{name}", rq.number(request.query_params, "expires")
+        path, expires = (
+            f"tinker://{run_id}/external_weights/{name}",
+            rq.number(request.query_params, "expires"),
+        )
         signature = request.query_params.get("signature", "").encode()
-        if not hmac.compare_digest(signature, sign(path, file, expires).encode()) or expires < time.time():
-            raise NotFoundError("signature: this URL is expired or not from this service; request a new one")
+        if (
+            not hmac.compare_digest(signature, sign(path, file, expires).encode())
+            or expires < time.time()
+        ):
+            raise NotFoundError(
+                "signature: this URL is expired or not from this service; request a new one"
+            )
         return FileResponse(registry.blob_path(registry.checkpoint(path).blob) / file)
 
     return {
@@ -161,7 +177,11 @@ def _page(request: Request, rows: list[Any], limit: int = 20) -> tuple[list[Any]
     """Return the requested page of a list, of `limit` rows by default, and its cursor."""
     offset = rq.number(request.query_params, "offset", "0")
     limit = rq.number(request.query_params, "limit", str(limit))
-    return rows[offset : offset + limit], {"offset": offset, "limit": limit, "total_count": len(rows)}
+    return rows[offset : offset + limit], {
+        "offset": offset,
+        "limit": limit,
+        "total_count": len(rows),
+    }
 
 
 def _path(request: Request) -> str:

@@ -1,9 +1,10 @@
 """LoRA adapters on a shared, frozen base model: y = W x + s B A x.
 
-Each adapter belongs to a training client. Several share a base, and only the active one computes and collects gradients. The
-scaling s is alpha / rank, with alpha = 32 for every rank as in Tinker. A is uniform (Kaiming, a = sqrt 5) from the client's seed; B
-is zero, so that a fresh adapter changes nothing. On disk an adapter is a peft folder, which `PeftModel.from_pretrained(base, folder)`
-loads. peft itself is not used here because its import takes three times as long as torch's.
+Each adapter belongs to a training client. Several share a base, and only the active one computes and
+collects gradients. The scaling s is alpha / rank, with alpha = 32 for every rank as in Tinker. A is uniform
+(Kaiming, a = sqrt 5) from the client's seed; B is zero, so that a fresh adapter changes nothing. On disk an
+adapter is a peft folder, which `PeftModel.from_pretrained(base, folder)` loads. peft itself is not used
+here because its import takes three times as long as torch's.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class LoraSpec:
 def target_modules(model: Any, spec: LoraSpec) -> list[str]:
     """Return full names of the linear layers that get an adapter, in module order.
 
-    Attention and MLP layers are recognised by the name of their block (`self_attn`, `mlp`, ...). Experts that transformers stores as
-    one fused parameter are not linear layers and stay frozen.
+    Attention and MLP layers are recognised by the name of their block (`self_attn`, `mlp`, ...). Experts
+    that transformers stores as one fused parameter are not linear layers and stay frozen.
     """
     head = model.get_output_embeddings()
 
@@ -64,9 +65,15 @@ def target_modules(model: Any, spec: LoraSpec) -> list[str]:
             return spec.train_unembed
         if "attn" in name or "attention" in name:
             return spec.train_attn
-        return spec.train_mlp and any(part in name for part in ("mlp", "feed_forward", "ffn", "expert"))
+        return spec.train_mlp and any(
+            part in name for part in ("mlp", "feed_forward", "ffn", "expert")
+        )
 
-    return [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and is_target(name, module)]
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and is_target(name, module)
+    ]
 
 
 Pairs = dict[str, tuple[nn.Parameter, nn.Parameter]]
@@ -90,7 +97,10 @@ class AdapterBank:
             lora_a = torch.empty(spec.rank, weight.shape[1])
             nn.init.kaiming_uniform_(lora_a, a=math.sqrt(5), generator=generator)
             lora_b = torch.zeros(weight.shape[0], spec.rank)
-            pairs[target] = nn.Parameter(lora_a.to(weight.device)), nn.Parameter(lora_b.to(weight.device))
+            pairs[target] = (
+                nn.Parameter(lora_a.to(weight.device)),
+                nn.Parameter(lora_b.to(weight.device)),
+            )
         self._adapters[name] = spec, pairs
 
     def activate(self, name: str | None) -> None:
@@ -135,7 +145,9 @@ class AdapterBank:
         return self._adapters[name][1]
 
 
-def _low_rank_term(lora_a: Tensor, lora_b: Tensor, scaling: float) -> Callable[[nn.Module, tuple, Tensor], Tensor]:
+def _low_rank_term(
+    lora_a: Tensor, lora_b: Tensor, scaling: float
+) -> Callable[[nn.Module, tuple, Tensor], Tensor]:
     """Return a forward hook that adds s B A x, computed in float32, to the output of a linear layer."""
 
     def add(module: nn.Module, inputs: tuple, output: Tensor) -> Tensor:
@@ -155,7 +167,9 @@ def pairs_by_module(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Te
     }
 
 
-def write_adapter(folder: Path, tensors: Mapping[str, Tensor], spec: LoraSpec, base_path: str) -> None:
+def write_adapter(
+    folder: Path, tensors: Mapping[str, Tensor], spec: LoraSpec, base_path: str
+) -> None:
     """Write a peft folder: adapter_model.safetensors and adapter_config.json."""
     save_file(dict(tensors), folder / "adapter_model.safetensors")
     config = {

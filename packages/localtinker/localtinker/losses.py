@@ -5,8 +5,9 @@ Every loss is a sum over tokens, never a mean, as the Tinker documentation defin
 for a cross entropy against a distribution). `logp` is log p_theta(target), `q` the sampler's log-probability of the
 same token, `A` its advantage, `w` its weight. Padding has advantage and weight 0, so that it adds exactly 0.
 
-`@loss` registers a loss under its function's name, which is its name in the Tinker API. The embedded service computes every registered loss, and
-`learning.loss` accepts those of `policy_losses`. This module does not import torch, so that loading a configuration is fast.
+`@loss` registers a loss under its function's name, which is its name in the Tinker API. The embedded
+service computes every registered loss, and `learning.loss` accepts those of `policy_losses`. This module
+does not import torch, so that loading a configuration is fast.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def loss(
     """Register a function of (log-probabilities, inputs, parameters) as a loss under its own name."""
 
     def register(function: Formula) -> Formula:
-        LOSSES[function.__name__] = Loss(function, required, optional, parameters or {}, zero_is_silent)
+        LOSSES[function.__name__] = Loss(
+            function, required, optional, parameters or {}, zero_is_silent
+        )
         return function
 
     return register
@@ -60,7 +63,9 @@ def loss(
 
 def policy_losses() -> list[str]:
     """Names of the losses for RL steps: a prompt is sent with zeros and must have no gradient."""
-    return [name for name, one in LOSSES.items() if one.required == POLICY_INPUTS and one.zero_is_silent]
+    return [
+        name for name, one in LOSSES.items() if one.required == POLICY_INPUTS and one.zero_is_silent
+    ]
 
 
 @loss(optional=("weights",))
@@ -70,7 +75,9 @@ def cross_entropy(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, flo
 
 
 @loss(*POLICY_INPUTS)
-def importance_sampling(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
+def importance_sampling(
+    logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]
+) -> Tensor:
     """-exp(logp - q) A."""
     return -(logp_BLK - inputs["logprobs"]).exp() * inputs["advantages"]
 
@@ -87,8 +94,8 @@ def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Te
 def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
     """-sg(clip(r, low, high)) logp A: the clipped ratio is a weight, not a path for the gradient.
 
-    Within the bounds the gradient equals that of `importance_sampling`. A lower bound above 0 would keep training on tokens that the
-    policy no longer samples (MiniMax-M1, 2025, arXiv:2506.13585, has none).
+    Within the bounds the gradient equals that of `importance_sampling`. A lower bound above 0 would keep
+    training on tokens that the policy no longer samples (MiniMax-M1, 2025, arXiv:2506.13585, has none).
     """
     ratio = (logp_BLK - inputs["logprobs"]).exp()
     return -_clip(ratio, inputs, parameters).detach() * logp_BLK * inputs["advantages"]
@@ -98,7 +105,8 @@ def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> 
 def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
     """-(logp A - beta/2 (logp - q)^2): direct reward optimisation, with a quadratic penalty instead of a ratio.
 
-    The penalty remains where A and q are 0, so clients must send q for prompt tokens too, and the caller masks the padding.
+    The penalty remains where A and q are 0, so clients must send q for prompt tokens too, and the caller
+    masks the padding.
     """
     quadratic = (logp_BLK - inputs["logprobs"]) ** 2
     return -(logp_BLK * inputs["advantages"] - 0.5 * parameters["beta"] * quadratic)
@@ -106,5 +114,7 @@ def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Te
 
 def _clip(ratio: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
     """Clip the ratios to thresholds from the inputs (per token) or else from the parameters."""
-    low, high = (inputs[name] if name in inputs else ratio.new_tensor(parameters[name]) for name in CLIP)
+    low, high = (
+        inputs[name] if name in inputs else ratio.new_tensor(parameters[name]) for name in CLIP
+    )
     return ratio.maximum(low).minimum(high)

@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 
 _LARGE_GPU_BYTES = 24 << 30  # free GPU memory above which training passes are four times as large
 _MERGE_LIMIT_BYTES = 1 << 30  # weights up to which samplers are merged copies of the model
-CHECKPOINT_BYTES = 2 * 1024**3  # weights above which activations are recomputed in the backward pass
+CHECKPOINT_BYTES = (
+    2 * 1024**3
+)  # weights above which activations are recomputed in the backward pass
 _names = itertools.count()
 
 
@@ -35,8 +37,8 @@ _names = itertools.count()
 class ServedModel:
     """A base model: frozen weights, its adapters, and the limits for requests.
 
-    `dense`: loaded by `modules.py` and sampled by `decoder.py`, otherwise by transformers. `split_head`: body and head can run
-    separately, so that the logits of a long batch need not be in memory at once.
+    `dense`: loaded by `modules.py` and sampled by `decoder.py`, otherwise by transformers. `split_head`:
+    body and head can run separately, so that the logits of a long batch need not be in memory at once.
     """
 
     name: str
@@ -72,7 +74,8 @@ class ServedModel:
         return self.dense and self.device.type == "cpu" and not self.small
 
     def hidden(self, tokens_BL: Tensor) -> Tensor:
-        """Return final hidden states [B, L, H] of right-padded tokens, with the active adapter. Requires `split_head`."""
+        """Return final hidden states [B, L, H] of right-padded tokens, with the active adapter. Requires
+        `split_head`."""
         if self.dense:
             return self.model.model(tokens_BL)
         return self.model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
@@ -82,13 +85,17 @@ class ServedModel:
         pairs = {} if adapter is None else pairs_by_module(adapter[0])
         scaling = 1.0 if adapter is None else adapter[1].scaling
         # Without an adapter, merging only fuses weights, which pays off for small models.
-        return DenseDecoder(self.model, pairs, scaling, merge=self.merge and (bool(pairs) or self.small))
+        return DenseDecoder(
+            self.model, pairs, scaling, merge=self.merge and (bool(pairs) or self.small)
+        )
 
     def sampler_bytes(self, *, adapted: bool) -> int:
         """Approximate bytes of a sampler beyond the base: those of a copy if it merges."""
         return self.nbytes if self.dense and self.merge and (adapted or self.small) else 0
 
-    def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
+    def sampler(
+        self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool
+    ) -> Sampler:
         """Return a sampler of the base model, alone or with a frozen adapter."""
         if self.dense:
             return Sampler(self.decoder(adapter), self.vocabulary, deterministic)
@@ -97,14 +104,18 @@ class ServedModel:
             name = f"sampler-{next(_names)}"
             self.adapters.add(name, adapter[1])
             self.adapters.load(name, adapter[0])
-        return Sampler(LockstepDecoder(self.model, self.adapters, name), self.vocabulary, deterministic)
+        return Sampler(
+            LockstepDecoder(self.model, self.adapters, name), self.vocabulary, deterministic
+        )
 
 
 def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
-    """Return limits for a device with the models on it: padded tokens of a training pass, and bytes of key-value caches.
+    """Return limits for a device with the models on it: padded tokens of a training pass, and bytes of
+    key-value caches.
 
-    A cache takes twice its bytes while it is rearranged, so on a GPU the limit is 40 % of the free memory. On a CPU, larger models
-    train as fast with 512 tokens per pass as with 4096, in a fraction of the memory.
+    A cache takes twice its bytes while it is rearranged, so on a GPU the limit is 40 % of the free memory.
+    On a CPU, larger models train as fast with 512 tokens per pass as with 4096, in a fraction of the
+    memory.
     """
     if not device.startswith("cuda"):
         return 4096 if all(model.small for model in models) else 512, 1 << 30
@@ -124,7 +135,9 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
             model = _by_transformers(path, dtype, device)
         vocabulary, eos_id = _tokenizer(path, model.config.model_type)
         eos_ids = _eos_ids(path, model, eos_id)
-    except Exception as error:  # of many kinds, and `tokenizers` raises a bare Exception for a damaged file
+    except (
+        Exception
+    ) as error:  # of many kinds, and `tokenizers` raises a bare Exception for a damaged file
         raise ModelError(f"model {name!r}: cannot load {path}: {error}") from error
     nbytes = sum(p.numel() * p.element_size() for p in model.parameters())
     recompute = nbytes > CHECKPOINT_BYTES and (dense or model.supports_gradient_checkpointing)
@@ -153,7 +166,9 @@ def _by_transformers(path: Path, dtype: str, device: str) -> Any:
     """Load a model with transformers, without dropout even in training mode."""
     from transformers import AutoModelForCausalLM
 
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), local_files_only=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        path, dtype=getattr(torch, dtype), local_files_only=True
+    )
     model = model.to(device).eval().requires_grad_(False)
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -166,20 +181,25 @@ def _by_transformers(path: Path, dtype: str, device: str) -> Any:
 def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
     """Return the vocabulary and the end token of a folder's tokenizer.
 
-    Without importing transformers if it would use tokenizer.json unchanged: for tokenizer classes without their own behaviour, and
-    without added tokens outside that file. (For Qwen2 it uses a special class, whatever the folder says.)
+    Without importing transformers if it would use tokenizer.json unchanged: for tokenizer classes without
+    their own behaviour, and without added tokens outside that file. (For Qwen2 it uses a special class,
+    whatever the folder says.)
     """
     named, own = folder / "tokenizer_config.json", folder / "tokenizer.json"
     config = json.loads(named.read_text()) if named.is_file() else {}
     generic = config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
-    changed = config.keys() & {"added_tokens_decoder", "auto_map"} or config.get("clean_up_tokenization_spaces")
+    changed = config.keys() & {"added_tokens_decoder", "auto_map"} or config.get(
+        "clean_up_tokenization_spaces"
+    )
     end = config.get("eos_token")
     if generic and not changed and model_type != "qwen2" and own.is_file() and isinstance(end, str):
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(own))
         decode = partial(tokenizer.decode, skip_special_tokens=False)
-        return Vocabulary(decode, max(tokenizer.get_vocab().values()) + 1), tokenizer.token_to_id(end)
+        return Vocabulary(decode, max(tokenizer.get_vocab().values()) + 1), tokenizer.token_to_id(
+            end
+        )
     from transformers import AutoTokenizer
 
     theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -203,14 +223,20 @@ def _splits_head(model: Any) -> bool:
     difference = (logits - truth).abs()
     if exact:
         return bool(difference.max() <= 1e-4 * truth.abs().max().clamp(min=1.0))
-    # In bfloat16, rounding alone makes single positions differ a lot; a different computation would make all of them differ.
+    # In bfloat16, rounding alone makes single positions differ a lot; a different computation would make
+    # all of them differ.
     return bool(difference.mean(-1).median() <= 0.1 * truth.std(-1).median().clamp(min=1.0))
 
 
 def _eos_ids(path: Path, model: Any, tokenizer_eos: int | None) -> frozenset[int]:
     """Return the end-of-sequence ids of the generation config, the model config and the tokenizer."""
     file = path / "generation_config.json"
-    ids = [json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None, tokenizer_eos]
+    ids = [
+        json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None,
+        tokenizer_eos,
+    ]
     for config in (model.config, getattr(model, "generation_config", None)):
         ids.append(getattr(config, "eos_token_id", None))
-    return frozenset(itertools.chain.from_iterable([i] if isinstance(i, int) else i or () for i in ids))
+    return frozenset(
+        itertools.chain.from_iterable([i] if isinstance(i, int) else i or () for i in ids)
+    )

@@ -1,9 +1,10 @@
-"""Llama, Qwen2 and Qwen3 as torch modules, loaded without transformers, whose import would add half to the start-up time of a
-small service.
+"""Llama, Qwen2 and Qwen3 as torch modules, loaded without transformers, whose import would add half to the
+start-up time of a small service.
 
-`decoder.py` and `dense_training.py` take their weights from these modules; training with autograd runs them. Names, shapes and
-the order of operations equal those of transformers' modules, so that results are bitwise equal. transformers reads folders in an
-unusual form: pickled weights, a configuration with missing keys, scaled rotary embeddings.
+`decoder.py` and `dense_training.py` take their weights from these modules; training with autograd runs
+them. Names, shapes and the order of operations equal those of transformers' modules, so that results are
+bitwise equal. transformers reads folders in an unusual form: pickled weights, a configuration with missing
+keys, scaled rotary embeddings.
 
 Shapes: B sequences, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
@@ -53,14 +54,19 @@ class DenseConfig(DenseSizes):
 
     @staticmethod
     def read(folder: Path) -> DenseConfig | None:
-        """Read a model's folder. None if these modules do not support it: other families, sliding windows, quantised weights."""
+        """Read a model's folder. None if these modules do not support it: other families, sliding windows,
+        quantised weights."""
         raw = json.loads((folder / "config.json").read_text())
         if raw.get("model_type") not in _FAMILIES or "quantization_config" in raw:
             return None
         if not raw.get("rope_scaling") and "rope_theta" in raw:  # as transformers 4 wrote it
-            raw.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]})
+            raw.setdefault(
+                "rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]}
+            )
         if raw["model_type"] != "qwen3" and {"hidden_size", "num_attention_heads"} <= raw.keys():
-            raw["head_dim"] = raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
+            raw["head_dim"] = (
+                raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
+            )
         names = {field.name for field in fields(DenseConfig)}
         given = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
         needed = {*names, "hidden_act"} - {"attention_bias", "mlp_bias"}
@@ -68,7 +74,11 @@ class DenseConfig(DenseSizes):
             raw = _transformers_config(folder).to_dict()
         kinds = raw.get("layer_types")
         windows = set(kinds) != {"full_attention"} if kinds else raw.get("use_sliding_window")
-        if windows or raw["hidden_act"] != "silu" or raw["rope_parameters"]["rope_type"] not in _ROTATIONS:
+        if (
+            windows
+            or raw["hidden_act"] != "silu"
+            or raw["rope_parameters"]["rope_type"] not in _ROTATIONS
+        ):
             return None
         return DenseConfig(**{name: raw[name] for name in names & raw.keys()})
 
@@ -106,7 +116,10 @@ class Rotary:
     def __init__(self, config: DenseConfig, folder: Path, device: str) -> None:
         if config.rope_parameters["rope_type"] == "default":
             exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
-            frequencies, self._factor = 1.0 / (config.rope_parameters["rope_theta"] ** exponents), 1.0
+            frequencies, self._factor = (
+                1.0 / (config.rope_parameters["rope_theta"] ** exponents),
+                1.0,
+            )
         else:
             from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -137,23 +150,34 @@ class Attention(nn.Module):
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
         self.head_dim = config.head_dim
-        queries, keys = (n * self.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
+        queries, keys = (
+            n * self.head_dim for n in (config.num_attention_heads, config.num_key_value_heads)
+        )
         bias = config.attention_bias or config.model_type == "qwen2"
         self.q_proj = Linear(config.hidden_size, queries, bias=bias)
         self.k_proj, self.v_proj = (Linear(config.hidden_size, keys, bias=bias) for _ in range(2))
-        self.o_proj = Linear(queries, config.hidden_size, bias=bias and config.model_type != "qwen2")
+        self.o_proj = Linear(
+            queries, config.hidden_size, bias=bias and config.model_type != "qwen2"
+        )
         if config.model_type == "qwen3":
-            self.q_norm, self.k_norm = (RMSNorm(self.head_dim, config.rms_norm_eps) for _ in range(2))
+            self.q_norm, self.k_norm = (
+                RMSNorm(self.head_dim, config.rms_norm_eps) for _ in range(2)
+            )
         self._grouped = queries != keys
 
     def forward(self, x_BLH: Tensor, cos_BLD: Tensor, sin_BLD: Tensor) -> Tensor:
-        q, k, v = (p(x_BLH).unflatten(-1, (-1, self.head_dim)) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            p(x_BLH).unflatten(-1, (-1, self.head_dim))
+            for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
         if hasattr(self, "q_norm"):
             q, k = self.q_norm(q), self.k_norm(k)
         cos, sin = cos_BLD[:, None], sin_BLD[:, None]
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         q, k = q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped)
+        attended = F.scaled_dot_product_attention(
+            q, k, v, is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped
+        )
         return self.o_proj(attended.transpose(1, 2).flatten(2))
 
 
@@ -166,7 +190,9 @@ class MLP(nn.Module):
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
         hidden, inner = config.hidden_size, config.intermediate_size
-        self.gate_proj, self.up_proj = (Linear(hidden, inner, bias=config.mlp_bias) for _ in range(2))
+        self.gate_proj, self.up_proj = (
+            Linear(hidden, inner, bias=config.mlp_bias) for _ in range(2)
+        )
         self.down_proj = Linear(inner, hidden, bias=config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -246,9 +272,14 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
     if weights.keys() != dict(model.named_parameters()).keys():
         from transformers import AutoModelForCausalLM
 
-        theirs: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        theirs: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True
+        )
         tied = theirs.lm_head.weight is theirs.model.embed_tokens.weight
-        model, weights = DenseModel(replace(config, tie_word_embeddings=tied), rotary), theirs.state_dict()
+        model, weights = (
+            DenseModel(replace(config, tie_word_embeddings=tied), rotary),
+            theirs.state_dict(),
+        )
     for name, parameter in model.named_parameters():
         if parameter.shape != weights[name].shape:
             raise ValueError(f"{name} is {list(weights[name].shape)}, not {list(parameter.shape)}")
@@ -261,5 +292,7 @@ def _safetensors(folder: Path) -> dict[str, Tensor]:
     """Return all tensors of a folder, mapped from its files. Empty if the weights are in another format."""
     files, index = {"model.safetensors"}, folder / "model.safetensors.index.json"
     if not (folder / "model.safetensors").is_file():
-        files = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+        files = (
+            set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+        )
     return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}

@@ -1,8 +1,9 @@
 """Batching of sequences into passes: padded to equal length, or packed so that common prefixes are computed once.
 
-The answers of a group share a prompt, and their scores share a hint. With four answers of 80 tokens to a prompt of 250 tokens, packing
-needs 570 rows instead of 1320. Under causal attention a shared row does not depend on what follows it, so the results are equal, and
-the gradient of a shared row is the sum of the gradients of its copies.
+The answers of a group share a prompt, and their scores share a hint. With four answers of 80 tokens to a
+prompt of 250 tokens, packing needs 570 rows instead of 1320. Under causal attention a shared row does not
+depend on what follows it, so the results are equal, and the gradient of a shared row is the sum of the
+gradients of its copies.
 
 Shapes: N rows of a pass, D head size, heads as they come.
 """
@@ -24,7 +25,8 @@ Tokens = Sequence[int] | np.ndarray
 
 
 def padded_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
-    """Return the sequence indices of each pass: sorted by length, at most `budget` padded tokens, at least one sequence."""
+    """Return the sequence indices of each pass: sorted by length, at most `budget` padded tokens, at least
+    one sequence."""
     passes: list[list[int]] = []
     for number in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
         if passes and (len(passes[-1]) + 1) * len(sequences[passes[-1][0]]) <= budget:
@@ -55,7 +57,8 @@ class Family:
 
 
 def families_of(sequences: Sequence[Tokens]) -> list[Family]:
-    """Group sequences into families. Neighbours in lexicographic order merge, longest common prefix first, while that saves rows."""
+    """Group sequences into families. Neighbours in lexicographic order merge, longest common prefix first,
+    while that saves rows."""
     arrays = [np.asarray(sequence) for sequence in sequences]
     order = sorted(range(len(arrays)), key=lambda i: arrays[i].tolist())
     common = [common_length(arrays[a], arrays[b]) for a, b in itertools.pairwise(order)]
@@ -75,15 +78,18 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
 def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
     """Return the sequence indices of each pass, of at most `budget` rows.
 
-    A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up to the smaller of twice
-    the longest member and eight budgets.
+    A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up
+    to the smaller of twice the longest member and eight budgets.
     """
     blocks: list[tuple[int, list[int]]] = []
     for family in families_of(sequences):
         own = {i: len(sequences[i]) - family.prefix for i in family.members}
         most = max(budget, min(2 * (family.prefix + max(own.values())), 8 * budget))
         count = 1 if family.prefix else len(own)
-        while count < len(own) and max(map(sum, _shares(list(own.values()), count))) + family.prefix > most:
+        while (
+            count < len(own)
+            and max(map(sum, _shares(list(own.values()), count))) + family.prefix > most
+        ):
             count += 1
         left = list(family.members)
         for lengths in _shares(list(own.values()), count):
@@ -150,7 +156,11 @@ class Layout:
     @property
     def keys(self) -> int:
         """Number of key rows that attention copies: each prefix, joined with each of its members' own rows."""
-        shared = [(prefix.stop - prefix.start, own) for prefix, own in self.spans if prefix.stop > prefix.start]
+        shared = [
+            (prefix.stop - prefix.start, own)
+            for prefix, own in self.spans
+            if prefix.stop > prefix.start
+        ]
         return sum(length + rows.stop - rows.start for length, own in shared for rows in own)
 
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
@@ -166,13 +176,21 @@ class Layout:
                 )
                 parts.append(part)
             for rows in () if alone else own:
-                keys, values = (torch.cat((states[:, :, shared], states[:, :, rows]), 2) for states in (k, v))
+                keys, values = (
+                    torch.cat((states[:, :, shared], states[:, :, rows]), 2) for states in (k, v)
+                )
                 for start in range(rows.start, rows.stop, BLOCK):
                     end = min(start + BLOCK, rows.stop)
                     seen = keys.shape[2] - (rows.stop - end)
-                    mask = torch.ones(end - start, seen, dtype=torch.bool, device=q.device).tril_(seen - (end - start))
+                    mask = torch.ones(end - start, seen, dtype=torch.bool, device=q.device).tril_(
+                        seen - (end - start)
+                    )
                     part = F.scaled_dot_product_attention(
-                        q[:, :, start:end], keys[:, :, :seen], values[:, :, :seen], attn_mask=mask, enable_gqa=grouped
+                        q[:, :, start:end],
+                        keys[:, :, :seen],
+                        values[:, :, :seen],
+                        attn_mask=mask,
+                        enable_gqa=grouped,
                     )
                     parts.append(part)
         return torch.cat(parts, 2)[0].transpose(0, 1).reshape(len(q_NHD), -1)

@@ -23,10 +23,10 @@ LONGEST_PAUSE_S = 30.0
 class LocalTinker:
     """Starts `python -m localtinker` on a loopback port (0: a free one) and waits until it is ready.
 
-    A `tinker.ServiceClient` needs `base_url` and `api_key`. `options` are further fields of `Settings`; None means the default. The
-    child ends with `stop`, at the end of the `with` block, or when this process dies. Restarted with the same `state`, it serves the
-    same tinker:// paths and samplers; with the same `port` and `api_key` too, existing clients continue. It logs to
-    `state`/service.log.
+    A `tinker.ServiceClient` needs `base_url` and `api_key`. `options` are further fields of `Settings`;
+    None means the default. The child ends with `stop`, at the end of the `with` block, or when this process
+    dies. Restarted with the same `state`, it serves the same tinker:// paths and samplers; with the same
+    `port` and `api_key` too, existing clients continue. It logs to `state`/service.log.
 
     Raises StartError with the end of that log when the service is not ready within `timeout_s` seconds.
     """
@@ -111,7 +111,8 @@ class LocalTinker:
                 log = self.log_path.read_text(errors="replace").splitlines()[-15:]
                 raise StartError("\n".join(["the local Tinker service failed to start:", *log]))
         raise StartError(
-            f"the local Tinker service was not ready after {self._timeout_s:.0f} s", f"its log is {self.log_path}"
+            f"the local Tinker service was not ready after {self._timeout_s:.0f} s",
+            f"its log is {self.log_path}",
         )
 
     def _reap(self) -> None:
@@ -124,16 +125,21 @@ class LocalTinker:
 class KeptTinker(LocalTinker):
     """A `LocalTinker` that is restarted after a crash.
 
-    The SDK retries failed requests, so clients of the old process continue with the new one: same address, key and state folder.
-    Saved weights and samplers survive. A training client's unsaved weights are lost; the next train step notices and starts from
-    the last saved state.
+    The SDK retries failed requests, so clients of the old process continue with the new one: same address,
+    key and state folder. Saved weights and samplers survive. A training client's unsaved weights are lost;
+    the next train step notices and starts from the last saved state.
 
-    `on_restart` is called from a thread with a message for the user. If the service cannot start (such as with a full disk), the
-    reason is reported and the start retried, as long as the run lives.
+    `on_restart` is called from a thread with a message for the user. If the service cannot start (such as
+    with a full disk), the reason is reported and the start retried, as long as the run lives.
     """
 
     def __init__(
-        self, models: Mapping[str, Path], state: Path, *, on_restart: Callable[[str], None], **options: Any
+        self,
+        models: Mapping[str, Path],
+        state: Path,
+        *,
+        on_restart: Callable[[str], None],
+        **options: Any,
     ) -> None:
         super().__init__(models, state, **options)
         self._on_restart = on_restart
@@ -143,7 +149,8 @@ class KeptTinker(LocalTinker):
         self._watcher.start()
 
     def stop(self, timeout_s: float = 3.0) -> None:
-        """Stop the service without a restart. The timeout is short because a cancelled run must end soon, and saved data survives a kill."""
+        """Stop the service without a restart. The timeout is short because a cancelled run must end soon,
+        and saved data survives a kill."""
         self._stopping.set()
         self._watcher.join(timeout_s)
         while self._watcher.is_alive():  # a start is in progress, which may take minutes
@@ -168,7 +175,9 @@ class KeptTinker(LocalTinker):
                 if self._stopping.is_set():
                     return
                 reason = error.message if isinstance(error, StartError) else error
-                self._on_restart(f"the embedded Tinker service cannot restart, next attempt in {pause:.0f} s: {reason}")
+                self._on_restart(
+                    f"the embedded Tinker service cannot restart, next attempt in {pause:.0f} s: {reason}"
+                )
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:

@@ -1,8 +1,9 @@
 """Persistent state: sessions, training runs, samplers and checkpoints, in a SQLite file and a folder of blobs.
 
-A checkpoint's files are written to a new blob folder and flushed; then a row that refers to it is inserted, which commits the
-checkpoint. Overwriting a name points the row to a new blob. `collect_garbage` removes blobs without a row, which a crash between the
-two steps, a deletion or an expiry leaves behind. SQLite runs in WAL mode, so that kill -9 loses no committed row.
+A checkpoint's files are written to a new blob folder and flushed; then a row that refers to it is inserted,
+which commits the checkpoint. Overwriting a name points the row to a new blob. `collect_garbage` removes
+blobs without a row, which a crash between the two steps, a deletion or an expiry leaves behind. SQLite runs
+in WAL mode, so that kill -9 loses no committed row.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ def lock_folder(state: Path) -> int:
         except BlockingIOError as error:
             if time.monotonic() > deadline:
                 os.close(handle)
-                raise SettingsError(f"another service uses {state}", "stop it, or choose another --state") from error
+                raise SettingsError(
+                    f"another service uses {state}", "stop it, or choose another --state"
+                ) from error
         time.sleep(0.05)
 
 
@@ -131,7 +134,9 @@ class Registry:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
             # Not an internal error, which the SDK would silently retry for minutes.
-            raise RequestError(f"the service cannot write to {self._blobs.parent}: the disk is full") from error
+            raise RequestError(
+                f"the service cannot write to {self._blobs.parent}: the disk is full"
+            ) from error
 
     def _get(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
         """Return a row by its id. Raises NotFoundError, whose message begins with `missing`."""
@@ -141,10 +146,17 @@ class Registry:
         return rows[0]
 
     # Sessions ---------------------------------------------------------------------------------------------------
-    def add_session(self, session_id: str, display_name: str | None, user_metadata: dict | None) -> None:
+    def add_session(
+        self, session_id: str, display_name: str | None, user_metadata: dict | None
+    ) -> None:
         now = self._clock()
         self._run(
-            "insert into sessions values (?, ?, ?, 0, ?, ?)", session_id, now, now, display_name, _dumps(user_metadata)
+            "insert into sessions values (?, ?, ?, 0, ?, ?)",
+            session_id,
+            now,
+            now,
+            display_name,
+            _dumps(user_metadata),
         )
 
     def touch_session(self, session_id: str) -> bool:
@@ -158,7 +170,11 @@ class Registry:
     def is_over(self, session_id: str) -> bool:
         """Whether a session is finished, unknown, or without a heartbeat for a day."""
         rows = self._run("select finished, last_seen from sessions where id = ?", session_id)
-        return not rows or bool(rows[0]["finished"]) or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
+        return (
+            not rows
+            or bool(rows[0]["finished"])
+            or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
+        )
 
     def session(self, session_id: str) -> sqlite3.Row:
         return self._get("sessions", session_id, "session_id: no session")
@@ -167,7 +183,9 @@ class Registry:
         return [row["id"] for row in self._run("select id from sessions order by created desc")]
 
     # Training runs ----------------------------------------------------------------------------------------------
-    def add_run(self, run_id: str, session_id: str, base_model: str, lora: str, user_metadata: dict | None) -> None:
+    def add_run(
+        self, run_id: str, session_id: str, base_model: str, lora: str, user_metadata: dict | None
+    ) -> None:
         now = self._clock()
         self._run(
             "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
@@ -186,7 +204,9 @@ class Registry:
         return self._run(f"select * from runs {where} order by last_request desc, id", *args)
 
     # Samplers ---------------------------------------------------------------------------------------------------
-    def add_sampler(self, sampler_id: str, session_id: str, base_model: str, model_path: str | None) -> None:
+    def add_sampler(
+        self, sampler_id: str, session_id: str, base_model: str, model_path: str | None
+    ) -> None:
         self._run(
             "insert or ignore into samplers values (?, ?, ?, ?, ?)",
             *(sampler_id, session_id, base_model, model_path, self._clock()),
@@ -196,14 +216,20 @@ class Registry:
         return self._get("samplers", sampler_id, "sampling_session_id: no sampler")
 
     def samplers(self, session_id: str) -> list[str]:
-        return [r["id"] for r in self._run("select id from samplers where session_id = ? order by created", session_id)]
+        return [
+            r["id"]
+            for r in self._run(
+                "select id from samplers where session_id = ? order by created", session_id
+            )
+        ]
 
     # Checkpoints ------------------------------------------------------------------------------------------------
     def write_blob(self, write: Callable[[Path], None], *, durable: bool = True) -> tuple[str, int]:
         """Let `write` fill a new folder, and return its name and size in bytes.
 
-        A durable blob is flushed to disk and survives a power cut; any blob survives the death of the process. `collect_garbage`
-        spares it until `release_blob`, and while a row refers to it. If `write` fails, the folder is removed.
+        A durable blob is flushed to disk and survives a power cut; any blob survives the death of the
+        process. `collect_garbage` spares it until `release_blob`, and while a row refers to it. If `write`
+        fails, the folder is removed.
         """
         name = uuid.uuid4().hex
         folder = self._blobs / name
@@ -245,8 +271,12 @@ class Registry:
             self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
         except NotFoundError:
             return
-        overwrite = " or pass overwrite=True" if kind == "weights" else ""  # the SDK offers it for states only
-        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; use another name{overwrite}")
+        overwrite = (
+            " or pass overwrite=True" if kind == "weights" else ""
+        )  # the SDK offers it for states only
+        raise RequestError(
+            f"path: a checkpoint named {name!r} exists in this run; use another name{overwrite}"
+        )
 
     def add_checkpoint(
         self,
@@ -259,14 +289,24 @@ class Registry:
         user_metadata: dict | None = None,
         ephemeral_of: str | None = None,
     ) -> str:
-        """Insert a checkpoint for a held blob, or replace the one of that name. Releases the blob; returns the tinker:// path."""
+        """Insert a checkpoint for a held blob, or replace the one of that name. Releases the blob; returns
+        the tinker:// path."""
         path = f"tinker://{run_id}/{kind}/{name}"
         now = self._clock()
         expires = None if ttl_seconds is None else now + ttl_seconds
         try:
             self._run(
                 "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-                *(path, run_id, kind, name, saved.blob, saved.base_model, saved.lora, int(saved.has_optimizer)),
+                *(
+                    path,
+                    run_id,
+                    kind,
+                    name,
+                    saved.blob,
+                    saved.base_model,
+                    saved.lora,
+                    int(saved.has_optimizer),
+                ),
                 *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
             )
         finally:
@@ -298,20 +338,24 @@ class Registry:
         self.collect_garbage()
 
     def collect_garbage(self) -> None:
-        """Delete expired checkpoints, snapshots of sampling clients whose session is over (see `is_over`), and unused blobs."""
+        """Delete expired checkpoints, snapshots of sampling clients whose session is over (see `is_over`),
+        and unused blobs."""
         now = self._clock()
         with self._lock:
             self._run("delete from checkpoints where expires is not null and expires <= ?", now)
             over = "select id from sessions where finished = 1 or last_seen < ?"
             self._run(f"delete from checkpoints where ephemeral_of in ({over})", now - SESSION_LIFE)
-            used = {row["blob"] for row in self._run("select blob from checkpoints")} | set(self._held)
+            used = {row["blob"] for row in self._run("select blob from checkpoints")} | set(
+                self._held
+            )
             unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]
         for folder in unused:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
-    """Return the live checkpoint at a tinker:// path of a state folder. Read-only; a service may be using the folder."""
+    """Return the live checkpoint at a tinker:// path of a state folder. Read-only; a service may be using
+    the folder."""
     return live_checkpoints(state).get(path)
 
 
@@ -337,7 +381,8 @@ def _usable(file: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         raise SettingsError(
             f"{file} cannot be used: {error}",
-            "check its permissions and the free space; if it is damaged, restore it, or move its folder away to start without saved weights",
+            "check its permissions and the free space; if it is damaged, restore it, or move its "
+            "folder away to start without saved weights",
         ) from error
 
 
@@ -353,7 +398,9 @@ def parse_path(path: str, field: str) -> tuple[str, str, str]:
 
 def _checkpoint(row: sqlite3.Row) -> SavedWeights:
     flags = {name: bool(row[name]) for name in ("has_optimizer", "public")}
-    return SavedWeights(**{**dict(row), **flags, "user_metadata": json.loads(row["user_metadata"] or "null")})
+    return SavedWeights(
+        **{**dict(row), **flags, "user_metadata": json.loads(row["user_metadata"] or "null")}
+    )
 
 
 def _dumps(value: dict | None) -> str | None:

@@ -213,10 +213,18 @@ def _check_tokens(where: str, tokens: Sequence[int] | np.ndarray, model: ServedM
     if len(tokens) == 0:
         raise RequestError(f"{where}: needs at least one token")
     if len(tokens) > model.max_context:
-        raise RequestError(f"{where}: {len(tokens)} tokens, but {model.name!r} takes at most {model.max_context}")
-    lowest, highest = (tokens.min(), tokens.max()) if isinstance(tokens, np.ndarray) else (min(tokens), max(tokens))
+        raise RequestError(
+            f"{where}: {len(tokens)} tokens, but {model.name!r} takes at most {model.max_context}"
+        )
+    lowest, highest = (
+        (tokens.min(), tokens.max())
+        if isinstance(tokens, np.ndarray)
+        else (min(tokens), max(tokens))
+    )
     if lowest < 0 or highest >= model.vocab_size:
-        raise RequestError(f"{where}: token ids must be in [0, {model.vocab_size}) for {model.name!r}")
+        raise RequestError(
+            f"{where}: token ids must be in [0, {model.vocab_size}) for {model.name!r}"
+        )
 
 
 def sampling_options(request: Sample, prompt_length: int, model: ServedModel) -> SamplingOptions:
@@ -244,7 +252,13 @@ def sampling_options(request: Sample, prompt_length: int, model: ServedModel) ->
     # Logits divided by a tiny temperature overflow.
     temperature = params.temperature if params.temperature >= _LEAST_TEMPERATURE else 0.0
     return SamplingOptions(
-        max_tokens, temperature, params.top_k, params.top_p, ids, strings, request.topk_sample_logprobs
+        max_tokens,
+        temperature,
+        params.top_k,
+        params.top_p,
+        ids,
+        strings,
+        request.topk_sample_logprobs,
     )
 
 
@@ -254,7 +268,9 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
         if not request.prompt_logprobs:
             raise RequestError("prompt_logprobs_last_n: requires prompt_logprobs")
         if last_n > prompt_length - 1:
-            raise RequestError(f"prompt_logprobs_last_n: must be between 1 and len(prompt) - 1 = {prompt_length - 1}")
+            raise RequestError(
+                f"prompt_logprobs_last_n: must be between 1 and len(prompt) - 1 = {prompt_length - 1}"
+            )
     if request.topk_prompt_logprobs > model.vocab_size:
         raise RequestError(f"topk_prompt_logprobs: at most the vocabulary, {model.vocab_size}")
     if request.prompt_alt_tokens_k:
@@ -271,7 +287,9 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
     )
 
 
-def _targets(tensor: TensorData, prompt_length: int, model: ServedModel) -> tuple[np.ndarray, Cells | None]:
+def _targets(
+    tensor: TensorData, prompt_length: int, model: ServedModel
+) -> tuple[np.ndarray, Cells | None]:
     field = "target_prompt_logprobs"
     shape = tensor.shape
     if tensor.dtype != "int64" or shape is None or len(shape) != 2 or shape[0] != prompt_length - 1:
@@ -282,7 +300,10 @@ def _targets(tensor: TensorData, prompt_length: int, model: ServedModel) -> tupl
     try:
         values = np.asarray(tensor.data, np.int64)
         if tensor.sparse_crow_indices is not None and tensor.sparse_col_indices is not None:
-            cells = np.asarray(tensor.sparse_crow_indices, np.int64), np.asarray(tensor.sparse_col_indices, np.int64)
+            cells = (
+                np.asarray(tensor.sparse_crow_indices, np.int64),
+                np.asarray(tensor.sparse_col_indices, np.int64),
+            )
             values = densify(values, *cells, shape, fill=-1)
         else:
             values = values.reshape(shape)
@@ -297,11 +318,15 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
     """Validate a training batch before it runs."""
     loss = LOSSES.get(request.loss_fn)
     if loss is None:
-        raise RequestError(f"loss_fn: {request.loss_fn!r} is not supported; available: {', '.join(LOSSES)}")
+        raise RequestError(
+            f"loss_fn: {request.loss_fn!r} is not supported; available: {', '.join(LOSSES)}"
+        )
     for key, value in request.config.items():
         if key not in loss.parameters:
             known = ", ".join(loss.parameters) or "none"
-            raise RequestError(f"loss_fn_config: {request.loss_fn} has no key {key!r} (known: {known})")
+            raise RequestError(
+                f"loss_fn_config: {request.loss_fn} has no key {key!r} (known: {known})"
+            )
         if isinstance(value, str) or not np.isfinite(value):
             raise RequestError(f"loss_fn_config[{key!r}]: must be a finite number, got {value!r}")
     if not request.data:
@@ -310,7 +335,9 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
     for index, datum in enumerate(request.data):
         _check_datum(f"data[{index}]", datum, request.loss_fn, model)
         if set(datum.inputs) != names:
-            raise RequestError(f"data[{index}].loss_fn_inputs: keys differ from those of data[0] ({sorted(names)})")
+            raise RequestError(
+                f"data[{index}].loss_fn_inputs: keys differ from those of data[0] ({sorted(names)})"
+            )
 
 
 def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel) -> None:
@@ -323,17 +350,25 @@ def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel
     targets = datum.inputs["target_tokens"]
     if targets.ndim not in (1, 2) or targets.shape[0] != length or targets.size == 0:
         raise RequestError(
-            f"{where}.loss_fn_inputs['target_tokens']: shape {list(targets.shape)} does not fit a model_input of {length} tokens"
+            f"{where}.loss_fn_inputs['target_tokens']: shape {list(targets.shape)} does not fit a "
+            f"model_input of {length} tokens"
         )
     if targets.dtype.kind != "i" or targets.min() < 0 or targets.max() >= model.vocab_size:
-        raise RequestError(f"{where}.loss_fn_inputs['target_tokens']: must be token ids in [0, {model.vocab_size})")
+        raise RequestError(
+            f"{where}.loss_fn_inputs['target_tokens']: must be token ids in [0, {model.vocab_size})"
+        )
     known = ("target_tokens", *loss.required, *loss.optional)
     for name, value in datum.inputs.items():
         if name not in known:
-            raise RequestError(f"{where}.loss_fn_inputs: {loss_fn} has no input {name!r} (known: {', '.join(known)})")
+            raise RequestError(
+                f"{where}.loss_fn_inputs: {loss_fn} has no input {name!r} (known: {', '.join(known)})"
+            )
         if value.shape != targets.shape:
             raise RequestError(
-                f"{where}.loss_fn_inputs[{name!r}]: shape {list(value.shape)} differs from target_tokens' {list(targets.shape)}"
+                f"{where}.loss_fn_inputs[{name!r}]: shape {list(value.shape)} differs from "
+                f"target_tokens' {list(targets.shape)}"
             )
         if value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise RequestError(f"{where}.loss_fn_inputs[{name!r}]: contains a number that is not finite")
+            raise RequestError(
+                f"{where}.loss_fn_inputs[{name!r}]: contains a number that is not finite"
+            )

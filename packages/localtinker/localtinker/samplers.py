@@ -1,7 +1,7 @@
 """Samplers, each with one set of weights (a base model, or a frozen adapter on it), and the pool of recently used ones.
 
-Dense models run on `decoder.py` in one continuous batch; others run in lockstep. In deterministic mode every row runs in its own
-batch, so that its result depends on its own request only.
+Dense models run on `decoder.py` in one continuous batch; others run in lockstep. In deterministic mode
+every row runs in its own batch, so that its result depends on its own request only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class SampledWeights:
 
 @dataclass(frozen=True)
 class SamplingLimits:
-    """Limits of a sampling loop: bytes of key-value caches, and number and private bytes of the samplers kept in memory."""
+    """Limits of a sampling loop: bytes of key-value caches, and number and private bytes of the samplers
+    kept in memory."""
 
     cache_bytes: int
     samplers: int = 16
@@ -66,13 +67,17 @@ class SamplingLimits:
 
     def share(self, count: int) -> SamplingLimits:
         """Return one of `count` equal shares."""
-        return SamplingLimits(self.cache_bytes // count, max(1, self.samplers // count), self.sampler_bytes // count)
+        return SamplingLimits(
+            self.cache_bytes // count, max(1, self.samplers // count), self.sampler_bytes // count
+        )
 
 
 class SamplerPool:
     """An LRU cache of samplers, bounded in number and bytes. An evicted sampler is rebuilt from its frozen folder."""
 
-    def __init__(self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool) -> None:
+    def __init__(
+        self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool
+    ) -> None:
         self._models = models
         self.limits = limits
         self._deterministic = deterministic
@@ -85,7 +90,9 @@ class SamplerPool:
         """Return the sampler of `weights`. Samplers `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
             model, adapter = self._models[weights.base], None
-            self.trim(in_use, more=1, more_bytes=model.sampler_bytes(adapted=weights.folder is not None))
+            self.trim(
+                in_use, more=1, more_bytes=model.sampler_bytes(adapted=weights.folder is not None)
+            )
             if weights.folder is not None and weights.spec is not None:
                 adapter = (read_adapter(weights.folder), weights.spec)
             self._samplers[weights] = model.sampler(adapter, deterministic=self._deterministic)
@@ -93,11 +100,15 @@ class SamplerPool:
         return self._samplers[weights]
 
     def trim(self, in_use: set[SampledWeights], *, more: int = 0, more_bytes: int = 0) -> None:
-        """Evict the least recently used until the limits allow `more` further samplers with `more_bytes` private bytes."""
+        """Evict the least recently used until the limits allow `more` further samplers with `more_bytes`
+        private bytes."""
         count = len(self._samplers)
         for old in [w for w in self._samplers if w not in in_use]:
             held = sum(sampler.decoder.private_bytes for sampler in self._samplers.values())
-            if len(self._samplers) + more <= self.limits.samplers and held + more_bytes <= self.limits.sampler_bytes:
+            if (
+                len(self._samplers) + more <= self.limits.samplers
+                and held + more_bytes <= self.limits.sampler_bytes
+            ):
                 break
             self._samplers.pop(old).decoder.release()
         if len(self._samplers) < count:

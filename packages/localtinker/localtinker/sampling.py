@@ -49,7 +49,12 @@ class SamplingOptions:
     @cached_property
     def plain(self) -> bool:
         """Whether tokens are drawn from the unmodified distribution, and no top-k log-probabilities are requested."""
-        return self.temperature == 1.0 and self.top_k <= 0 and self.top_p >= 1.0 and self.topk_logprobs == 0
+        return (
+            self.temperature == 1.0
+            and self.top_k <= 0
+            and self.top_p >= 1.0
+            and self.topk_logprobs == 0
+        )
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,8 @@ class SampleJob:
     first_sample: int = field(default=0, kw_only=True)
 
     def split(self, count: int) -> list[SampleJob]:
-        """Split into `count` parts of nearly equal size, in the order of the samples. The first part scores the prompt."""
+        """Split into `count` parts of nearly equal size, in the order of the samples. The first part scores
+        the prompt."""
         bounds = [self.num_samples * i // count for i in range(count + 1)]
         return [
             replace(
@@ -110,11 +116,13 @@ class SampleRequest(SampleJob):
     def make_rows(self) -> list[Row]:
         """Create one row per sample.
 
-        Sample j of seed s draws from the random stream (s, j). So the samples of a request differ, sample j does not depend on the
-        number of samples, and (s, 0) is the sample of a request for one.
+        Sample j of seed s draws from the random stream (s, j). So the samples of a request differ, sample j
+        does not depend on the number of samples, and (s, 0) is the sample of a request for one.
         """
         numbers = range(self.first_sample, self.first_sample + self.num_samples)
-        seeds = [None if self.seed is None else [self.seed & (2**64 - 1), number] for number in numbers]
+        seeds = [
+            None if self.seed is None else [self.seed & (2**64 - 1), number] for number in numbers
+        ]
         self.rows = [Row(self, _uniforms(np.random.default_rng(seed))) for seed in seeds]
         self.open_rows = self.num_samples
         return self.rows
@@ -154,7 +162,8 @@ class Row:
         return self.done
 
     def _hits_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
-        # A token has at least one byte and a character at most four, so this tail contains any stop string that ends here.
+        # A token has at least one byte and a character at most four, so this tail contains any stop string
+        # that ends here.
         tail = 4 * max(len(s) for s in self.request.options.stop_strings) + 4
         text = decode(self.sequence.tokens[-tail:])
         return any(s in text for s in self.request.options.stop_strings)
@@ -178,10 +187,13 @@ class Batch:
         """Return an upper bound of the cache positions that this batch needs."""
         live = [row for row in self.rows if not row.done]
         requests = requests_of(live)
-        return len(live) * max((len(request.prompt) + request.options.max_tokens for request in requests), default=0)
+        return len(live) * max(
+            (len(request.prompt) + request.options.max_tokens for request in requests), default=0
+        )
 
     def admit(self, rows: Sequence[Row]) -> None:
-        """Prefill the prompts of `rows`, one prefill per distinct prompt, score them if requested, and sample the first tokens."""
+        """Prefill the prompts of `rows`, one prefill per distinct prompt, score them if requested, and
+        sample the first tokens."""
         raise NotImplementedError
 
     def step(self) -> None:
@@ -210,7 +222,8 @@ def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.de
 def choose(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
     """Sample one token per row from the ids below `known`; return tokens and their log-probabilities at temperature 1.
 
-    Inverse transform sampling with one uniform number per token, so that a row's tokens depend only on its logits and random stream.
+    Inverse transform sampling with one uniform number per token, so that a row's tokens depend only on its
+    logits and random stream.
     """
     plain = [row.request.options.plain for row in rows]
     if all(plain):
@@ -222,19 +235,25 @@ def choose(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int
     for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
         index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
         part_BV = logits_BV.index_select(0, torch.tensor(index, device=logits_BV.device))
-        for i, token, logprob in zip(index, *choose_kind(part_BV, [rows[i] for i in index], known), strict=True):
+        for i, token, logprob in zip(
+            index, *choose_kind(part_BV, [rows[i] for i in index], known), strict=True
+        ):
             tokens[i], logprobs[i] = token, logprob
     return tokens, logprobs
 
 
-def _choose_plain(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
+def _choose_plain(
+    logits_BV: Tensor, rows: Sequence[Row], known: int
+) -> tuple[list[int], list[float]]:
     """`choose` from the unmodified distribution."""
     p_BV = torch.softmax(logits_BV, -1)
     tokens_B = _draw(p_BV[:, :known], rows)
     return _checked(tokens_B, p_BV.gather(1, tokens_B[:, None])[:, 0].log_())
 
 
-def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
+def _choose_shaped(
+    logits_BV: Tensor, rows: Sequence[Row], known: int
+) -> tuple[list[int], list[float]]:
     """`choose` for rows with a temperature, top-k or top-p, or that request top-k log-probabilities."""
     options = [row.request.options for row in rows]
     logp_BV = torch.log_softmax(logits_BV, -1)

@@ -16,7 +16,9 @@ from localtinker.sampling import SampleRequest
 from localtinker.wire import MISSING_LOGPROB, PromptScores
 
 LOGIT_BUDGET = 2**18  # logits in memory at once: 1 MiB, which fits into a core's cache
-_MIN_ROWS = 128  # positions per chunk; with fewer the matrix product is slow, whatever the vocabulary
+_MIN_ROWS = (
+    128  # positions per chunk; with fewer the matrix product is slow, whatever the vocabulary
+)
 
 
 class Head(Protocol):
@@ -27,11 +29,14 @@ class Head(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
+def score_prompts(
+    head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]
+) -> None:
     """Fill `scores` of each request with the scores it asks for.
 
-    `rows[i]` are the rows of `hidden_NH` with the positions of request i's prompt; requests may share rows. Token log-probabilities
-    of all requests are computed together, with one row of logits for each distinct row.
+    `rows[i]` are the rows of `hidden_NH` with the positions of request i's prompt; requests may share rows.
+    Token log-probabilities of all requests are computed together, with one row of logits for each distinct
+    row.
     """
     for request in requests:
         request.scores = PromptScores()
@@ -47,7 +52,10 @@ def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], req
         if options.topk:
             scores.topk = _score_topk(head, hidden_PH, request)
         if options.targets_RK is not None:
-            scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_cells)
+            scores.targets = (
+                _score_targets(head, hidden_PH, options.targets_RK),
+                options.target_cells,
+            )
 
 
 def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
@@ -67,8 +75,11 @@ def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
 
-def _score_tokens(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
-    """Set the log-probability of each scored prompt token, for all requests together, in chunks that fit into the budget."""
+def _score_tokens(
+    head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]
+) -> None:
+    """Set the log-probability of each scored prompt token, for all requests together, in chunks that fit
+    into the budget."""
     asking = [
         (r, rows_P, _first_scored(r))
         for r, rows_P in zip(requests, rows, strict=True)
@@ -96,14 +107,19 @@ def _score_tokens(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], req
         start += len(request.prompt) - first
 
 
-def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
+def _score_topk(
+    head: Head, hidden_PH: Tensor, request: SampleRequest
+) -> tuple[np.ndarray, np.ndarray]:
     """Return ids and log-probabilities of the most likely tokens at each position, [P, K] each."""
     shape = len(request.prompt), request.prompt_options.topk
     ids_PK, logprobs_PK = np.zeros(shape, np.int32), np.full(shape, MISSING_LOGPROB, np.float32)
     for start, end in _chunks(head, _first_scored(request), len(request.prompt)):
         logp = torch.log_softmax(head.logits(hidden_PH[start - 1 : end - 1]), -1)
         top = logp.topk(request.prompt_options.topk, -1)
-        ids_PK[start:end], logprobs_PK[start:end] = top.indices.cpu().numpy(), top.values.cpu().numpy()
+        ids_PK[start:end], logprobs_PK[start:end] = (
+            top.indices.cpu().numpy(),
+            top.values.cpu().numpy(),
+        )
     return ids_PK, logprobs_PK
 
 

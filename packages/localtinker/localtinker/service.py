@@ -40,17 +40,27 @@ class Service:
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template process is forked: threads do not survive a fork
         self.models: dict[str, ServedModel] = {
-            name: load_model(name, path, dtype=settings.dtype, device=self.device, max_context=settings.max_context)
+            name: load_model(
+                name,
+                path,
+                dtype=settings.dtype,
+                device=self.device,
+                max_context=settings.max_context,
+            )
             for name, path in settings.models.items()
         }
         if not all(model.small for model in self.models.values()):
             use_fast_products()
         micro_tokens, cache_bytes = room_on(self.device, self.models.values())
         limits = SamplingLimits(cache_bytes)
-        processes = settings.threads if settings.sampling_processes is None else settings.sampling_processes
+        processes = (
+            settings.threads if settings.sampling_processes is None else settings.sampling_processes
+        )
         self._processes: SamplingProcesses | None = None
         if processes and any(model.small for model in self.models.values()):
-            self._processes = SamplingProcesses(self.models, processes, limits, deterministic=settings.deterministic)
+            self._processes = SamplingProcesses(
+                self.models, processes, limits, deterministic=settings.deterministic
+            )
         self.registry = Registry(settings.state)
         self.clients = Clients(self.registry, micro_tokens=micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
@@ -71,19 +81,31 @@ class Service:
 
     def model(self, name: str, field_name: str) -> ServedModel:
         if name not in self.models:
-            raise NotFoundError(f"{field_name}: no base model {name!r} here; available: {', '.join(self.models)}")
+            raise NotFoundError(
+                f"{field_name}: no base model {name!r} here; available: {', '.join(self.models)}"
+            )
         return self.models[name]
 
     def status(self) -> dict[str, Any]:
         """Return resources and load, for operators and tests."""
-        resident = {"training_clients": len(self.clients), "adapters_in_memory": self.clients.resident}
+        resident = {
+            "training_clients": len(self.clients),
+            "adapters_in_memory": self.clients.resident,
+        }
         load = Counter(self.engine.load())
         if self._processes is not None:
             load.update(self._processes.load())
-        return {**load, **resident, "futures": len(self.futures), "device": self.device, "done": dict(self._done)}
+        return {
+            **load,
+            **resident,
+            "futures": len(self.futures),
+            "device": self.device,
+            "done": dict(self._done),
+        }
 
     def release_unused(self) -> None:
-        """Release collected futures, idle clients and those of ended sessions. Called every few seconds on the event loop."""
+        """Release collected futures, idle clients and those of ended sessions. Called every few seconds on
+        the event loop."""
         self.futures.purge()
         for model_id in self.clients.idle(self.settings.idle_s):
             self.engine.call(partial(self.clients.park, model_id))
@@ -100,7 +122,9 @@ class Service:
             self.engine.call(partial(self.clients.drop, model_id))
 
     # Futures ----------------------------------------------------------------------------------------------------
-    def _submit(self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]) -> Future:
+    def _submit(
+        self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]
+    ) -> Future:
         """Queue `run` on the compute thread. A retry, with the key of an earlier request, gets the earlier future."""
         if key is not None and (known := self.futures.existing(key)) is not None:
             return known
@@ -135,9 +159,13 @@ class Service:
         self._open_session(request.session_id)
         lora = request.lora_config
         if not (lora.train_attn or lora.train_mlp or lora.train_unembed):
-            raise RequestError("lora_config: at least one of train_attn, train_mlp, train_unembed must be true")
+            raise RequestError(
+                "lora_config: at least one of train_attn, train_mlp, train_unembed must be true"
+            )
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        seed = int.from_bytes(uuid.uuid4().bytes[:4]) if lora.seed is None else lora.seed & (2**63 - 1)
+        seed = (
+            int.from_bytes(uuid.uuid4().bytes[:4]) if lora.seed is None else lora.seed & (2**63 - 1)
+        )
         spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
 
         def run() -> dict[str, Any]:
@@ -183,8 +211,11 @@ class Service:
         return self._save("save_weights", "weights", request)
 
     def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
-        """Save the adapter under a name, or as a snapshot for a new sampling client if `sampling_session_seq_id` is given."""
-        return self._save("save_weights_for_sampler", "sampler_weights", request, request.sampling_session_seq_id)
+        """Save the adapter under a name, or as a snapshot for a new sampling client if
+        `sampling_session_seq_id` is given."""
+        return self._save(
+            "save_weights_for_sampler", "sampler_weights", request, request.sampling_session_seq_id
+        )
 
     def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
         """Save the adapter for download (listing.py)."""
@@ -192,11 +223,17 @@ class Service:
             raise RequestError("age_encryption_recipients: encryption is not supported")
         return self._save("save_weights_external", "external_weights", request)
 
-    def _save(self, call: str, kind: str, request: rq.SaveWeights, sampler: int | None = None) -> Future:
+    def _save(
+        self, call: str, kind: str, request: rq.SaveWeights, sampler: int | None = None
+    ) -> Future:
         """Save a client's adapter; with `sampler`, as the unlisted snapshot of the sampling client with this number."""
         client = self.clients.get(request.model_id)
         snapshot, optimizer = sampler is not None, kind == "weights"
-        name = f"ephemeral-{sampler}" if snapshot else rq.check_name(request.path or uuid.uuid4().hex[:12])
+        name = (
+            f"ephemeral-{sampler}"
+            if snapshot
+            else rq.check_name(request.path or uuid.uuid4().hex[:12])
+        )
 
         def run() -> dict[str, Any]:
             model = self.clients.live(client.model_id)
@@ -233,14 +270,18 @@ class Service:
         parse_path(request.path, "path")
         checkpoint = self.registry.checkpoint(request.path)
         if request.optimizer and not checkpoint.has_optimizer:
-            raise RequestError(f"optimizer: {request.path} was saved for sampling, without optimizer state")
+            raise RequestError(
+                f"optimizer: {request.path} was saved for sampling, without optimizer state"
+            )
         base = self.model(request.base_model or checkpoint.base_model, "base_model")
         spec = LoraSpec.from_json(checkpoint.lora)
         session_id, model_id, key = request.session_id, request.model_id, None
         if session_id is not None:
             self._open_session(session_id)
             if request.base_model not in (None, checkpoint.base_model):
-                raise RequestError(f"base_model: {request.path} was trained on {checkpoint.base_model!r}")
+                raise RequestError(
+                    f"base_model: {request.path} was trained on {checkpoint.base_model!r}"
+                )
             model_id = f"{session_id}:train:{request.model_seq_id}"
             key = ("model", model_id, 0)
         elif model_id is None:
@@ -256,7 +297,9 @@ class Service:
             key = _key(model_id, request.seq_id)
 
         def load(model: TrainingModel) -> None:
-            saved = self.registry.hold(request.path)  # looked up again: earlier requests may have overwritten it
+            saved = self.registry.hold(
+                request.path
+            )  # looked up again: earlier requests may have overwritten it
             try:
                 model.load(self.registry.blob_path(saved.blob), optimizer=request.optimizer)
             finally:
@@ -330,7 +373,11 @@ class Service:
         key, base_model, path = None, request.base_model, request.model_path
         if request.sampling_session_id is not None:
             sampler = self.registry.sampler(request.sampling_session_id)
-            key = None if request.seq_id is None else ("sample", request.sampling_session_id, request.seq_id)
+            key = (
+                None
+                if request.seq_id is None
+                else ("sample", request.sampling_session_id, request.seq_id)
+            )
             base_model, path = sampler["base_model"], sampler["model_path"]
         model = self._sampled_model(base_model, path)
         if key is not None and (known := self.futures.existing(key)) is not None:

@@ -16,7 +16,8 @@ MAX_CONTEXT = 32768
 
 
 def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
-    """Return the context length in tokens of a model with this configuration (of transformers or `modules.py`), at most `most`."""
+    """Return the context length in tokens of a model with this configuration (of transformers or
+    `modules.py`), at most `most`."""
     text = getattr(model_config, "get_text_config", lambda: model_config)()
     own = getattr(text, "max_position_embeddings", None) or most
     return min(most, own)
@@ -25,8 +26,9 @@ def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
 class Settings(BaseModel):
     """Settings of a service.
 
-    A `host` other than loopback needs a key; `port` 0 takes a free one. For `device` see `devices.device_for`. A training client unused
-    for `idle_s` moves to disk. `sampling_processes` sample small models; None: as many as `threads`, none on a GPU; 0: none.
+    A `host` other than loopback needs a key; `port` 0 takes a free one. For `device` see
+    `devices.device_for`. A training client unused for `idle_s` moves to disk. `sampling_processes` sample
+    small models; None: as many as `threads`, none on a GPU; 0: none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,15 +48,20 @@ class Settings(BaseModel):
 
 
 def parse_models(texts: list[str]) -> dict[str, Path]:
-    """Parse values of the form NAME=PATH, or PATH, whose name is that of the folder. Raises SettingsError if two have one name."""
+    """Parse values of the form NAME=PATH, or PATH, whose name is that of the folder. Raises SettingsError
+    if two have one name."""
     models: dict[str, Path] = {}
     for text in texts:
         name, separator, path = text.partition("=")
         if not (separator and name) or Path(text).is_dir():  # a folder's name may contain "="
             name, path = Path(text).resolve().name, text
         if name in models:
-            raise SettingsError(f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH")
-        models[name] = Path(os.path.expanduser(path))  # unlike Path.expanduser, accepts unknown users
+            raise SettingsError(
+                f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH"
+            )
+        models[name] = Path(
+            os.path.expanduser(path)
+        )  # unlike Path.expanduser, accepts unknown users
     return models
 
 
@@ -62,7 +69,10 @@ def check_models(models: dict[str, Path]) -> None:
     """Raise SettingsError if a path is not a model folder. Called before slow imports."""
     for name, path in models.items():
         if not (path / "config.json").is_file():
-            raise SettingsError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
+            raise SettingsError(
+                f"model {name!r}: no config.json in {path}",
+                "give the folder of a transformers model",
+            )
 
 
 def check_exposure(host: str, key: str | None) -> None:

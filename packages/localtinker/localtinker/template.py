@@ -1,8 +1,9 @@
 """The template process, from which all sampling processes are forked with the base models loaded.
 
-It is forked from the service after the models are loaded and before anything runs (no thread, no event loop, no open database).
-So sampling processes start in milliseconds, share the memory of the frozen weights, and never inherit a held lock. The standard
-library's fork server would import torch and load the models a second time.
+It is forked from the service after the models are loaded and before anything runs (no thread, no event
+loop, no open database). So sampling processes start in milliseconds, share the memory of the frozen
+weights, and never inherit a held lock. The standard library's fork server would import torch and load the
+models a second time.
 
 No process outlives the service: the kernel kills each of them when its parent ends for any reason.
 """
@@ -28,7 +29,8 @@ Run = Callable[[Connection], None]
 
 
 class Template:
-    """Handle of the template process. A forked copy calls `run` with its end of a connection, and serves it until it closes."""
+    """Handle of the template process. A forked copy calls `run` with its end of a connection, and serves it
+    until it closes."""
 
     def __init__(self, run: Run) -> None:
         self._control, control_end = socket.socketpair()
@@ -73,7 +75,9 @@ def _run_and_exit(work: Callable[[], None]) -> NoReturn:
 def _fork_copies(control: socket.socket, run: Run, service: int) -> None:
     """Fork a copy for every connection received, until the service closes its end."""
     _die_with(service)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, and its end ends this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C ends the service, and its end ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies that end leave no zombies
     # Close all inherited descriptors, so that the service's port is free as soon as the service ends.

@@ -30,7 +30,8 @@ from localtinker.wire import TrainDatum, TrainRequest
 
 logger = logging.getLogger(__name__)
 Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
-"""Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and loss, both [B, L, K]."""
+"""Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and
+loss, both [B, L, K]."""
 ACTIVATION_BYTES = 384 << 20  # what the layers of `DenseTraining` keep
 LOGIT_BUDGET = 2**25  # logits in memory at once in a forward pass: 128 MiB
 
@@ -38,7 +39,9 @@ LOGIT_BUDGET = 2**25  # logits in memory at once in a forward pass: 128 MiB
 class TrainingModel:
     """A training client's adapter and optimizer. All methods run on the compute thread."""
 
-    def __init__(self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int) -> None:
+    def __init__(
+        self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int
+    ) -> None:
         """`micro_tokens`: limit of the tokens in a pass, see `padded_passes` and `packed_passes`."""
         self.model_id = model_id
         self.base = base
@@ -56,11 +59,14 @@ class TrainingModel:
         """Free the adapter. The object must not be used afterwards."""
         self.base.adapters.remove(self.model_id)
 
-    def forward_backward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+    def forward_backward(
+        self, request: TrainRequest
+    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
         """Compute loss and log-probabilities of a batch, and add its gradients unless `forward_only`.
 
-        Returns the outputs per datum and the metrics `loss:sum`, `tokens:sum` (trained positions) and `input_tokens:sum`
-        (all positions, which training is charged by). If it fails, all gradients of this client are dropped.
+        Returns the outputs per datum and the metrics `loss:sum`, `tokens:sum` (trained positions) and
+        `input_tokens:sum` (all positions, which training is charged by). If it fails, all gradients of this
+        client are dropped.
         """
         self.base.adapters.activate(self.model_id)
         trains = not request.forward_only
@@ -68,14 +74,18 @@ class TrainingModel:
         one_pass: Pass = self._pass
         if by_hand:
             model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
-            dense = DenseTraining(model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains)
+            dense = DenseTraining(
+                model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains
+            )
             one_pass = dense.forward_backward
         try:
             if trains and self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
             with torch.set_grad_enabled(trains):
                 sequences = [d.tokens_T for d in request.data]
-                passes = (packed_passes if by_hand else padded_passes)(sequences, self._micro_tokens)
+                passes = (packed_passes if by_hand else padded_passes)(
+                    sequences, self._micro_tokens
+                )
                 return self._run(request, one_pass, passes)
         except BaseException:
             if trains:
@@ -88,7 +98,9 @@ class TrainingModel:
                 del one_pass, dense
                 give_back_free_memory()
 
-    def _pass(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
+    def _pass(
+        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
+    ) -> tuple[Tensor, Tensor]:
         logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
         loss_BLK = loss_of(logp_BLK)
         if torch.is_grad_enabled():
@@ -103,7 +115,9 @@ class TrainingModel:
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         total = 0.0
         for index in passes:
-            logp_BLK, loss_BLK = self._micro_batch([request.data[i] for i in index], request, one_pass)
+            logp_BLK, loss_BLK = self._micro_batch(
+                [request.data[i] for i in index], request, one_pass
+            )
             total += float(loss_BLK.sum(dtype=torch.float64))
             for row, i in enumerate(index):
                 shape = request.data[i].inputs["target_tokens"].shape
@@ -115,7 +129,9 @@ class TrainingModel:
         metrics = {"loss:sum": total, "tokens:sum": trained, "input_tokens:sum": tokens}
         return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
 
-    def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass) -> tuple[Tensor, Tensor]:
+    def _micro_batch(
+        self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass
+    ) -> tuple[Tensor, Tensor]:
         """Run one pass and return detached log-probabilities and loss, [B, L, K] on the CPU."""
         loss = LOSSES[request.loss_fn]
         device = self.base.device
@@ -133,8 +149,8 @@ class TrainingModel:
     def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
         """Return log p of the targets, [B, L, K], float32.
 
-        Right padding needs no attention mask, because attention is causal. With a large vocabulary the head runs in chunks that are
-        recomputed in the backward pass.
+        Right padding needs no attention mask, because attention is causal. With a large vocabulary the head
+        runs in chunks that are recomputed in the backward pass.
         """
         model = self.base.model
         if not self.base.split_head:
@@ -149,7 +165,9 @@ class TrainingModel:
         if step >= length:
             return head(hidden_BLH, targets_BLK)
         parts = [
-            checkpoint(head, hidden_BLH[:, i : i + step], targets_BLK[:, i : i + step], use_reentrant=False)
+            checkpoint(
+                head, hidden_BLH[:, i : i + step], targets_BLK[:, i : i + step], use_reentrant=False
+            )
             for i in range(0, length, step)
         ]
         return torch.cat(parts, 1)
@@ -157,9 +175,12 @@ class TrainingModel:
     def optim_step(self, params: dict) -> dict[str, float]:
         """Take one AdamW step with the accumulated gradients and clear them.
 
-        `params` are the SDK's AdamParams. The reported gradient norm is that before clipping. Without gradients nothing changes.
+        `params` are the SDK's AdamParams. The reported gradient norm is that before clipping. Without
+        gradients nothing changes.
         """
-        total = torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        total = torch.nn.utils.get_total_norm(
+            [p.grad for p in self._parameters if p.grad is not None]
+        )
         norm = float(total)
         if not math.isfinite(norm):
             self._optimizer.zero_grad(set_to_none=True)
@@ -201,7 +222,10 @@ class TrainingModel:
             flat = read_tensors(folder / "optimizer.safetensors")
             for index, parameter in enumerate(self._parameters):
                 if f"{index}.step" in flat:
-                    moments = {key: flat[f"{index}.{key}"].to(parameter.device) for key in ("exp_avg", "exp_avg_sq")}
+                    moments = {
+                        key: flat[f"{index}.{key}"].to(parameter.device)
+                        for key in ("exp_avg", "exp_avg_sq")
+                    }
                     self._optimizer.state[parameter] = {"step": flat[f"{index}.step"], **moments}
 
 
@@ -213,7 +237,8 @@ def _trained_positions(datum: TrainDatum) -> int:
 
 
 def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str, Tensor], Tensor]:
-    """Return the right-padded inputs of a batch, each [B, L, K], and the mask [B, L, K] of positions that are not padding.
+    """Return the right-padded inputs of a batch, each [B, L, K], and the mask [B, L, K] of positions that
+    are not padding.
 
     `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
     """
@@ -228,7 +253,10 @@ def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str,
         return torch.from_numpy(array)
 
     present = [name for name in names if name in data[0].inputs or name == "weights"]
-    inputs = {name: padded([d.inputs.get(name, one) for d, one in zip(data, ones, strict=True)]) for name in present}
+    inputs = {
+        name: padded([d.inputs.get(name, one) for d, one in zip(data, ones, strict=True)])
+        for name in present
+    }
     return {"target_tokens": padded(targets, np.int64), **inputs}, padded(ones)
 
 
@@ -246,7 +274,8 @@ class Client:
 
 
 class Clients:
-    """All training clients of a service. Methods that use a model (`create`, `live`, `park`, `drop`) run on the compute thread."""
+    """All training clients of a service. Methods that use a model (`create`, `live`, `park`, `drop`) run on
+    the compute thread."""
 
     def __init__(self, registry: Registry, *, micro_tokens: int) -> None:
         self._registry = registry
@@ -282,10 +311,16 @@ class Clients:
     ) -> None:
         """Create a client. `loaded` may load saved weights into its model; if it fails, no client is created."""
         self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
-        self._clients[model_id] = Client(model_id, session_id, base, spec, self._model(model_id, base, spec, loaded))
+        self._clients[model_id] = Client(
+            model_id, session_id, base, spec, self._model(model_id, base, spec, loaded)
+        )
 
     def _model(
-        self, model_id: str, base: ServedModel, spec: LoraSpec, loaded: Callable[[TrainingModel], None]
+        self,
+        model_id: str,
+        base: ServedModel,
+        spec: LoraSpec,
+        loaded: Callable[[TrainingModel], None],
     ) -> TrainingModel:
         model = TrainingModel(model_id, base, spec, micro_tokens=self._micro_tokens)
         try:
@@ -311,11 +346,17 @@ class Clients:
     def idle(self, seconds: float) -> list[str]:
         """Return the clients in memory that were not used for `seconds`."""
         now = time.monotonic()
-        return [c.model_id for c in list(self._clients.values()) if c.model and now - c.last_used > seconds]
+        return [
+            c.model_id
+            for c in list(self._clients.values())
+            if c.model and now - c.last_used > seconds
+        ]
 
     def orphaned(self) -> list[str]:
         """Return the clients whose session is over."""
-        return [c.model_id for c in list(self._clients.values()) if self._registry.is_over(c.session_id)]
+        return [
+            c.model_id for c in list(self._clients.values()) if self._registry.is_over(c.session_id)
+        ]
 
     def park(self, model_id: str) -> None:
         """Move a client to disk, unless it holds gradients of an unfinished step."""

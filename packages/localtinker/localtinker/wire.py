@@ -17,9 +17,11 @@ from localtinker import RequestError
 
 
 def _sdk_messages() -> Any:
-    """Load the SDK's `tinker.proto.tinker_public_pb2` from its file, because importing it by name would import the whole SDK.
+    """Load the SDK's `tinker.proto.tinker_public_pb2` from its file, because importing it by name would
+    import the whole SDK.
 
-    Both ways give the same protobuf classes. If the file is missing, import it by name, whose error says what is missing.
+    Both ways give the same protobuf classes. If the file is missing, import it by name, whose error says
+    what is missing.
     """
     name = "tinker.proto.tinker_public_pb2"
     sdk = importlib.util.find_spec("tinker")
@@ -85,12 +87,15 @@ class PromptScores:
 
 
 def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequest:
-    """Parse a `forward_backward` body, zstd-compressed or not. Raises RequestError naming the invalid datum and field."""
+    """Parse a `forward_backward` body, zstd-compressed or not. Raises RequestError naming the invalid datum
+    and field."""
     if content_encoding == "zstd":
         try:
             # `decompress` ignores its limit if the frame states a size.
             if zstandard.frame_content_size(body) > _MAX_BODY:
-                raise RequestError(f"body: more than {_MAX_BODY >> 20} MiB decompressed", status=413)
+                raise RequestError(
+                    f"body: more than {_MAX_BODY >> 20} MiB decompressed", status=413
+                )
             body = zstandard.ZstdDecompressor().decompress(body, max_output_size=_MAX_BODY)
         except zstandard.ZstdError as error:
             raise RequestError(f"body: not valid zstd ({error})") from error
@@ -106,11 +111,14 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
     for index, datum in enumerate(message.data):
         where = f"data[{index}]"
         inputs = {
-            name: decode_tensor(t, f"{where}.loss_fn_inputs[{name!r}]") for name, t in datum.loss_fn_inputs.items()
+            name: decode_tensor(t, f"{where}.loss_fn_inputs[{name!r}]")
+            for name, t in datum.loss_fn_inputs.items()
         }
         data.append(TrainDatum(decode_tokens(datum.model_input, f"{where}.model_input"), inputs))
     seq_id = message.seq_id or None  # the SDK counts from 1
-    return TrainRequest(message.model_id, seq_id, message.loss_fn, config, message.forward_only, data)
+    return TrainRequest(
+        message.model_id, seq_id, message.loss_fn, config, message.forward_only, data
+    )
 
 
 def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
@@ -135,7 +143,10 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
     try:
         if message.HasField("sparse_csr"):
             csr = message.sparse_csr
-            crow, col = (np.frombuffer(index, dtype=np.int64) for index in (csr.crow_indices, csr.col_indices))
+            crow, col = (
+                np.frombuffer(index, dtype=np.int64)
+                for index in (csr.crow_indices, csr.col_indices)
+            )
             return densify(np.frombuffer(csr.values, dtype=dtype), crow, col, shape, fill=0)
         flat = np.frombuffer(message.dense, dtype=dtype)
         return flat.reshape(shape) if shape else flat
@@ -143,7 +154,9 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
         raise RequestError(f"{where}: data does not fit its shape {shape} ({error})") from error
 
 
-def densify(values: np.ndarray, crow: np.ndarray, col: np.ndarray, shape: Sequence[int], fill: float) -> np.ndarray:
+def densify(
+    values: np.ndarray, crow: np.ndarray, col: np.ndarray, shape: Sequence[int], fill: float
+) -> np.ndarray:
     """Return a CSR matrix as a dense [rows, columns] array with `fill` in unlisted cells."""
     rows, _ = shape
     dense = np.full(shape, fill, dtype=values.dtype)
@@ -151,7 +164,9 @@ def densify(values: np.ndarray, crow: np.ndarray, col: np.ndarray, shape: Sequen
     return dense
 
 
-def encode_train_output(outputs: Mapping[str, Sequence[np.ndarray]], metrics: Mapping[str, float]) -> bytes:
+def encode_train_output(
+    outputs: Mapping[str, Sequence[np.ndarray]], metrics: Mapping[str, float]
+) -> bytes:
     """Encode a ForwardBackwardOutput. `outputs`: field -> an array per datum, float32, [T] or [T, K].
 
     A record holds arrays with the same trailing shape, so there is one record per run of data with equal K.
@@ -172,7 +187,9 @@ def encode_train_output(outputs: Mapping[str, Sequence[np.ndarray]], metrics: Ma
     return message.SerializeToString()
 
 
-def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptScores | None) -> bytes:
+def encode_sample_response(
+    sequences: Sequence[SampledSequence], prompt: PromptScores | None
+) -> bytes:
     """Encode a SampleResponse of sampled sequences and, if requested, scores of the prompt."""
     message = pb.SampleResponse()
     for sequence in sequences:
@@ -181,7 +198,9 @@ def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptS
         entry.tokens = np.asarray(sequence.tokens, np.int32).tobytes()
         entry.logprobs = np.asarray(sequence.logprobs, np.float32).tobytes()
         if sequence.topk:
-            _fill_topk(entry.topk_sampled_logprobs, *map(np.stack, zip(*sequence.topk, strict=True)))
+            _fill_topk(
+                entry.topk_sampled_logprobs, *map(np.stack, zip(*sequence.topk, strict=True))
+            )
     if prompt is not None:
         if prompt.logprobs_P is not None:
             message.prompt_logprobs = prompt.logprobs_P.astype(np.float32).tobytes()

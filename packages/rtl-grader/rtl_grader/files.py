@@ -10,7 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path`, in a folder that exists. The file written there replaces `path`; after an error it is removed."""
+    """Yield a path beside `path`, in a folder that exists. The file written there replaces `path`; after an
+    error it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -23,7 +23,8 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket without Nagle's delay, which would add 40 ms to every response. Raises ConfigError if that fails."""
+    """Return a listening socket without Nagle's delay, which would add 40 ms to every response. Raises
+    ConfigError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only on sockets with an explicit protocol.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -34,7 +35,8 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise ConfigError(
-            f"cannot listen on {host}:{port}: {error}", "choose another --port; 0 selects a free one"
+            f"cannot listen on {host}:{port}: {error}",
+            "choose another --port; 0 selects a free one",
         ) from error
     listener.listen(1024)
     return listener
@@ -47,13 +49,18 @@ async def serve(
     grace_s: int,
     lifespan: Literal["on", "off"] = "off",
 ) -> None:
-    """Serve until a signal; open requests then have `grace_s` seconds. `announce` receives the URL once the server is ready."""
+    """Serve until a signal; open requests then have `grace_s` seconds. `announce` receives the URL once the
+    server is ready."""
     import uvicorn
 
     config: Any = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_keep_alive=120, timeout_graceful_shutdown=grace_s,
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=120,
+        timeout_graceful_shutdown=grace_s,
         lifespan=lifespan,
-    )  # fmt: skip
+    )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started and not serving.done():

@@ -1,4 +1,5 @@
-"""Registry of objects that a configuration or a command selects by name. Each is registered in the file that defines it."""
+"""Registry of objects that a configuration or a command selects by name. Each is registered in the file
+that defines it."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ Entry = TypeVar("Entry")
 class Registry(Generic[Entry]):
     """Mapping of name to entry.
 
-    All modules of `package` are imported on first access, so a new file there needs no line elsewhere. An entry outside the project is
-    named `module:name`. Every process that reads the configuration imports the module itself, so a stored run can be opened wherever
-    the module is importable.
+    All modules of `package` are imported on first access, so a new file there needs no line elsewhere. An
+    entry outside the project is named `module:name`. Every process that reads the configuration imports the
+    module itself, so a stored run can be opened wherever the module is importable.
     """
 
-    def __init__(self, what: str, package: str, accepts: Callable[[Any], bool], group: str = "") -> None:
+    def __init__(
+        self, what: str, package: str, accepts: Callable[[Any], bool], group: str = ""
+    ) -> None:
         """Args:
         what: noun for messages, such as `template`.
         package: the package whose modules register entries.
@@ -72,7 +75,10 @@ class Registry(Generic[Entry]):
             choice = f"choose one of {', '.join(self.entries)}, or module:name for one of your own"
             raise ConfigError(f"there is no {self._what} {name!r}", choice)
         if not all(part.isidentifier() for part in (*module.split("."), attribute)):
-            raise ConfigError(f"{self._what} {name!r} is not of the form module:name", "for example my_module:Name")
+            raise ConfigError(
+                f"{self._what} {name!r} is not of the form module:name",
+                "for example my_module:Name",
+            )
         try:
             entry: Any = getattr(import_module(module), attribute, None)
         except ImportError as error:
@@ -81,5 +87,7 @@ class Registry(Generic[Entry]):
                 "install the module, or add its folder to PYTHONPATH",
             ) from None
         if not self._accepts(entry):
-            raise ConfigError(f"`{attribute}` in {module} is no {self._what}", "see docs/architecture.md")
+            raise ConfigError(
+                f"`{attribute}` in {module} is no {self._what}", "see docs/architecture.md"
+            )
         return cast(Entry, entry)

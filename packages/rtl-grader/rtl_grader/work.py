@@ -40,13 +40,16 @@ class AtWork:
     def in_words(self, least_s: float = 0.0) -> str:
         """Return the oldest items with their seconds; empty when none has taken `least_s`."""
         now = time.monotonic()
-        names = [f"{name} ({now - since:.0f} s)" for name, since in self._items if now - since >= least_s]
+        names = [
+            f"{name} ({now - since:.0f} s)" for name, since in self._items if now - since >= least_s
+        ]
         more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         return ", ".join(names[:MOST_NAMED]) + more
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
-    """Run all concurrently and return their results. The first failure cancels the others and is raised without a group around it."""
+    """Run all concurrently and return their results. The first failure cancels the others and is raised
+    without a group around it."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]
@@ -82,7 +85,8 @@ async def process_all(
     name: Callable[[Item], str] = str,
     size: Callable[[Item], int] = lambda _: 1,
 ) -> None:
-    """Await `work(item)` for every item, in order and at most `concurrency` at a time. Items are taken as workers become free.
+    """Await `work(item)` for every item, in order and at most `concurrency` at a time. Items are taken as
+    workers become free.
 
     Args:
         tally: advanced by `size(item)` when an item is done.
@@ -100,7 +104,9 @@ async def process_all(
 
     def tell() -> None:
         if words := at_work.in_words():
-            progress.get().line(f"{tally.done} of {tally.total} {tally.label}; in progress: {words}")
+            progress.get().line(
+                f"{tally.done} of {tally.total} {tally.label}; in progress: {words}"
+            )
 
     async with at_intervals(TELL_S, tell):
         await all_of(worker() for _ in range(concurrency))

@@ -5,8 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Sequence,
+)
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +50,12 @@ from rtl_core.backend.base import (
 )
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
-from rtl_core.backend.tinker.connect import Endpoint, load_tokenizer, tinker_endpoint, tinker_session
+from rtl_core.backend.tinker.connect import (
+    Endpoint,
+    load_tokenizer,
+    tinker_endpoint,
+    tinker_session,
+)
 from rtl_core.backend.tinker.embedded import describe_saved, embedded_readiness, temporary_folder
 from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
 from rtl_core.backend.tinker.pauses import Pauses, pauses_reported
@@ -56,11 +75,13 @@ MOST_SAMPLERS = 5
 
 
 class TinkerBackend:
-    """Clients of a run on the student's and the teachers' service, which are usually the same. They are opened on first use and reopened when
-    they may be broken. A failure of one service does not affect the clients of the other.
+    """Clients of a run on the student's and the teachers' service, which are usually the same. They are
+    opened on first use and reopened when they may be broken. A failure of one service does not affect the
+    clients of the other.
 
-    Lost objects are replaced if a retry can then succeed: a session that the service ended (sessions.py), a sampling client that it dropped,
-    and sampler weights that no longer exist, which are saved again from the state of the same name.
+    Lost objects are replaced if a retry can then succeed: a session that the service ended (sessions.py), a
+    sampling client that it dropped, and sampler weights that no longer exist, which are saved again from
+    the state of the same name.
     """
 
     def __init__(self, student: Sessions, teacher: Sessions, config: RunConfig) -> None:
@@ -88,21 +109,32 @@ class TinkerBackend:
         shape = {**vars(params), "stop": list(params.stop)}
         async with self._sampler(weights) as client:
             requests = [
-                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed)) for number, seed in parts
+                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed))
+                for number, seed in parts
             ]
-            responses = await outstanding("sample", _all_or_none([request.coroutine() for request in requests]))
+            responses = await outstanding(
+                "sample", _all_or_none([request.coroutine() for request in requests])
+            )
             answers = [
                 SampledAnswer.checked(
-                    list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, params
+                    list(one.tokens),
+                    one.logprobs,
+                    str(one.stop_reason) == "stop",
+                    self.tokenizer,
+                    params,
                 )
                 for response in responses
                 for one in response.sequences
             ]
             if len(answers) != count:
-                raise MalformedAnswerError(f"{count} samples were requested, but {len(answers)} returned", SERVER_HINT)
+                raise MalformedAnswerError(
+                    f"{count} samples were requested, but {len(answers)} returned", SERVER_HINT
+                )
         return answers
 
-    async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
+    async def logprobs(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
+    ) -> NDArray[np.float32]:
         full = types.ModelInput.from_ints([*prompt_P, *tokens_T])
         async with self._sampler(weights) as client:
             # Score only the completion, so that a cached prompt is not billed twice.
@@ -129,19 +161,27 @@ class TinkerBackend:
             scores_T = checked_logprobs((found.prompt_logprobs or [])[-count:], count, "a score")
             top = found.topk_prompt_logprobs_np
             if top is None:
-                raise MalformedAnswerError(f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT)
+                raise MalformedAnswerError(
+                    f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT
+                )
             choices = checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
         return scores_T.astype(np.float32), choices
 
-    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
+    async def open_trainer(
+        self, state_path: str | None, *, weights_only: bool = False
+    ) -> TinkerTrainer:
         session = await self._student.current()
         with session.using():
             opening = self._student.pauses.retry_unpaid(
-                lambda: open_training_client(session.service, self._config, state_path, weights_only)
+                lambda: open_training_client(
+                    session.service, self._config, state_path, weights_only
+                )
             )
             client = await outstanding("open a training client", opening)
         if self._trained:
-            self._student.tell("the trainer was opened again from the last saved state; the current step is repeated")
+            self._student.tell(
+                "the trainer was opened again from the last saved state; the current step is repeated"
+            )
         self._trained = True
         return TinkerTrainer(client, partial(session.using, trainer_errors))
 
@@ -159,7 +199,9 @@ class TinkerBackend:
     async def keep(self, paths: Collection[str]) -> None:
         with sdk_errors():
             for path in paths:
-                await self._student.rest.set_checkpoint_ttl_from_tinker_path(self._saved_again.get(path, path), None)
+                await self._student.rest.set_checkpoint_ttl_from_tinker_path(
+                    self._saved_again.get(path, path), None
+                )
 
     def abort(self) -> None:
         for service in (self._student, self._teacher):
@@ -178,13 +220,16 @@ class TinkerBackend:
 
     @asynccontextmanager
     async def _sampler(self, weights: Weights) -> AsyncIterator[tinker.SamplingClient]:
-        """Yield the sampling client of some weights. It is dropped after an error, because it may be permanently broken."""
+        """Yield the sampling client of some weights. It is dropped after an error, because it may be
+        permanently broken."""
         begun = time.monotonic()
         with self._serving(weights.policy) as service:
             session = await service.current()
             with session.using():
                 async with session.opening:
-                    client = session.samplers.pop(weights, None) or await self._open_sampler(service, session, weights)
+                    client = session.samplers.pop(weights, None) or await self._open_sampler(
+                        service, session, weights
+                    )
                     # Few are used at a time: teacher, stale weights, the newest and evaluated ones.
                     most = MOST_SAMPLERS + len(self._config.tinker.teachers)
                     for old in list(session.samplers)[: 1 - most]:
@@ -199,12 +244,21 @@ class TinkerBackend:
                     raise
             service.pauses.note_success(begun, service)
 
-    async def _open_sampler(self, on: Sessions, session: OpenSession, weights: Weights) -> tinker.SamplingClient:
-        def create(model_path: str | None = None, base_model: str | None = None) -> Awaitable[tinker.SamplingClient]:
-            return on.pauses.retry_unpaid(lambda: session.service.create_sampling_client(model_path, base_model))
+    async def _open_sampler(
+        self, on: Sessions, session: OpenSession, weights: Weights
+    ) -> tinker.SamplingClient:
+        def create(
+            model_path: str | None = None, base_model: str | None = None
+        ) -> Awaitable[tinker.SamplingClient]:
+            return on.pauses.retry_unpaid(
+                lambda: session.service.create_sampling_client(model_path, base_model)
+            )
 
         if weights.path is None:
-            models = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
+            models = {
+                "student": self._config.tinker.student,
+                "teacher": weights.model or self._config.tinker.teacher,
+            }
             return await create(None, models[weights.policy])
         path = self._saved_again.get(weights.path, weights.path)
         try:
@@ -213,7 +267,8 @@ class TinkerBackend:
         except WeightsGoneError as error:
             self._saved_again[weights.path] = await self._save_again(session, path, error)
             on.tell(
-                f"Tinker no longer had the sampler weights {path}; they were saved again from the state of the same name"
+                f"Tinker no longer had the sampler weights {path}; they were saved again from the "
+                "state of the same name"
             )
             return await create(self._saved_again[weights.path])
 
@@ -228,7 +283,8 @@ class TinkerBackend:
                 )
         except WeightsGoneError as error:
             raise WeightsGoneError(
-                f"neither {path} nor the state {state} is on the service: {error.message}", error.hint
+                f"neither {path} nor the state {state} is on the service: {error.message}",
+                error.hint,
             ) from gone
         return str(saved.path)
 
@@ -258,7 +314,9 @@ class _Tinker:
                 line = tell if service.part != "teacher" else lambda text: tell(f"teacher: {text}")
                 if service.is_local and service.part == "teacher":
                     stack.enter_context(temporary_folder(service.state))
-                endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(service, line)))
+                endpoint = await stack.enter_async_context(
+                    in_thread(tinker_endpoint(service, line))
+                )
                 # The embedded service needs no credit, and its answers do not show that another service serves again.
                 pauses = Pauses(line) if service.is_local else reported
                 opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
@@ -273,7 +331,9 @@ class _Tinker:
         with sdk_errors():
             return await stored_weights(service)
 
-    async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
+    async def export(
+        self, config: RunConfig, state_path: str, name: str, folder: Path
+    ) -> list[Path]:
         if config.tinker.is_local:
             return checkpoints.copy_adapter(config, state_path, folder)
         endpoint = Endpoint(config.tinker.base_url)
@@ -300,7 +360,9 @@ async def _readiness(service: TinkerService) -> Readiness:
 def _combined(student: Readiness, teacher: Readiness) -> Readiness:
     """Merge the readiness of the student's and the teachers' service. Findings of the latter are marked as such."""
     told = [
-        finding if finding.about.startswith("tinker.") else replace(finding, about=f"teacher: {finding.about}")
+        finding
+        if finding.about.startswith("tinker.")
+        else replace(finding, about=f"teacher: {finding.about}")
         for finding in teacher.findings
     ]
     context, saved = {**teacher.context, **student.context}, {**student.saved, **teacher.saved}
@@ -327,8 +389,9 @@ BACKENDS.register("tinker")(_Tinker())
 
 
 async def base_model_of(config: RunConfig, path: str) -> str:
-    """Return the base model of the adapter saved at `path` on the configuration's service. The embedded service knows the weights of all runs
-    in `run.directory`. Raises PolicyError if the service has no such weights, or a key is missing."""
+    """Return the base model of the adapter saved at `path` on the configuration's service. The embedded
+    service knows the weights of all runs in `run.directory`. Raises PolicyError if the service has no such
+    weights, or a key is missing."""
     service = services_of(config)[0]
     if service.is_local:
         return describe_saved(service, path, "--model").base_model

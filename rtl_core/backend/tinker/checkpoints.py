@@ -33,22 +33,27 @@ async def describe(rest: tinker.RestClient, path: str) -> Saved:
 
 
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
-    """Copy the adapter saved at `state_path` from the folder of the embedded service, which need not be running. Raises WeightsGoneError if it
-    no longer exists."""
+    """Copy the adapter saved at `state_path` from the folder of the embedded service, which need not be
+    running. Raises WeightsGoneError if it no longer exists."""
     from localtinker.registry import find_checkpoint
 
     state = services_of(config)[0].state
     saved = find_checkpoint(state, state_path)
     if saved is None:
-        raise WeightsGoneError(f"the weights at {state_path} no longer exist", "see `rtl-distill checkpoints RUN`")
+        raise WeightsGoneError(
+            f"the weights at {state_path} no longer exist", "see `rtl-distill checkpoints RUN`"
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    return [Path(shutil.copyfile(saved.folder(state) / name, folder / name)) for name in ADAPTER_FILES]
+    return [
+        Path(shutil.copyfile(saved.folder(state) / name, folder / name)) for name in ADAPTER_FILES
+    ]
 
 
 async def download_adapter(
     service: tinker.ServiceClient, rest: tinker.RestClient, state_path: str, name: str, folder: Path
 ) -> list[Path]:
-    """Download the adapter saved at `state_path` to `folder` in peft's format. Raises PolicyError if the service does not export it."""
+    """Download the adapter saved at `state_path` to `folder` in peft's format. Raises PolicyError if the
+    service does not export it."""
     try:
         client = await service.create_training_client_from_state(state_path)
         external = await client.save_weights_external(name, ttl_seconds=3600)

@@ -23,7 +23,8 @@ from rtl_core.types.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Address and key of a Tinker service. None: the SDK's default, which is the cloud with the credential that the SDK finds."""
+    """Address and key of a Tinker service. None: the SDK's default, which is the cloud with the credential
+    that the SDK finds."""
 
     base_url: str | None = None
     api_key: str | None = None
@@ -32,27 +33,31 @@ class Endpoint:
 
 
 def credential(service: TinkerService) -> tuple[AuthTokenProvider, str]:
-    """Return the credential for a service, its own or the SDK's, and its source in words. Raises PolicyError if it is missing or invalid."""
+    """Return the credential for a service, its own or the SDK's, and its source in words. Raises
+    PolicyError if it is missing or invalid."""
     try:
         provider, source = find_credential(service.key)
     except CredentialError as error:
         why = f" that can be used: {error.message}" if error.message else ""
-        raise PolicyError(f"there is no key for the Tinker service{why}", sign_in(service)) from error
+        raise PolicyError(
+            f"there is no key for the Tinker service{why}", sign_in(service)
+        ) from error
     return provider, TEACHER_KEY if service.key else source
 
 
 def sign_in(service: TinkerService) -> str:
     """Return how to get a credential for a service, in words."""
     name = TEACHER_KEY if service.part == "teacher" else "TINKER_API_KEY"
-    return (
-        f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {service.setting}=local` needs none"
-    )
+    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {service.setting}=local` needs none"
 
 
 @contextmanager
-def tinker_endpoint(service: TinkerService, on_restart: Callable[[str], None]) -> Iterator[Endpoint]:
-    """Yield the endpoint of a run's service. The embedded service runs as long as this context; `on_restart` receives a message when it died
-    and was restarted. Raises PolicyError if the key of a remote service is missing."""
+def tinker_endpoint(
+    service: TinkerService, on_restart: Callable[[str], None]
+) -> Iterator[Endpoint]:
+    """Yield the endpoint of a run's service. The embedded service runs as long as this context;
+    `on_restart` receives a message when it died and was restarted. Raises PolicyError if the key of a
+    remote service is missing."""
     config = service.config
     if service.is_local:
         from localtinker.process import KeptTinker
@@ -99,11 +104,14 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         # Silences a misleading warning: the model itself refuses sequences that are too long.
-        tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
+        tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = (
+            True
+        )
         return cast(Tokenizer, tokenizer)
     except Exception as error:  # of many kinds: a damaged file, a missing package, an unknown class
         words = (str(error) or type(error).__name__).splitlines()[0]
         raise PolicyError(
             f"the tokenizer of {name!r} cannot be loaded from {source}: {words}",
-            f'check the network and the name, or set its folder: [tinker.local_models] with "{name}" = "/path/to/folder"',
+            "check the network and the name, or set its folder: [tinker.local_models] with "
+            f'"{name}" = "/path/to/folder"',
         ) from error

@@ -32,7 +32,9 @@ def local_models(service: TinkerService) -> dict[str, Path]:
     names = {*service.models.values(), *(saved.base_model for saved in found if saved is not None)}
     folders = service.config.tinker.local_models
     # With two services, each serves only its own models.
-    models = {name: folder for name, folder in folders.items() if service.part == "all" or name in names}
+    models = {
+        name: folder for name, folder in folders.items() if service.part == "all" or name in names
+    }
     for name in sorted(names - set(models)):
         if name in MODELS:
             models[name] = model_folder(name)
@@ -69,7 +71,9 @@ def embedded_readiness(service: TinkerService) -> Readiness:
         context[name] = context_of(found)
         findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
         if key == "tinker.student":
-            checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), service.config.tinker.lora_rank)
+            checkpoint_bytes = _checkpoint_bytes(
+                found.get_text_config(), service.config.tinker.lora_rank
+            )
     section = service.config.tinker
     try:
         device = device_for(section.local_device, folders.values())
@@ -86,7 +90,8 @@ def embedded_readiness(service: TinkerService) -> Readiness:
 
 
 def _checkpoint_bytes(model: Any, rank: int) -> int:
-    """Return an upper bound on a saved adapter's size: A and B of all layers in float32, Adam's two moments, and the sampler's copy."""
+    """Return an upper bound on a saved adapter's size: A and B of all layers in float32, Adam's two
+    moments, and the sampler's copy."""
     hidden, inner = model.hidden_size, getattr(model, "intermediate_size", 4 * model.hidden_size)
     attention, mlp = 4 * 2 * hidden, 3 * (hidden + inner)
     numbers = rank * (model.num_hidden_layers * (attention + mlp) + hidden + model.vocab_size)
@@ -95,8 +100,8 @@ def _checkpoint_bytes(model: Any, rank: int) -> int:
 
 @contextmanager
 def temporary_folder(folder: Path) -> Iterator[None]:
-    """Create a temporary folder for this process and delete it afterwards. Also deletes sibling folders (same name up to the last `-`) left
-    by killed processes.
+    """Create a temporary folder for this process and delete it afterwards. Also deletes sibling folders
+    (same name up to the last `-`) left by killed processes.
 
     A lock on the folder shows that it is in use. Process ids cannot, because each container has its own.
     """
@@ -127,8 +132,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
-    """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises PolicyError if no run has them; its
-    message names the configuration key."""
+    """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises
+    PolicyError if no run has them; its message names the configuration key."""
     from localtinker.registry import find_checkpoint
 
     directory = service.config.run.directory
@@ -137,7 +142,8 @@ def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeigh
             return folder, found
     raise PolicyError(
         f"{key}: no run in {directory} has {path}",
-        "`rtl-distill checkpoints RUN` lists the weights of a run; the embedded service knows only runs in the same run.directory",
+        "`rtl-distill checkpoints RUN` lists the weights of a run; the embedded service knows "
+        "only runs in the same run.directory",
     )
 
 
@@ -150,8 +156,8 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
 
 
 def copy_saved_weights(service: TinkerService) -> None:
-    """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder. They keep their path. Raises
-    PolicyError if no run has them."""
+    """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder.
+    They keep their path. Raises PolicyError if no run has them."""
     from localtinker.registry import Registry, parse_path
 
     sources = {(key, path): _find(service, path, key) for key, path in service.weights.items()}
@@ -163,6 +169,8 @@ def copy_saved_weights(service: TinkerService) -> None:
         for (key, path), (folder, saved) in wanted.items():
             copy = partial(shutil.copytree, saved.folder(folder), dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
-            registry.add_checkpoint(*parse_path(path, key), replace(saved, blob=blob, size_bytes=size))
+            registry.add_checkpoint(
+                *parse_path(path, key), replace(saved, blob=blob, size_bytes=size)
+            )
     finally:
         registry.close()

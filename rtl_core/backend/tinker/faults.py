@@ -1,4 +1,5 @@
-"""Translation of SDK errors, which the SDK raises after its own retries, into errors of the backend (localtinker/client/failures.py)."""
+"""Translation of SDK errors, which the SDK raises after its own retries, into errors of the backend
+(localtinker/client/failures.py)."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ class SessionLostError(BackendUnavailableError):
 
 
 class Kind(NamedTuple):
-    """Texts for a kind of error. Placeholders: `error` and `words` (its class and message); in `remedy` `sign_in` (how to get a credential)
-    and `setting` (of the address)."""
+    """Texts for a kind of error. Placeholders: `error` and `words` (its class and message); in `remedy`
+    `sign_in` (how to get a credential) and `setting` (of the address)."""
 
     raised: type[UserError]
     """During a run: class, message and hint of our error."""
@@ -41,7 +42,11 @@ class Kind(NamedTuple):
 SAME_COMMAND = "the same command resumes the run"
 CONSOLE = "https://tinker.thinkingmachines.ai"
 ADDRESS = "{setting} or TINKER_BASE_URL selects another service; without both it is Tinker's cloud"
-NOT_DONE = (BackendUnavailableError, "the Tinker service did not complete a request ({words})", None)
+NOT_DONE = (
+    BackendUnavailableError,
+    "the Tinker service did not complete a request ({words})",
+    None,
+)
 REFUSED = (
     PolicyError,
     "the Tinker service refused ({words})",
@@ -50,7 +55,9 @@ REFUSED = (
 ANSWERS = ("service", ADDRESS)
 UNUSABLE = ("credentials", "{sign_in}")
 KINDS = {
-    "session lost": Kind(SessionLostError, "the Tinker service ended the session ({words})", None, *ANSWERS),
+    "session lost": Kind(
+        SessionLostError, "the Tinker service ended the session ({words})", None, *ANSWERS
+    ),
     "key refused": Kind(
         PolicyError,
         "the Tinker service does not accept the key (401): {error}",
@@ -88,9 +95,18 @@ KINDS = {
 }
 TEMPORARY = ("busy", "unreachable")
 """Kinds that may be temporary."""
-INVALID_ANSWER = (ValueError, TypeError, AttributeError, LookupError, AssertionError, OverflowError, httpx.RequestError)
-"""Errors raised while parsing an invalid answer: truncated JSON, a list instead of an object, too few items, endless redirects. `sdk_errors`
-must therefore contain only SDK calls and the parsing of their answers."""
+INVALID_ANSWER = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    AssertionError,
+    OverflowError,
+    httpx.RequestError,
+)
+"""Errors raised while parsing an invalid answer: truncated JSON, a list instead of an object, too few
+items, endless redirects. `sdk_errors` must therefore contain only SDK calls and the parsing of their
+answers."""
 
 
 @contextmanager
@@ -105,13 +121,16 @@ def sdk_errors(call: str = "a request") -> Iterator[None]:
             if not isinstance(error, INVALID_ANSWER):
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            ours = MalformedAnswerError(f"the Tinker service gave an invalid answer to {call} ({words})", SERVER_HINT)
+            ours = MalformedAnswerError(
+                f"the Tinker service gave an invalid answer to {call} ({words})", SERVER_HINT
+            )
         raise ours from error
 
 
 @contextmanager
 def trainer_errors() -> Iterator[None]:
-    """As `sdk_errors`, for a training client. If the service lost it, for example by a restart, raise `TrainerLostError`."""
+    """As `sdk_errors`, for a training client. If the service lost it, for example by a restart, raise
+    `TrainerLostError`."""
     with sdk_errors("a train step or a save"):
         try:
             yield
@@ -121,26 +140,32 @@ def trainer_errors() -> Iterator[None]:
             ):
                 raise
             raise TrainerLostError(
-                f"the service lost the training client ({type(error).__name__}); the step is repeated from the last saved state"
+                f"the service lost the training client ({type(error).__name__}); the step is "
+                "repeated from the last saved state"
             ) from error
 
 
 @contextmanager
 def sampler_errors() -> Iterator[None]:
-    """As `sdk_errors`, for a sampling client. If the service dropped it, its weights may still exist, so a new client can be tried."""
+    """As `sdk_errors`, for a sampling client. If the service dropped it, its weights may still exist, so a
+    new client can be tried."""
     with sdk_errors("a request for samples or scores"):
         try:
             yield
         except Exception as error:
             if is_session_lost(error) or status_of(error) not in (404, 410):
                 raise
-            raise BackendUnavailableError(f"the service dropped a sampling client ({error})") from error
+            raise BackendUnavailableError(
+                f"the service dropped a sampling client ({error})"
+            ) from error
 
 
 def to_own_error(error: Exception) -> Exception | None:
-    """Translate an SDK error: `BackendUnavailableError` if a retry may succeed, `WeightsGoneError` if something does not exist, `PolicyError` for
-    a refusal. None: not an SDK error."""
+    """Translate an SDK error: `BackendUnavailableError` if a retry may succeed, `WeightsGoneError` if
+    something does not exist, `PolicyError` for a refusal. None: not an SDK error."""
     if (name := kind_of(error)) is None:
         return None
     kind = KINDS[name]
-    return kind.raised(kind.message.format(error=error, words=f"{type(error).__name__}: {error}"), kind.hint)
+    return kind.raised(
+        kind.message.format(error=error, words=f"{type(error).__name__}: {error}"), kind.hint
+    )

@@ -1,7 +1,8 @@
 """Report why the SDK waits. The SDK only logs it, and the run seems to hang.
 
-Like the SDK, a run waits while an account has no credit: adding credit takes minutes, waiting costs nothing, and requests in progress on the
-service are not lost. After an hour (`billing_exception_max_pause_duration_sec`, a setting of the service) the SDK gives up, and the run ends
+Like the SDK, a run waits while an account has no credit: adding credit takes minutes, waiting costs
+nothing, and requests in progress on the service are not lost. After an hour
+(`billing_exception_max_pause_duration_sec`, a setting of the service) the SDK gives up, and the run ends
 with everything recorded (402 in faults.py).
 """
 
@@ -15,8 +16,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from localtinker.client.failures import status_of
 from rtl_core.at_work import service_pause
-from rtl_core.backend.tinker.faults import status_of
 
 Made = TypeVar("Made")
 
@@ -24,15 +25,21 @@ AGAIN_S = 600.0
 """Minimum interval between two reports of the same pause."""
 UNPAID_PATIENCE_S, UNPAID_PAUSE_S = 3600.0, 5.0
 """The same as the SDK's."""
-RAISED_TOO = ("tinker.lib.retry_handler", "tinker.lib.session_futures_poller", "tinker.lib.api_future_impl")
+RAISED_TOO = (
+    "tinker.lib.retry_handler",
+    "tinker.lib.session_futures_poller",
+    "tinker.lib.api_future_impl",
+)
 """Loggers whose warnings are also raised as errors, or only report a continued long poll."""
 
 
 class Pauses(logging.Handler):
-    """Log handler that reports the SDK's warnings to a run: each one immediately, then every ten minutes. Thread-safe."""
+    """Log handler that reports the SDK's warnings to a run: each one immediately, then every ten minutes.
+    Thread-safe."""
 
     def __init__(self, tell: Callable[[str], None], services: int = 1) -> None:
-        """`services`: number of paid services. The SDK does not say which one refused, so a pause ends when all have served."""
+        """`services`: number of paid services. The SDK does not say which one refused, so a pause ends when
+        all have served."""
         super().__init__(logging.WARNING)
         self._services = services
         self._served: set[object] = set()
@@ -61,12 +68,14 @@ class Pauses(logging.Handler):
             self._served.clear()
         if self._is_due("unpaid"):
             self._tell(
-                f"the account has no credit at Tinker (402): {words}. The run waits for up to an hour and continues once credit is "
+                f"the account has no credit at Tinker (402): {words}. The run waits for up to an "
+                "hour and continues once credit is "
                 "added. To stop it now, press Ctrl-C: everything is saved, and the same command resumes it"
             )
 
     def note_success(self, begun: float, service: object = None) -> None:
-        """Record that a service served a request made at `begun` (monotonic seconds). It ends a pause only if made after the refusal."""
+        """Record that a service served a request made at `begun` (monotonic seconds). It ends a pause only
+        if made after the refusal."""
         with self._guard:
             since = self._unpaid_since
             if since is not None and since < begun:
@@ -77,10 +86,13 @@ class Pauses(logging.Handler):
                 self._served.clear()
                 self._told.pop("unpaid", None)
         if since is not None and over:
-            self._tell(f"Tinker serves the account again, after {time.monotonic() - since:.0f} s without credit")
+            self._tell(
+                f"Tinker serves the account again, after {time.monotonic() - since:.0f} s without credit"
+            )
 
     async def retry_unpaid(self, make: Callable[[], Awaitable[Made]]) -> Made:
-        """Call `make`, retrying while the account has no credit. The SDK does not do this when it opens a client or session."""
+        """Call `make`, retrying while the account has no credit. The SDK does not do this when it opens a
+        client or session."""
         deadline = time.monotonic() + UNPAID_PATIENCE_S
         while True:
             try:

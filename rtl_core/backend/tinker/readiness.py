@@ -1,4 +1,5 @@
-"""Check of a remote Tinker service before a run, without retries: does it accept the credential, and what does it serve?"""
+"""Check of a remote Tinker service before a run, without retries: does it accept the credential, and what
+does it serve?"""
 
 from __future__ import annotations
 
@@ -50,13 +51,19 @@ async def remote_readiness(service: TinkerService) -> Readiness:
     ]
     trains = service.config.run.purpose == "train"
     for key, name in service.models.items():
-        findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
-    wanted = {name: models[name].max_context_length for name in service.models.values() if name in models}
+        findings.append(
+            model_finding(key, name, models, trained=key == "tinker.student" and trains)
+        )
+    wanted = {
+        name: models[name].max_context_length for name in service.models.values() if name in models
+    }
     context = {name: length for name, length in wanted.items() if length}
     return Readiness(findings, context, saved=saved)
 
 
-async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerService) -> dict[str, Saved | PolicyError]:
+async def saved_weights(
+    url: str, auth: AuthTokenProvider, service: TinkerService
+) -> dict[str, Saved | PolicyError]:
     """Describe the saved weights that the run names, if any (see `Readiness.saved`)."""
     found: dict[str, Saved | PolicyError] = {}
     if not service.weights:
@@ -65,7 +72,9 @@ async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerServic
         for key, path in service.weights.items():
             try:
                 body = {"tinker_path": path}
-                info = await client.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
+                info = await client.post(
+                    "/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse
+                )
                 found[key] = Saved(info.base_model, info.lora_rank)
             except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
                 found[key] = missing_weights(path)
@@ -100,15 +109,26 @@ def refusal(error: Exception, url: str, source: str, service: TinkerService) -> 
     return Finding(kind.about, "wrong", text, remedy, name in TEMPORARY)
 
 
-def model_finding(key: str, name: str, served: Mapping[str, SupportedModel], *, trained: bool) -> Finding:
+def model_finding(
+    key: str, name: str, served: Mapping[str, SupportedModel], *, trained: bool
+) -> Finding:
     """Check that a service has a model, samples it and, if `trained`, trains it."""
     # None means unknown; then opening a client decides.
-    fit = [n for n, m in served.items() if m.sampleable is not False and (not trained or m.trainable is not False)]
-    near = ", ".join(difflib.get_close_matches(name, fit, n=3, cutoff=0.3) or sorted(fit)[:3]) or "none"
+    fit = [
+        n
+        for n, m in served.items()
+        if m.sampleable is not False and (not trained or m.trainable is not False)
+    ]
+    near = (
+        ", ".join(difflib.get_close_matches(name, fit, n=3, cutoff=0.3) or sorted(fit)[:3])
+        or "none"
+    )
     remedy = f"set {key} to a model that it serves; most similar: {near}"
     model = served.get(name)
     if model is None:
-        return Finding(key, "wrong", f"the service does not serve {name!r}; it may be retired", remedy)
+        return Finding(
+            key, "wrong", f"the service does not serve {name!r}; it may be retired", remedy
+        )
     if model.sampleable is False:
         return Finding(key, "wrong", f"the service serves {name!r} but does not sample it", remedy)
     if trained and model.trainable is False:

@@ -1,4 +1,5 @@
-"""The Tinker services of a run: one for all models, or separate ones for student and teachers (`tinker.teacher_base_url`)."""
+"""The Tinker services of a run: one for all models, or separate ones for student and teachers
+(`tinker.teacher_base_url`)."""
 
 from __future__ import annotations
 
@@ -57,12 +58,17 @@ class TinkerService:
         tinker, evaluated = self.config.tinker, self.config.evaluation.weights
         own = {"tinker.start_from": tinker.start_from or "", "evaluation.weights": evaluated or ""}
         named = {**own, **tinker.named_teachers}
-        return {key: path for key, path in named.items() if path.startswith(SAVED) and self._has(key)}
+        return {
+            key: path for key, path in named.items() if path.startswith(SAVED) and self._has(key)
+        }
 
     @property
     def state(self) -> Path:
-        """State folder of the embedded service. That of the teachers belongs to this process, because it trains nothing."""
-        return self.config.run.folder / (f"teacher-{os.getpid()}" if self.part == "teacher" else "tinker")
+        """State folder of the embedded service. That of the teachers belongs to this process, because it
+        trains nothing."""
+        return self.config.run.folder / (
+            f"teacher-{os.getpid()}" if self.part == "teacher" else "tinker"
+        )
 
     def _has(self, key: str) -> bool:
         return self.part == "all" or key.startswith("tinker.teacher") == (self.part == "teacher")

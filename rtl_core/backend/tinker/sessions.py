@@ -1,8 +1,9 @@
 """The SDK session of a backend, replaced when the service has ended it.
 
-Clients of an ended session fail permanently, and the SDK does not open a new one. Such an error therefore marks the session as over
-(`using`), and the next request opens a new one (`current`). Requests that are still running on the old session may have been accepted; its
-client is closed only after they end, because closing it earlier would leave them waiting.
+Clients of an ended session fail permanently, and the SDK does not open a new one. Such an error therefore
+marks the session as over (`using`), and the next request opens a new one (`current`). Requests that are
+still running on the old session may have been accepted; its client is closed only after they end, because
+closing it earlier would leave them waiting.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ class OpenSession:
         self.over = False
 
     @contextmanager
-    def using(self, errors: Callable[[], AbstractContextManager[None]] = sdk_errors) -> Iterator[None]:
-        """Context for requests through this session; `errors` translates SDK errors into ours. Raises SessionLostError if the session is
-        over; its clients, such as a trainer, must then be opened again."""
+    def using(
+        self, errors: Callable[[], AbstractContextManager[None]] = sdk_errors
+    ) -> Iterator[None]:
+        """Context for requests through this session; `errors` translates SDK errors into ours. Raises
+        SessionLostError if the session is over; its clients, such as a trainer, must then be opened
+        again."""
         if self.over:
             raise SessionLostError("the Tinker service ended the session")
         self.users += 1
@@ -50,7 +54,8 @@ class OpenSession:
 
 
 class Sessions:
-    """A service and the consecutive sessions that a backend opens on it. `tell` receives a line for each but the first."""
+    """A service and the consecutive sessions that a backend opens on it. `tell` receives a line for each
+    but the first."""
 
     def __init__(self, endpoint: Endpoint, pauses: Pauses, tell: Callable[[str], None]) -> None:
         self.endpoint = endpoint

@@ -1,7 +1,7 @@
 """The train step through a Tinker training client.
 
-Alignment: a datum's input is the sequence without its last token, and its target the sequence without its first token. Position t thus
-predicts token t + 1.
+Alignment: a datum's input is the sequence without its last token, and its target the sequence without its
+first token. Position t thus predicts token t + 1.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class TinkerTrainer:
             # Without a check both are submitted before either is awaited, so that the service runs them in one cycle.
             optim = None if check else self._client.optim_step(params)
             output = await outstanding("forward_backward", backward)
-            logprobs = [found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)]
+            logprobs = [
+                found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)
+            ]
             if check:
                 check(logprobs)
             optim_output = await outstanding("optim_step", optim or self._client.optim_step(params))
@@ -73,7 +75,9 @@ class TinkerTrainer:
             return Checkpoint(state_path=saved.path, sampler_path=frozen.path)
 
 
-def _logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+def _logprobs(
+    output: types.ForwardBackwardOutput, datums: Sequence[Datum]
+) -> list[NDArray[np.float64]]:
     return [
         datum.completion_logprobs(record["logprobs"].to_numpy())
         for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
@@ -90,9 +94,13 @@ def to_datum(datum: Datum) -> types.Datum:
 
 
 async def open_training_client(
-    service: tinker.ServiceClient, config: RunConfig, state_path: str | None, weights_only: bool = False
+    service: tinker.ServiceClient,
+    config: RunConfig,
+    state_path: str | None,
+    weights_only: bool = False,
 ) -> tinker.TrainingClient:
-    """Open the student's training client: a new adapter, or a saved state with its optimizer (`weights_only`: with a new one)."""
+    """Open the student's training client: a new adapter, or a saved state with its optimizer
+    (`weights_only`: with a new one)."""
     client: tinker.TrainingClient
     if state_path is None:
         client = await service.create_lora_training_client(

@@ -1,4 +1,5 @@
-"""Builds a design with Icarus and runs a cocotb test bench on it. Runs in the sandbox: `python3 simulate.py TOP BENCH SOURCE ...`."""
+"""Builds a design with Icarus and runs a cocotb test bench on it. Runs in the sandbox: `python3 simulate.py
+TOP BENCH SOURCE ...`."""
 
 import os
 import sys
@@ -20,6 +21,8 @@ runner.build(
     build_args=["-g2012"],
     timescale=("1ns", "1ps"),
 )
-results = runner.test(hdl_toplevel=top, test_module=name.removesuffix(".py"), build_dir=place, test_dir="/code/rundir")
+results = runner.test(
+    hdl_toplevel=top, test_module=name.removesuffix(".py"), build_dir=place, test_dir="/code/rundir"
+)
 tests, failed = get_results(results)
 sys.exit(1 if failed or not tests else 0)

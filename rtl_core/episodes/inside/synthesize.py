@@ -1,4 +1,5 @@
-"""Whether Yosys can synthesize a design, and of what it is then made. Runs in the sandbox: `python3 synthesize.py TOP SOURCE ...`.
+"""Whether Yosys can synthesize a design, and of what it is then made. Runs in the sandbox: `python3
+synthesize.py TOP SOURCE ...`.
 
 Prints the warnings and errors, and how many cells there are of each kind: `$_DLATCH_...` are latches.
 """

@@ -56,7 +56,12 @@ class Slice:
     @property
     def counts(self) -> dict[str, int]:
         """Number of passes, in total and by result."""
-        found = {"proved": self.equal, "same": self.same, "doubtful": self.different, "unknown": self.unknown}
+        found = {
+            "proved": self.equal,
+            "same": self.same,
+            "doubtful": self.different,
+            "unknown": self.unknown,
+        }
         return {"passes": sum(found.values()), **found}
 
     @property
@@ -69,7 +74,10 @@ class Slice:
 
     def as_json(self) -> dict[str, Any]:
         share = self.doubtful
-        interval = {"share_doubtful": share and share.mean, "interval": share and [share.lo, share.hi]}
+        interval = {
+            "share_doubtful": share and share.mean,
+            "interval": share and [share.lo, share.hi],
+        }
         return {"problems": self.name, **self.counts, **interval}
 
 
@@ -88,9 +96,7 @@ class AuditSummary:
     def in_words(self) -> str:
         """The counts in one line."""
         unknown = f", {self.whole.unknown} unknown" if self.whole.unknown else ""
-        return (
-            f"{self.whole.counts['passes']} passes, {self.whole.equal} proved, {self.whole.different} doubtful{unknown}"
-        )
+        return f"{self.whole.counts['passes']} passes, {self.whole.equal} proved, {self.whole.different} doubtful{unknown}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -128,13 +134,16 @@ def summary_of(rows: list[dict[str, Any]]) -> AuditSummary:
 
 
 def corrected(rows: list[dict[str, Any]]) -> list[tuple[str, Interval, Interval]]:
-    """(evaluation in words, pass@1, pass@1 without doubtful passes) of each evaluation whose passes were all audited, from rows of
-    `DESERVED_SQL`."""
+    """(evaluation in words, pass@1, pass@1 without doubtful passes) of each evaluation whose passes were
+    all audited, from rows of `DESERVED_SQL`."""
     found = []
     for name in dict.fromkeys(row["evaluation"] for row in rows):
         own = [row for row in rows if row["evaluation"] == name]
         if sum(row["passed"] for row in own) == sum(row["looked_at"] for row in own) > 0:
-            rates = [[(row["passed"] - less * row["doubtful"]) / row["samples"] for row in own] for less in (0, 1)]
+            rates = [
+                [(row["passed"] - less * row["doubtful"]) / row["samples"] for row in own]
+                for less in (0, 1)
+            ]
             words: str = own[0]["policy"]
             words += f" after {counted(own[0]['step'], 'step')}" if words == "student" else ""
             found.append((words, mean_interval(rates[0]), mean_interval(rates[1])))
@@ -142,7 +151,11 @@ def corrected(rows: list[dict[str, Any]]) -> list[tuple[str, Interval, Interval]
 
 
 @SECTIONS.register("audited")
-@section("Are the passes correct?", "Passed answers compared with the golden answers, or with one another.", place=20)
+@section(
+    "Are the passes correct?",
+    "Passed answers compared with the golden answers, or with one another.",
+    place=20,
+)
 def blocks(source: Source) -> list[Block]:
     return draw(source, audited, deserved, doubtful, sizes)
 
@@ -157,11 +170,19 @@ def table_of(summary: AuditSummary) -> Table:
     return Table(
         "audit",
         f"Audited: {summary.in_words()}",
-        "Each passed answer was compared with the golden answer, or where there is none with the other passes (rtl-distill audit). "
-        "Proved: equal for all inputs. Same: no tested input shows a difference. Doubtful: an input shows a difference. The share excludes "
+        "Each passed answer was compared with the golden answer, or where there is none with the "
+        "other passes (rtl-distill audit). "
+        "Proved: equal for all inputs. Same: no tested input shows a difference. Doubtful: an "
+        "input shows a difference. The share excludes "
         "unknown results and has Wilson's 95 % interval.",
-        [("problems", "left"), *((name, "right") for name in (*summary.whole.counts, "share doubtful"))],
-        [[part.name, *map(str, part.counts.values()), rate_in_words(part.doubtful)] for part in parts],
+        [
+            ("problems", "left"),
+            *((name, "right") for name in (*summary.whole.counts, "share doubtful")),
+        ],
+        [
+            [part.name, *map(str, part.counts.values()), rate_in_words(part.doubtful)]
+            for part in parts
+        ],
     )
 
 
@@ -197,21 +218,45 @@ def sizes(source: Source) -> Table:
     return Table(
         "netlists",
         "Size of the passes",
-        "After synthesis to two-input gates (cells include registers), relative to the golden answer, or to the median of the passes that "
+        "After synthesis to two-input gates (cells include registers), relative to the golden "
+        "answer, or to the median of the passes that "
         "behave the same. Quartiles over the passes that are not doubtful.",
-        [("problems", "left"), ("passes", "right"), ("area: lower quartile", "right"), ("median", "right"), ("upper", "right"),
-         ("levels: median", "right")],
-        [[row["problems"], str(row["passes"]), *(f"{row[name]:.2f}" for name in ("q1", "q2", "q3", "levels"))] for row in rows],
-    )  # fmt: skip
+        [
+            ("problems", "left"),
+            ("passes", "right"),
+            ("area: lower quartile", "right"),
+            ("median", "right"),
+            ("upper", "right"),
+            ("levels: median", "right"),
+        ],
+        [
+            [
+                row["problems"],
+                str(row["passes"]),
+                *(f"{row[name]:.2f}" for name in ("q1", "q2", "q3", "levels")),
+            ]
+            for row in rows
+        ],
+    )
 
 
 def render(history: History, run: str, summary: AuditSummary) -> RenderableType:
-    """For a terminal: counts by source and family, doubtful passes with their differences, reasons for unknown results, and pass@1 without
-    doubtful passes."""
-    lines = [Text(visible(f"doubtful: {row['rollout']}: {row['detail']}")) for row in summary.doubtful[:SHOWN]]
+    """For a terminal: counts by source and family, doubtful passes with their differences, reasons for
+    unknown results, and pass@1 without doubtful passes."""
+    lines = [
+        Text(visible(f"doubtful: {row['rollout']}: {row['detail']}"))
+        for row in summary.doubtful[:SHOWN]
+    ]
     if len(summary.doubtful) > SHOWN:
         lines.append(Text(f"and {len(summary.doubtful) - SHOWN} more: rtl-distill query audit"))
-    lines += [Text(visible(f"unknown, {n} passes: {why}")) for why, n in list(summary.unknown.items())[:SHOWN]]
+    lines += [
+        Text(visible(f"unknown, {n} passes: {why}"))
+        for why, n in list(summary.unknown.items())[:SHOWN]
+    ]
     for words, every, kept in corrected(history.query(DESERVED_SQL, {"run": run}).to_pylist()):
-        lines.append(Text(f"pass@1 of {words}: {rate_in_words(every)}, without doubtful passes {rate_in_words(kept)}"))
+        lines.append(
+            Text(
+                f"pass@1 of {words}: {rate_in_words(every)}, without doubtful passes {rate_in_words(kept)}"
+            )
+        )
     return Group(rich_table(table_of(summary)), *lines)

@@ -1,4 +1,5 @@
-"""How good is the model on a benchmark? For a run that only evaluates: pass@k by category and difficulty, and excluded problems."""
+"""How good is the model on a benchmark? For a run that only evaluates: pass@k by category and difficulty,
+and excluded problems."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ UNANSWERED_SQL = "SELECT count(DISTINCT problem_id) AS n FROM rollouts WHERE run
 
 
 @SECTIONS.register("benchmark")
-@section("How good is the model?", "The model's answers to all problems; this run did not train on them.", place=5)
+@section(
+    "How good is the model?",
+    "The model's answers to all problems; this run did not train on them.",
+    place=5,
+)
 def blocks(source: Source) -> list[Block]:
     return [*tables_of(source.history, source.run)]
 
@@ -36,7 +41,10 @@ def blocks(source: Source) -> list[Block]:
 def tables_of(history: History, run: str) -> list[Table]:
     """The tables of a run that only evaluates; empty for any other run, and before its evaluation has ended."""
     result = run_result(history, run)
-    if history.existing_run(run).config.get("run", {}).get("purpose") != "evaluation" or result.after is None:
+    if (
+        history.existing_run(run).config.get("run", {}).get("purpose") != "evaluation"
+        or result.after is None
+    ):
         return []
     source = Source(history, run)
     found = tables(source, result.after.record)
@@ -67,14 +75,20 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             rate = pass_at_k_interval(found, k)
             return f"{rate_in_words(rate).replace(' [', f'{chr(10)}[')}\nn = {rate.n}"
 
-        named = {name: f"{name} {CATEGORIES.get(name, '')}".strip() for name in sorted({r["category"] for r in rows})}
+        named = {
+            name: f"{name} {CATEGORIES.get(name, '')}".strip()
+            for name in sorted({r["category"] for r in rows})
+        }
         made.append(
             Table(
                 f"benchmark-pass-at-{k}",
                 f"pass@{k} by category and difficulty",
-                f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; [95 % interval over problems].",
+                f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; [95 "
+                "% interval over problems].",
                 [("category", "left"), *((name, "right") for name in (*shown, ALL))],
-                [[named.get(c, c), *(cell(c, d) for d in (*shown, ALL))] for c in (*named, ALL)] if rows else [],
+                [[named.get(c, c), *(cell(c, d) for d in (*shown, ALL))] for c in (*named, ALL)]
+                if rows
+                else [],
             )
         )
     notes = _notes(source.history.existing_run(record.run), record, unanswered["n"])

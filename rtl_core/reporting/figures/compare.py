@@ -25,14 +25,39 @@ from rtl_grader.words import visible
 
 # (figure, title, caption, unit, metric) of each curve.
 CURVES = (
-    ("compare-reward", "Reward", "Mean reward of the training rollouts (at equal difficulty where recorded)", "reward", "env/all/reward/total"),
-    ("compare-pass", "Pass rate", "Share of the training rollouts that pass (at equal difficulty where recorded)", "pass rate", "env/all/tests_passed"),
-    ("compare-kl", "Reverse KL to the teacher", "Mean k1 over tokens", "nats per token", "teacher_kl"),
-)  # fmt: skip
+    (
+        "compare-reward",
+        "Reward",
+        "Mean reward of the training rollouts (at equal difficulty where recorded)",
+        "reward",
+        "env/all/reward/total",
+    ),
+    (
+        "compare-pass",
+        "Pass rate",
+        "Share of the training rollouts that pass (at equal difficulty where recorded)",
+        "pass rate",
+        "env/all/tests_passed",
+    ),
+    (
+        "compare-kl",
+        "Reverse KL to the teacher",
+        "Mean k1 over tokens",
+        "nats per token",
+        "teacher_kl",
+    ),
+)
 
 
 def blocks(sources: list[Source]) -> list[Block]:
-    return draw(sources, results, table, failures, *(partial(by_step, what=what) for what in CURVES), differences)
+    return draw(
+        sources,
+        results,
+        table,
+        failures,
+        *(partial(by_step, what=what) for what in CURVES),
+        differences,
+    )
 
 
 def results(sources: list[Source]) -> Figure:
@@ -40,9 +65,18 @@ def results(sources: list[Source]) -> Figure:
     for source in sources:
         for name, view in run_result(source.history, source.run).shown:
             points.setdefault(name, []).append((source.run, view.pass_at_1))
-        source.ask("SELECT run, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'")
+        source.ask(
+            "SELECT run, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'"
+        )
     data = [
-        rates(name, [i for _, i in rows], [plain(run) for run, _ in rows], ROLES[name], "%{y}: %{x:.1%}", size=11)
+        rates(
+            name,
+            [i for _, i in rows],
+            [plain(run) for run, _ in rows],
+            ROLES[name],
+            "%{y}: %{x:.1%}",
+            size=11,
+        )
         for name, rows in points.items()
     ]
     return Figure(
@@ -51,24 +85,37 @@ def results(sources: list[Source]) -> Figure:
         "Student before, student after and teacher, one row per run; bars are 95 % intervals over problems.",
         data,
         layout(
-            xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
-            yaxis={"range": [len(sources) - 0.5, -0.5], "type": "category", "tickfont": {"size": 13, "color": "@ink"}},
+            xaxis=axis("pass@1", **PERCENT, showgrid=True),
+            hovermode="closest",
+            margin={"l": 110},
+            yaxis={
+                "range": [len(sources) - 0.5, -0.5],
+                "type": "category",
+                "tickfont": {"size": 13, "color": "@ink"},
+            },
         ),
         height=150 + 42 * len(sources),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def table(sources: list[Source]) -> Table:
-    """Last results compared with those of the first run, paired by problem: by source of problems and for all together."""
+    """Last results compared with those of the first run, paired by problem: by source of problems and for
+    all together."""
     results = [run_result(source.history, source.run) for source in sources]
     # A run with one source is compared with the same source of a run with several.
     mixed = any(result.mixed for result in results)
-    labels = list(dict.fromkeys(label for result in results for label in result.by_source)) if mixed else []
+    labels = (
+        list(dict.fromkeys(label for result in results for label in result.by_source))
+        if mixed
+        else []
+    )
     same = [same_problems(source.history, sources[0].run, source.run) for source in sources]
     rows, changed = [], set[str]()
     for label in [*labels, ALL_SOURCES]:
-        parts = [result if label == ALL_SOURCES else result.by_source.get(label) for result in results]
+        parts = [
+            result if label == ALL_SOURCES else result.by_source.get(label) for result in results
+        ]
         first = parts[0].after.rates if parts[0] is not None and parts[0].after is not None else {}
         for source, part, shared in zip(sources, parts, same, strict=True):
             after = part.after if part is not None else None
@@ -78,20 +125,34 @@ def table(sources: list[Source]) -> Table:
             other = source.run != sources[0].run
             test = paired_rates(first, theirs) if other else None
             changed |= first.keys() & after.rates.keys() - shared if other else set()
-            against = [gain_in_words(test), str(test.n), p_in_words(test.p_value)] if test else ["–"] * 3
-            found = [str(after.record.step), rate_in_words(after.pass_at_1), rate_in_words(after.interface)]
+            against = (
+                [gain_in_words(test), str(test.n), p_in_words(test.p_value)] if test else ["–"] * 3
+            )
+            found = [
+                str(after.record.step),
+                rate_in_words(after.pass_at_1),
+                rate_in_words(after.interface),
+            ]
             rows.append([*([label] if labels else []), source.run, *found, *against])
             source.ask(PROBLEMS_SQL, evaluation=after.record.key)
-    named = f": {len(changed)}, such as {visible(', '.join(sorted(changed)[:3]))}" if changed else ""
+    named = (
+        f": {len(changed)}, such as {visible(', '.join(sorted(changed)[:3]))}" if changed else ""
+    )
     columns: list[tuple[str, Align]] = [("source", "left")] if labels else []
-    columns += [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right")]
+    columns += [
+        ("run", "code"),
+        ("steps", "right"),
+        ("pass@1", "right"),
+        ("interface right", "right"),
+    ]
     columns += [("difference", "right"), ("shared problems", "right"), ("p", "right")]
     return Table(
         "compare-table",
         "Results in numbers",
-        f"The last evaluation of each student. The difference is in points to {sources[0].run}, over the problems of both "
-        f"(bootstrap interval, sign-flip permutation test). Problems whose prompt, context or harness changed are not compared{named}."
-        + (f" {MIXTURE}" if labels else ""),
+        f"The last evaluation of each student. The difference is in points to {sources[0].run}, "
+        "over the problems of both "
+        "(bootstrap interval, sign-flip permutation test). Problems whose prompt, context or "
+        f"harness changed are not compared{named}." + (f" {MIXTURE}" if labels else ""),
         columns,
         rows,
     )
@@ -105,14 +166,18 @@ def failures(sources: list[Source]) -> Table:
         for name, view in (("before", result.before), ("after", result.after)):
             if view is not None:
                 rows = source.ask(
-                    "SELECT coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER () AS share FROM verdicts LEFT JOIN"
+                    "SELECT coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER () "
+                    "AS share FROM verdicts LEFT JOIN"
                     " (SELECT rollout, level FROM failure_levels WHERE run = $run) USING (rollout)"
-                    " WHERE run = $run AND evaluation = $evaluation AND outcome NOT IN ('infrastructure_error', 'not_tested') GROUP BY level",
+                    " WHERE run = $run AND evaluation = $evaluation AND outcome NOT IN "
+                    "('infrastructure_error', 'not_tested') GROUP BY level",
                     evaluation=view.record.key,
                 )
                 columns.append((f"{source.run} {name}", "right"))
                 shares.append({r["level"]: r["share"] for r in rows})
-    found = [level for level in ("passed", *reversed(LEVELS)) if any(level in share for share in shares)]
+    found = [
+        level for level in ("passed", *reversed(LEVELS)) if any(level in share for share in shares)
+    ]
     return Table(
         "compare-failures",
         "Kinds of failure",
@@ -126,7 +191,10 @@ def differences(sources: list[Source]) -> Table:
     flat = [_flat(source.history.existing_run(source.run).config) for source in sources]
     names = {*itertools.chain(*flat)} - {"run.name"}
     keys = sorted(key for key in names if len({values.get(key) for values in flat}) > 1)
-    columns: list[tuple[str, Align]] = [("key", "code"), *[(source.run, "code") for source in sources]]  # type: ignore[list-item]
+    columns: list[tuple[str, Align]] = [
+        ("key", "code"),
+        *[(source.run, "code") for source in sources],
+    ]  # type: ignore[list-item]
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")
     return Table(

@@ -15,7 +15,11 @@ POSITION_SHARE = 0.05
 
 
 @SECTIONS.register("teacher")
-@section("How close is the student to the teacher?", "The KL to the teacher, which distillation reduces.", place=40)
+@section(
+    "How close is the student to the teacher?",
+    "The KL to the teacher, which distillation reduces.",
+    place=40,
+)
 def blocks(source: Source) -> list[Block]:
     return draw(source, kl, kl_by_position, entropy)
 
@@ -23,7 +27,8 @@ def blocks(source: Source) -> list[Block]:
 def kl(source: Source) -> Figure | None:
     rows = source.ask(
         "SELECT avg(step) AS step, sum(k1 * tokens) / sum(tokens) AS k1, sum(k2 * tokens) / sum(tokens) AS k2,"
-        " sum(k3 * tokens) / sum(tokens) AS k3 FROM teacher_kl_by_step WHERE run = $run GROUP BY step // $width ORDER BY 1"
+        " sum(k3 * tokens) / sum(tokens) AS k3 FROM teacher_kl_by_step WHERE run = $run GROUP BY "
+        "step // $width ORDER BY 1"
     )
     if not rows:
         return None
@@ -37,11 +42,19 @@ def kl(source: Source) -> Figure | None:
     if dwarfs:
         styles["k2"]["visible"] = "legendonly"
     data = [
-        curve(name, [r["step"] for r in rows], [r[name] for r in rows], role, "%{y:.4f}", **styles[name])
+        curve(
+            name,
+            [r["step"] for r in rows],
+            [r[name] for r in rows],
+            role,
+            "%{y:.4f}",
+            **styles[name],
+        )
         for name, role in (("k1", "@line0"), ("k2", "@line3"), ("k3", "@line2"))
     ]
     caption = (
-        "Nats per token on the student's own samples, mean over tokens. Three estimators with r = log p(student) − log p(teacher): "
+        "Nats per token on the student's own samples, mean over tokens. Three estimators with r = "
+        "log p(student) − log p(teacher): "
         "k1 = r (unbiased, used in training), k2 = r²/2, k3 = e⁻ʳ − 1 + r."
         + (" k2 is much larger than the others: click its name to show it." if dwarfs else "")
     )
@@ -51,9 +64,11 @@ def kl(source: Source) -> Figure | None:
 
 def kl_by_position(source: Source) -> Figure | None:
     rows = source.ask(
-        "WITH span AS (SELECT greatest(1, max(step) + 1) AS steps FROM teacher_scores WHERE run = $run AND purpose = 'train'),"
+        "WITH span AS (SELECT greatest(1, max(step) + 1) AS steps FROM teacher_scores WHERE run = "
+        "$run AND purpose = 'train'),"
         " ranked AS (SELECT rollout, least(3, step * 4 // steps) AS quarter FROM teacher_scores, span"
-        "   WHERE run = $run AND purpose = 'train' QUALIFY row_number() OVER (PARTITION BY quarter ORDER BY hash(rollout)) <= $most),"
+        "   WHERE run = $run AND purpose = 'train' QUALIFY row_number() OVER (PARTITION BY "
+        "quarter ORDER BY hash(rollout)) <= $most),"
         " tokens_of AS (SELECT quarter, unnest(s.logprobs_T) - unnest(q.logprobs_T) AS k,"
         "   generate_subscripts(s.logprobs_T, 1) AS position,"
         "   unnest(coalesce(s.own_T, list_transform(s.tokens_T, lambda token: true))) AS own"  # false: a tool gave it
@@ -68,7 +83,10 @@ def kl_by_position(source: Source) -> Figure | None:
     longest = max(r["position"] for r in rows)
     width = max(1, -(-longest // 120))
     data = []
-    for quarter, name, role in ((0, "first quarter of the run", "@before"), (3, "last quarter", "@after")):
+    for quarter, name, role in (
+        (0, "first quarter of the run", "@before"),
+        (3, "last quarter", "@after"),
+    ):
         bins: dict[int, tuple[float, int]] = {}
         for r in rows:
             if r["quarter"] == quarter:
@@ -76,12 +94,15 @@ def kl_by_position(source: Source) -> Figure | None:
                 bins[(r["position"] - 1) // width] = (total + r["k"] * r["n"], n + r["n"])
         x, means = [b * width + 1 for b in bins], [total / n for total, n in bins.values()]
         counts = [n for _, n in bins.values()]
-        data.append(curve(name, x, means, role, "%{y:.4f} (%{customdata} tokens)", customdata=counts))
+        data.append(
+            curve(name, x, means, role, "%{y:.4f} (%{customdata} tokens)", customdata=counts)
+        )
     return Figure(
         "kl-position",
         "KL by token position",
         "Mean k1 at each token position of the answer: where student and teacher differ. Over at most "
-        f"{POSITION_ROLLOUTS} rollouts per quarter of the run; positions that fewer than {POSITION_SHARE:.0%} of them reach are omitted.",
+        f"{POSITION_ROLLOUTS} rollouts per quarter of the run; positions that fewer than "
+        f"{POSITION_SHARE:.0%} of them reach are omitted.",
         data,
         layout(xaxis=axis("token position in the answer"), yaxis=axis("nats per token")),
     )
@@ -93,7 +114,13 @@ def entropy(source: Source) -> Figure:
 
 
 def metric(
-    source: Source, id_: str, name: str, title: str, caption: str, role: str, limit: float | None = None
+    source: Source,
+    id_: str,
+    name: str,
+    title: str,
+    caption: str,
+    role: str,
+    limit: float | None = None,
 ) -> Figure:
     """One recorded metric by step, with a dotted line at `limit`."""
     data = source.curves((name, title, role, "%{y:.4g}"), cliponaxis=False)
@@ -102,4 +129,6 @@ def metric(
         style: dict[str, Any] = {"width": 1.2, "dash": "dot", "hoverinfo": "skip"}
         data.append(curve("healthy below", ends, [limit, limit], "@muted", "", **style))
     yaxis = axis("nats per token", rangemode="tozero")
-    return source.by_step(id_, title, caption, data, yaxis, height=260, margin={"t": 12}, showlegend=False)
+    return source.by_step(
+        id_, title, caption, data, yaxis, height=260, margin={"t": 12}, showlegend=False
+    )

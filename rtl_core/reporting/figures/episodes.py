@@ -25,8 +25,15 @@ COST_SQL = """
 SELECT coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
 FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens, coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
       FROM rollouts r LEFT JOIN messages m USING (rollout) WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
-"""Means over the answers of an evaluation: tokens that the model sampled, and turns. An answer without messages is one turn."""
-_PLACE = ("policy", "step", "split", "samples", *(name for name in Conditions.model_fields if name != "turns"))
+"""Means over the answers of an evaluation: tokens that the model sampled, and turns. An answer without
+messages is one turn."""
+_PLACE = (
+    "policy",
+    "step",
+    "split",
+    "samples",
+    *(name for name in Conditions.model_fields if name != "turns"),
+)
 TOOLS = 12
 """Maximum tool names that are shown; models invent further names."""
 _PASSED = "count(*) AS n, count(*) FILTER (WHERE passed) AS good"
@@ -57,7 +64,8 @@ def equal_tokens(source: Source) -> Table:
     return Table(
         "equal-tokens",
         "Single-shot and episodes",
-        "pass@1 with its 95 % interval over problems. “Any of k” is single-shot with about as many tokens as an episode: a problem counts if any of k"
+        "pass@1 with its 95 % interval over problems. “Any of k” is single-shot with about as "
+        "many tokens as an episode: a problem counts if any of k"
         f" answers passes. Tokens are those that the model sampled. {' '.join(said)}".rstrip(),
         [("evaluation", "left"), ("answers", "left"), *((name, "right") for name in COLUMNS[1:])],
         lines,
@@ -65,20 +73,25 @@ def equal_tokens(source: Source) -> Table:
 
 
 def turns(source: Source) -> Figure:
-    rows = source.ask(f"SELECT turns AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY turns ORDER BY turns")
+    rows = source.ask(
+        f"SELECT turns AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY turns ORDER BY turns"
+    )
     caption = "Number of episodes by their number of turns, passed and not passed."
     return _bars("episode-turns", "Turns of an episode", caption, rows, axis("turns"))
 
 
 def endings(source: Source) -> Figure:
-    rows = source.ask(f"SELECT ended AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY ended ORDER BY n DESC")
+    rows = source.ask(
+        f"SELECT ended AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY ended ORDER BY n DESC"
+    )
     caption = "no call: a turn without a call; cut: the token limit of a turn; turns, tokens, seconds: that limit of the episode."
     return _bars("episode-endings", "How episodes ended", caption, rows, axis(""))
 
 
 def tools(source: Source) -> Figure:
     rows = source.ask(
-        "SELECT left(m.call ->> '$.name', 20) AS place, count(*) AS n, count(*) FILTER (WHERE m.ok) AS good FROM messages m JOIN episodes e USING (rollout)"
+        "SELECT left(m.call ->> '$.name', 20) AS place, count(*) AS n, count(*) FILTER (WHERE "
+        "m.ok) AS good FROM messages m JOIN episodes e USING (rollout)"
         " WHERE e.run = $run AND m.who = 'tool' GROUP BY place ORDER BY n DESC, place LIMIT $most",
         most=TOOLS,
     )
@@ -100,17 +113,24 @@ def _bars(
     """Rows (place, n, good) as stacked bars; `places` is their axis."""
     x = [row["place"] for row in rows]
     good, bad = [row["good"] for row in rows], [row["n"] - row["good"] for row in rows]
-    data = [bar(names[0], x, good, "@good", "%{y}"), bar(names[1], x, bad, "@bad", "%{y}")] if rows else []
+    data = (
+        [bar(names[0], x, good, "@good", "%{y}"), bar(names[1], x, bad, "@bad", "%{y}")]
+        if rows
+        else []
+    )
     unit = "episodes" if names[0] == "passed" else "calls"
     shown = layout(barmode="stack", xaxis={**places, "tickangle": 0}, yaxis=axis(unit))
     return Figure(id_, title, caption, data, shown)
 
 
 def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[str]], str]:
-    """Table lines for single-shot, for episodes, and for single-shot with about as many tokens (a problem counts if any of k answers
-    passes); and the paired difference in words. Without a matching single-shot evaluation: only the line for episodes."""
+    """Table lines for single-shot, for episodes, and for single-shot with about as many tokens (a problem
+    counts if any of k answers passes); and the paired difference in words. Without a matching single-shot
+    evaluation: only the line for episodes."""
     line, ours, tokens = _side(history, episodes, f"episodes of up to {episodes.turns} turns")
-    single = next((e for e in history.evaluations(episodes.run) if _is_counterpart(e, episodes)), None)
+    single = next(
+        (e for e in history.evaluations(episodes.run) if _is_counterpart(e, episodes)), None
+    )
     if single is None:
         return [line], ""
     first, theirs, spent = _side(history, single, "single-shot")
@@ -118,9 +138,22 @@ def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[st
     if spent:
         k = min(max(round(tokens / spent), 1), single.samples)
         best = pass_at_k_interval(theirs.values(), k)
-        lines.append([f"single-shot, any of {k}", str(len(theirs)), rate_in_words(best), f"{k * spent:,.0f}", f"{k}"])
+        lines.append(
+            [
+                f"single-shot, any of {k}",
+                str(len(theirs)),
+                rate_in_words(best),
+                f"{k * spent:,.0f}",
+                f"{k}",
+            ]
+        )
     paired = paired_rates(rates_of(theirs), rates_of(ours))
-    return lines, f"episodes minus single-shot, paired by problem: {paired_in_words(paired)}" if paired else ""
+    return (
+        lines,
+        f"episodes minus single-shot, paired by problem: {paired_in_words(paired)}"
+        if paired
+        else "",
+    )
 
 
 def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
@@ -136,7 +169,11 @@ def _side(history: History, record: EvaluationRecord, name: str) -> tuple[list[s
     (cost,) = history.query(COST_SQL, {"evaluation": record.key}).to_pylist()
     counts = counts_of(history, record)
     rate = rate_in_words(mean_interval(list(rates_of(counts).values())))
-    return [name, str(len(counts)), rate, f"{cost['tokens']:,.0f}", f"{cost['turns']:.1f}"], counts, cost["tokens"]
+    return (
+        [name, str(len(counts)), rate, f"{cost['tokens']:,.0f}", f"{cost['turns']:.1f}"],
+        counts,
+        cost["tokens"],
+    )
 
 
 def _is_counterpart(single: EvaluationRecord, episodes: EvaluationRecord) -> bool:

@@ -22,11 +22,18 @@ def blocks(source: Source) -> list[Block]:
 
 def drift(source: Source) -> Figure:
     caption = (
-        "Mean difference between the log-probabilities of sampler and trainer for the same tokens, in nats. Healthy is under "
+        "Mean difference between the log-probabilities of sampler and trainer for the same "
+        "tokens, in nats. Healthy is under "
         "0.01 (dotted); a larger value means that the sampling weights are not the trained weights."
     )
     return metric(
-        source, "health", "optim/kl_sample_train_v1", "Sampler against trainer", caption, "@line3", limit=0.01
+        source,
+        "health",
+        "optim/kl_sample_train_v1",
+        "Sampler against trainer",
+        caption,
+        "@line3",
+        limit=0.01,
     )
 
 
@@ -34,14 +41,35 @@ def kl_weight(source: Source) -> Figure:
     """λ and the KL by step; only where λ changed."""
     data = source.curves(
         ("learning/kl_weight", "λ", "@teacher", "%{y:.3g}", {"width": 2.4}),
-        ("teacher_kl", "teacher KL", "@line0", "%{y:.4f}", {"width": 1.6, "dash": "dot", "yaxis": "y2"}),
+        (
+            "teacher_kl",
+            "teacher KL",
+            "@line0",
+            "%{y:.4f}",
+            {"width": 1.6, "dash": "dot", "yaxis": "y2"},
+        ),
     )
     moved = any(trace["name"] == "λ" and len(set(trace["y"])) > 1 for trace in data)
-    caption = "The penalty on a token for each nat of KL to the teacher, as scheduled or controlled."
-    yaxis2 = axis("nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False, tickfont={"color": "@muted", "size": 11.5})  # fmt: skip
+    caption = (
+        "The penalty on a token for each nat of KL to the teacher, as scheduled or controlled."
+    )
+    yaxis2 = axis(
+        "nats per token",
+        overlaying="y",
+        side="right",
+        rangemode="tozero",
+        showgrid=False,
+        tickfont={"color": "@muted", "size": 11.5},
+    )
     return source.by_step(
-        "kl-weight", "λ, the weight of the KL", caption, data if moved else [], axis("λ", rangemode="tozero"), margin={"r": 60}, yaxis2=yaxis2
-    )  # fmt: skip
+        "kl-weight",
+        "λ, the weight of the KL",
+        caption,
+        data if moved else [],
+        axis("λ", rangemode="tozero"),
+        margin={"r": 60},
+        yaxis2=yaxis2,
+    )
 
 
 def answers(source: Source) -> Figure:
@@ -52,8 +80,10 @@ def answers(source: Source) -> Figure:
         cliponaxis=False,
     )
     caption = (
-        "Answers cut at the token limit should stay few, and so should groups with equal rewards, which train only the KL. "
-        "Answers equal to an earlier one of their group grow with certainty: 60 to 90 % are normal where answers are short, as in the demo."
+        "Answers cut at the token limit should stay few, and so should groups with equal rewards, "
+        "which train only the KL. "
+        "Answers equal to an earlier one of their group grow with certainty: 60 to 90 % are "
+        "normal where answers are short, as in the demo."
     )
     title = "Cut, duplicate and uninformative answers"
     return source.by_step("answers-health", title, caption, data, axis("share", **PERCENT))
@@ -63,7 +93,9 @@ def staleness(source: Source) -> Figure:
     """Staleness by step; only where it was ever above 0."""
     oldest = ("staleness/max", "oldest", "@muted", "%{y:.2f}", {"dash": "dot"})
     data = source.curves(("staleness/mean", "mean", "@after", "%{y:.2f}"), oldest)
-    caption = "Train steps between the weights that sampled an answer and the weights that train on it."
+    caption = (
+        "Train steps between the weights that sampled an answer and the weights that train on it."
+    )
     shown = data if any(any(trace["y"]) for trace in data) else []
     yaxis = axis("steps behind", rangemode="tozero")
     return source.by_step("staleness", "Staleness", caption, shown, yaxis, height=260)
@@ -73,9 +105,7 @@ def pools(source: Source) -> Figure:
     roles = {"easy": "@easy", "normal": "@medium", "hard": "@hard", "resting": "@silent"}
     lines = ((f"curriculum/{pool}", pool, role, "%{y:.0f}") for pool, role in roles.items())
     data = source.curves(*lines, width=0.8, stackgroup="pools")
-    caption = (
-        "Problems in each pool when a step was drawn, by the run's own measurements; resting problems are not drawn."
-    )
+    caption = "Problems in each pool when a step was drawn, by the run's own measurements; resting problems are not drawn."
     yaxis = axis("problems", rangemode="tozero")
     return source.by_step("pools", "Pools of the curriculum", caption, data, yaxis, wide=True)
 
@@ -85,32 +115,46 @@ def ranges(source: Source) -> Table:
     limits = ((json.loads(run["config"] or "{}").get("health") or {}).get("ranges")) or {}
     rows = []
     for name, limit in sorted(limits.items()):
-        lowest, highest = (None if limit.get(end) is None else float(limit[end]) for end in ("min", "max"))
+        lowest, highest = (
+            None if limit.get(end) is None else float(limit[end]) for end in ("min", "max")
+        )
         outside = ["isnan(value)"]
-        outside += [f"value {sign} {end!r}" for sign, end in (("<", lowest), (">", highest)) if end is not None]
+        outside += [
+            f"value {sign} {end!r}"
+            for sign, end in (("<", lowest), (">", highest))
+            if end is not None
+        ]
         (found,) = source.ask(
             "SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,"
-            f" count(*) FILTER (WHERE {' OR '.join(outside)}) AS outside FROM step_metrics WHERE run = $run AND name = $name",
+            f" count(*) FILTER (WHERE {' OR '.join(outside)}) AS outside FROM step_metrics WHERE "
+            "run = $run AND name = $name",
             name=name,
         )
-        bounds = (
-            f"{'−∞' if lowest is None else format(lowest, 'g')} to {'∞' if highest is None else format(highest, 'g')}"
-        )
+        bounds = f"{'−∞' if lowest is None else format(lowest, 'g')} to {'∞' if highest is None else format(highest, 'g')}"
         measured = [cell(found[column]) for column in ("last", "lowest", "highest")]
         rows.append([name, bounds, *measured, f"{found['outside']} of {found['steps']}"])
     return Table(
         "safe-ranges",
         "Safe ranges",
-        "Healthy ranges of the configuration (health.ranges), and the measured values. A run that is outside a range for "
+        "Healthy ranges of the configuration (health.ranges), and the measured values. A run that "
+        "is outside a range for "
         "health.patience consecutive steps stops.",
-        [("metric", "code"), ("range", "right"), ("last", "right"), ("lowest", "right"), ("highest", "right"), ("steps outside", "right")],
+        [
+            ("metric", "code"),
+            ("range", "right"),
+            ("last", "right"),
+            ("lowest", "right"),
+            ("highest", "right"),
+            ("steps outside", "right"),
+        ],
         rows,
-    )  # fmt: skip
+    )
 
 
 def set_aside(source: Source) -> Table:
     rows = source.ask(
-        "SELECT name, sum(value) AS groups, count(*) FILTER (WHERE value > 0) AS steps, max(step) FILTER (WHERE value > 0) AS last"
+        "SELECT name, sum(value) AS groups, count(*) FILTER (WHERE value > 0) AS steps, max(step) "
+        "FILTER (WHERE value > 0) AS last"
         " FROM step_metrics WHERE run = $run AND name IN ('groups/replaced', 'groups/quarantined') GROUP BY name"
         " HAVING sum(value) > 0 ORDER BY name"
     )

@@ -32,28 +32,38 @@ def reward(source: Source) -> Figure:
         " avg(weight * value) AS contribution, count(*) AS n FROM reward_terms WHERE run = $run AND purpose = 'train'"
         " AND weight <> 0 GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1"
     )
-    terms = sorted({r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t))
+    terms = sorted(
+        {r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t)
+    )
     data: list[dict[str, Any]] = []
     for i, term in enumerate(terms):
         mine = [r for r in rows if r["term"] == term]
         role = f"@{term}" if term in _STAGES else line(i)
         x, y, area = [r["step"] for r in mine], [r["contribution"] for r in mine], faded(role, 0.85)
-        data.append(curve(term, x, y, role, "%{y:.3f}", width=0.5, stackgroup="terms", fillcolor=area))
+        data.append(
+            curve(term, x, y, role, "%{y:.3f}", width=0.5, stackgroup="terms", fillcolor=area)
+        )
     whole = source.ask(
-        "SELECT avg(step) AS step, sum(reward * rollouts) / sum(rollouts) AS reward FROM reward_by_step WHERE run = $run"
+        "SELECT avg(step) AS step, sum(reward * rollouts) / sum(rollouts) AS reward FROM "
+        "reward_by_step WHERE run = $run"
         " GROUP BY step // $width ORDER BY 1"
     )
     x, y = [r["step"] for r in whole], [r["reward"] for r in whole]
     equal = source.recorded(source.width(), f"env/all/reward/total{SUFFIX}")
     colour = faded("@ink", 0.35) if equal else "@ink"
     data += [curve("total", x, y, colour, "%{y:.3f}", width=1.8)] if whole else []
-    data += [curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4) for found in equal.values()]
+    data += [
+        curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4)
+        for found in equal.values()
+    ]
     caption = (
         "Mean reward of the training rollouts, split into the contribution of each term (weight × value). "
         "Where problems.weak_ceiling applies, the total is less than the sum. "
         f"The KL to the teacher is not included.{f' {EQUAL_DIFFICULTY}' if equal else ''}"
     )
-    return source.by_step("reward", "Reward by term", caption, data, axis("reward", rangemode="tozero"))
+    return source.by_step(
+        "reward", "Reward by term", caption, data, axis("reward", rangemode="tozero")
+    )
 
 
 def equal_difficulty(source: Source) -> Figure:
@@ -63,7 +73,9 @@ def equal_difficulty(source: Source) -> Figure:
         (raw + SUFFIX, "at equal difficulty", "@after", "%{y:.1%}", {"width": 2.4}),
     )
     title, shown = "Pass rate at equal difficulty", data if len(data) == 2 else []
-    return source.by_step("equal-difficulty", title, EQUAL_DIFFICULTY, shown, axis("pass rate", **PERCENT))
+    return source.by_step(
+        "equal-difficulty", title, EQUAL_DIFFICULTY, shown, axis("pass rate", **PERCENT)
+    )
 
 
 def pass_rate(source: Source) -> Figure:
@@ -84,7 +96,9 @@ def pass_rate(source: Source) -> Figure:
         if rates:
             x = [sum(steps[b]) / len(steps[b]) for b in rates]
             data += band(x, [mean_interval(rates[b]) for b in rates], difficulty, f"@{difficulty}")
-    caption = "Share of training rollouts that pass, with 95 % intervals over the problems of each point."
+    caption = (
+        "Share of training rollouts that pass, with 95 % intervals over the problems of each point."
+    )
     yaxis = axis("pass rate", **PERCENT)
     return source.by_step("pass-rate", "Pass rate by difficulty", caption, data, yaxis, most=10)
 
@@ -103,9 +117,21 @@ def outcomes(source: Source) -> Figure:
         if counts:
             x, shown = [source.middle(b) for b in totals], [int(counts.get(b, 0)) for b in totals]
             shares = [counts.get(b, 0.0) / totals[b] for b in totals]
-            data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", customdata=shown, meta=outcome))
+            data.append(
+                bar(
+                    words,
+                    x,
+                    shares,
+                    role,
+                    "%{y:.1%} (%{customdata})",
+                    customdata=shown,
+                    meta=outcome,
+                )
+            )
     caption = "Outcome of each training rollout, decided by the first stage that fails."
-    return source.by_step("outcomes", "Outcomes", caption, data, axis("share", **PERCENT), **STACKED)
+    return source.by_step(
+        "outcomes", "Outcomes", caption, data, axis("share", **PERCENT), **STACKED
+    )
 
 
 def funnel(source: Source) -> Figure:
@@ -116,43 +142,68 @@ def funnel(source: Source) -> Figure:
         " WHERE run = $run AND purpose = 'train' GROUP BY part, stage ORDER BY part, min(position)"
     )
     every = sorted({r["part"] for r in rows})
-    shown = every if len(every) <= 6 else sorted({every[round(i * (len(every) - 1) / 5)] for i in range(6)})
+    shown = (
+        every
+        if len(every) <= 6
+        else sorted({every[round(i * (len(every) - 1) / 5)] for i in range(6)})
+    )
     data = []
     for i, part in enumerate(shown):
         mine = [r for r in rows if r["part"] == part]
         depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
         data.append(
             bar(
-                f"{parts.name} {part + 1}", [r["stage"] for r in mine], [r["passed_share"] for r in mine], faded("@after", round(depth, 2)),
-                "%{y:.1%} (%{customdata[0]} of %{customdata[1]})", customdata=[[r["passed"], r["rollouts"]] for r in mine],
-                text=[f"{100 * r['passed_share']:.0f}" for r in mine], textposition="outside",
-                textfont={"size": 10.5, "color": "@muted"}, cliponaxis=False,
+                f"{parts.name} {part + 1}",
+                [r["stage"] for r in mine],
+                [r["passed_share"] for r in mine],
+                faded("@after", round(depth, 2)),
+                "%{y:.1%} (%{customdata[0]} of %{customdata[1]})",
+                customdata=[[r["passed"], r["rollouts"]] for r in mine],
+                text=[f"{100 * r['passed_share']:.0f}" for r in mine],
+                textposition="outside",
+                textfont={"size": 10.5, "color": "@muted"},
+                cliponaxis=False,
             )
-        )  # fmt: skip
+        )
     return Figure(
         "funnel",
         "How far answers get",
         f"Share of all training answers that passed each stage of grading, in percent, by {parts.name}"
         f"{' of the run' if parts.name == 'quarter' else ''}.{left_out(len(shown), len(every), 'epochs')}",
         data,
-        layout(xaxis=axis(""), yaxis=axis("passed", **{**PERCENT, "range": [0, 1.1]}), barmode="group", bargap=0.22, bargroupgap=0.06),
-    )  # fmt: skip
+        layout(
+            xaxis=axis(""),
+            yaxis=axis("passed", **{**PERCENT, "range": [0, 1.1]}),
+            barmode="group",
+            bargap=0.22,
+            bargroupgap=0.06,
+        ),
+    )
 
 
 def groups(source: Source) -> Figure:
     rows = source.ask(
         "SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good, sum(mixed) AS mixed,"
-        " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin"
+        " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run "
+        "GROUP BY bin ORDER BY bin"
     )
     x = [source.middle(r["bin"]) for r in rows]
-    kinds = (("all_bad", "all bad", "@bad"), ("mixed", "mixed", "@mixed"), ("all_good", "all good", "@good"))
+    kinds = (
+        ("all_bad", "all bad", "@bad"),
+        ("mixed", "mixed", "@mixed"),
+        ("all_good", "all good", "@good"),
+    )
     shares = {
-        kind: [float(r[kind]) / float(r["groups"]) for r in rows] for kind in (*(k for k, _, _ in kinds), "no_signal")
+        kind: [float(r[kind]) / float(r["groups"]) for r in rows]
+        for kind in (*(k for k, _, _ in kinds), "no_signal")
     }
     data = [bar(words, x, shares[kind], role, "%{y:.0%}") for kind, words, role in kinds]
-    data.append(curve("equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", width=1.8, dash="dot"))
+    data.append(
+        curve("equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", width=1.8, dash="dot")
+    )
     caption = (
-        "Share of groups (the samples of a problem in a step) in which all, some or no answers pass. Groups with equal rewards train only "
+        "Share of groups (the samples of a problem in a step) in which all, some or no answers "
+        "pass. Groups with equal rewards train only "
         "the KL to the teacher."
     )
     yaxis = axis("share of groups", **PERCENT)

@@ -39,9 +39,17 @@ def blocks(source: Source) -> list[Block]:
 def flow(source: Source) -> Figure | None:
     """How the levels of answers change from one evaluation of the student to the next."""
     every = [e for e in scheduled_evaluations(source.history, source.run) if e.policy == "student"]
-    shown = [every[i * (len(every) - 1) // (COLUMNS - 1)] for i in range(COLUMNS)] if len(every) > COLUMNS else every
+    shown = (
+        [every[i * (len(every) - 1) // (COLUMNS - 1)] for i in range(COLUMNS)]
+        if len(every) > COLUMNS
+        else every
+    )
     keys = {f"e{i}": e.key for i, e in enumerate(shown)}
-    rows = source.ask(_FLOW.format(keys=", ".join(f"${key}" for key in keys)), **keys) if len(shown) > 1 else []
+    rows = (
+        source.ask(_FLOW.format(keys=", ".join(f"${key}" for key in keys)), **keys)
+        if len(shown) > 1
+        else []
+    )
     if all(r["was"] == r["became"] == "passed" for r in rows):
         return None
     sizes: dict[tuple[int, str], float] = defaultdict(float)
@@ -52,26 +60,51 @@ def flow(source: Source) -> Figure | None:
     nodes = sorted(sizes, key=lambda node: (node[0], list(roles).index(node[1])))
     across = [(place - 1) / (len(shown) - 1) for place in range(1, len(shown) + 1)]
     steps = [
-        {"text": f"step {e.step}", "x": x, "y": 1.0, "xref": "paper", "yref": "paper", "yanchor": "bottom", "yshift": 8, "showarrow": False,
-         "xanchor": "left" if x == 0 else "right" if x == 1 else "center", "font": {"color": "@muted"}}
+        {
+            "text": f"step {e.step}",
+            "x": x,
+            "y": 1.0,
+            "xref": "paper",
+            "yref": "paper",
+            "yanchor": "bottom",
+            "yshift": 8,
+            "showarrow": False,
+            "xanchor": "left" if x == 0 else "right" if x == 1 else "center",
+            "font": {"color": "@muted"},
+        }
         for e, x in zip(shown, across, strict=True)
-    ]  # fmt: skip
+    ]
     sankey = {
-        "type": "sankey", "arrangement": "snap", "valueformat": ".1%", "textfont": {"color": "@ink", "size": 12},
+        "type": "sankey",
+        "arrangement": "snap",
+        "valueformat": ".1%",
+        "textfont": {"color": "@ink", "size": 12},
         "node": {
-            "label": [f"{level.removeprefix('wrong in ')} {sizes[place, level]:.0%}" for place, level in nodes], "color": [roles[level] for _, level in nodes],
-            "x": [0.001 + 0.998 * across[place - 1] for place, _ in nodes], "y": _stacked(nodes, sizes), "pad": 14, "thickness": 14, "line": {"width": 0},
+            "label": [
+                f"{level.removeprefix('wrong in ')} {sizes[place, level]:.0%}"
+                for place, level in nodes
+            ],
+            "color": [roles[level] for _, level in nodes],
+            "x": [0.001 + 0.998 * across[place - 1] for place, _ in nodes],
+            "y": _stacked(nodes, sizes),
+            "pad": 14,
+            "thickness": 14,
+            "line": {"width": 0},
         },
         "link": {
-            "source": [nodes.index((r["place"], r["was"])) for r in rows], "target": [nodes.index((r["place"] + 1, r["became"])) for r in rows],
-            "value": [r["share"] for r in rows], "color": [faded(roles[r["became"]], 0.3) for r in rows],
+            "source": [nodes.index((r["place"], r["was"])) for r in rows],
+            "target": [nodes.index((r["place"] + 1, r["became"])) for r in rows],
+            "value": [r["share"] for r in rows],
+            "color": [faded(roles[r["became"]], 0.3) for r in rows],
         },
-    }  # fmt: skip
+    }
     return Figure(
         "failure-flow",
         "How failures change during training",
-        "Answers to the held-out problems by level, one column per evaluation of the student. Answers are not paired: the width of a band is the"
-        " probability that two answers to the same problem, drawn from the left and the right evaluation, have these levels.",
+        "Answers to the held-out problems by level, one column per evaluation of the student. "
+        "Answers are not paired: the width of a band is the"
+        " probability that two answers to the same problem, drawn from the left and the right "
+        "evaluation, have these levels.",
         [sankey],
         layout(margin={"l": 8, "r": 8, "t": 34, "b": 8}, annotations=steps),
         height=520,
@@ -82,36 +115,62 @@ def flow(source: Source) -> Figure | None:
 def levels(source: Source) -> Table:
     rows = _by_quarter(
         source,
-        "SELECT level, count(*) AS answers, count(DISTINCT problem_id) AS problems, avg(CAST(solvable AS INTEGER)) AS solvable,"
+        "SELECT level, count(*) AS answers, count(DISTINCT problem_id) AS problems, "
+        "avg(CAST(solvable AS INTEGER)) AS solvable,"
         " max(rollout) AS example, {early}, {late} FROM failure_levels, span WHERE run = $run AND purpose = 'train'"
         " GROUP BY level ORDER BY answers DESC, level LIMIT $most",
     )
     return Table(
         "failure-levels",
         "Kinds of failure",
-        "Failed training answers by level, as share of all graded answers of the first and the last quarter of the run. Solvable: another answer"
+        "Failed training answers by level, as share of all graded answers of the first and the "
+        "last quarter of the run. Solvable: another answer"
         " of the run solved the problem. Rules derive the level from the reports of the harness.",
-        [("level", "left"), ("answers", "right"), ("problems", "right"), ("solvable", "right"), ("first quarter", "right"), ("last quarter", "right")],
         [
-            [r["level"], str(r["answers"]), str(r["problems"]), *_shares(r, "solvable", "early", "late")]
+            ("level", "left"),
+            ("answers", "right"),
+            ("problems", "right"),
+            ("solvable", "right"),
+            ("first quarter", "right"),
+            ("last quarter", "right"),
+        ],
+        [
+            [
+                r["level"],
+                str(r["answers"]),
+                str(r["problems"]),
+                *_shares(r, "solvable", "early", "late"),
+            ]
             for r in rows
         ],
         links=_examples(rows),
-    )  # fmt: skip
+    )
 
 
 def kinds(source: Source) -> Figure:
     rows = source.ask(
-        "WITH graded AS (SELECT step // $width AS bin, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY ALL),"
-        " missed AS (SELECT step // $width AS bin, kind, count(*) AS n FROM interface_mismatches WHERE run = $run AND purpose = 'train' GROUP BY ALL)"
-        " SELECT kind, bin, coalesce(n, 0) / answers AS rate FROM graded CROSS JOIN (SELECT DISTINCT kind FROM missed) LEFT JOIN missed USING (bin, kind)"
+        "WITH graded AS (SELECT step // $width AS bin, count(*) AS answers FROM verdicts WHERE "
+        "run = $run AND purpose = 'train' GROUP BY ALL),"
+        " missed AS (SELECT step // $width AS bin, kind, count(*) AS n FROM interface_mismatches "
+        "WHERE run = $run AND purpose = 'train' GROUP BY ALL)"
+        " SELECT kind, bin, coalesce(n, 0) / answers AS rate FROM graded CROSS JOIN (SELECT "
+        "DISTINCT kind FROM missed) LEFT JOIN missed USING (bin, kind)"
         " ORDER BY sum(rate) OVER (PARTITION BY kind) DESC, kind, bin"
     )
     data = []
     for i, kind in enumerate(dict.fromkeys(r["kind"] for r in rows)):
         mine = [r for r in rows if r["kind"] == kind]
         x, y = [source.middle(r["bin"]) for r in mine], [r["rate"] for r in mine]
-        data.append(curve(kind.replace("_", " "), x, y, line(i), "%{y:.2f}", dash="solid" if i < LINES else "dot"))
+        data.append(
+            curve(
+                kind.replace("_", " "),
+                x,
+                y,
+                line(i),
+                "%{y:.2f}",
+                dash="solid" if i < LINES else "dot",
+            )
+        )
     caption = "Differences from the required interface per answer; an answer can have several."
     yaxis = axis("mistakes per answer", rangemode="tozero")
     return source.by_step("mistake-kinds", "Interface mistakes by kind", caption, data, yaxis)
@@ -120,56 +179,94 @@ def kinds(source: Source) -> Figure:
 def named(source: Source) -> Table:
     rows = _by_quarter(
         source,
-        "SELECT mistake, mode(expected ORDER BY expected) AS expected, mode(got ORDER BY got) AS got, count(DISTINCT problem_id) AS problems, max(rollout) AS example,"
-        " count(DISTINCT rollout) AS answers, {early}, {late} FROM named_mistakes, span WHERE run = $run AND purpose = 'train'"
+        "SELECT mistake, mode(expected ORDER BY expected) AS expected, mode(got ORDER BY got) AS "
+        "got, count(DISTINCT problem_id) AS problems, max(rollout) AS example,"
+        " count(DISTINCT rollout) AS answers, {early}, {late} FROM named_mistakes, span WHERE run "
+        "= $run AND purpose = 'train'"
         " GROUP BY mistake ORDER BY answers DESC, mistake LIMIT $most",
         "DISTINCT rollout",
     )
     return Table(
         "named-mistakes",
         "Mistakes by name",
-        "Share of all graded answers of the first and the last quarter of the run with each mistake; expected and got are the most"
+        "Share of all graded answers of the first and the last quarter of the run with each "
+        "mistake; expected and got are the most"
         " frequent values. An answer counts once for each of its mistakes.",
-        [("mistake", "left"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
-         ("first quarter", "right"), ("last quarter", "right")],
         [
-            [r["mistake"], r["expected"] or "–", r["got"] or "–", str(r["answers"]), str(r["problems"]), *_shares(r)]
+            ("mistake", "left"),
+            ("expected", "code"),
+            ("got", "code"),
+            ("answers", "right"),
+            ("problems", "right"),
+            ("first quarter", "right"),
+            ("last quarter", "right"),
+        ],
+        [
+            [
+                r["mistake"],
+                r["expected"] or "–",
+                r["got"] or "–",
+                str(r["answers"]),
+                str(r["problems"]),
+                *_shares(r),
+            ]
             for r in rows
         ],
         links=_examples(rows),
-    )  # fmt: skip
+    )
 
 
 def reasons(source: Source) -> Table:
     rows = _by_quarter(
         source,
-        "SELECT CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reasons[1], ':', 1)), '^.*\\.', '')"
-        " ELSE regexp_replace(regexp_replace(left(reasons[1], 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS reason,"
+        "SELECT CASE WHEN outcome = 'tests_failed' THEN "
+        "regexp_replace(trim(split_part(reasons[1], ':', 1)), '^.*\\.', '')"
+        " ELSE regexp_replace(regexp_replace(left(reasons[1], 160), '^\\S+:\\d+: ', ''), "
+        "'[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS reason,"
         " outcome, count(*) AS answers, arg_max(reasons[1], rollout) AS words, max(rollout) AS example, {early}, {late}"
         " FROM verdicts, span WHERE run = $run AND purpose = 'train' AND len(reasons) > 0"
-        " AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error') GROUP BY reason, outcome ORDER BY answers DESC, reason LIMIT $most",
+        " AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error') GROUP BY "
+        "reason, outcome ORDER BY answers DESC, reason LIMIT $most",
     )
     return Table(
         "reasons",
         "Failing checks and other reasons",
-        f"The first reason of training answers that fail at another stage than the interface, without numbers and names; at most {MOST}. Shares as above.",
-        [("check or reason", "left"), ("outcome", "left"), ("newest example", "left"), ("answers", "right"), ("first quarter", "right"), ("last quarter", "right")],
+        "The first reason of training answers that fail at another stage than the interface, "
+        f"without numbers and names; at most {MOST}. Shares as above.",
         [
-            [r["reason"][:90], r["outcome"].replace("_", " "), r["words"][:200], str(r["answers"]), *_shares(r)]
+            ("check or reason", "left"),
+            ("outcome", "left"),
+            ("newest example", "left"),
+            ("answers", "right"),
+            ("first quarter", "right"),
+            ("last quarter", "right"),
+        ],
+        [
+            [
+                r["reason"][:90],
+                r["outcome"].replace("_", " "),
+                r["words"][:200],
+                str(r["answers"]),
+                *_shares(r),
+            ]
             for r in rows
         ],
         links=_examples(rows),
-    )  # fmt: skip
+    )
 
 
 def never_solved(source: Source) -> Table:
     best = "(coalesce(w.total, 0), t.step, t.rollout)"
     rows = source.ask(
-        "WITH tried AS (SELECT * FROM verdicts WHERE run = $run AND outcome <> 'infrastructure_error' AND (purpose = 'train' OR"
+        "WITH tried AS (SELECT * FROM verdicts WHERE run = $run AND outcome <> "
+        "'infrastructure_error' AND (purpose = 'train' OR"
         "   evaluation IN (SELECT evaluation FROM evaluations WHERE run = $run AND policy = 'student'))),"
-        " never AS (SELECT problem_id FROM tried GROUP BY problem_id HAVING count(*) FILTER (WHERE outcome = 'passed') = 0)"
-        " SELECT t.problem_id, p.split, p.difficulty, coalesce(p.family, p.category) AS family, count(*) AS answers, max(w.total) AS reward,"
-        f" arg_max(t.rollout, {best}) AS example, arg_max(t.outcome, {best}) AS outcome, arg_max(t.reasons[1], {best}) AS words, count(*) OVER () AS problems"
+        " never AS (SELECT problem_id FROM tried GROUP BY problem_id HAVING count(*) FILTER "
+        "(WHERE outcome = 'passed') = 0)"
+        " SELECT t.problem_id, p.split, p.difficulty, coalesce(p.family, p.category) AS family, "
+        "count(*) AS answers, max(w.total) AS reward,"
+        f" arg_max(t.rollout, {best}) AS example, arg_max(t.outcome, {best}) AS outcome, "
+        f"arg_max(t.reasons[1], {best}) AS words, count(*) OVER () AS problems"
         " FROM tried t JOIN never USING (problem_id) LEFT JOIN rewards w USING (rollout)"
         " LEFT JOIN run_problems p ON p.run = $run AND p.problem_id = t.problem_id"
         " GROUP BY ALL ORDER BY answers DESC, t.problem_id LIMIT $most",
@@ -178,22 +275,41 @@ def never_solved(source: Source) -> Table:
     return Table(
         "never-solved",
         "Never solved",
-        f"Problems that no answer of the student passed, in training or evaluation: too hard, or faulty; with the best attempt.{_left_out(rows)}",
-        [("problem", "code"), ("split", "left"), ("difficulty", "left"), ("family", "left"), ("answers", "right"), ("best reward", "right"),
-         ("outcome", "left"), ("reason", "left")],
+        "Problems that no answer of the student passed, in training or evaluation: too hard, or "
+        f"faulty; with the best attempt.{_left_out(rows)}",
         [
-            [r["problem_id"], r["split"] or "", r["difficulty"] or "", r["family"] or "", str(r["answers"]),
-             "–" if r["reward"] is None else f"{r['reward']:.2f}", r["outcome"].replace("_", " "), (r["words"] or "")[:200]]
+            ("problem", "code"),
+            ("split", "left"),
+            ("difficulty", "left"),
+            ("family", "left"),
+            ("answers", "right"),
+            ("best reward", "right"),
+            ("outcome", "left"),
+            ("reason", "left"),
+        ],
+        [
+            [
+                r["problem_id"],
+                r["split"] or "",
+                r["difficulty"] or "",
+                r["family"] or "",
+                str(r["answers"]),
+                "–" if r["reward"] is None else f"{r['reward']:.2f}",
+                r["outcome"].replace("_", " "),
+                (r["words"] or "")[:200],
+            ]
             for r in rows
         ],
         links=_examples(rows),
-    )  # fmt: skip
+    )
 
 
 def harness(source: Source) -> Table:
     rows = source.ask(
-        "WITH solved AS (SELECT problem_id, count(*) AS passes, max(rollout) AS example FROM verdicts WHERE run = $run AND outcome = 'passed' GROUP BY ALL)"
-        " SELECT r.problem_id, r.split, v.status, v.evidence, coalesce(s.passes, 0) AS passes, s.example, count(*) OVER () AS problems FROM run_problems r"
+        "WITH solved AS (SELECT problem_id, count(*) AS passes, max(rollout) AS example FROM "
+        "verdicts WHERE run = $run AND outcome = 'passed' GROUP BY ALL)"
+        " SELECT r.problem_id, r.split, v.status, v.evidence, coalesce(s.passes, 0) AS passes, "
+        "s.example, count(*) OVER () AS problems FROM run_problems r"
         " JOIN validations v ON v.fingerprint = r.fingerprint LEFT JOIN solved s ON s.problem_id = r.problem_id"
         " WHERE r.run = $run AND v.status NOT IN ('fit', 'fit_without_golden')"
         " QUALIFY row_number() OVER (PARTITION BY r.problem_id ORDER BY v.checked_at DESC) = 1"
@@ -203,9 +319,19 @@ def harness(source: Source) -> Table:
     return Table(
         "harness-problems",
         "Problems that failed validation",
-        f"The golden answer fails, a wrong answer passes, or the verdict is not reproducible; their passes are doubtful.{_left_out(rows)}",
-        [("problem", "code"), ("split", "left"), ("status", "left"), ("passes", "right"), ("evidence", "left")],
-        [[r["problem_id"], r["split"], r["status"], str(r["passes"]), _evidence(r["evidence"])] for r in rows],
+        "The golden answer fails, a wrong answer passes, or the verdict is not reproducible; "
+        f"their passes are doubtful.{_left_out(rows)}",
+        [
+            ("problem", "code"),
+            ("split", "left"),
+            ("status", "left"),
+            ("passes", "right"),
+            ("evidence", "left"),
+        ],
+        [
+            [r["problem_id"], r["split"], r["status"], str(r["passes"]), _evidence(r["evidence"])]
+            for r in rows
+        ],
         links=_examples(rows),
     )
 
@@ -213,25 +339,39 @@ def harness(source: Source) -> Table:
 def regrades(source: Source) -> Table:
     rows = source.ask(
         "SELECT g.label, count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS changed,"
-        " count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now,"
+        " count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE "
+        "g.outcome = 'passed') AS passed_now,"
         " min(g.rollout) FILTER (WHERE g.outcome <> v.outcome) AS example"
-        " FROM regrades g JOIN verdicts v USING (rollout) WHERE g.run = $run GROUP BY g.label ORDER BY max(g.graded_at), g.label"
+        " FROM regrades g JOIN verdicts v USING (rollout) WHERE g.run = $run GROUP BY g.label "
+        "ORDER BY max(g.graded_at), g.label"
     )
     return Table(
         "regrades",
         "Graded again",
-        "Stored answers graded with other tools or another seed (rtl-distill regrade). To list changed verdicts: rtl-distill query changed-verdicts.",
-        [("regrading", "code"), ("answers", "right"), ("verdicts changed", "right"), ("passed before", "right"), ("passed now", "right")],
-        [[r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))] for r in rows],
+        "Stored answers graded with other tools or another seed (rtl-distill regrade). To list "
+        "changed verdicts: rtl-distill query changed-verdicts.",
+        [
+            ("regrading", "code"),
+            ("answers", "right"),
+            ("verdicts changed", "right"),
+            ("passed before", "right"),
+            ("passed now", "right"),
+        ],
+        [
+            [r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))]
+            for r in rows
+        ],
         links=_examples(rows),
-    )  # fmt: skip
+    )
 
 
 def _by_quarter(source: Source, sql: str, answers: str = "*") -> list[dict[str, Any]]:
-    """Rows of a query from a table and `span`, in which `{early}` and `{late}` are the shares of failures, each the count of `answers`,
-    among the graded answers of the first and the last quarter of the run."""
+    """Rows of a query from a table and `span`, in which `{early}` and `{late}` are the shares of failures,
+    each the count of `answers`, among the graded answers of the first and the last quarter of the run."""
     within = {"early": "(step - low) * 4 <= high - low", "late": "(high - step) * 4 <= high - low"}
-    graded = "FROM verdicts WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'"
+    graded = (
+        "FROM verdicts WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'"
+    )
     shares = {
         part: f"count({answers}) FILTER (WHERE {place}) / (SELECT count(*) FROM span, (SELECT step {graded}) WHERE {place}) AS {part}"
         for part, place in within.items()
@@ -256,7 +396,8 @@ def _examples(rows: list[dict[str, Any]]) -> dict[int, str]:
 
 
 def _stacked(places: list[tuple[int, str]], sizes: dict[tuple[int, str], float]) -> list[float]:
-    """Vertical centres of the flow diagram's nodes, from top to bottom in each column. 0 and 1 would make Plotly choose positions itself."""
+    """Vertical centres of the flow diagram's nodes, from top to bottom in each column. 0 and 1 would make
+    Plotly choose positions itself."""
     found, column, top = [], 0, 0.0
     for place in places:
         if place[0] != column:
@@ -271,5 +412,9 @@ def _evidence(text: str | None) -> str:
     """The evidence in one line: its reasons, or else its fields."""
     evidence = json.loads(text or "{}")
     reasons = evidence.get("reasons")
-    words = "; ".join(map(str, reasons)) if reasons else ", ".join(f"{k}: {v}" for k, v in evidence.items())
+    words = (
+        "; ".join(map(str, reasons))
+        if reasons
+        else ", ".join(f"{k}: {v}" for k, v in evidence.items())
+    )
     return words if len(words) <= 240 else words[:239] + "…"

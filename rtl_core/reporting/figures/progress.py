@@ -22,18 +22,23 @@ _ROLES = {
 
 
 @SECTIONS.register("progress")
-@section("How the run went", "The order of the problems, and the time and cost of each stage.", place=70)
+@section(
+    "How the run went", "The order of the problems, and the time and cost of each stage.", place=70
+)
 def blocks(source: Source) -> list[Block]:
     return draw(source, curriculum, pools, time_by_step, time_table, cost)
 
 
 def curriculum(source: Source) -> Figure | None:
     rows = source.ask(
-        "WITH ordered AS (SELECT problem_id, difficulty, row_number() OVER (ORDER BY position NULLS LAST, problem_id) - 1 AS place,"
+        "WITH ordered AS (SELECT problem_id, difficulty, row_number() OVER (ORDER BY position "
+        "NULLS LAST, problem_id) - 1 AS place,"
         "   count(*) OVER () AS problems FROM run_problems WHERE run = $run AND problem_id IN"
         "   (SELECT problem_id FROM step_problems WHERE run = $run)),"
-        " chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place = 0 OR place * $most // problems > (place - 1) * $most // problems)"
-        " SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch, sum(g.passed) AS passed, sum(g.samples) AS samples"
+        " chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place = 0 OR place * $most "
+        "// problems > (place - 1) * $most // problems)"
+        " SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch, sum(g.passed) AS "
+        "passed, sum(g.samples) AS samples"
         " FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id"
         " GROUP BY ALL ORDER BY c.place, g.epoch",
         most=ROWS,
@@ -44,34 +49,59 @@ def curriculum(source: Source) -> Figure | None:
     epochs = sorted({r["epoch"] for r in rows})
     cell = {(r["problem_id"], r["epoch"]): r for r in rows}
     grid = [
-        [float(r["passed"] / r["samples"]) if (r := cell.get((p, e))) else None for p, _ in problems] for e in epochs
+        [
+            float(r["passed"] / r["samples"]) if (r := cell.get((p, e))) else None
+            for p, _ in problems
+        ]
+        for e in epochs
     ]
     words = [
         [
-            f"{plain(d)}, {r['passed']:.0f} of {r['samples']:.0f} passed" if (r := cell.get((p, e))) else ""
+            f"{plain(d)}, {r['passed']:.0f} of {r['samples']:.0f} passed"
+            if (r := cell.get((p, e)))
+            else ""
             for p, d in problems
         ]
         for e in epochs
     ]
     trace: dict[str, Any] = {
-        "type": "heatmap", "x": [plain(p) for p, _ in problems], "y": [f"epoch {e + 1}" for e in epochs], "z": grid, "customdata": words,
-        "zmin": 0, "zmax": 1, "colorscale": [[0, "@heat0"], [1, "@heat1"]], "xgap": 1 if len(problems) < 90 else 0, "ygap": 2,
-        "hoverongaps": False, "hovertemplate": "%{x}, %{y}<br>%{customdata}<extra></extra>",
-        "colorbar": {"thickness": 10, "tickformat": ".0%", "outlinewidth": 0, "tickfont": {"color": "@muted", "size": 11}, "len": 1},
-    }  # fmt: skip
+        "type": "heatmap",
+        "x": [plain(p) for p, _ in problems],
+        "y": [f"epoch {e + 1}" for e in epochs],
+        "z": grid,
+        "customdata": words,
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": [[0, "@heat0"], [1, "@heat1"]],
+        "xgap": 1 if len(problems) < 90 else 0,
+        "ygap": 2,
+        "hoverongaps": False,
+        "hovertemplate": "%{x}, %{y}<br>%{customdata}<extra></extra>",
+        "colorbar": {
+            "thickness": 10,
+            "tickformat": ".0%",
+            "outlinewidth": 0,
+            "tickfont": {"color": "@muted", "size": 11},
+            "len": 1,
+        },
+    }
     return Figure(
         "curriculum",
         "Curriculum",
-        "Each column is a training problem, in the order of the first placement by the curriculum; each row is an epoch. The stronger the "
+        "Each column is a training problem, in the order of the first placement by the "
+        "curriculum; each row is an epoch. The stronger the "
         f"colour, the more answers passed. Blank: not tried.{left_out(len(problems), rows[0]['problems'], 'problems')}",
         [trace],
         layout(
-            xaxis=axis("problems, first placed on the left", showticklabels=False), showlegend=False, hovermode="closest",
-            yaxis={"autorange": "reversed", "showgrid": False, "type": "category"}, margin={"t": 10, "l": 70, "b": 34},
+            xaxis=axis("problems, first placed on the left", showticklabels=False),
+            showlegend=False,
+            hovermode="closest",
+            yaxis={"autorange": "reversed", "showgrid": False, "type": "category"},
+            margin={"t": 10, "l": 70, "b": 34},
         ),
         height=110 + 26 * min(len(epochs), 16),
         wide=True,
-    )  # fmt: skip
+    )
 
 
 def time_by_step(source: Source) -> Figure:
@@ -80,18 +110,21 @@ def time_by_step(source: Source) -> Figure:
         " AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1"
     )
     stages = sorted(
-        {r["stage"] for r in rows}, key=lambda s: (s == "total", -sum(r["seconds"] for r in rows if r["stage"] == s))
+        {r["stage"] for r in rows},
+        key=lambda s: (s == "total", -sum(r["seconds"] for r in rows if r["stage"] == s)),
     )
     data = []
     for i, stage in enumerate(stages):
         mine = [r for r in rows if r["stage"] == stage]
-        colour, dash = ("@ink", "dot") if stage == "total" else (_ROLES.get(stage, line(i)), "solid")
+        colour, dash = (
+            ("@ink", "dot") if stage == "total" else (_ROLES.get(stage, line(i)), "solid")
+        )
         x, y = [r["step"] for r in mine], [r["seconds"] for r in mine]
         data.append(curve(stage, x, y, colour, "%{y:.2f} s", width=1.8, dash=dash))
-    caption = (
-        "Wall time during which each stage was running. Stages overlap, so they may add up to more than the total."
+    caption = "Wall time during which each stage was running. Stages overlap, so they may add up to more than the total."
+    return source.by_step(
+        "time-by-step", "Time by stage", caption, data, axis("seconds", rangemode="tozero")
     )
-    return source.by_step("time-by-step", "Time by stage", caption, data, axis("seconds", rangemode="tozero"))
 
 
 def time_table(source: Source) -> Table:
@@ -102,16 +135,28 @@ def time_table(source: Source) -> Table:
     return Table(
         "time-table",
         "Where the time went",
-        "Sums over all trained steps; stages overlap. Most of “store” runs in parallel with other work; “store waited” is the time that "
-        "steps waited for it. “work” is the time during which any stage was running; the rest of the total is overhead of the pipeline. "
+        "Sums over all trained steps; stages overlap. Most of “store” runs in parallel with other "
+        "work; “store waited” is the time that "
+        "steps waited for it. “work” is the time during which any stage was running; the rest of "
+        "the total is overhead of the pipeline. "
         "With learning.staleness a step's total starts when the previous step ended, although its work starts earlier.",
-        [("stage", "left"), ("sum", "right"), ("mean per step", "right"), ("share of total", "right")],
         [
-            [r["stage"].replace("_", " "), duration(r["seconds"]), f"{r['mean_s']:.2f} s", "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}"]
+            ("stage", "left"),
+            ("sum", "right"),
+            ("mean per step", "right"),
+            ("share of total", "right"),
+        ],
+        [
+            [
+                r["stage"].replace("_", " "),
+                duration(r["seconds"]),
+                f"{r['mean_s']:.2f} s",
+                "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}",
+            ]
             for r in rows
         ],
         wide=False,
-    )  # fmt: skip
+    )
 
 
 def cost(source: Source) -> Table:
@@ -124,7 +169,10 @@ def cost(source: Source) -> Table:
         "Cost",
         "Sums of the recorded `cost/…` metrics over all trained steps, in the unit of the run's configuration.",
         [("metric", "left"), ("sum", "right"), ("mean per step", "right")],
-        [[r["name"].removeprefix("cost/"), f"{r['total']:,.4g}", f"{r['mean']:,.4g}"] for r in rows],
+        [
+            [r["name"].removeprefix("cost/"), f"{r['total']:,.4g}", f"{r['mean']:,.4g}"]
+            for r in rows
+        ],
         wide=False,
     )
 

@@ -43,16 +43,26 @@ def blocks(source: Source) -> list[Block]:
 def forest(source: Source, result: RunResult) -> Figure:
     data = []
     shown = [
-        (f"{label}: {name}" if label else name, name, view) for label, part in result.parts for name, view in part.shown
+        (f"{label}: {name}" if label else name, name, view)
+        for label, part in result.parts
+        for name, view in part.shown
     ]
     for row, name, view in reversed(shown):
         rate = view.pass_at_1
         data.append(
             rates(
-                plain(row), [rate], [plain(row)], ROLES[name], f"%{{y}}: %{{x:.1%}} [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]<extra></extra>",
-                size=13, mode="markers+text", text=[f"{100 * rate.mean:.1f} %"], textposition="top center", textfont={"size": 13, "color": "@ink"},
+                plain(row),
+                [rate],
+                [plain(row)],
+                ROLES[name],
+                f"%{{y}}: %{{x:.1%}} [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]<extra></extra>",
+                size=13,
+                mode="markers+text",
+                text=[f"{100 * rate.mean:.1f} %"],
+                textposition="top center",
+                textfont={"size": 13, "color": "@ink"},
             )
-        )  # fmt: skip
+        )
     record = result.shown[0][1].record
     source.ask(
         "SELECT evaluation, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'"
@@ -60,16 +70,20 @@ def forest(source: Source, result: RunResult) -> Figure:
     return Figure(
         "result",
         "Held-out pass@1",
-        f"Share of answers that pass the whole harness, on {counted(record.n_problems, 'problem')} that are not in training, "
-        f"{counted(record.samples, 'sample')} each. Bars: 95 % interval over problems (Student's t on per-problem rates)."
-        + (f" {MIXTURE}" if result.mixed else ""),
+        f"Share of answers that pass the whole harness, on {counted(record.n_problems, 'problem')} "
+        "that are not in training, "
+        f"{counted(record.samples, 'sample')} each. Bars: 95 % interval over problems (Student's "
+        "t on per-problem rates)." + (f" {MIXTURE}" if result.mixed else ""),
         data,
         layout(
-            xaxis=axis("pass@1", **PERCENT, showgrid=True), yaxis={"tickfont": {"size": 13, "color": "@ink"}, "range": [-0.6, len(data) - 0.3]},
-            showlegend=False, hovermode="closest", margin={"t": 8, "l": 220 if result.mixed else 110},
+            xaxis=axis("pass@1", **PERCENT, showgrid=True),
+            yaxis={"tickfont": {"size": 13, "color": "@ink"}, "range": [-0.6, len(data) - 0.3]},
+            showlegend=False,
+            hovermode="closest",
+            margin={"t": 8, "l": 220 if result.mixed else 110},
         ),
         height=210 + 40 * max(0, len(data) - 3),
-    )  # fmt: skip
+    )
 
 
 def table(source: Source, result: RunResult) -> Table:
@@ -81,7 +95,9 @@ def table(source: Source, result: RunResult) -> Table:
     columns = [("source", "left"), ("problems", "right")] if result.mixed else []
     columns += [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
     columns += [("interface right", "right"), ("gain in points", "right"), ("p", "right")]
-    source.ask("SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'")
+    source.ask(
+        "SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'"
+    )
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
     return Table(
         "result-table",
@@ -104,7 +120,9 @@ def by_evaluation(source: Source, result: RunResult) -> Figure | None:
     if result.teacher is not None:
         rate = result.teacher.pass_at_1
         data += band([steps[0], steps[-1]], [rate, rate], "teacher", "@teacher", dash="dot")
-    source.ask("SELECT step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done' ORDER BY step")
+    source.ask(
+        "SELECT step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done' ORDER BY step"
+    )
     return Figure(
         "learning-curve",
         "Held-out pass@1 while training",
@@ -123,15 +141,19 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
             continue
         counts = [(r["samples"], r["passed"]) for r in rows]
         ks = [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if k <= min(counts)[0]]
-        data += band(ks, [pass_at_k_interval(counts, k) for k in ks], name, ROLES[name], markers=True)
+        data += band(
+            ks, [pass_at_k_interval(counts, k) for k in ks], name, ROLES[name], markers=True
+        )
     if not data or max(len(d["x"]) for d in data) < 2:
         return None
     ticks = sorted({k for d in data for k in d["x"]})
     return Figure(
         "pass-at-k",
         "pass@k",
-        "Probability that at least one of k answers passes: the unbiased estimate 1 − C(n−c, k) / C(n, k) of each problem, then the mean "
-        "over problems with its 95 % interval. Where the curves meet, training only made correct answers more frequent.",
+        "Probability that at least one of k answers passes: the unbiased estimate 1 − C(n−c, k) / "
+        "C(n, k) of each problem, then the mean "
+        "over problems with its 95 % interval. Where the curves meet, training only made correct "
+        "answers more frequent.",
         data,
         layout(
             xaxis=axis("k", type="log", tickvals=ticks, ticktext=[str(t) for t in ticks]),
@@ -141,7 +163,9 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
 
 
 def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
-    rows = source.ask(f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run")
+    rows = source.ask(
+        f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run"
+    )
     labels = {r["problem_id"]: str(r["label"]) for r in rows}
     groups = sorted({labels[p] for _, view in result.shown for p in view.rates if p in labels})
     if label == "difficulty":
@@ -155,29 +179,41 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
     data = []
     for place, (name, view) in enumerate(result.shown):
         found = [(g, mean_interval(own)) for g in groups if (own := _rates(view, labels, g))]
-        lift = 0.2 * ((len(result.shown) - 1) / 2 - place)  # one above the other within the row, in reading order
+        lift = 0.2 * (
+            (len(result.shown) - 1) / 2 - place
+        )  # one above the other within the row, in reading order
         data.append(
             rates(
-                name, [i for _, i in found], [row[g] + lift for g, _ in found], ROLES[name],
-                f"%{{customdata[0]}}: %{{x:.1%}} [%{{customdata[1]:.0%}}, %{{customdata[2]:.0%}}], %{{customdata[3]}} problems<extra>{name}</extra>",
+                name,
+                [i for _, i in found],
+                [row[g] + lift for g, _ in found],
+                ROLES[name],
+                f"%{{customdata[0]}}: %{{x:.1%}} [%{{customdata[1]:.0%}}, "
+                f"%{{customdata[2]:.0%}}], %{{customdata[3]}} problems<extra>{name}</extra>",
                 customdata=[[plain(g), i.lo, i.hi, i.n] for g, i in found],
             )
-        )  # fmt: skip
+        )
         source.ask(PROBLEMS_SQL, evaluation=view.record.key)
     return Figure(
         f"by-{label}",
         f"Held-out pass@1 by {label}",
-        "Mean over the problems of each row, with 95 % intervals over problems (Wilson's where all problems have the same rate).",
+        "Mean over the problems of each row, with 95 % intervals over problems (Wilson's where "
+        "all problems have the same rate).",
         data,
         layout(
-            xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
+            xaxis=axis("pass@1", **PERCENT, showgrid=True),
+            hovermode="closest",
+            margin={"l": 110},
             yaxis={
-                "tickvals": list(row.values()), "ticktext": [plain(g) for g in groups], "range": [-0.6, len(groups) - 0.4],
-                "tickfont": {"size": 12, "color": "@ink"}, "showgrid": False,
+                "tickvals": list(row.values()),
+                "ticktext": [plain(g) for g in groups],
+                "range": [-0.6, len(groups) - 0.4],
+                "tickfont": {"size": 12, "color": "@ink"},
+                "showgrid": False,
             },
         ),
         height=130 + max(3, len(groups)) * (40 if label == "difficulty" else 24),
-    )  # fmt: skip
+    )
 
 
 def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[float]:
@@ -185,16 +221,39 @@ def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[flo
 
 
 def band(
-    x: list[Any], intervals: list[Interval], name: str, role: str, *, markers: bool = False, dash: str = "solid"
+    x: list[Any],
+    intervals: list[Interval],
+    name: str,
+    role: str,
+    *,
+    markers: bool = False,
+    dash: str = "solid",
 ) -> list[dict[str, Any]]:
     """A line with its interval as a band behind it: two traces with one legend entry."""
     edge = [i.hi for i in intervals] + [i.lo for i in reversed(intervals)]
     shade = {
-        "type": "scatter", "x": [*x, *reversed(x)], "y": edge, "fill": "toself", "fillcolor": faded(role), "mode": "lines",
-        "line": {"width": 0, "color": role}, "hoverinfo": "skip", "showlegend": False, "legendgroup": name, "name": f"{name}, 95 %",
-    }  # fmt: skip
+        "type": "scatter",
+        "x": [*x, *reversed(x)],
+        "y": edge,
+        "fill": "toself",
+        "fillcolor": faded(role),
+        "mode": "lines",
+        "line": {"width": 0, "color": role},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "legendgroup": name,
+        "name": f"{name}, 95 %",
+    }
     line = curve(
-        name, list(x), [i.mean for i in intervals], role, "%{y:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}]", dash=dash, legendgroup=name,
-        mode="lines+markers" if markers else "lines", marker={"size": 7}, customdata=[[i.lo, i.hi] for i in intervals],
-    )  # fmt: skip
+        name,
+        list(x),
+        [i.mean for i in intervals],
+        role,
+        "%{y:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}]",
+        dash=dash,
+        legendgroup=name,
+        mode="lines+markers" if markers else "lines",
+        marker={"size": 7},
+        customdata=[[i.lo, i.hi] for i in intervals],
+    )
     return [shade, line]

@@ -31,7 +31,9 @@ def cost(known: Known) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("cost", "wrong", error.message, error.hint)
         return
-    most, likely = (total_dollars(estimate.usage, found.prices) for estimate in (found.most, found.likely))
+    most, likely = (
+        total_dollars(estimate.usage, found.prices) for estimate in (found.most, found.likely)
+    )
     hours = "about {}, {} at most".format(*map(duration, found.hours()))
     origin = f"measured over {counted(found.answers, 'answer')}" if found.answers else "assumed"
     steps = f"{counted(found.most.steps, 'step')}, {found.most.rollouts:,} answers at most; lengths and speed {origin}"
@@ -52,13 +54,20 @@ def cost(known: Known) -> Iterator[Finding]:
     elif budget is not None and budget < most:
         stops = "likely before its end" if budget < likely else "if it costs the maximum"
         remedy = "raise cost.budget_usd now or later: the same command then resumes the run"
-        yield Finding("cost", "warning", f"{text}; the budget of ${budget:,.2f} stops it {stops}", remedy)
+        yield Finding(
+            "cost", "warning", f"{text}; the budget of ${budget:,.2f} stops it {stops}", remedy
+        )
     else:
-        yield Finding("cost", "ok", text + ("" if budget is None else f"; the budget of ${budget:,.2f} covers that"))
+        yield Finding(
+            "cost",
+            "ok",
+            text + ("" if budget is None else f"; the budget of ${budget:,.2f} covers that"),
+        )
 
 
 def disk(known: Known) -> Iterator[Finding]:
-    """Whether the run's folders are writable, and free space against the history and the weights kept by an embedded service."""
+    """Whether the run's folders are writable, and free space against the history and the weights kept by an
+    embedded service."""
     config, found = known.config, _forecast(known)
     kept = config.checkpoints.keep_last + config.checkpoints.keep_best + 2
     if config.checkpoints.keep_every:
@@ -70,10 +79,16 @@ def disk(known: Known) -> Iterator[Finding]:
         return estimate.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
 
     needs: list[tuple[Path, float, float]] = [
-        (_existing(config.run.history.parent), history_bytes(found.likely), history_bytes(found.most)),
+        (
+            _existing(config.run.history.parent),
+            history_bytes(found.likely),
+            history_bytes(found.most),
+        ),
         (_existing(config.run.directory), weights, weights),
     ]
-    for folder in sorted({folder for folder, _, _ in needs if not (folder.is_dir() and os.access(folder, os.W_OK))}):
+    for folder in sorted(
+        {folder for folder, _, _ in needs if not (folder.is_dir() and os.access(folder, os.W_OK))}
+    ):
         why = "not writable" if folder.is_dir() else "not a folder"
         remedy = "change its permissions, or set run.directory and run.history to another folder"
         yield Finding("disk", "wrong", f"{folder} is {why}", remedy)
@@ -95,7 +110,9 @@ def disk(known: Known) -> Iterator[Finding]:
 def _forecast(known: Known) -> Forecast:
     def prompts(problems: Sequence[Problem]) -> Prompts:
         kept = [problem for problem in problems if problem.id in known.prompts]
-        lengths = [(float(len(known.prompts[problem.id].tokens_P)), problem.source) for problem in kept]
+        lengths = [
+            (float(len(known.prompts[problem.id].tokens_P)), problem.source) for problem in kept
+        ]
         return Prompts.of([(tokens, tokens, source) for tokens, source in lengths])
 
     train, heldout = prompts(known.loaded.train), prompts(known.loaded.heldout)

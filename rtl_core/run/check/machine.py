@@ -1,4 +1,5 @@
-"""Checks of this machine: the problems, the sandbox with its tools, the history file, and the Prefect server if one is named."""
+"""Checks of this machine: the problems, the sandbox with its tools, the history file, and the Prefect
+server if one is named."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def problems_of(config: RunConfig) -> LoadedProblems:
 
     Raises:
         ProblemError: none can be read.
-        ConfigError: a teacher is named for a source without problems; if misspelt, another teacher would be used silently.
+        ConfigError: a teacher is named for a source without problems; if misspelt, another teacher would be
+            used silently.
     """
     loaded = load_problems(
         config.problems.sources,
@@ -56,10 +58,17 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
     """Number of problems by source, and problems that cannot be used."""
     train, heldout = (Counter(p.source for p in split) for split in (loaded.train, loaded.heldout))
     for source in sorted(train | heldout):
-        yield Finding("data set", "ok", f"{source}: {train[source]} to train on, {heldout[source]} held out")
+        yield Finding(
+            "data set", "ok", f"{source}: {train[source]} to train on, {heldout[source]} held out"
+        )
     if not loaded.heldout:
         text = "no problem is held out to evaluate on"
-        yield Finding("data set", "wrong", text, "raise heldout_fraction (or heldout) of a source, or add a source")
+        yield Finding(
+            "data set",
+            "wrong",
+            text,
+            "raise heldout_fraction (or heldout) of a source, or add a source",
+        )
     if loaded.left_out:
         first = loaded.left_out[0]
         text = f"{len(loaded.left_out)} left out because they cannot be graded here, such as {first.id}: {first.reason}"
@@ -69,11 +78,17 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("data set", "warning", text, "raise prompting.max_prompt_tokens")
     if loaded.broken:
         text = f"{counted(len(loaded.broken), 'line')} cannot be read, such as {loaded.broken[0]}"
-        yield Finding("data set", "warning", text, "repair or fetch the file; `rtl-distill problems list` names all")
+        yield Finding(
+            "data set",
+            "warning",
+            text,
+            "repair or fetch the file; `rtl-distill problems list` names all",
+        )
 
 
 def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
-    """Start the executor and check it. Returns findings and the executor, which the caller closes; None if other machines grade."""
+    """Start the executor and check it. Returns findings and the executor, which the caller closes; None if
+    other machines grade."""
     if isinstance(config.grading.workers, str):
         host, _, port = config.grading.workers.removeprefix("dask://").rpartition(":")
         try:
@@ -107,16 +122,22 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
         yield Finding("tools", "warning", text, "rtl-distill toolchain install")
 
 
-def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared) -> Iterator[Finding]:
+def parity(
+    config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared
+) -> Iterator[Finding]:
     """Whether every model tokenizes the prompts like the student."""
     _, *others = tokenizers.items()
     for key, tokenizer in others:
         try:
-            check_same_tokens(prepared.chat, config.prompting.chat(tokenizer, key), prepared.samples)
+            check_same_tokens(
+                prepared.chat, config.prompting.chat(tokenizer, key), prepared.samples
+            )
         except UserError as error:
             yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
         else:
-            yield Finding("tokenizer", "ok", f"{key} and student: same vocabulary, same chat template")
+            yield Finding(
+                "tokenizer", "ok", f"{key} and student: same vocabulary, same chat template"
+            )
 
 
 def history(config: RunConfig) -> Iterator[Finding]:
@@ -129,14 +150,18 @@ def history(config: RunConfig) -> Iterator[Finding]:
         except HistoryError as error:
             yield Finding("history", "wrong", error.message, error.hint)
         except OSError as error:  # such as a folder of this name
-            yield Finding("history", "wrong", f"{path}: {error.strerror}", "set run.history to another file")
+            yield Finding(
+                "history", "wrong", f"{path}: {error.strerror}", "set run.history to another file"
+            )
 
 
 async def prefect() -> Finding:
     """Check the Prefect server that PREFECT_API_URL names; without one a run starts its own."""
     ours, url = version("prefect"), os.environ.get("PREFECT_API_URL", "").rstrip("/")
     if not url:
-        return Finding("prefect", "ok", f"{ours}, with a temporary server (PREFECT_API_URL is not set)")
+        return Finding(
+            "prefect", "ok", f"{ours}, with a temporary server (PREFECT_API_URL is not set)"
+        )
     headers = {}
     if key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
@@ -144,12 +169,16 @@ async def prefect() -> Finding:
     try:
         async with (
             asyncio.timeout(2 * CONNECT_S),
-            httpx.AsyncClient(timeout=CONNECT_S, headers=headers, auth=auth if len(auth) == 2 else None) as client,
+            httpx.AsyncClient(
+                timeout=CONNECT_S, headers=headers, auth=auth if len(auth) == 2 else None
+            ) as client,
         ):
             answer = await client.get(f"{url}/admin/version")
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
         why = str(error) or "no answer in time"
-        remedy = "start it (`make deploy-local`, or `prefect server start`), or unset PREFECT_API_URL"
+        remedy = (
+            "start it (`make deploy-local`, or `prefect server start`), or unset PREFECT_API_URL"
+        )
         return Finding("prefect", "wrong", f"the server at {url} does not answer: {why}", remedy)
     if answer.status_code in (401, 403):
         text = f"the server at {url} refuses access ({answer.status_code})"
@@ -159,7 +188,12 @@ async def prefect() -> Finding:
         theirs = str(answer.json()) if answer.is_success else ""
     if not theirs:
         text = f"{url} is not a Prefect API ({answer.status_code})"
-        return Finding("prefect", "wrong", text, "PREFECT_API_URL ends in /api, such as http://127.0.0.1:4200/api")
+        return Finding(
+            "prefect",
+            "wrong",
+            text,
+            "PREFECT_API_URL ends in /api, such as http://127.0.0.1:4200/api",
+        )
     if theirs.split(".")[:2] != ours.split(".")[:2]:
         text = f"the server at {url} is Prefect {theirs}, this is {ours}"
         return Finding("prefect", "warning", text, "install the same version on both sides")

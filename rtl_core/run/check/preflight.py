@@ -22,7 +22,8 @@ from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import LoadedProblems
 
 HUB_S, ENGINE_S = 30, 45
-"""Timeouts in seconds for tokenizers from a hub and for a Docker engine to start a container. Local work has no timeout."""
+"""Timeouts in seconds for tokenizers from a hub and for a Docker engine to start a container. Local work
+has no timeout."""
 Result = TypeVar("Result")
 
 
@@ -30,12 +31,28 @@ def small_pays(known: Known) -> Iterator[Finding]:
     """Warn if small designs earn more and a harness may pass incomplete designs, which are small."""
     problems = known.config.problems
     if known.config.reward.pays_size and (problems.weak_ceiling or not problems.require_golden):
-        weak = "weak harnesses (problems.weak_ceiling)" if problems.weak_ceiling else "problems without a golden answer"
+        weak = (
+            "weak harnesses (problems.weak_ceiling)"
+            if problems.weak_ceiling
+            else "problems without a golden answer"
+        )
         text = f"small or fast designs earn more, and training uses {weak}, which may reward incomplete designs"
-        yield Finding("reward", "warning", text, "watch passes/doubtful, or audit the passes with rtl-distill audit")
+        yield Finding(
+            "reward",
+            "warning",
+            text,
+            "watch passes/doubtful, or audit the passes with rtl-distill audit",
+        )
 
 
-CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (context, sizes, known_good, small_pays, disk, cost)
+CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (
+    context,
+    sizes,
+    known_good,
+    small_pays,
+    disk,
+    cost,
+)
 
 
 def before_sampling(known: Known) -> Iterator[Finding]:
@@ -61,19 +78,26 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
         return machine.problems_of(config)
 
     async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
-        """Check the backend, then load the tokenizers; None if the backend lacks a model or is out of reach (then a hub is too)."""
+        """Check the backend, then load the tokenizers; None if the backend lacks a model or is out of reach
+        (then a hub is too)."""
         readiness = await provider.check(config)
         if any(finding.level == "wrong" for finding in readiness.findings):
             return readiness, None
         models = wanted_models(config).items()
         return readiness, await within(
-            HUB_S, "tokenizer", lambda: {key: provider.tokenizer(config, name) for key, name in models}
+            HUB_S,
+            "tokenizer",
+            lambda: {key: provider.tokenizer(config, name) for key, name in models},
         )
 
     (readiness, tokenizers), loaded, graders, server = await asyncio.gather(
         served(),
         within(None, "data set", read),
-        within(ENGINE_S if config.grading.executor == "docker" else None, "executor", lambda: machine.sandbox(config)),
+        within(
+            ENGINE_S if config.grading.executor == "docker" else None,
+            "executor",
+            lambda: machine.sandbox(config),
+        ),
         machine.prefect(),
     )
     findings = [*readiness.findings, *saved_weights(config, readiness)]
@@ -99,11 +123,19 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
             with contextlib.closing(executor):
                 findings += [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
     findings += [server, *machine.history(config)]
-    return [*findings, *(before_sampling(known) if known.prompts and config.run.purpose == "train" else sizes(known))]
+    return [
+        *findings,
+        *(
+            before_sampling(known)
+            if known.prompts and config.run.purpose == "train"
+            else sizes(known)
+        ),
+    ]
 
 
 async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
-    """Run `work` in a daemon thread. Returns its result, or a finding if it fails or times out (then it is left running)."""
+    """Run `work` in a daemon thread. Returns its result, or a finding if it fails or times out (then it is
+    left running)."""
     try:
         async with asyncio.timeout(seconds) as limit:
             return await in_daemon_thread(work)
@@ -111,5 +143,7 @@ async def within(seconds: int | None, about: str, work: Callable[[], Result]) ->
         return Finding(about, "wrong", error.message, error.hint)
     except Exception as error:  # the table of findings should appear in any case
         if limit.expired():
-            return Finding(about, "wrong", f"no answer within {seconds} s", "check the network or the service")
+            return Finding(
+                about, "wrong", f"no answer within {seconds} s", "check the network or the service"
+            )
         return Finding(about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md")

@@ -49,20 +49,27 @@ class Prepared:
 
 
 def prepare(
-    config: RunConfig, problems: Iterable[Problem], student: Tokenizer, teachers: Mapping[str, Tokenizer] | None = None
+    config: RunConfig,
+    problems: Iterable[Problem],
+    student: Tokenizer,
+    teachers: Mapping[str, Tokenizer] | None = None,
 ) -> Prepared:
-    """Check the chat templates against the settings, build every prompt, and compare with the teachers' tokenizers (by name).
+    """Check the chat templates against the settings, build every prompt, and compare with the teachers'
+    tokenizers (by name).
 
     Raises:
         ConfigError: a chat template does not support a setting of `prompting`.
-        PolicyError: a tokenizer has no chat template or no end-of-turn token, or a teacher's tokens differ from the student's.
+        PolicyError: a tokenizer has no chat template or no end-of-turn token, or a teacher's tokens differ
+            from the student's.
     """
     section = config.prompting
     chat = section.chat(student, config.tinker.student)
     found = Prepared(chat, chat.in_words())
     for problem in problems:
         try:
-            found.prompts[problem.id] = build_prompt(problem, chat, section.template, section.max_prompt_tokens)
+            found.prompts[problem.id] = build_prompt(
+                problem, chat, section.template, section.max_prompt_tokens
+            )
         except ProblemError as error:
             found.unfit[problem.id] = error.message
     for name, tokenizer in (teachers or {}).items():
@@ -90,8 +97,8 @@ class Known:
 def context(known: Known) -> Iterator[Finding]:
     """Whether prompt and answer fit the context of each model.
 
-    An error if an actual prompt with its answer does not fit. Only a warning if just the configured limits exceed the context: no
-    prompt of this run is that long.
+    An error if an actual prompt with its answer does not fit. Only a warning if just the configured limits
+    exceed the context: no prompt of this run is that long.
     """
     config = known.config
     budget, answer = config.prompting.max_prompt_tokens, config.longest_answer
@@ -100,11 +107,15 @@ def context(known: Known) -> Iterator[Finding]:
         if limit is None or not known.prompts:
             continue
         longest = max(len(prompt.tokens_P) for prompt in known.prompts.values())
-        over = sorted(id for id, prompt in known.prompts.items() if len(prompt.tokens_P) + answer > limit)
+        over = sorted(
+            id for id, prompt in known.prompts.items() if len(prompt.tokens_P) + answer > limit
+        )
         room = limit - (longest if over else budget)
         if room > 0:
             lower = f"lower sampling.max_tokens to {room:,}"
-            lower += f", or prompting.max_prompt_tokens to {limit - answer:,}" if limit > answer else ""
+            lower += (
+                f", or prompting.max_prompt_tokens to {limit - answer:,}" if limit > answer else ""
+            )
         else:
             lower = "lower prompting.max_prompt_tokens and sampling.max_tokens, or choose a model with a longer context"
         sum_of = (
@@ -112,8 +123,12 @@ def context(known: Known) -> Iterator[Finding]:
             f" and {name} takes {limit:,} tokens"
         )
         if over:
-            names = ", ".join(over[:NAMED]) + (f" and {len(over) - NAMED} more" if len(over) > NAMED else "")
-            text = f"{sum_of}; too long with an answer: {names} (the longest prompt has {longest:,})"
+            names = ", ".join(over[:NAMED]) + (
+                f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+            )
+            text = (
+                f"{sum_of}; too long with an answer: {names} (the longest prompt has {longest:,})"
+            )
             yield Finding("context", "wrong", f"{key}: {text}", lower)
         elif budget + answer > limit:
             text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so this run fits"
@@ -126,7 +141,9 @@ def context(known: Known) -> Iterator[Finding]:
 def sizes(known: Known) -> Iterator[Finding]:
     """Whether `sampling.max_tokens` suits the thinking mode, and what happens to truncated answers."""
     config = known.config
-    thinking = config.prompting.thinking  # None: the template's default, reported by another finding (`template`)
+    thinking = (
+        config.prompting.thinking
+    )  # None: the template's default, reported by another finding (`template`)
     answer, cut = config.sampling.max_tokens, config.health.ranges.get("env/all/truncated")
     warnings: list[tuple[str, str]] = []
     if thinking:
@@ -139,7 +156,9 @@ def sizes(known: Known) -> Iterator[Finding]:
             warnings.append((text, 'set learning.truncated = "mask"'))
         if cut is not None and cut.max is not None and cut.max < CUT_SHARE:
             text = f"health.ranges stops the run when {cut.max:.0%} of the answers are truncated, which is normal with prompting.thinking on hard problems"
-            warnings.append((text, f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more'))
+            warnings.append(
+                (text, f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more')
+            )
     elif thinking is False and answer > 2 * PLAIN_TOKENS:
         text = f"without thinking, sampling.max_tokens = {answer:,} is not needed; an answer that never ends costs the full limit"
         warnings.append((text, f"set sampling.max_tokens = {PLAIN_TOKENS}"))
@@ -160,7 +179,9 @@ def known_good(known: Known) -> Iterator[Finding]:
         if not needed or not without:
             continue
         if without == len(train):
-            words = f"none of the training problems has a known-good answer, which {key} = golden needs"
+            words = (
+                f"none of the training problems has a known-good answer, which {key} = golden needs"
+            )
             yield Finding(key, "wrong", words, f'set {key} = "{other}"')
         elif not known.config.problems.require_golden:  # with it, the run leaves these problems out
             words = f"{without} of {len(train)} training problems have no known-good answer: {consequence}"

@@ -29,7 +29,11 @@ async def ready(provider: Provider, config: RunConfig, tell: Callable[[str], Non
     while True:
         found = await provider.check(config)
         wrong = [finding for finding in found.findings if finding.level == "wrong"]
-        if not wrong or not all(finding.passing for finding in wrong) or time.monotonic() > deadline:
+        if (
+            not wrong
+            or not all(finding.passing for finding in wrong)
+            or time.monotonic() > deadline
+        ):
             refuse_or_tell(found.findings, tell)
             return found
         tell(f"{wrong[0].text}; trying again")
@@ -49,7 +53,10 @@ def refuse_or_tell(findings: Iterable[Finding], tell: Callable[[str], None]) -> 
             wrong.append(finding)
         else:
             warning = "" if finding.level == "ok" else "warning: "
-            tell(f"{warning}{finding.about}: {finding.text}" + (f"; {finding.remedy}" if finding.remedy else ""))
+            tell(
+                f"{warning}{finding.about}: {finding.text}"
+                + (f"; {finding.remedy}" if finding.remedy else "")
+            )
     if not wrong:
         return
     kind = BackendUnavailableError if all(finding.passing for finding in wrong) else PolicyError
@@ -60,7 +67,8 @@ def refuse_or_tell(findings: Iterable[Finding], tell: Callable[[str], None]) -> 
 
 
 def saved_weights(config: RunConfig, readiness: Readiness) -> Iterator[Finding]:
-    """Findings on the saved weights that the configuration names. A run that has started has its own copy of its starting weights."""
+    """Findings on the saved weights that the configuration names. A run that has started has its own copy
+    of its starting weights."""
     for key, found in readiness.saved.items():
         starts = key == "tinker.start_from"
         try:
@@ -71,7 +79,9 @@ def saved_weights(config: RunConfig, readiness: Readiness) -> Iterator[Finding]:
         except PolicyError as error:
             text = error.message.removeprefix(f"{key}: ")
             if starts and _has_begun(config):
-                yield Finding(key, "warning", f"{text}; this run has started and has its own copy", error.hint)
+                yield Finding(
+                    key, "warning", f"{text}; this run has started and has its own copy", error.hint
+                )
             else:
                 yield Finding(key, "wrong", text, error.hint)
         else:

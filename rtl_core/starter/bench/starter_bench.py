@@ -1,15 +1,16 @@
 """Drives a design and its reference model side by side and compares every output after every change.
 
-`spec` holds the problem's name, width, option, the data ports as (name, width) in header order and, for a clocked design,
-clock, reset, active_low, asynchronous, reset_state and bursts. `reference(width, option, state, inputs)` gives
-(next state, outputs now). Stimuli depend on the run's seed and on the problem, so all answers to one problem get the same.
+`spec` holds the problem's name, width, option, the data ports as (name, width) in header order and, for a
+clocked design, clock, reset, active_low, asynchronous, reset_state and bursts. `reference(width, option,
+state, inputs)` gives (next state, outputs now). Stimuli depend on the run's seed and on the problem, so all
+answers to one problem get the same.
 
 A test is a generator over a `Bench`: it drives inputs, yields the simulator steps to wait, and checks. It is resumed by
 the simulator's timed callbacks, not by cocotb's scheduler: a step costs 4 us in place of 30, which is what pays for
 thousands of them. So a bench goes past cocotb's handles to the simulator's (`cocotb.simulator`, cocotb 2).
 
-The first wrong check fails a test. The test goes on for `MORE` checks, so that its message can end with a record of how it was
-wrong (`told`), from which the history reads the kind of failing.
+The first wrong check fails a test. The test goes on for `MORE` checks, so that its message can end with a
+record of how it was wrong (`told`), from which the history reads the kind of failing.
 """
 
 import atexit
@@ -53,7 +54,10 @@ class Bench:
         self.random = random.Random(f"{cocotb.RANDOM_SEED}/{spec['problem']}/{self.width}/{name}")
         self.settle = get_sim_steps(SETTLE_NS, "ns", round_mode="ceil")
         self.drivers = [driver(find(dut, *port)) for port in spec["inputs"]]
-        self.outputs = [(name, find(dut, name, n).get_signal_val_binstr, f"0{n}b") for name, n in spec["outputs"]]
+        self.outputs = [
+            (name, find(dut, name, n).get_signal_val_binstr, f"0{n}b")
+            for name, n in spec["outputs"]
+        ]
         self.first = ""  # the first wrong check in words
         self.checks = self.wrong = self.unknown = self.starts = self.at_reset = 0
         self.in_reset = self.by_reset = self.was_wrong = False
@@ -64,7 +68,9 @@ class Bench:
 
     async def run(self, steps):
         """Run a test to its end; raises what it raises."""
-        await Timer(1, "step")  # A write before time moves would keep Icarus from starting continuous assignments.
+        await Timer(
+            1, "step"
+        )  # A write before time moves would keep Icarus from starting continuous assignments.
         self.steps, self.running, self.failure = steps, True, None
         self.resume()
         while self.running:
@@ -100,8 +106,14 @@ class Bench:
                 if not self.first:
                     pairs = zip(self.spec["inputs"], self.inputs, strict=True)
                     driven = ", ".join(f"{n}={v:#x}" for (n, _), v in pairs)
-                    parameter = f"{self.spec['parameter']}={self.width}, " if "parameter" in self.spec else ""
-                    self.first = f"{parameter}{when}, {driven}: {name} is {get()}, expected {value:{form}}"
+                    parameter = (
+                        f"{self.spec['parameter']}={self.width}, "
+                        if "parameter" in self.spec
+                        else ""
+                    )
+                    self.first = (
+                        f"{parameter}{when}, {driven}: {name} is {get()}, expected {value:{form}}"
+                    )
                     self.last, self.ns = self.checks + MORE, get_sim_time("ns")
                 break
         if self.first:
@@ -109,7 +121,10 @@ class Bench:
 
     def note(self, wrong, expected):
         """Count a check from the first wrong one on."""
-        self.seen = [(get(), format(value, form)) for (_, get, form), value in zip(self.outputs, expected, strict=True)]
+        self.seen = [
+            (get(), format(value, form))
+            for (_, get, form), value in zip(self.outputs, expected, strict=True)
+        ]
         self.wrong += wrong
         self.unknown += any(set(got) - set("01") for got, _ in self.seen)
         if wrong and not self.was_wrong:
@@ -120,18 +135,27 @@ class Bench:
             raise AssertionError(self.told())
 
     def told(self):
-        """The first wrong check in words, and the record: `checks` made, `wrong` ones, those with an `unknown` bit; how often
-        a right check was followed by a wrong one (`starts`), and how often only a reset lay between the two (`at_reset`).
-        Of a clocked design also values before rising edges: how many were `off`, and how many of these outputs' values would
-        be if each came a cycle `late` or `early`. Last the time of the first wrong check.
+        """The first wrong check in words, and the record: `checks` made, `wrong` ones, those with an
+        `unknown` bit; how often a right check was followed by a wrong one (`starts`), and how often only a
+        reset lay between the two (`at_reset`). Of a clocked design also values before rising edges: how
+        many were `off`, and how many of these outputs' values would be if each came a cycle `late` or
+        `early`. Last the time of the first wrong check.
         """
-        counts = {name: getattr(self, name) for name in ("checks", "wrong", "unknown", "starts", "at_reset")}
+        counts = {
+            name: getattr(self, name)
+            for name in ("checks", "wrong", "unknown", "starts", "at_reset")
+        }
         if "clock" in self.spec:
             counts |= {"off": 0, "late": 0, "early": 0}
             for output in zip(*self.cycles):  # noqa: B905
                 got, wanted = zip(*output)  # noqa: B905
                 off, late, early = (
-                    sum(a != b for a, b in zip(got[1:-1], wanted[1 + by : len(wanted) - 1 + by], strict=True))
+                    sum(
+                        a != b
+                        for a, b in zip(
+                            got[1:-1], wanted[1 + by : len(wanted) - 1 + by], strict=True
+                        )
+                    )
                     for by in (0, -1, 1)
                 )
                 if off:

@@ -43,8 +43,8 @@ def related(random, value, width):
 
 
 def vectors(random, widths):
-    """Input tuples for a combinational design in random order: all of them where they are few, else `directed` and random
-    ones.
+    """Input tuples for a combinational design in random order: all of them where they are few, else
+    `directed` and random ones.
     """
     if sum(widths) <= EXHAUSTIVE_BITS:
         every = list(itertools.product(*(range(1 << width) for width in widths)))
@@ -70,14 +70,19 @@ def _drawn(random, widths):
 
 
 def directed(random, widths):
-    """Input tuples for one or two words of one width, with one-bit inputs at random: corner values crossed, and for every
-    bit the pairs that hang on that bit alone; for one word every pair of bits and every run of ones.
+    """Input tuples for one or two words of one width, with one-bit inputs at random: corner values crossed,
+    and for every bit the pairs that hang on that bit alone; for one word every pair of bits and every run
+    of ones.
     """
     width = max(widths)
     top = (1 << width) - 1
     pairs: list[tuple[int, ...]]
     if sum(w > 1 for w in widths) == 1:
-        words = {(value,) for bit in range(width) for value in (top >> bit, (top << bit) & top, top ^ (1 << bit))}
+        words = {
+            (value,)
+            for bit in range(width)
+            for value in (top >> bit, (top << bit) & top, top ^ (1 << bit))
+        }
         words |= {((1 << bit) | (1 << other),) for bit in range(width) for other in range(bit + 1)}
         pairs = [(0,), *sorted(words)]
     else:
@@ -85,7 +90,14 @@ def directed(random, widths):
         pairs = list(itertools.product(corners, corners))
         for bit in range(width):
             one, some = 1 << bit, random.getrandbits(width)
-            for pair in ((one, 0), (one, top), (top ^ one, top), (some, some ^ one), (top >> bit, 1), (one, one)):
+            for pair in (
+                (one, 0),
+                (one, top),
+                (top ^ one, top),
+                (some, some ^ one),
+                (top >> bit, 1),
+                (one, one),
+            ):
                 pairs += [pair, pair[::-1]]
     return [_placed(random, widths, pair) for pair in pairs]
 
@@ -111,9 +123,15 @@ def cycles(random, widths):
         keep = random.choice((0, 0, 0, 0.3))
         before = None
         for _ in range(PHASE_CYCLES):
-            inputs = before = draw(random, widths, densities, before if random.random() < keep else None)
+            inputs = before = draw(
+                random, widths, densities, before if random.random() < keep else None
+            )
             change = draw(random, widths, densities) if random.random() < HIGH_CHANGE_RATE else None
-            yield inputs, number < PHASES // 2 and number % 2 == 1 and random.random() < RESET_RATE, change
+            yield (
+                inputs,
+                number < PHASES // 2 and number % 2 == 1 and random.random() < RESET_RATE,
+                change,
+            )
 
 
 def draw(random, widths, densities, before=None):

@@ -1,5 +1,5 @@
-"""Compile the answer, run its cocotb tests, once for each tested value of its parameter if it has one, up to the first with
-a failing test; exit 0 only if all of them ran and passed.
+"""Compile the answer, run its cocotb tests, once for each tested value of its parameter if it has one, up
+to the first with a failing test; exit 0 only if all of them ran and passed.
 """
 
 import os
@@ -24,7 +24,12 @@ def tested(value):
     )
     environment = {} if value is None else {"TESTED_WIDTH": value}
     return get_results(
-        runner.test(hdl_toplevel=top, test_module=os.environ["MODULE"], build_dir=place, extra_env=environment)
+        runner.test(
+            hdl_toplevel=top,
+            test_module=os.environ["MODULE"],
+            build_dir=place,
+            extra_env=environment,
+        )
     )
 
 

@@ -12,7 +12,9 @@ ANSWERS = {text: iter(given) for text, given in json.loads(Path(sys.argv[1]).rea
 
 
 def text_of(content: object) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    )
 
 
 def chat(model: str, text: str) -> dict[str, object]:
@@ -29,9 +31,22 @@ def chat(model: str, text: str) -> dict[str, object]:
 
 def response(model: str, text: str) -> dict[str, object]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
     empty = {"parallel_tool_calls": False, "tool_choice": "auto", "tools": []}
-    return {"id": "resp_1", "object": "response", "created_at": 0, "model": model, "output": [message], **empty}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 0,
+        "model": model,
+        "output": [message],
+        **empty,
+    }
 
 
 class Handler(BaseHTTPRequestHandler):

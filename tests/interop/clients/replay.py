@@ -15,7 +15,9 @@ def replay(answers: str, into_sandbox: bool = False):
     async def solve(state, generate):
         text = kinds[state.epoch - 1][str(state.sample_id)]
         if into_sandbox:
-            for path, content in (file for part in json.loads(text)["code"] for file in part.items()) if text else ():
+            for path, content in (
+                (file for part in json.loads(text)["code"] for file in part.items()) if text else ()
+            ):
                 await sandbox().write_file(path, content)
         else:
             state.output = ModelOutput.from_content("replay", text)

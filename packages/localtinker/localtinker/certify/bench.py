@@ -54,8 +54,9 @@ class Server:
     """Mapping of model to folder, for models to compare with transformers."""
     rank: int = 8
     tolerance: float = 0.02
-    """Allowed mean difference of log-probabilities that should be equal, in nats; ten times as much for a single one. The default suits
-    bfloat16 with different kernels for sampling and training. With float32 throughout, differences are about 1e-5."""
+    """Allowed mean difference of log-probabilities that should be equal, in nats; ten times as much for a
+    single one. The default suits bfloat16 with different kernels for sampling and training. With float32
+    throughout, differences are about 1e-5."""
     context: int | None = None
     """Maximum sequence length of the student, if the server reports it."""
     token: str = ""
@@ -112,17 +113,23 @@ class Bench:
         return str((await asyncio.to_thread(lambda: self.service.holder)).get_session_id())
 
     async def heartbeat(self, session_id: str) -> tuple[int, str]:
-        return await self.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
+        return await self.ask(
+            "session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"}
+        )
 
     async def trainer(self) -> tinker.TrainingClient:
         """Open a training client with a new adapter on the student."""
         service = self.service
         client: tinker.TrainingClient
-        client = await service.create_lora_training_client(self.server.name, rank=self.server.rank, seed=1)
+        client = await service.create_lora_training_client(
+            self.server.name, rank=self.server.rank, seed=1
+        )
         return client
 
     async def base_sampler(self) -> tinker.SamplingClient:
-        client: tinker.SamplingClient = await self.service.create_sampling_client(base_model=self.server.name)
+        client: tinker.SamplingClient = await self.service.create_sampling_client(
+            base_model=self.server.name
+        )
         return client
 
     async def sample_once(self, **weights: Any) -> None:
@@ -139,7 +146,9 @@ class Bench:
     async def save(self, method: Callable[..., Awaitable[Any]], name: str, **more: Any) -> str:
         """Save weights by a method of a training client. Returns their path."""
         path = str((await method(name, **{"ttl_seconds": TTL_S, **more})).path)
-        assert path.startswith("tinker://"), f"saved weights have the path {path!r}; it must begin with tinker://"
+        assert path.startswith("tinker://"), (
+            f"saved weights have the path {path!r}; it must begin with tinker://"
+        )
         self.server.saved.add(path)
         return path
 
@@ -148,9 +157,14 @@ class Bench:
         return await self.save((await self.trainer()).save_state, name, **more)
 
     async def step(
-        self, trainer: tinker.TrainingClient, data: list[types.Datum], times: int = 1, adam: types.AdamParams = ADAM
+        self,
+        trainer: tinker.TrainingClient,
+        data: list[types.Datum],
+        times: int = 1,
+        adam: types.AdamParams = ADAM,
     ) -> list[Floats]:
-        """Train steps, with both requests of a step in flight as in a run. Returns the trainer's log-probabilities before each step."""
+        """Train steps, with both requests of a step in flight as in a run. Returns the trainer's
+        log-probabilities before each step."""
         seen = []
         for _ in range(times):
             forward = trainer.forward_backward(data, "importance_sampling")
@@ -158,7 +172,9 @@ class Bench:
             seen += logprobs_of(output, data)
         return seen
 
-    async def batch(self, trainer: tinker.TrainingClient, signs: Sequence[float] = SIGNS) -> list[types.Datum]:
+    async def batch(
+        self, trainer: tinker.TrainingClient, signs: Sequence[float] = SIGNS
+    ) -> list[types.Datum]:
         """Return `policy_data` that the trainer itself could have sampled."""
         return policy_data(signs, await self.trainer_logprobs(trainer, sequences(len(signs))))
 
@@ -170,29 +186,46 @@ class Bench:
         return trainer, data
 
     async def trainer_logprobs(
-        self, trainer: tinker.TrainingClient, texts: Sequence[Sequence[int]], loss: str = "importance_sampling"
+        self,
+        trainer: tinker.TrainingClient,
+        texts: Sequence[Sequence[int]],
+        loss: str = "importance_sampling",
     ) -> list[Floats]:
-        """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0, whose gradient is 0 (except for
-        `dro`)."""
-        data = [datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)}) for text in texts]
+        """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0,
+        whose gradient is 0 (except for `dro`)."""
+        data = [
+            datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)})
+            for text in texts
+        ]
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 
     async def sample(
         self, sampler: tinker.SamplingClient, count: int, max_tokens: int, **shape: Any
     ) -> list[types.SampledSequence]:
         """Draw `count` samples for `PROMPT` with one request."""
-        answers = (await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))).sequences
+        answers = (
+            await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))
+        ).sequences
         assert len(answers) == count, f"{len(answers)} samples instead of {count}"
         return list(answers)
 
-    async def score(self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]) -> list[Floats]:
+    async def score(
+        self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]
+    ) -> list[Floats]:
         """Return the sampler's log-probabilities of all tokens but the first, with all requests in flight together."""
-        answers = await asyncio.gather(*(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences))
-        return [scores(answer, len(tokens)) for answer, tokens in zip(answers, sequences, strict=True)]
+        answers = await asyncio.gather(
+            *(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences)
+        )
+        return [
+            scores(answer, len(tokens)) for answer, tokens in zip(answers, sequences, strict=True)
+        ]
 
     def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
-        """Assert that two lists of log-probabilities are equal within the tolerance. Returns their difference in words."""
-        assert [len(a) for a in mine] == [len(b) for b in other], f"{what}: different numbers of log-probabilities"
+        """Assert that two lists of log-probabilities are equal within the tolerance. Returns their
+        difference in words."""
+        assert [len(a) for a in mine] == [len(b) for b in other], (
+            f"{what}: different numbers of log-probabilities"
+        )
         difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
         mean, most = difference.mean(), difference.max()
         words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
@@ -203,14 +236,16 @@ class Bench:
 
     # Requests without the SDK, which retries some and refuses to send others.
     async def ask(self, route: str, body: Any, *, key: str | None = None) -> tuple[int, str]:
-        """POST once, bytes as protobuf and anything else as JSON, and wait for the promised result. Returns the last HTTP status, and the body
-        or its error.
+        """POST once, bytes as protobuf and anything else as JSON, and wait for the promised result. Returns
+        the last HTTP status, and the body or its error.
 
         Like the SDK, counts a promise that ends in an error of category `user` as 400, and in another error as 500.
         """
         protobuf = {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
         async with self.http(key) as http:
-            answer = await http.post(route, **(protobuf if isinstance(body, bytes) else {"json": body}))
+            answer = await http.post(
+                route, **(protobuf if isinstance(body, bytes) else {"json": body})
+            )
             promise = _json(answer).get("request_id")
             while promise is not None and (answer.status_code < 300 or answer.status_code == 408):
                 answer = await http.post("retrieve_future", json={"request_id": promise})
@@ -225,7 +260,9 @@ class Bench:
     def http(self, key: str | None = None) -> httpx.AsyncClient:
         headers = {"X-API-Key": self.server.token if key is None else key}
         timeout = httpx.Timeout(60, connect=10)
-        return httpx.AsyncClient(base_url=f"{self.server.url}/api/v1/", headers=headers, timeout=timeout)
+        return httpx.AsyncClient(
+            base_url=f"{self.server.url}/api/v1/", headers=headers, timeout=timeout
+        )
 
     async def demand_refused(self, route: str, bodies: dict[str, Any]) -> str:
         """Assert that every body is answered with a 4xx status."""
@@ -237,14 +274,18 @@ class Bench:
             assert status >= 400, f"{what}: accepted ({status}) instead of refused"
         return f"{len(bodies)} refused"
 
-    async def demand_no_client(self, of: str, openings: Mapping[str, Awaitable[Any]], kinds: Collection[str]) -> None:
+    async def demand_no_client(
+        self, of: str, openings: Mapping[str, Awaitable[Any]], kinds: Collection[str]
+    ) -> None:
         """Assert that opening each client fails with an error of one of the kinds."""
         for what, opening in openings.items():
             try:
                 await opening
             except Exception as error:
                 if kind_of(error) not in kinds:
-                    raise AssertionError(f"{what} of {of}: {type(error).__name__}: {error}") from error
+                    raise AssertionError(
+                        f"{what} of {of}: {type(error).__name__}: {error}"
+                    ) from error
             else:
                 raise AssertionError(f"{what} of {of} was opened")
 
@@ -273,7 +314,9 @@ def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
     }
     arrays["target_tokens"] = np.asarray(full[1:], np.int64)
     tensors = {name: types.TensorData.from_numpy(values) for name, values in arrays.items()}
-    return types.Datum(model_input=types.ModelInput.from_ints(list(full[:-1])), loss_fn_inputs=tensors)
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(list(full[:-1])), loss_fn_inputs=tensors
+    )
 
 
 def inputs_of(loss: str) -> list[str]:
@@ -310,10 +353,14 @@ def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]
     assert len(outputs) == len(data), f"{len(outputs)} outputs for {len(data)} datums"
     found = []
     for number, (record, item) in enumerate(zip(outputs, data, strict=True)):
-        assert "logprobs" in record, f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
+        assert "logprobs" in record, (
+            f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
+        )
         values = np.asarray(record["logprobs"].to_numpy(), np.float64).reshape(-1)
         wanted = item.model_input.length
-        assert len(values) == wanted, f"output {number} has {len(values)} logprobs for {wanted} tokens"
+        assert len(values) == wanted, (
+            f"output {number} has {len(values)} logprobs for {wanted} tokens"
+        )
         assert np.isfinite(values).all(), f"output {number} has logprobs that are not finite"
         found.append(values)
     return found

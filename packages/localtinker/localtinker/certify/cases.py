@@ -1,7 +1,8 @@
 """Cases, their marks and their registry.
 
-A case is a coroutine function with `@case` that takes a `Bench`. Its docstring states the required behaviour. It returns a short measurement,
-fails an assertion that says what happened instead, raises `NotTriedError` if it does not apply to this server, or raises an SDK error.
+A case is a coroutine function with `@case` that takes a `Bench`. Its docstring states the required
+behaviour. It returns a short measurement, fails an assertion that says what happened instead, raises
+`NotTriedError` if it does not apply to this server, or raises an SDK error.
 """
 
 from __future__ import annotations
@@ -43,15 +44,22 @@ CASES: dict[str, list[Case]] = defaultdict(list)
 
 
 def case(
-    name: str, *, without: str, needs: Sequence[str] = ("session",), needed: bool = True, **given: Any
+    name: str,
+    *,
+    without: str,
+    needs: Sequence[str] = ("session",),
+    needed: bool = True,
+    **given: Any,
 ) -> Callable[[Test], Test]:
-    """Register a test function as a case; see `Case`. A function with further parameters is registered once for each set of `given` values,
-    which also replace braces in its docstring."""
+    """Register a test function as a case; see `Case`. A function with further parameters is registered once
+    for each set of `given` values, which also replace braces in its docstring."""
 
     def register(test: Test) -> Test:
         promise = " ".join((test.__doc__ or "").split()).format_map(given)
         group = test.__module__.rpartition(".test_")[2].replace("_", " ")
-        CASES[test.__module__].append(Case(name, group, promise, without, needed, needs, partial(test, **given)))
+        CASES[test.__module__].append(
+            Case(name, group, promise, without, needed, needs, partial(test, **given))
+        )
         return test
 
     return register

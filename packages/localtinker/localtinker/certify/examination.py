@@ -17,7 +17,12 @@ from rich.text import Text
 from localtinker.certify.cases import Case
 
 Outcome = Literal["OK", "differs", "missing", "not tried"]
-STYLES: dict[Outcome, str] = {"OK": "green", "differs": "bold red", "missing": "bold red", "not tried": "yellow"}
+STYLES: dict[Outcome, str] = {
+    "OK": "green",
+    "differs": "bold red",
+    "missing": "bold red",
+    "not tried": "yellow",
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,9 @@ class Result:
     @property
     def line(self) -> Text:
         words = Text(f"{self.outcome:<10}", style=STYLES[self.outcome])
-        return words.append(self.case.name, style="bold").append(f": {self.found}", style="not bold default")
+        return words.append(self.case.name, style="bold").append(
+            f": {self.found}", style="not bold default"
+        )
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,8 @@ class Examination:
         return [
             one
             for one in self.results
-            if one.outcome in ("differs", "missing") or (one.prevents and kept.issuperset(one.case.needs))
+            if one.outcome in ("differs", "missing")
+            or (one.prevents and kept.issuperset(one.case.needs))
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -96,12 +104,18 @@ class Examination:
             for column in ("case", "", "consequence for a run, and what was found"):
                 table.add_column(column, overflow="fold")
             for one in self.lacks:
-                consequence = one.case.without if one.case.needed else f"(an option) {one.case.without}"
+                consequence = (
+                    one.case.without if one.case.needed else f"(an option) {one.case.without}"
+                )
                 told = Text(f"{consequence}\n{one.case.promise}\nFound: {one.found}")
                 table.add_row(one.case.name, Text(one.outcome, style=STYLES[one.outcome]), told)
             console.print(table)
         counts = Counter(one.outcome for one in self.results)
         words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in STYLES if counts[outcome])
-        verdict = "everything that each run needs works" if self.fit else "no run should start on this server"
+        verdict = (
+            "everything that each run needs works"
+            if self.fit
+            else "no run should start on this server"
+        )
         line = f"{self.url}, student {self.student}, SDK {tinker.__version__}: {words}; {verdict}"
         console.print(line, soft_wrap=True, highlight=False)

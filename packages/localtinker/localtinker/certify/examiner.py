@@ -1,4 +1,5 @@
-"""An examination: runs the cases one after another, each in its own session and with a timeout, and collects the results."""
+"""An examination: runs the cases one after another, each in its own session and with a timeout, and
+collects the results."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def examine(
     Raises CredentialError if there is no key, and SettingsError for unknown cases.
     """
     if not __debug__:
-        raise SettingsError("cases are assertions, which `python -O` removes", "run without -O and PYTHONOPTIMIZE")
+        raise SettingsError(
+            "cases are assertions, which `python -O` removes", "run without -O and PYTHONOPTIMIZE"
+        )
     _ = server.credential
     console = console or Console(quiet=True)
     ends = time.monotonic() + whole_s
@@ -73,7 +76,9 @@ def examine(
                     try:
                         _check_can_run(case, server, results)
                         if begun >= ends:
-                            raise NotTriedError(f"the timeout of {whole_s:.0f} s for all cases is over")
+                            raise NotTriedError(
+                                f"the timeout of {whole_s:.0f} s for all cases is over"
+                            )
                         found = runner.run(_measurement(case, server, min(case_s, ends - begun)))
                     except (Exception, asyncio.CancelledError) as error:
                         outcome, found = _read(error, case, server)
@@ -86,7 +91,8 @@ def examine(
 
 
 def _chosen(names: Collection[str]) -> list[Case]:
-    """Return the selected cases or groups and their prerequisites. Without `names`: all. Raises SettingsError for unknown names."""
+    """Return the selected cases or groups and their prerequisites. Without `names`: all. Raises
+    SettingsError for unknown names."""
     cases = [case for module in MODULES for case in CASES[module.__name__]]
     known = {name for case in cases for name in (case.name, case.group)}
     for name in names:
@@ -100,7 +106,8 @@ def _chosen(names: Collection[str]) -> list[Case]:
 
 
 def _check_can_run(case: Case, server: Server, results: dict[str, Result]) -> None:
-    """Raise NotTriedError if a prerequisite failed or the server is gone, for which the SDK would retry for minutes in every case."""
+    """Raise NotTriedError if a prerequisite failed or the server is gone, for which the SDK would retry for
+    minutes in every case."""
     for name in case.needs:
         if results[name].outcome != "OK":
             raise NotTriedError(f"it needs {name}")
@@ -137,9 +144,11 @@ async def _measurement(case: Case, server: Server, limit_s: float) -> str:
 
 @contextmanager
 def _repeated_errors() -> Iterator[list[str]]:
-    """Yield a list that gets a message when a route has answered `ENOUGH` times with 5xx or 409, which the SDK silently retries.
+    """Yield a list that gets a message when a route has answered `ENOUGH` times with 5xx or 409, which the
+    SDK silently retries.
 
-    A filter on httpx's logger reads each response (`HTTP Request: METHOD URL "HTTP/1.1 STATUS REASON"`) and suppresses the record.
+    A filter on httpx's logger reads each response (`HTTP Request: METHOD URL "HTTP/1.1 STATUS REASON"`) and
+    suppresses the record.
     """
     own_thread = threading.get_ident()
     repeated: list[str] = []
@@ -187,7 +196,10 @@ def _read(error: BaseException, case: Case, server: Server) -> tuple[Outcome, st
     if not isinstance(cause, tinker.APIStatusError):
         return "differs", f"{type(error).__name__}: {words}"
     outcome: Outcome = "missing" if cause.status_code in ABSENT else "differs"
-    return outcome, f"{cause.request.method} {cause.request.url.path} answers {cause.status_code}: {words}"
+    return (
+        outcome,
+        f"{cause.request.method} {cause.request.url.path} answers {cause.status_code}: {words}",
+    )
 
 
 async def _clean(server: Server) -> None:

@@ -43,14 +43,18 @@ GRADIENT = 5
 def _model(folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, local_files_only=True
+    )
     return model.eval()
 
 
 def folder_of(bench: Bench) -> Path:
     folder = bench.server.folders.get(bench.server.name)
     if folder is None:
-        raise NotTriedError(f"give the model's folder to compare: --model {bench.server.name}=FOLDER")
+        raise NotTriedError(
+            f"give the model's folder to compare: --model {bench.server.name}=FOLDER"
+        )
     return folder
 
 
@@ -92,7 +96,9 @@ async def test_sampled_scores(bench: Bench) -> str:
     expected = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
     said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
     return bench.compare(
-        said, [logp[len(PROMPT) - 1 :] for logp in expected], "sampled log-probabilities and those of transformers"
+        said,
+        [logp[len(PROMPT) - 1 :] for logp in expected],
+        "sampled log-probabilities and those of transformers",
     )
 
 
@@ -100,28 +106,40 @@ async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folde
     """Download the trained adapter to `folder`. Returns its tensors."""
     from safetensors.torch import load_file
 
-    await download_external(bench.rest, await bench.save(trainer.save_weights_external, name), folder)
+    await download_external(
+        bench.rest, await bench.save(trainer.save_weights_external, name), folder
+    )
     tensors: Tensors = await asyncio.to_thread(load_file, folder / "adapter_model.safetensors")
     return {key: value.double() for key, value in tensors.items()}
 
 
 async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
-    """Return a training client with new moments and B ≠ 0 (otherwise the gradient of A is 0), and its adapter, also saved in `folder`."""
+    """Return a training client with new moments and B ≠ 0 (otherwise the gradient of A is 0), and its
+    adapter, also saved in `folder`."""
     first, _ = await bench.learner()
-    begun = await bench.service.create_training_client_from_state(await bench.save(first.save_state, "begun"))
+    begun = await bench.service.create_training_client_from_state(
+        await bench.save(first.save_state, "begun")
+    )
     return begun, await adapter(bench, begun, "before", folder)
 
 
 def gradient_by_torch(
-    model: Path, folder: Path, data: Sequence[types.Datum], name: str, parameters: Mapping[str, float]
+    model: Path,
+    folder: Path,
+    data: Sequence[types.Datum],
+    name: str,
+    parameters: Mapping[str, float],
 ) -> Tensors:
-    """Return the gradient of a loss with respect to the adapter in `folder`, by tensor name, through transformers' model with weights
-    W + alpha / r B A."""
+    """Return the gradient of a loss with respect to the adapter in `folder`, by tensor name, through
+    transformers' model with weights W + alpha / r B A."""
     from safetensors.torch import load_file
 
     policy = _model(model).requires_grad_(False)
     config = json.loads((folder / "adapter_config.json").read_text())
-    tensors = {key: value.requires_grad_() for key, value in load_file(folder / "adapter_model.safetensors").items()}
+    tensors = {
+        key: value.requires_grad_()
+        for key, value in load_file(folder / "adapter_model.safetensors").items()
+    }
     weights = dict(policy.named_parameters(remove_duplicate=False))
 
     def adapted(tokens: torch.Tensor) -> Any:
@@ -130,11 +148,15 @@ def gradient_by_torch(
             layer = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
             if key.endswith(".lora_A.weight") and f"{layer}.weight" in weights:
                 term = tensors[key.replace(".lora_A.", ".lora_B.")] @ tensors[key]
-                changed[f"{layer}.weight"] = weights[f"{layer}.weight"] + config["lora_alpha"] / config["r"] * term
+                changed[f"{layer}.weight"] = (
+                    weights[f"{layer}.weight"] + config["lora_alpha"] / config["r"] * term
+                )
         return torch.func.functional_call(policy, changed, (tokens,), tie_weights=False)
 
     for item in data:
-        logp = target_logprobs(adapted, item.model_input.to_ints(), item.loss_fn_inputs["target_tokens"].tolist())
+        logp = target_logprobs(
+            adapted, item.model_input.to_ints(), item.loss_fn_inputs["target_tokens"].tolist()
+        )
         own_loss(name, logp, item, parameters).backward()  # type: ignore[no-untyped-call]
     return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
 
@@ -142,9 +164,15 @@ def gradient_by_torch(
 def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> str:
     """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `expected`."""
     other = sorted(found.keys() ^ expected.keys())
-    assert not other, f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
+    assert not other, (
+        f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
+    )
     length = sum(float((v**2).sum()) for v in expected.values())
-    off = (sum(float(((found[k] - v) ** 2).sum()) for k, v in expected.items()) / length) ** 0.5 if length else np.inf
+    off = (
+        (sum(float(((found[k] - v) ** 2).sum()) for k, v in expected.items()) / length) ** 0.5
+        if length
+        else np.inf
+    )
     most = GRADIENT * bench.server.tolerance
     assert off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})"
     return f"off by {off:.1e} of its length"
@@ -199,6 +227,8 @@ async def test_adam_step(bench: Bench) -> str:
         parameter = torch.nn.Parameter(value.clone())
         parameter.grad = gradient[key]
         betas = (ADAM.beta1, ADAM.beta2)
-        torch.optim.AdamW([parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0).step()
+        torch.optim.AdamW(
+            [parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0
+        ).step()
         expected[key] = parameter.detach() - value
     return demand_close(bench, movement, expected, "the step")

@@ -34,7 +34,11 @@ OTHERS = "only other programs need it"
 DISTRIBUTIONS = "`learning.algorithm = distribution_distillation` cannot be used"
 
 
-@case("capabilities", needs=(), without="no run can start: the server is unreachable, or does not list what it serves")
+@case(
+    "capabilities",
+    needs=(),
+    without="no run can start: the server is unreachable, or does not list what it serves",
+)
 async def test_capabilities(bench: Bench) -> str:
     """The server accepts the key, and lists the models that it samples and trains."""
     server = bench.server
@@ -45,7 +49,9 @@ async def test_capabilities(bench: Bench) -> str:
     trainable = [name for name, model in models.items() if model.trainable is not False]
     named = [name for name in server.folders if name in trainable]
     server.student = server.student or next(iter([*named, *trainable]), None)
-    assert server.student in models, f"the student {server.student!r} is not listed; listed are {', '.join(models)}"
+    assert server.student in models, (
+        f"the student {server.student!r} is not listed; listed are {', '.join(models)}"
+    )
     assert server.student in trainable, f"{server.student!r} is not trainable there"
     server.context = models[server.name].max_context_length
     length = f"{server.context:,} tokens" if server.context else "an unknown length"
@@ -57,11 +63,16 @@ async def test_session(bench: Bench) -> str:
     """A session can be opened, and its heartbeat is accepted."""
     session_id = await bench.session_id()
     status, said = await bench.heartbeat(session_id)
-    assert status < 300, f"the heartbeat is answered with {status} ({said}), so the SDK considers the session lost"
+    assert status < 300, (
+        f"the heartbeat is answered with {status} ({said}), so the SDK considers the session lost"
+    )
     return "opened and alive"
 
 
-@case("create_sampling_client", without="neither the untrained student nor a teacher can be sampled or scored")
+@case(
+    "create_sampling_client",
+    without="neither the untrained student nor a teacher can be sampled or scored",
+)
 async def test_base_sampler(bench: Bench) -> str:
     """A base model can be sampled without an adapter, as the first call of an examination."""
     (answer,) = await bench.sample(await bench.base_sampler(), 1, 4)
@@ -74,7 +85,9 @@ async def test_create_lora(bench: Bench) -> str:
     info = (await bench.trainer()).get_info()
     base = info.model_data.model_name
     assert base == bench.server.student, f"the training client reports the model {base!r}"
-    assert info.lora_rank in (None, bench.server.rank), f"its rank is {info.lora_rank}, not {bench.server.rank}"
+    assert info.lora_rank in (None, bench.server.rank), (
+        f"its rank is {info.lora_rank}, not {bench.server.rank}"
+    )
     return f"rank {bench.server.rank}"
 
 
@@ -85,14 +98,20 @@ async def test_sample(bench: Bench) -> str:
     for answer in answers:
         logprobs = answer.logprobs
         assert logprobs is not None, "a sample without logprobs"
-        assert len(logprobs) == len(answer.tokens), f"{len(logprobs)} logprobs for {len(answer.tokens)} tokens"
-        assert (np.isfinite(logprobs) & (np.asarray(logprobs) <= 1e-6)).all(), "logprobs that are not log-probabilities"
+        assert len(logprobs) == len(answer.tokens), (
+            f"{len(logprobs)} logprobs for {len(answer.tokens)} tokens"
+        )
+        assert (np.isfinite(logprobs) & (np.asarray(logprobs) <= 1e-6)).all(), (
+            "logprobs that are not log-probabilities"
+        )
     different = len({tuple(answer.tokens) for answer in answers})
     assert different > 1, "all samples of a request are the same"
     return f"{different} different ones of 6"
 
 
-@case("sample: max_tokens", needs=SAMPLING, without="`sampling.max_tokens` does not bound an answer")
+@case(
+    "sample: max_tokens", needs=SAMPLING, without="`sampling.max_tokens` does not bound an answer"
+)
 async def test_max_tokens(bench: Bench) -> str:
     """An answer has at most max_tokens tokens; the reason at this limit is `length`."""
     for length in (1, 7):
@@ -100,7 +119,9 @@ async def test_max_tokens(bench: Bench) -> str:
             count, reason = len(answer.tokens), str(answer.stop_reason)
             assert 0 < count <= length, f"{count} tokens where max_tokens is {length}"
             assert reason in ("stop", "length"), f"stop_reason {reason!r}"
-            assert reason == "stop" or count == length, f"{count} tokens of {length}, and the reason is {reason!r}"
+            assert reason == "stop" or count == length, (
+                f"{count} tokens of {length}, and the reason is {reason!r}"
+            )
     return "1 and 7 tokens"
 
 
@@ -131,7 +152,9 @@ async def test_stop_tokens(bench: Bench) -> str:
     return f"{sum(str(answer.stop_reason) == 'stop' for answer in found)} of {len(found)} stopped"
 
 
-@option("sample: seed", needs=SAMPLING, without="a run cannot be reproduced token by token (`run.seed`)")
+@option(
+    "sample: seed", needs=SAMPLING, without="a run cannot be reproduced token by token (`run.seed`)"
+)
 async def test_seed(bench: Bench) -> str:
     """The same seed gives the same sample, and different seeds give different ones."""
     sampler = await bench.base_sampler()
@@ -150,7 +173,9 @@ async def test_top_p(bench: Bench) -> str:
     """A tiny top_p leaves only the likeliest token."""
     sampler = await bench.base_sampler()
     answers = await bench.sample(sampler, 6, 1, top_p=1e-6)
-    assert len({tuple(answer.tokens) for answer in answers}) == 1, "top_p=1e-6 leaves more than one token"
+    assert len({tuple(answer.tokens) for answer in answers}) == 1, (
+        "top_p=1e-6 leaves more than one token"
+    )
     (greedy,) = await bench.sample(sampler, 1, 1, **GREEDY)
     own = await bench.score(sampler, [[*PROMPT, answers[0].tokens[0]], [*PROMPT, greedy.tokens[0]]])
     bench.compare([own[0][-1:]], [own[1][-1:]], "the token that top_p left and the likeliest one")
@@ -179,36 +204,60 @@ async def test_completion(bench: Bench) -> str:
     scored = len(last) - last.count(None)
     assert scored == 4, f"{scored} of the last 4 tokens are scored"
     return bench.compare(
-        [np.asarray(last, np.float64)], [whole[-4:]], "the last 4 scores, requested alone and with all others,"
+        [np.asarray(last, np.float64)],
+        [whole[-4:]],
+        "the last 4 scores, requested alone and with all others,",
     )
 
 
 @option("likeliest tokens", needs=(*SAMPLING, "compute_logprobs"), without=DISTRIBUTIONS)
 async def test_likeliest(bench: Bench) -> str:
-    """With topk_prompt_logprobs each scored position has its likeliest tokens, whose log-probabilities agree with the scores."""
+    """With topk_prompt_logprobs each scored position has its likeliest tokens, whose log-probabilities
+    agree with the scores."""
     sampler = await bench.base_sampler()
     (greedy,) = await bench.sample(sampler, 1, 4, **GREEDY)
     tokens, count = [*PROMPT, *greedy.tokens], len(greedy.tokens)
     (scored,) = await bench.score(sampler, [tokens])
     answer = await sampler.sample(
-        prompt(tokens), 1, params(1), include_prompt_logprobs=True, topk_prompt_logprobs=3, prompt_logprobs_last_n=count
+        prompt(tokens),
+        1,
+        params(1),
+        include_prompt_logprobs=True,
+        topk_prompt_logprobs=3,
+        prompt_logprobs_last_n=count,
     )
     top = answer.topk_prompt_logprobs_np
     assert top is not None, "none are returned"
     values = np.asarray(top.logprobs, np.float64)[-count:]
-    assert values.shape == (count, 3), f"the shape of the 3 likeliest tokens at {count} positions is {values.shape}"
-    return bench.compare([values[:, 0]], [scored[-count:]], "the likeliest tokens' log-probabilities and their scores")
+    assert values.shape == (count, 3), (
+        f"the shape of the 3 likeliest tokens at {count} positions is {values.shape}"
+    )
+    return bench.compare(
+        [values[:, 0]],
+        [scored[-count:]],
+        "the likeliest tokens' log-probabilities and their scores",
+    )
 
 
 def variants(name: str) -> list[dict[str, float]]:
-    """Return sets of all parameters of a loss: the defaults of learning/losses.py and, if there are any, other values."""
-    own, other = dict(LOSSES[name].parameters), {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
+    """Return sets of all parameters of a loss: the defaults of learning/losses.py and, if there are any,
+    other values."""
+    own, other = (
+        dict(LOSSES[name].parameters),
+        {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5},
+    )
     return [own, {key: other.get(key, 2 * value) for key, value in own.items()}] if own else [{}]
 
 
-def own_loss(name: str, logp: torch.Tensor, item: types.Datum, parameters: Mapping[str, float]) -> torch.Tensor:
+def own_loss(
+    name: str, logp: torch.Tensor, item: types.Datum, parameters: Mapping[str, float]
+) -> torch.Tensor:
     """Return the loss of one datum from its log-probabilities, by learning/losses.py."""
-    inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items() if key != "target_tokens"}
+    inputs = {
+        key: value.to_torch().double()
+        for key, value in item.loss_fn_inputs.items()
+        if key != "target_tokens"
+    }
     loss = LOSSES[name]
     return loss.function(logp, inputs, {**loss.parameters, **parameters}).sum()
 
@@ -234,7 +283,8 @@ async def test_loss(bench: Bench, loss: str) -> str:
         metrics = output.metrics
         assert all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}"
         parts = (
-            own_loss(loss, torch.from_numpy(logp), item, parameters) for logp, item in zip(shown, data, strict=True)
+            own_loss(loss, torch.from_numpy(logp), item, parameters)
+            for logp, item in zip(shown, data, strict=True)
         )
         wanted = float(sum(parts))
         if (found := metrics.get("loss:sum")) is None:
@@ -298,8 +348,12 @@ async def test_in_flight(bench: Bench) -> str:
         bench.step(trainer, data),
         *(sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts),
     )
-    assert all(len(answer.sequences) == 2 for answer in drawn), "a request for 2 samples returned another number"
-    return bench.compare(scored[:4], alone, "scores of the same texts, alone and with other requests,")
+    assert all(len(answer.sequences) == 2 for answer in drawn), (
+        "a request for 2 samples returned another number"
+    )
+    return bench.compare(
+        scored[:4], alone, "scores of the same texts, alone and with other requests,"
+    )
 
 
 @option(
@@ -314,7 +368,9 @@ async def test_get_tokenizer(bench: Bench) -> str:
         tokenizer = await asyncio.wait_for(asyncio.to_thread(trainer.get_tokenizer), 60)
     except (OSError, TimeoutError) as error:
         why = str(error).splitlines()[0] if str(error) else "the hub does not respond"
-        raise NotTriedError(f"the tokenizer that the server names cannot be loaded here: {why}") from error
+        raise NotTriedError(
+            f"the tokenizer that the server names cannot be loaded here: {why}"
+        ) from error
     text = "module mux(input a, output y);"
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text, (
         "the tokenizer does not reproduce a text"

@@ -13,7 +13,9 @@ from localtinker.certify.bench import PROMPT, SAMPLING, TRAINING, Bench, datum
 from localtinker.certify.cases import NotTriedError, case, option
 from localtinker.client.failures import PERMANENT
 
-HANGS = "a mistake in a configuration looks like a busy server: the run waits instead of reporting it"
+HANGS = (
+    "a mistake in a configuration looks like a busy server: the run waits instead of reporting it"
+)
 
 
 async def sampling_session(bench: Bench) -> str:
@@ -26,11 +28,15 @@ async def sampling_session(bench: Bench) -> str:
     }
     async with bench.http() as http:
         answer = await http.post("create_sampling_session", json=body)
-    assert answer.status_code < 300, f"create_sampling_session: {answer.status_code} ({answer.text[:200]})"
+    assert answer.status_code < 300, (
+        f"create_sampling_session: {answer.status_code} ({answer.text[:200]})"
+    )
     return str(answer.json()["sampling_session_id"])
 
 
-def sample_body(sampling_session_id: str, number: int, tokens: Sequence[int], **shape: Any) -> dict[str, Any]:
+def sample_body(
+    sampling_session_id: str, number: int, tokens: Sequence[int], **shape: Any
+) -> dict[str, Any]:
     return {
         "sampling_session_id": sampling_session_id,
         "seq_id": number,
@@ -72,8 +78,14 @@ async def test_bad_training(bench: Bench) -> str:
     batches = {
         "a loss that does not exist": ([good], "no_such_loss"),
         "a policy loss without advantages": ([good], "importance_sampling"),
-        "weights for fewer tokens than there are": ([datum(PROMPT, weights=[1.0] * (count - 2))], "cross_entropy"),
-        "a token beyond the vocabulary": ([datum([*PROMPT[:-1], 10**8], weights=[1.0] * count)], "cross_entropy"),
+        "weights for fewer tokens than there are": (
+            [datum(PROMPT, weights=[1.0] * (count - 2))],
+            "cross_entropy",
+        ),
+        "a token beyond the vocabulary": (
+            [datum([*PROMPT[:-1], 10**8], weights=[1.0] * count)],
+            "cross_entropy",
+        ),
     }
     bodies = {}
     for what, (data, loss) in batches.items():
@@ -81,7 +93,9 @@ async def test_bad_training(bench: Bench) -> str:
             await bench.trainer()
         )  # a new one, so that each request has the sequence number that the server expects
         inputs = types.ForwardBackwardInput(data=data, loss_fn=loss)  # type: ignore[arg-type]
-        request = types.ForwardBackwardRequest(forward_backward_input=inputs, model_id=trainer.model_id, seq_id=1)
+        request = types.ForwardBackwardRequest(
+            forward_backward_input=inputs, model_id=trainer.model_id, seq_id=1
+        )
         bodies[what] = forward_backward_request_to_proto(request).SerializeToString()
     return await bench.demand_refused("forward_backward", bodies)
 
@@ -99,7 +113,9 @@ async def test_nonsense(bench: Bench) -> str:
         "create_sampling_session",
     )
     for route in routes:
-        await bench.demand_refused(route, {f"{route}: a text": "no request", f"{route}: a list": [1]})
+        await bench.demand_refused(
+            route, {f"{route}: a text": "no request", f"{route}: a list": [1]}
+        )
     return f"{len(routes)} routes"
 
 
@@ -107,14 +123,18 @@ async def test_nonsense(bench: Bench) -> str:
 async def test_unknown_model(bench: Bench) -> str:
     """Opening clients of an unknown model is refused."""
     openings = {
-        "a training client": bench.service.create_lora_training_client("no/such-model", rank=bench.server.rank),
+        "a training client": bench.service.create_lora_training_client(
+            "no/such-model", rank=bench.server.rank
+        ),
         "a sampling client": bench.sample_once(base_model="no/such-model"),
     }
     await bench.demand_no_client("an unknown model", openings, PERMANENT)
     return "refused"
 
 
-@option("refuses a wrong key", without="anyone who reaches the address can sample, train and delete")
+@option(
+    "refuses a wrong key", without="anyone who reaches the address can sample, train and delete"
+)
 async def test_wrong_key(bench: Bench) -> str:
     """A wrong key is answered with 401 or 403."""
     status, said = await bench.ask(
@@ -126,7 +146,10 @@ async def test_wrong_key(bench: Bench) -> str:
     return str(status)
 
 
-@case("an unknown promise", without="after a restart of the server a run waits forever for lost results")
+@case(
+    "an unknown promise",
+    without="after a restart of the server a run waits forever for lost results",
+)
 async def test_unknown_promise(bench: Bench) -> str:
     """A request for an unknown result is answered with a 4xx, but not 408, which means to ask again."""
     status, said = await bench.ask("retrieve_future", {"request_id": "00000000-no-such-request"})

@@ -27,7 +27,9 @@ from localtinker.certify.cases import case
 
 
 @case(
-    "sampled logprobs are the model's", needs=SCORING, without="importance ratios and the KL to the teacher are wrong"
+    "sampled logprobs are the model's",
+    needs=SCORING,
+    without="importance ratios and the KL to the teacher are wrong",
 )
 async def test_sampled(bench: Bench) -> str:
     """The log-probabilities of sampled tokens equal the scores of these tokens, at any temperature and top_p."""
@@ -38,7 +40,9 @@ async def test_sampled(bench: Bench) -> str:
         own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
         said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
         scored = [scores[len(PROMPT) - 1 :] for scores in own]
-        words.append(bench.compare(said, scored, f"sampled {shape or ''} and scored log-probabilities"))
+        words.append(
+            bench.compare(said, scored, f"sampled {shape or ''} and scored log-probabilities")
+        )
     return "; ".join(words)
 
 
@@ -76,16 +80,25 @@ async def test_agree(bench: Bench) -> str:
     assert moved > 1e-3, (
         f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
     )
-    bench.compare(await bench.score(await bench.base_sampler(), TEXTS), base, "the base model's scores after steps")
+    bench.compare(
+        await bench.score(await bench.base_sampler(), TEXTS),
+        base,
+        "the base model's scores after steps",
+    )
     return bench.compare(
-        await bench.step(trainer, policy_data(SIGNS, base)), scored, "the trainer's and the sampler's log-probabilities"
+        await bench.step(trainer, policy_data(SIGNS, base)),
+        scored,
+        "the trainer's and the sampler's log-probabilities",
     )
 
 
 @case(
     "snapshots are frozen",
     needs=SAVING,
-    without="answers sampled during a step come from two policies: `learning.staleness` is unreliable, and evaluations of earlier steps are wrong",
+    without=(
+        "answers sampled during a step come from two policies: `learning.staleness` is "
+        "unreliable, and evaluations of earlier steps are wrong"
+    ),
 )
 async def test_frozen(bench: Bench) -> str:
     """A sampler opened before steps has the same log-probabilities after them, while a newer one is in use."""
@@ -98,7 +111,9 @@ async def test_frozen(bench: Bench) -> str:
     late = await bench.sampler_of(trainer, "late")
     await bench.score(late, TEXTS)
     return bench.compare(
-        await bench.score(early, TEXTS), before, "a sampler's log-probabilities before and after steps"
+        await bench.score(early, TEXTS),
+        before,
+        "a sampler's log-probabilities before and after steps",
     )
 
 
@@ -115,7 +130,13 @@ def first_sent_twice(method: Any) -> Any:
 
 
 async def a_step(
-    bench: Bench, path: str, data: list[types.Datum], first: int = 0, beside: int = 0, sample: int = 0, twice: int = 0
+    bench: Bench,
+    path: str,
+    data: list[types.Datum],
+    first: int = 0,
+    beside: int = 0,
+    sample: int = 0,
+    twice: int = 0,
 ) -> tinker.TrainingClient:
     """Train a step from a saved state. Returns the client.
 
@@ -127,7 +148,9 @@ async def a_step(
     """
     if beside:
         await (await bench.trainer()).forward_backward(data[:beside], "importance_sampling")
-    trainer: tinker.TrainingClient = await bench.service.create_training_client_from_state_with_optimizer(path)
+    trainer: tinker.TrainingClient = (
+        await bench.service.create_training_client_from_state_with_optimizer(path)
+    )
     with ExitStack() as stack:
         for name in ("forward_backward", "optim_step")[: 2 * twice]:
             method = first_sent_twice(getattr(AsyncTrainingResource, name))
@@ -161,7 +184,8 @@ async def same_step(bench: Bench, **flags: int) -> str:
     without="of large batches, which the SDK sends in parts, only a part is trained on, or parts have other weights",
 )
 async def test_gradients(bench: Bench) -> str:
-    """A step after passes over a part and the rest of a batch equals a step after one pass: gradients are sums, not means."""
+    """A step after passes over a part and the rest of a batch equals a step after one pass: gradients are
+    sums, not means."""
     return await same_step(bench, first=1)
 
 
@@ -180,7 +204,10 @@ async def test_foreign(bench: Bench) -> str:
     return await same_step(bench, beside=1)
 
 
-@way("a repeated request", without="a request whose answer was lost, which the SDK sends again, is applied twice")
+@way(
+    "a repeated request",
+    without="a request whose answer was lost, which the SDK sends again, is applied twice",
+)
 async def test_repeated(bench: Bench) -> str:
     """A pass and a step that arrive twice, with one sequence number, are applied once."""
     return await same_step(bench, first=1, twice=1)

@@ -34,11 +34,17 @@ async def test_overwrite(bench: Bench) -> str:
     trainer = await bench.trainer()
     path = await bench.save(trainer.save_state, "again", overwrite=True)
     again = await bench.save(trainer.save_state, "again", overwrite=True)
-    assert path == again, f"when saved again under the same name, the path is {again} instead of {path}"
+    assert path == again, (
+        f"when saved again under the same name, the path is {again} instead of {path}"
+    )
     return "replaced"
 
 
-@case("save_weights_for_sampler", needs=(*LEARNING, *SAMPLING), without="trained weights cannot be sampled")
+@case(
+    "save_weights_for_sampler",
+    needs=(*LEARNING, *SAMPLING),
+    without="trained weights cannot be sampled",
+)
 async def test_save_for_sampler(bench: Bench) -> str:
     """Weights can be saved for a sampler, which is opened by their path."""
     trainer = await bench.trainer()
@@ -90,7 +96,9 @@ async def test_start_from(bench: Bench) -> str:
         "the weights of a state and of a client started from it give log-probabilities that",
     )
     moved = np.abs(np.concatenate(begun) - np.concatenate(kept)).max()
-    assert moved > 1e-3, "its first step equals that with the state's moments, so these were restored"
+    assert moved > 1e-3, (
+        "its first step equals that with the state's moments, so these were restored"
+    )
     return words
 
 
@@ -106,20 +114,31 @@ async def test_weights_info(bench: Bench) -> str:
     assert info.base_model == bench.server.student, (
         f"the base model is {info.base_model!r}, not {bench.server.student!r}"
     )
-    assert info.lora_rank in (None, bench.server.rank), f"the rank is {info.lora_rank}, not {bench.server.rank}"
+    assert info.lora_rank in (None, bench.server.rank), (
+        f"the rank is {info.lora_rank}, not {bench.server.rank}"
+    )
     return f"{info.base_model}, rank {info.lora_rank}"
 
 
-@case("list and delete", needs=("save_state",), without="a run cannot delete the weights of older steps")
+@case(
+    "list and delete",
+    needs=("save_state",),
+    without="a run cannot delete the weights of older steps",
+)
 async def test_list_and_delete(bench: Bench) -> str:
     """A training run's saved weights are listed, and deleted ones are not."""
     trainer = await bench.trainer()
-    paths = {await bench.save(trainer.save_state, "one"), await bench.save(trainer.save_state, "two")}
+    paths = {
+        await bench.save(trainer.save_state, "one"),
+        await bench.save(trainer.save_state, "two"),
+    }
 
     async def listed() -> set[str]:
         return paths & (await of_run(bench.rest, run_of(min(paths)))).keys()
 
-    assert await listed() == paths, f"of {len(paths)} saved weights {len(await listed())} are listed"
+    assert await listed() == paths, (
+        f"of {len(paths)} saved weights {len(await listed())} are listed"
+    )
     gone = min(paths)
     await bench.rest.delete_checkpoint_from_tinker_path(gone)
     assert await listed() == paths - {gone}, "deleted weights are still listed"
@@ -187,5 +206,7 @@ async def test_download(bench: Bench) -> str:
         )
         files = {file.name: file.stat().st_size for file in fetched}
     missing = set(ADAPTER_FILES) - files.keys()
-    assert not missing, f"{', '.join(sorted(missing))} missing among {', '.join(sorted(files)) or 'no files'}"
+    assert not missing, (
+        f"{', '.join(sorted(missing))} missing among {', '.join(sorted(files)) or 'no files'}"
+    )
     return f"{sum(files.values()) / 1e6:.1f} MB"

@@ -1,1 +1,2 @@
-"""What a client of any Tinker server needs beside the SDK: what its errors mean, requests without retries, and saved weights."""
+"""What a client of any Tinker server needs beside the SDK: what its errors mean, requests without retries,
+and saved weights."""

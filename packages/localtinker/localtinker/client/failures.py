@@ -1,13 +1,16 @@
 """What an error of the SDK means, by kind.
 
-Behaviour of SDK 0.38 (`_exceptions.py`, `lib/api_future_impl.py`, `lib/internal_client_holder.py`, `lib/session_futures_poller.py`):
+Behaviour of SDK 0.38 (`_exceptions.py`, `lib/api_future_impl.py`, `lib/internal_client_holder.py`,
+`lib/session_futures_poller.py`):
 
 - sending is retried for five minutes, then `APIConnectionError` or the last `APIStatusError` is raised;
-- waiting for a result is retried without limit while there is no connection. A result that the service no longer has is a
-  `RetryableException` (410), or a `ValueError` whose cause is the `APIStatusError`: in both cases the request must be made again;
+- waiting for a result is retried without limit while there is no connection. A result that the service no
+  longer has is a `RetryableException` (410), or a `ValueError` whose cause is the `APIStatusError`: in both
+  cases the request must be made again;
 - work that failed on the service is a `RequestFailedError` with a category: `user` is our mistake, the others are not;
 - a sampling client whose poller gave up raises a bare `TinkerError` permanently and must be replaced;
-- "Invalid session_id" is raised permanently by all clients of a session that the service has ended; a new one is needed.
+- "Invalid session_id" is raised permanently by all clients of a session that the service has ended; a new
+  one is needed.
 """
 
 from __future__ import annotations
@@ -41,11 +44,14 @@ TEXTS = {
 
 
 def first_refusal(error: Exception, url: str, source: str) -> tuple[str, str] | None:
-    """Return kind and text of an error of a first request to `url` with the credential `source`; None: not of the service or the SDK."""
+    """Return kind and text of an error of a first request to `url` with the credential `source`; None: not
+    of the service or the SDK."""
     kind = kind_of(error)
     if kind is None and isinstance(error, TimeoutError):
         kind = "unreachable"
-    elif kind is None and isinstance(error, (OSError, ValueError)):  # the credential expired, or its command failed
+    elif kind is None and isinstance(
+        error, (OSError, ValueError)
+    ):  # the credential expired, or its command failed
         kind = "unusable"
     if kind is None:
         return None
@@ -74,7 +80,9 @@ def kind_of(error: Exception) -> str | None:
         return "unreachable"
     if isinstance(error, tinker.APIResponseValidationError):  # such as a gateway's page
         return "not a service"
-    if isinstance(error, tinker.APIStatusError) and (error.status_code in (408, 409, 429) or error.status_code >= 500):
+    if isinstance(error, tinker.APIStatusError) and (
+        error.status_code in (408, 409, 429) or error.status_code >= 500
+    ):
         return "busy"
     if _failed(error):
         return "failed"
@@ -90,7 +98,8 @@ def status_of(error: Exception) -> int | None:
     cause = error.__cause__ if isinstance(error, ValueError) else error
     if isinstance(cause, tinker.APIStatusError):
         return cause.status_code
-    # SDK 0.38 fails like this after a 402 to the first request of a session, because it accesses an object that does not exist yet.
+    # SDK 0.38 fails like this after a 402 to the first request of a session, because it accesses an object
+    # that does not exist yet.
     if isinstance(cause, AttributeError) and "billing_exception" in str(cause):
         return 402
     return None
@@ -108,5 +117,7 @@ def _failed(error: Exception) -> bool:
     if isinstance(error, tinker.RequestFailedError):
         return error.category is not RequestErrorCategory.User
     if isinstance(error, ValueError):  # the request was accepted, but fetching its result failed
-        return isinstance(error.__cause__, tinker.APIStatusError) or "self.request_id=" in str(error)
+        return isinstance(error.__cause__, tinker.APIStatusError) or "self.request_id=" in str(
+            error
+        )
     return isinstance(error, RetryableException) or type(error) is tinker.TinkerError

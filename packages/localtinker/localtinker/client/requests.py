@@ -1,8 +1,8 @@
 """Requests to a server without retries.
 
 The SDK's own clients retry for five minutes, or for an hour if an account is unpaid (402), and only log it (SDK 0.38,
-`lib/internal_client_holder.py`). This module therefore uses the SDK's HTTP client directly. Finding addresses, exchanging a
-credential for a token, and error classes are the SDK's.
+`lib/internal_client_holder.py`). This module therefore uses the SDK's HTTP client directly. Finding
+addresses, exchanging a credential for a token, and error classes are the SDK's.
 """
 
 from __future__ import annotations
@@ -30,16 +30,23 @@ async def supported_models(url: str, auth: AuthTokenProvider) -> dict[str, Suppo
     return {model.model_name: model for model in listed if model.model_name}
 
 
-async def exchange_credential(url: str, auth: AuthTokenProvider, key: str | None = None) -> AuthTokenProvider:
-    """Return the authentication for requests: the credential, or the token that the server exchanges for it. Raises SDK errors."""
+async def exchange_credential(
+    url: str, auth: AuthTokenProvider, key: str | None = None
+) -> AuthTokenProvider:
+    """Return the authentication for requests: the credential, or the token that the server exchanges for
+    it. Raises SDK errors."""
     async with client(url, auth) as first:
-        flags = await first.service.client_config(request=ClientConfigRequest(sdk_version=tinker.__version__))
+        flags = await first.service.client_config(
+            request=ClientConfigRequest(sdk_version=tinker.__version__)
+        )
     if flags.pjwt_auth_enabled:
         by_command = flags.credential_default_source == "credential_cmd"
         async with client(url, resolve_auth_provider(key, by_command)) as exchange:
             return ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
     if isinstance(auth, CredentialCmdAuthProvider):
-        raise tinker.TinkerError("the service accepts only API keys, and only TINKER_CREDENTIAL_CMD is set")
+        raise tinker.TinkerError(
+            "the service accepts only API keys, and only TINKER_CREDENTIAL_CMD is set"
+        )
     return auth
 
 

@@ -43,8 +43,8 @@ def find_credential(api_key: str | None = None) -> tuple[AuthTokenProvider, str]
 async def closed_at_the_end(service: tinker.ServiceClient) -> AsyncIterator[tinker.ServiceClient]:
     """Yield a service client, and close its session afterwards.
 
-    Otherwise the SDK's background loop would send heartbeats for the life of the process, and warn once the server is gone.
-    Closing has a timeout; without heartbeats the server ends the session itself.
+    Otherwise the SDK's background loop would send heartbeats for the life of the process, and warn once the
+    server is gone. Closing has a timeout; without heartbeats the server ends the session itself.
     """
     patience_s = CLOSING_S
     status: Literal["success", "errored", "interrupted"] = "success"

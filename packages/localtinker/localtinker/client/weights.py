@@ -30,7 +30,8 @@ def run_of(path: str) -> str:
 async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
     """Delete saved weights, ignoring those that no longer exist. Returns the number deleted.
 
-    First lists existing weights, with one request per training run, so that a resumed run does not request deleted ones again.
+    First lists existing weights, with one request per training run, so that a resumed run does not request
+    deleted ones again.
     """
     by_run: dict[str, set[str]] = defaultdict(set)
     for path in paths:
@@ -52,7 +53,9 @@ async def download_external(rest: tinker.RestClient, path: str, folder: Path) ->
     """Download the files of weights saved with `save_weights_external`. Raises SDK errors and DownloadError."""
     answer = await rest.get_external_weights_urls(path)
     folder.mkdir(parents=True, exist_ok=True)
-    return await asyncio.gather(*(_download(url, folder, file) for file, url in answer.urls.items()))
+    return await asyncio.gather(
+        *(_download(url, folder, file) for file, url in answer.urls.items())
+    )
 
 
 async def _download(url: str, folder: Path, file: str) -> Path:

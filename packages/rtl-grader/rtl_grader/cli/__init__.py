@@ -34,7 +34,9 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line."""
     for name, module in COMMANDS.items():
-        command = getattr(importlib.import_module(f"rtl_grader.cli.{module}"), name.replace("-", "_"))
+        command = getattr(
+            importlib.import_module(f"rtl_grader.cli.{module}"), name.replace("-", "_")
+        )
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)  # a command with subcommands
         else:

@@ -28,15 +28,21 @@ class _Warnings(logging.Handler):
 class ConsoleProgress:
     """Print stages and lines with the elapsed time, above one progress bar for the current work.
 
-    If the output is not a terminal, a line for each quarter replaces the bar. Warnings of the project's logger are printed as lines.
+    If the output is not a terminal, a line for each quarter replaces the bar. Warnings of the project's
+    logger are printed as lines.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
         self._bar = RichProgress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=self._console, transient=True, disable=not self._console.is_terminal,
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
         self._label = ""
         self._quarter = ("", 0)
         self._task: TaskID | None = None
@@ -51,7 +57,10 @@ class ConsoleProgress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._log.removeHandler(self._warnings)
         self._log.propagate = True
@@ -74,7 +83,9 @@ class ConsoleProgress:
         self._bar.update(self._task, completed=done, total=total)
 
     def line(self, text: str) -> None:
-        self._console.print(f"{self._clock()}  {text}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(
+            f"{self._clock()}  {text}", markup=False, highlight=False, soft_wrap=True
+        )
 
     def show(self, renderable: RenderableType) -> None:
         self._console.print(renderable)
@@ -91,8 +102,9 @@ class ConsoleProgress:
 
 @contextmanager
 def stoppable(console: Console) -> Iterator[ConsoleProgress]:
-    """Show progress on `console`. The first SIGINT or SIGTERM raises KeyboardInterrupt in the block and sets the signal's exit code
-    (130, 143); a second one kills the process. A signal that the parent shell ignores stays ignored.
+    """Show progress on `console`. The first SIGINT or SIGTERM raises KeyboardInterrupt in the block and
+    sets the signal's exit code (130, 143); a second one kills the process. A signal that the parent shell
+    ignores stays ignored.
     """
     caught: list[int] = []
 

@@ -20,41 +20,59 @@ if TYPE_CHECKING:
     from rtl_grader.types.problem import Problem
 
 Until = Literal["format", "interface", "syntax", "tests"]
-RESULTS = {"equal": "proved", "same": "not told apart", "different": "doubtful", "unknown": "unknown"}
+RESULTS = {
+    "equal": "proved",
+    "same": "not told apart",
+    "different": "doubtful",
+    "unknown": "unknown",
+}
 
 
 def grade(
-    problems: Annotated[Path, typer.Argument(help="Problems in a CVDP format, one JSON object per line.")],
+    problems: Annotated[
+        Path, typer.Argument(help="Problems in a CVDP format, one JSON object per line.")
+    ],
     answers: Annotated[
         Path,
         typer.Option(
             help='Answers, one per line: {"id", "response"} or {"id", "files": {path: text}}, optional "sample".'
         ),
     ],
-    output: Annotated[Path, typer.Option(help="File to write the verdicts to, one JSON object per line.")],
-    executor: Annotated[str, typer.Option(help="Where the harness runs: bubblewrap or docker.")] = "bubblewrap",
+    output: Annotated[
+        Path, typer.Option(help="File to write the verdicts to, one JSON object per line.")
+    ],
+    executor: Annotated[
+        str, typer.Option(help="Where the harness runs: bubblewrap or docker.")
+    ] = "bubblewrap",
     until: Annotated[Until, typer.Option(help="Last stage to grade.")] = "tests",
     jobs: JobsOption = 0,
     seed: Annotated[int, typer.Option(help="Random seed of the harnesses.")] = 0,
     seeds: Annotated[
         int,
-        typer.Option(min=1, help="Seeds for a majority vote on failing answers to problems without a golden answer."),
+        typer.Option(
+            min=1,
+            help="Seeds for a majority vote on failing answers to problems without a golden answer.",
+        ),
     ] = 3,
     timeout: TimeoutOption = 120.0,
-    repeat: Annotated[int, typer.Option(help="Grade each answer this often and report verdicts that flip.", min=1)] = 1,
+    repeat: Annotated[
+        int, typer.Option(help="Grade each answer this often and report verdicts that flip.", min=1)
+    ] = 1,
     audit: Annotated[
         Path | None,
-        typer.Option(help="Also compare passes with the golden answers, or with each other, and write findings here."),
+        typer.Option(
+            help="Also compare passes with the golden answers, or with each other, and write findings here."
+        ),
     ] = None,
 ) -> None:
     """Grade answers to CVDP problems and write their verdicts.
 
-    Verdicts are written as they finish and sorted into the answers' order at the end. Ctrl-C stops the simulations at once; repeat the
-    command to continue. An answer that already has a verdict for the same problem, text, tools and settings is not graded again,
-    unless grading itself failed.
+    Verdicts are written as they finish and sorted into the answers' order at the end. Ctrl-C stops the
+    simulations at once; repeat the command to continue. An answer that already has a verdict for the same
+    problem, text, tools and settings is not graded again, unless grading itself failed.
 
-    Exit code: 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a usage error, 130 after Ctrl-C,
-    143 after SIGTERM.
+    Exit code: 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a
+    usage error, 130 after Ctrl-C, 143 after SIGTERM.
 
     Examples:
 
@@ -70,10 +88,16 @@ def grade(
     from rtl_grader.records.grade_file import FileGrading, grade_file
     from rtl_grader.types.verdict import Stage
 
-    if audit is not None and audit.resolve() in {path.resolve() for path in (problems, answers, output)}:
-        raise ConfigError(f"--audit {audit} would overwrite another file of this command", "name a new file")
+    if audit is not None and audit.resolve() in {
+        path.resolve() for path in (problems, answers, output)
+    }:
+        raise ConfigError(
+            f"--audit {audit} would overwrite another file of this command", "name a new file"
+        )
     limits = Limits(wall_s=timeout, cpu_s=timeout)
-    asked = FileGrading(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
+    asked = FileGrading(
+        problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat
+    )
     with stoppable(Console(stderr=True)):
         done = grade_file(asked)
         looked = {} if audit is None else audit_file(asked, done.records, audit)
@@ -108,14 +132,16 @@ def reproduce(
     verdicts: Annotated[Path, typer.Argument(help="Records written by `grade` or `serve-grader`.")],
     source: SourceOption = None,
     executor: Annotated[
-        str | None, typer.Option(help="bubblewrap or docker (default: the one that most records name).")
+        str | None,
+        typer.Option(help="bubblewrap or docker (default: the one that most records name)."),
     ] = None,
     jobs: JobsOption = 0,
 ) -> None:
     """Grade the answers of verdict records again, and report which verdicts differ and why.
 
-    Each record is first compared with its own hashes (`altered` names the fields), then with a second grading under its own
-    conditions: tools, problem, harness, interface, conditions or outcome may differ. Exit code 0 when all are equal, else 1.
+    Each record is first compared with its own hashes (`altered` names the fields), then with a second
+    grading under its own conditions: tools, problem, harness, interface, conditions or outcome may differ.
+    Exit code 0 when all are equal, else 1.
 
     Example:
 

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-JobsOption = Annotated[int, typer.Option(help="Answers to work on in parallel; 0 means one per core.", min=0)]
+JobsOption = Annotated[
+    int, typer.Option(help="Answers to work on in parallel; 0 means one per core.", min=0)
+]
 TimeoutOption = Annotated[
     float,
     typer.Option(

@@ -31,10 +31,14 @@ HarnessOption = Annotated[bool, typer.Option("--harness", help="Print the harnes
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]
 FormatOption = Annotated[Format, typer.Option("--as", help="Client to write the format of.")]
 HeldoutOption = Annotated[
-    bool, typer.Option("--heldout", help="Export the held-out problems instead of the training problems.")
+    bool,
+    typer.Option(
+        "--heldout", help="Export the held-out problems instead of the training problems."
+    ),
 ]
 CountOption = Annotated[
-    int | None, typer.Option(min=1, help="Export only the first N problems of each source (default: all).")
+    int | None,
+    typer.Option(min=1, help="Export only the first N problems of each source (default: all)."),
 ]
 
 
@@ -74,12 +78,17 @@ def print_problems(loaded: LoadedProblems) -> None:
         for p in found:
             expected = describe_interface(p)
             interface = f"{expected['module']} from {expected['source']} ({expected['confidence']})"
-            known, golden = interface if expected["module"] else "nothing known", "yes" if p.golden else "no"
+            known, golden = (
+                interface if expected["module"] else "nothing known",
+                "yes" if p.golden else "no",
+            )
             table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, known)
     Console(width=10_000).print(table)  # one line per problem; the terminal folds it
     typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
     for kind in sorted({problem.source for problem in loaded.every}):
-        train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
+        train, held = (
+            sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout)
+        )
         typer.echo(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})")
     for moved in loaded.moved:
         typer.echo(f"moved: {moved}")
@@ -106,7 +115,8 @@ def show(
 
 
 def print_problem(loaded: LoadedProblems, problem_id: str, golden: bool, harness: bool) -> None:
-    """Print a problem, on demand with its golden answer and its harness. Raises ProblemError if there is none with this id."""
+    """Print a problem, on demand with its golden answer and its harness. Raises ProblemError if there is
+    none with this id."""
     from rtl_grader.hdl.interface import describe_interface
 
     problem = named(loaded, problem_id)
@@ -122,7 +132,10 @@ def print_problem(loaded: LoadedProblems, problem_id: str, golden: bool, harness
         f"(confidence: {expected['confidence']})",
     ]
     if problem.interface:
-        lines += [f"  {p.direction or '?':<6} {p.width or '?':>4}  {p.name}" for p in problem.interface.ports]
+        lines += [
+            f"  {p.direction or '?':<6} {p.width or '?':>4}  {p.name}"
+            for p in problem.interface.ports
+        ]
         lines += [f"  parameter    {p.name} = {p.default}" for p in problem.interface.parameters]
     if problem.system:
         lines += ["", "--- system", problem.system]
@@ -141,22 +154,28 @@ def fetch(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|OWNER/REPOSITORY", help="A known set (cvdp), or a data set repository on the hub."
+            metavar="NAME|OWNER/REPOSITORY",
+            help="A known set (cvdp), or a data set repository on the hub.",
         ),
     ] = "cvdp",
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--into", help="Output folder (default: where configurations expect the set, else data/REPOSITORY)."
+            "--into",
+            help="Output folder (default: where configurations expect the set, else data/REPOSITORY).",
         ),
     ] = None,
     pattern: Annotated[
         list[str] | None,
-        typer.Option("--pattern", help="Files to fetch (default: the known set's, else *.jsonl). May be repeated."),
+        typer.Option(
+            "--pattern",
+            help="Files to fetch (default: the known set's, else *.jsonl). May be repeated.",
+        ),
     ] = None,
     revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
 ) -> None:
-    """Download a problem set from the Hugging Face hub, and record licence, size and SHA-256 of each file in `fetched.json`.
+    """Download a problem set from the Hugging Face hub, and record licence, size and SHA-256 of each file
+    in `fetched.json`.
 
     A file that already has the size and hash listed by the hub is not downloaded again.
 
@@ -171,9 +190,16 @@ def fetch(
 
     known = KNOWN_SETS.get(what)
     if known is None and "/" not in what:
-        raise ProblemError(f"no set is known as {what!r}", f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY")
-    same_repository = known or next((entry for entry in KNOWN_SETS.values() if entry.repository == what), None)
-    into = folder or (same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1])
+        raise ProblemError(
+            f"no set is known as {what!r}",
+            f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY",
+        )
+    same_repository = known or next(
+        (entry for entry in KNOWN_SETS.values() if entry.repository == what), None
+    )
+    into = folder or (
+        same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1]
+    )
     fetched, downloaded = fetch_files(
         known.repository if known else what,
         into,
@@ -185,7 +211,11 @@ def fetch(
         typer.echo(f"{file.sha256}  {file.bytes:>10}  {into / file.path}")
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
     typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
-    typer.echo(f"downloaded: {', '.join(downloaded)}" if downloaded else "unchanged: nothing was downloaded")
+    typer.echo(
+        f"downloaded: {', '.join(downloaded)}"
+        if downloaded
+        else "unchanged: nothing was downloaded"
+    )
 
 
 @problems.command()
@@ -198,9 +228,10 @@ def export(
 ) -> None:
     """Export problems as environments for a training loop or an evaluation, with rewards from this grader.
 
-    Inspect and verifiers grade in the client, which needs this package and its tools. Harbor and NeMo Gym call `serve-grader`. Licence
-    files next to the data are copied. A problem without one is only referenced by name, and the client reads it from
-    RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep it away from the policy.
+    Inspect and verifiers grade in the client, which needs this package and its tools. Harbor and NeMo Gym
+    call `serve-grader`. Licence files next to the data are copied. A problem without one is only referenced
+    by name, and the client reads it from RTL_DISTILL_SOURCES. The folder holds harnesses and known-good
+    answers: keep it away from the policy.
 
     Example:
 
@@ -227,7 +258,8 @@ def export_to(
     typer.echo(f"{len(tasks)} problems written to {folder}")
     if unlicensed := sum(task.problem is None for task in tasks):
         typer.echo(
-            f"{unlicensed} of them by name only, because they have no licence file: set RTL_DISTILL_SOURCES at the client"
+            f"{unlicensed} of them by name only, because they have no licence file: set "
+            "RTL_DISTILL_SOURCES at the client"
         )
     typer.echo(f"next: {command}")
 
@@ -237,7 +269,9 @@ def sources_of(source: list[str] | None) -> tuple[ProblemSource, ...]:
     from rtl_grader.problems.sources import source_of
 
     if not source:
-        raise ConfigError("which problems?", "name a set: --source cvdp=PATH; `problems sources` lists the kinds")
+        raise ConfigError(
+            "which problems?", "name a set: --source cvdp=PATH; `problems sources` lists the kinds"
+        )
     return tuple(map(source_of, source))
 
 

@@ -21,14 +21,17 @@ def run(app: Callable[[], object]) -> None:
     try:
         app()
     except (UserError, OSError) as error:
-        # Prefect's states keep the error alive. Its frames would keep a connection open, which causes a warning at exit.
+        # Prefect's states keep the error alive. Its frames would keep a connection open, which causes a
+        # warning at exit.
         traceback.clear_frames(error.__traceback__)
         if isinstance(error, OSError):
             if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             # The error of a write to an open file has no file name.
             message = f"{error.filename2 or error.filename or 'the output'}: {error.strerror}"
-            error = UserError(message, "check the path, its permissions and the free space on its disk")
+            error = UserError(
+                message, "check the path, its permissions and the free space on its disk"
+            )
         report(error.message, error.hint)
         sys.exit(error.exit_code)
 
@@ -36,6 +39,13 @@ def run(app: Callable[[], object]) -> None:
 def report(message: str, hint: str | None) -> None:
     """Print an error for the user to standard error."""
     console = Console(stderr=True)
-    console.print(f"error: {message}", style="bold red", markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"error: {message}",
+        style="bold red",
+        markup=False,
+        emoji=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     if hint:
         console.print(f"  -> {hint}", markup=False, emoji=False, highlight=False, soft_wrap=True)

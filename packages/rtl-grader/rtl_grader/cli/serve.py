@@ -16,19 +16,29 @@ if TYPE_CHECKING:
     from rtl_grader.serving.grading_queue import GradingQueue
 
 GRADER_TOKEN = "RTL_DISTILL_GRADER_TOKEN"
-OutputOption = Annotated[Path, typer.Option(help="File of verdict records, one per line; reused after a restart.")]
+OutputOption = Annotated[
+    Path, typer.Option(help="File of verdict records, one per line; reused after a restart.")
+]
 HostOption = Annotated[
-    str, typer.Option(help=f"Address to listen on; an address other than loopback requires {GRADER_TOKEN}.")
+    str,
+    typer.Option(
+        help=f"Address to listen on; an address other than loopback requires {GRADER_TOKEN}."
+    ),
 ]
 PortOption = Annotated[int, typer.Option(help="Port; 0 picks a free one.")]
 QueueOption = Annotated[
-    int, typer.Option(min=1, help="Maximum queued and running gradings; further requests get status 429.")
+    int,
+    typer.Option(
+        min=1, help="Maximum queued and running gradings; further requests get status 429."
+    ),
 ]
 
 
 def serve_grader(
     source: SourceOption = None,
-    executor: Annotated[Literal["bubblewrap", "docker"], typer.Option(help="Where harnesses run.")] = "bubblewrap",
+    executor: Annotated[
+        Literal["bubblewrap", "docker"], typer.Option(help="Where harnesses run.")
+    ] = "bubblewrap",
     timeout: TimeoutOption = 60.0,
     jobs: JobsOption = 0,
     output: OutputOption = Path("grader.jsonl"),
@@ -38,8 +48,9 @@ def serve_grader(
 ) -> None:
     """Grade answers over HTTP until Ctrl-C or SIGTERM.
 
-    Prints two environment variables for the client; if the second one, the token, is already set, its value is used. Each answer is
-    graded once: a repeated request, even after a restart, returns the stored record. `/docs` describes the requests.
+    Prints two environment variables for the client; if the second one, the token, is already set, its value
+    is used. Each answer is graded once: a repeated request, even after a restart, returns the stored
+    record. `/docs` describes the requests.
 
     Example:
 
@@ -56,13 +67,15 @@ def serve_grader(
 
 
 def token_for(host: str) -> str:
-    """Return the token that clients need: that of the environment, or a new one. Raises ConfigError if other machines need one."""
+    """Return the token that clients need: that of the environment, or a new one. Raises ConfigError if
+    other machines need one."""
     from rtl_grader.http_server import is_loopback
 
     token = os.environ.get(GRADER_TOKEN)
     if not token and not is_loopback(host):
         raise ConfigError(
-            f"--host {host} is reachable from other machines, so a token is required", f"set {GRADER_TOKEN}"
+            f"--host {host} is reachable from other machines, so a token is required",
+            f"set {GRADER_TOKEN}",
         )
     return token or secrets.token_hex(16)
 

@@ -11,7 +11,8 @@ from rich.table import Table
 
 def toolchain(
     action: Annotated[
-        Literal["show", "install"], typer.Argument(help="`show` the installed tools, or `install` missing ones.")
+        Literal["show", "install"],
+        typer.Argument(help="`show` the installed tools, or `install` missing ones."),
     ] = "show",
     source: Annotated[
         Literal["docker", "debootstrap", "pip"] | None,
@@ -59,12 +60,18 @@ def toolchain(
     }
     hints = {"cocotb1": "rtl-distill toolchain install", "yosys": "apt-get install yosys"}
     for tool, use in uses.items():
-        table.add_row(tool, versions.get(tool) or f"missing: {hints.get(tool, 'apt-get install ' + tool)}", use)
+        table.add_row(
+            tool,
+            versions.get(tool) or f"missing: {hints.get(tool, 'apt-get install ' + tool)}",
+            use,
+        )
     console.print(table)
     if installed is None:
         console.print(
             "these are this machine's own tools; to use the simulation image's: rtl-distill toolchain install"
         )
     else:
-        console.print(f"installed toolchain, made of {versions['toolchain']}", highlight=False, soft_wrap=True)
+        console.print(
+            f"installed toolchain, made of {versions['toolchain']}", highlight=False, soft_wrap=True
+        )
     console.print(f"further tools: {tools_home()}", highlight=False, soft_wrap=True)

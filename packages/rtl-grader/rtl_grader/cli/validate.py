@@ -20,9 +20,12 @@ def validate(
     seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer.", min=1)] = 3,
     jobs: JobsOption = 0,
     output: Annotated[
-        Path | None, typer.Option(help="File for one JSON object per problem: status, reason and evidence.")
+        Path | None,
+        typer.Option(help="File for one JSON object per problem: status, reason and evidence."),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")
+    ] = False,
 ) -> None:
     """Validate problems: golden answers must pass, wrong ones must fail, and verdicts must not flip.
 

@@ -1,10 +1,12 @@
 """Find out which answers to a problem behave alike, without a golden answer.
 
-Answers with the same outputs on all tested inputs form a class. A class with most of the independent texts, or by far the most, is the
-majority. An answer outside it is doubtful, unless the specification leaves open what it does. A mistake of all answers is not found.
+Answers with the same outputs on all tested inputs form a class. A class with most of the independent texts,
+or by far the most, is the majority. An answer outside it is doubtful, unless the specification leaves open
+what it does. A mistake of all answers is not found.
 
-Two answers are compared in the same way as an answer and a golden one (`rtl_grader.equivalence.differential`), in both directions, because one
-may define what the other leaves unknown (X). Answers that differ only in latency, or in outputs while a valid-like output is 0, behave
+Two answers are compared in the same way as an answer and a golden one
+(`rtl_grader.equivalence.differential`), in both directions, because one may define what the other leaves
+unknown (X). Answers that differ only in latency, or in outputs while a valid-like output is 0, behave
 alike, and the result says so.
 """
 
@@ -22,10 +24,12 @@ from rtl_grader.hdl.text import compact
 from rtl_grader.types.problem import Problem
 
 MAX_CLASSES = 8
-"""Largest number of classes that an answer is compared with, the largest first; very different answers say little about each other."""
+"""Largest number of classes that an answer is compared with, the largest first; very different answers say
+little about each other."""
 
 MANY, AHEAD = 4, 3
-"""A class of at least MANY texts, and AHEAD times as many as the next one, is the majority even without half of all texts."""
+"""A class of at least MANY texts, and AHEAD times as many as the next one, is the majority even without
+half of all texts."""
 
 Files = Mapping[str, str]
 Words = tuple[tuple[str, str], ...]
@@ -114,7 +118,9 @@ def by_consensus(
 
     def held(golden: int, other: int) -> Comparison:
         one, two = texts[distinct[golden]], texts[distinct[other]]
-        found = differential.compare(executor, as_golden(one), one, two, limits, effort, True, driven)
+        found = differential.compare(
+            executor, as_golden(one), one, two, limits, effort, True, driven
+        )
         spent.append(found.cpu_s)
         return found
 
@@ -144,7 +150,10 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
                 found[answer] = _apart(majority, whole, share, told)
     for answer, why in classes.without.items():
         found[answer] = Comparison("unknown", why, "consensus", 0.0)
-        if majority is not None and (told := compare(majority.members[0], answer)).result == "different":
+        if (
+            majority is not None
+            and (told := compare(majority.members[0], answer)).result == "different"
+        ):
             found[answer] = _apart(majority, whole, 0.0, told)
     return [found[i] for i in range(len(texts))]
 
@@ -155,7 +164,13 @@ def words_of(files: Files) -> Words:
 
 
 def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:
-    detail = f"differs from {majority.texts} of {whole} independent texts" + (f": {told.detail}" if told else "")
+    detail = f"differs from {majority.texts} of {whole} independent texts" + (
+        f": {told.detail}" if told else ""
+    )
     return Comparison(
-        told.result if told else "different", detail, "consensus", share, trace=told.trace if told else ()
+        told.result if told else "different",
+        detail,
+        "consensus",
+        share,
+        trace=told.trace if told else (),
     )

@@ -1,15 +1,16 @@
 """Compare an answer with the golden one in one simulation over many inputs.
 
-A mutant that survives a harness says something about the harness only if it behaves differently, and a stub is no cheat if a constant is
-asked for. So both designs run side by side in a test bench that is generated from the interface: with every input pattern if there are few,
-else random ones; clocked designs with resets of both polarities, at both clock edges, with inputs that change in between, and in long
-stretches without a reset in which inputs are held, so that counters get far. Other values of parameters that the harness or the specification
-names are also tried (`other_values`). Where the golden answer gives X anything is right. An X of the other design counts only
-if it is frequent: before the first reset simulators are pessimistic. If the designs are not told apart, a proof can follow
-(`rtl_grader.equivalence.proof`).
+A mutant that survives a harness says something about the harness only if it behaves differently, and a stub
+is no cheat if a constant is asked for. So both designs run side by side in a test bench that is generated
+from the interface: with every input pattern if there are few, else random ones; clocked designs with resets
+of both polarities, at both clock edges, with inputs that change in between, and in long stretches without a
+reset in which inputs are held, so that counters get far. Other values of parameters that the harness or the
+specification names are also tried (`other_values`). Where the golden answer gives X anything is right. An X
+of the other design counts only if it is frequent: before the first reset simulators are pessimistic. If the
+designs are not told apart, a proof can follow (`rtl_grader.equivalence.proof`).
 
-Not covered: inout ports, unpacked array ports, non-integer parameters, states deeper than the simulated cycles. Designs that are not told
-apart are reported as the same, with the number of inputs tried.
+Not covered: inout ports, unpacked array ports, non-integer parameters, states deeper than the simulated
+cycles. Designs that are not told apart are reported as the same, with the number of inputs tried.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def compare(
     by_value: bool = False,
     driven: Trace = (),
 ) -> Comparison:
-    """Simulate `other` (path -> text) beside `golden`, with default parameters and then with other values. If the effort has CPU time for it,
-    also prove that the two are equal with the default parameters and with the harness' values, or find the shortest inputs that tell them
-    apart.
+    """Simulate `other` (path -> text) beside `golden`, with default parameters and then with other values.
+    If the effort has CPU time for it, also prove that the two are equal with the default parameters and
+    with the harness' values, or find the shortest inputs that tell them apart.
 
     Args:
         driven: inputs that the harness drives (`harness_inputs`); tried first.
@@ -94,13 +95,18 @@ def _found(pair: Pair, effort: Effort) -> Comparison:
     proof = proof or _proved(pair, effort.proof_cpu_s)
     if proof.result != "unknown":
         return proof
-    return replace(found, detail="; ".join(filter(None, (found.detail, proof.detail))), depth=proof.depth)
+    return replace(
+        found, detail="; ".join(filter(None, (found.detail, proof.detail))), depth=proof.depth
+    )
 
 
 def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
-    """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like output is 0; else None."""
+    """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like
+    output is 0; else None."""
     outputs = [port for port in pair.interface.ports if port.direction == "output"]
-    valid = next((port.name for port in outputs if port.width == 1 and _VALID.search(port.name)), None)
+    valid = next(
+        (port.name for port in outputs if port.width == 1 and _VALID.search(port.name)), None
+    )
     if valid is None or len(outputs) < 2 or not pair.clocking(pair.interface)[0]:
         return None
     found = pair.simulate({}, pair.interface, effort, valid)
@@ -127,7 +133,8 @@ def _simulated(pair: Pair, effort: Effort) -> Comparison:
 
 
 def _proved(pair: Pair, cpu_s: float) -> Comparison:
-    """The result of proofs, one for each set of parameters; the weakest counts. It is `unknown` if one is bounded or undecided."""
+    """The result of proofs, one for each set of parameters; the weakest counts. It is `unknown` if one is
+    bounded or undecided."""
     depths: list[int] = []
     also = []
     for values in ({}, *other_values(pair.problem, pair.interface)):
@@ -141,7 +148,8 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
             told = pair.replay(values, ports, proof.trace, proof.clock)
             if told.result == "different":
                 return Comparison("different", f"{with_}{told.detail}", "proof", trace=proof.trace)
-            # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds the X that matter.
+            # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds
+            # the X that matter.
             why = "a difference in X alone, or one that the simulator does not show"
         if why.startswith("the answer has "):
             pair.unseen[why.removeprefix("the answer has ")] = ""
@@ -151,12 +159,19 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
         depths += [proof.depth or 0] if proof.outcome == "bounded" else []
         also += [_in_words(values)] if values else []
     if depths:
-        return Comparison("unknown", f"proved for {min(depths)} cycles, not further", depth=min(depths))
-    return Comparison("equal", "proved for all inputs" + (f"; also with {', '.join(also)}" if also else ""), "proof")
+        return Comparison(
+            "unknown", f"proved for {min(depths)} cycles, not further", depth=min(depths)
+        )
+    return Comparison(
+        "equal",
+        "proved for all inputs" + (f"; also with {', '.join(also)}" if also else ""),
+        "proof",
+    )
 
 
 def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
-    """Add the shortest distinguishing inputs to a result of simulations, if the default parameters show the difference."""
+    """Add the shortest distinguishing inputs to a result of simulations, if the default parameters show the
+    difference."""
     proof = prove(pair, {}, pair.interface, cpu_s)
     if proof.outcome != "different":
         return simulated
@@ -166,12 +181,24 @@ def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
 
 def other_values(problem: Problem, interface: Interface) -> list[Values]:
     """The non-default values that the harness or the specification gives to each parameter, one at a time."""
-    defaults = {p.name: p.default for p in interface.parameters if p.default is not None and 0 < p.default < MAX_VALUE}
+    defaults = {
+        p.name: p.default
+        for p in interface.parameters
+        if p.default is not None and 0 < p.default < MAX_VALUE
+    }
     found: list[Values] = []
-    for texts in ([text for _, text in sorted(problem.harness.items())], documents(problem.prompt, problem.context)):
+    for texts in (
+        [text for _, text in sorted(problem.harness.items())],
+        documents(problem.prompt, problem.context),
+    ):
         given = {name: _set_by(texts, name, value) for name, value in defaults.items()}
         turns = range(max((len(values) for values in given.values()), default=0))
-        found += [{name: values[turn]} for turn in turns for name, values in given.items() if turn < len(values)]
+        found += [
+            {name: values[turn]}
+            for turn in turns
+            for name, values in given.items()
+            if turn < len(values)
+        ]
     return [values for place, values in enumerate(found) if values not in found[:place]]
 
 
@@ -190,14 +217,20 @@ def _set_by(texts: Iterable[str], name: str, default: int) -> list[int]:
     text = "\n".join(texts)
     found = [match for pattern in patterns for match in re.findall(pattern, text)]
     digits = re.findall(r"\d+", " ".join(found))
-    return [value for value in dict.fromkeys(map(int, digits)) if value != default and 0 < value < MAX_VALUE]
+    return [
+        value
+        for value in dict.fromkeys(map(int, digits))
+        if value != default and 0 < value < MAX_VALUE
+    ]
 
 
 def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
-    """The values of all inputs of the top module whenever one changes, in the longest simulation of the harness with a passing answer.
+    """The values of all inputs of the top module whenever one changes, in the longest simulation of the
+    harness with a passing answer.
 
-    Random inputs rarely follow a protocol, so they do not separate designs that differ only deep inside one; a harness does. Bits that are X or
-    Z become 0. Empty if nothing was dumped (only Icarus dumps), or the harness sets parameters that change a port's width.
+    Random inputs rarely follow a protocol, so they do not separate designs that differ only deep inside
+    one; a harness does. Bits that are X or Z become 0. Empty if nothing was dumped (only Icarus dumps), or
+    the harness sets parameters that change a port's width.
     """
     watched = Watched(grader.executor, problem, lambda job: replace(job, waves=True))
     grader.but(executor=watched, cache=None, seeds=1).grade(problem, Answer(files=dict(files)))
@@ -209,7 +242,14 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
 
 def _inputs(wave: Wave, interface: Interface) -> Trace:
     dump = read_vcd(wave.vcd)
-    place = next((at for at, module in wave.modules.items() if module == interface.module and at in dump.scopes), None)
+    place = next(
+        (
+            at
+            for at, module in wave.modules.items()
+            if module == interface.module and at in dump.scopes
+        ),
+        None,
+    )
     ports = {port.name: port.width for port in interface.ports if port.direction == "input"}
     scope = {} if place is None else dump.scopes[place]
     if any(name not in scope or scope[name].width != width for name, width in ports.items()):

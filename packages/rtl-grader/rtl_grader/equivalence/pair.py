@@ -40,7 +40,8 @@ class IncomparableError(Exception):
 class Comparison:
     """How an answer compares with the golden one or, by consensus, with other passes.
 
-    `equal` was proved; `same` means that no input told them apart; `unknown` means no result. `detail` says what, where or why.
+    `equal` was proved; `same` means that no input told them apart; `unknown` means no result. `detail` says
+    what, where or why.
     """
 
     result: Result
@@ -71,7 +72,8 @@ class Pair:
     interface: Interface
     """The top module's, with its default parameters."""
     golden: Mapping[str, str]
-    """HDL files, path -> text, with the answer's own headers in place of their includes: the other answer may bring others."""
+    """HDL files, path -> text, with the answer's own headers in place of their includes: the other answer
+    may bring others."""
     other: Mapping[str, str]
     given: Mapping[str, str]
     """Files that both are compiled with, and before."""
@@ -85,7 +87,12 @@ class Pair:
 
     @classmethod
     def of(
-        cls, executor: Executor, problem: Problem, golden: Mapping[str, str], other: Mapping[str, str], limits: Limits
+        cls,
+        executor: Executor,
+        problem: Problem,
+        golden: Mapping[str, str],
+        other: Mapping[str, str],
+        limits: Limits,
     ) -> Pair:
         """A pair of a problem's answers (path -> text). Raises IncomparableError."""
         interface = problem.interface
@@ -97,26 +104,37 @@ class Pair:
         if not other:
             raise IncomparableError("the answer has no file that could be simulated")
         macros = "".join(macro_file(problem.harness).values())
-        hdl = {path: macros + text for path, text in _with_includes(golden).items() if path.endswith(HDL)}
+        hdl = {
+            path: macros + text
+            for path, text in _with_includes(golden).items()
+            if path.endswith(HDL)
+        }
         if not hdl:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in {name for text in hdl.values() for name in _units(text)}:
             raise IncomparableError(f"the golden answer does not define {interface.module}")
         return cls(executor, problem, interface, hdl, other, _given(problem), limits)
 
-    def simulate(self, values: Values, interface: Interface, effort: Effort, valid: str | None = None) -> Comparison:
-        """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`: compare outputs in order while it is 1."""
+    def simulate(
+        self, values: Values, interface: Interface, effort: Effort, valid: str | None = None
+    ) -> Comparison:
+        """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`:
+        compare outputs in order while it is 1."""
         text = bench(interface, *self.clocking(interface), self.nonce, values, effort, valid)
         return self._verdict(values, text, min(self.limits.cpu_s, effort.cpu_s))
 
-    def replay(self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None) -> Comparison:
+    def replay(
+        self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None
+    ) -> Comparison:
         """Drive only the inputs of a trace, see `side_by_side.replay`."""
         text = replay(interface, self.nonce, values, trace, self.clocking(interface)[0], clock)
         return self._verdict(values, text, self.limits.cpu_s)
 
     def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
         """(clocks, resets, resets that are active low), according to the golden answer's text."""
-        bits = (port.name for port in interface.ports if port.direction == "input" and port.width == 1)
+        bits = (
+            port.name for port in interface.ports if port.direction == "input" and port.width == 1
+        )
         return clocks_and_resets(self.golden, bits)
 
     def interface_with(self, values: Values) -> Interface | None:
@@ -131,9 +149,14 @@ class Pair:
         return unseen("\n".join(text for path, text in texts.items() if path.endswith(HDL)))
 
     def run(
-        self, harness: Mapping[str, str], steps: Sequence[Step], cpu_s: float, other: Mapping[str, str]
+        self,
+        harness: Mapping[str, str],
+        steps: Sequence[Step],
+        cpu_s: float,
+        other: Mapping[str, str],
     ) -> tuple[StepResult, ...]:
-        """Run steps in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if the executor fails."""
+        """Run steps in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if
+        the executor fails."""
         job = Job(
             files={**self.given, **other},
             harness=harness,
@@ -148,7 +171,9 @@ class Pair:
     def _verdict(self, values: Values, text: str, cpu_s: float) -> Comparison:
         steps = self._simulated(text, cpu_s, self.other)
         if len(steps) < 2:
-            return Comparison("unknown", f"the two do not compile side by side: {_first_line(steps[0].output)}")
+            return Comparison(
+                "unknown", f"the two do not compile side by side: {_first_line(steps[0].output)}"
+            )
         if values and _NO_PARAMETER.search(steps[0].output):
             return Comparison("unknown", "one of the two has no such parameter")
         if steps[1].overrun:
@@ -158,33 +183,70 @@ class Pair:
                 why = "it never settles, or takes far longer to simulate than the golden answer"
                 return Comparison("different", why)
             return Comparison("unknown", "it takes too long to simulate")
-        if match := re.search(rf"^{self.nonce} (same|different|unknown): (.*)$", steps[1].output, re.M):
+        if match := re.search(
+            rf"^{self.nonce} (same|different|unknown): (.*)$", steps[1].output, re.M
+        ):
             return Comparison(match[1], match[2])  # type: ignore[arg-type]
         return Comparison("unknown", f"the simulation ended early: {_first_line(steps[1].output)}")
 
-    def _simulated(self, text: str, cpu_s: float, other: Mapping[str, str]) -> tuple[StepResult, ...]:
-        names = {name: hidden(name, self.nonce) for golden in self.golden.values() for name in _units(golden)}
-        harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
-        # Neither directives nor macros (include guards) of the golden answer and what it includes may reach the other design.
-        common = "\n".join(text for path, text in _with_includes(self.given).items() if path.endswith(HDL))
+    def _simulated(
+        self, text: str, cpu_s: float, other: Mapping[str, str]
+    ) -> tuple[StepResult, ...]:
+        names = {
+            name: hidden(name, self.nonce)
+            for golden in self.golden.values()
+            for name in _units(golden)
+        }
+        harness = {
+            f"src/golden{i}.sv": renamed(golden, names)
+            for i, golden in enumerate(self.golden.values())
+        }
+        # Neither directives nor macros (include guards) of the golden answer and what it includes may reach
+        # the other design.
+        common = "\n".join(
+            text for path, text in _with_includes(self.given).items() if path.endswith(HDL)
+        )
         first = "\n".join([*self.golden.values(), *self.given.values()])
         undefined = (f"`undef {name}" for name in macros_of(first) if name not in macros_of(common))
         harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
-        sources = [f"/code/{path}" for path in (*self.given, *harness, *other) if path.endswith(HDL)]
-        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", hidden("bench", self.nonce), "-o", "both")
-        steps = (Step("compile", ("iverilog", *options, *sources)), Step("simulate", ("vvp", "-n", "both", "-none")))
+        sources = [
+            f"/code/{path}" for path in (*self.given, *harness, *other) if path.endswith(HDL)
+        ]
+        options = (
+            "-g2012",
+            "-Wno-timescale",
+            "-I",
+            "/code/rtl",
+            "-s",
+            hidden("bench", self.nonce),
+            "-o",
+            "both",
+        )
+        steps = (
+            Step("compile", ("iverilog", *options, *sources)),
+            Step("simulate", ("vvp", "-n", "both", "-none")),
+        )
         return self.run(harness, steps, cpu_s, other)
 
 
 def unusable(interface: Interface) -> str | None:
     """Name of the first port that a bench cannot drive or watch."""
-    return next((p.name for p in interface.ports if p.width is None or p.direction not in ("input", "output")), None)
+    return next(
+        (
+            p.name
+            for p in interface.ports
+            if p.width is None or p.direction not in ("input", "output")
+        ),
+        None,
+    )
 
 
 def _given(problem: Problem) -> dict[str, str]:
     """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
     named = "\n".join(problem.harness.values())
-    given = [path for path in problem.context if path.startswith("rtl/") and path not in problem.targets]
+    given = [
+        path for path in problem.context if path.startswith("rtl/") and path not in problem.targets
+    ]
     given.sort(key=lambda path: named.find(basename(path)) % sys.maxsize)
     macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
     return {"macros.sv": macros, **{path: problem.context[path] for path in given}}
@@ -197,7 +259,8 @@ def _units(text: str) -> list[str]:
 
 
 def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
-    """The files with those of the same answer that they include, found by base name. Raises IncomparableError if they get too long."""
+    """The files with those of the same answer that they include, found by base name. Raises
+    IncomparableError if they get too long."""
     paths = {basename(path): path for path in files}
     done: dict[str, str] = {}
 

@@ -35,11 +35,13 @@ class Proof:
     why: str = ""
     trace: Trace = ()
     clock: tuple[str, bool] | None = None
-    """The only clock of both designs, and whether its rising edge counts; if None, a step of the trace is any change of inputs."""
+    """The only clock of both designs, and whether its rising edge counts; if None, a step of the trace is
+    any change of inputs."""
 
 
 def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Proof:
-    """Prove that both designs are equal, with the parameters set to `values`, which give the ports of `interface`. ABC gets `cpu_s` seconds.
+    """Prove that both designs are equal, with the parameters set to `values`, which give the ports of
+    `interface`. ABC gets `cpu_s` seconds.
 
     Raises InfrastructureError if the executor fails.
     """
@@ -59,8 +61,15 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
         "cpu_s": cpu_s,
     }
     told = _run_script(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
-    outcome, why, trace, clock = told.get("outcome", "undecided"), told.get("why"), told.get("trace"), told.get("clock")
-    return Proof(outcome, told.get("depth"), why or "", trace or (), (clock[0], clock[1]) if clock else None)
+    outcome, why, trace, clock = (
+        told.get("outcome", "undecided"),
+        told.get("why"),
+        told.get("trace"),
+        told.get("clock"),
+    )
+    return Proof(
+        outcome, told.get("depth"), why or "", trace or (), (clock[0], clock[1]) if clock else None
+    )
 
 
 def netlist(pair: Pair) -> Netlist | None:
@@ -75,14 +84,20 @@ def netlist(pair: Pair) -> Netlist | None:
 
 
 def _run_script(
-    pair: Pair, script: str, spec: Mapping[str, Any], cpu_s: float, golden: Mapping[str, str] | None = None
+    pair: Pair,
+    script: str,
+    spec: Mapping[str, Any],
+    cpu_s: float,
+    golden: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run a script of `inside` on the pair and return its line of JSON, or {why} if it gives none."""
     spec = {**spec, "top": pair.interface.module}
     spec["other"] = [f"/code/{path}" for path in (*pair.given, *pair.other) if path.endswith(HDL)]
     at = f"src/{pair.nonce}/spec.json"
     step = Step("yosys", ("python3", f"/code/src/{script}", f"/code/{at}"))
-    (done,) = pair.run({**(golden or {}), **_scripts(), at: json.dumps(spec)}, [step], cpu_s, pair.other)
+    (done,) = pair.run(
+        {**(golden or {}), **_scripts(), at: json.dumps(spec)}, [step], cpu_s, pair.other
+    )
     if done.overrun:
         return {"why": "out of memory" if done.overrun == "memory" else "out of CPU time"}
     try:

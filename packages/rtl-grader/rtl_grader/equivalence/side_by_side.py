@@ -100,7 +100,8 @@ _DRAW = _Text("""\
     end endtask
     initial begin
 """)
-"""Tasks that draw inputs: all of them; or in a stretch each is held at 0 or all ones, held at a random value, or drawn again."""
+"""Tasks that draw inputs: all of them; or in a stretch each is held at 0 or all ones, held at a random
+value, or drawn again."""
 _CLOCKED = _Text("""\
     @zeros density = 2; draw; check;
     for (phase = 0; phase < @phases; phase = phase + 1) begin
@@ -132,8 +133,9 @@ _CLOCKED = _Text("""\
       for (cycle = 0; cycle < @run; cycle = cycle + 1) begin vary; @turns end
     end
 """)
-"""Random inputs with occasional resets, with phases for both polarities of every reset in which it is mostly inactive; stretches
-without a reset in which inputs are mostly held; and runs with inputs that make most counters count."""
+"""Random inputs with occasional resets, with phases for both polarities of every reset in which it is
+mostly inactive; stretches without a reset in which inputs are mostly held; and runs with inputs that make
+most counters count."""
 _VERDICT = _Text("""\
     if (4 * unsure > known && unsure > 0)
       $display("@nonce different: %0d of %0d times X where the golden answer is known", unsure, known);
@@ -178,10 +180,12 @@ class Effort:
 
     @classmethod
     def of_cycles(cls, cycles: int, parameter_sets: int = 6, proof_cpu_s: float = 0.0) -> Effort:
-        """Two runs of `cycles` clock cycles for each set of parameters, and half as many in phases and in stretches; or as many random
-        patterns."""
+        """Two runs of `cycles` clock cycles for each set of parameters, and half as many in phases and in
+        stretches; or as many random patterns."""
         phase, stretch = max(8, cycles // (2 * PHASES)), max(8, cycles // (2 * STRETCHES))
-        return cls(16, cycles, phase, stretch, cycles, parameter_sets, 20.0 + cycles / 200, proof_cpu_s)
+        return cls(
+            16, cycles, phase, stretch, cycles, parameter_sets, 20.0 + cycles / 200, proof_cpu_s
+        )
 
 
 USUAL = Effort()
@@ -207,17 +211,32 @@ def bench(
     """
     ports = {port.name: port for port in _ports(interface, "input")}
     data = [port for name, port in ports.items() if name not in clocks and name not in resets]
-    compared = None if valid is None else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
+    compared = (
+        None
+        if valid is None
+        else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
+    )
     check = compared or _check(interface, nonce, strict=not clocks)
     if clocks:
-        drive = _clocked([ports[name] for name in clocks], [ports[name] for name in resets], low, data, effort)
+        drive = _clocked(
+            [ports[name] for name in clocks], [ports[name] for name in resets], low, data, effort
+        )
     else:
         drive = _combinational(data, effort)
-    return "".join([_head(interface, nonce, values or {}), check, _draw(data), drive, _VERDICT.substitute(nonce=nonce)])
+    return "".join(
+        [
+            _head(interface, nonce, values or {}),
+            check,
+            _draw(data),
+            drive,
+            _VERDICT.substitute(nonce=nonce),
+        ]
+    )
 
 
 def hidden(name: str, nonce: str) -> str:
-    """A name for a module that the other design cannot guess. It does not contain the nonce, because a design can print its path (`%m`)."""
+    """A name for a module that the other design cannot guess. It does not contain the nonce, because a
+    design can print its path (`%m`)."""
     return f"{name}__{hashlib.sha256(nonce.encode()).hexdigest()[:16]}"
 
 
@@ -237,7 +256,9 @@ def replay(
     """
     drive, widths = [], {port.name: port.width for port in interface.ports}
     for step in trace:
-        put = {port: f"in_{port} = {widths.get(port) or 1}'h{value:x};" for port, value in step.items()}
+        put = {
+            port: f"in_{port} = {widths.get(port) or 1}'h{value:x};" for port, value in step.items()
+        }
         if clock:
             name, rises = clock
             put[name] = f"in_{name} = {int(not rises)};"
@@ -258,7 +279,11 @@ def _each(ports: Sequence[Port], text: str, between: str = "\n    ") -> str:
     """The text for each port, with `@name`, `@width`, `@range`, a `@random` value, and `@at`, the port's place."""
     return between.join(
         _Text(text).substitute(
-            name=port.name, width=port.width, range=f"[{(port.width or 1) - 1}:0]", random=_random(port), at=at
+            name=port.name,
+            width=port.width,
+            range=f"[{(port.width or 1) - 1}:0]",
+            random=_random(port),
+            at=at,
         )
         for at, port in enumerate(ports)
     )
@@ -268,12 +293,17 @@ def _head(interface: Interface, nonce: str, values: Values) -> str:
     """The head of a bench: both designs with common inputs."""
     inputs, outputs = _ports(interface, "input"), _ports(interface, "output")
     driven = [_each(inputs, ".@name(in_@name)", ", ")] if inputs else []
-    watched = {side: [_each(outputs, f".@name({side}_@name)", ", ")] if outputs else [] for side in ("good", "got")}
+    watched = {
+        side: [_each(outputs, f".@name({side}_@name)", ", ")] if outputs else []
+        for side in ("good", "got")
+    }
     return _HEAD.substitute(
         bench=hidden("bench", nonce),
         inputs=_each(inputs, "reg @range in_@name;"),
         outputs=_each(outputs, "wire @range good_@name, got_@name;"),
-        values=f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else "",
+        values=f" #({', '.join(f'.{name}({value})' for name, value in values.items())})"
+        if values
+        else "",
         good_module=hidden(interface.module, nonce),
         got_module=interface.module,
         good=hidden("good", nonce),
@@ -292,15 +322,20 @@ def _check(interface: Interface, nonce: str, strict: bool) -> str:
         shown=_each(inputs, "@name=%h", " "),
         values=_each(inputs, ", in_@name", ""),
         settle=SETTLE,
-        outputs=_each(_ports(interface, "output"), '`COMPARE_SIDES(good_@name, got_@name, @width, "@name")'),
+        outputs=_each(
+            _ports(interface, "output"), '`COMPARE_SIDES(good_@name, got_@name, @width, "@name")'
+        ),
     )
 
 
-def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str) -> str:
-    """The task that compares the other outputs in the cycles in which each design's `valid` is 1: the first with the first, and so on.
+def _in_order(
+    interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str
+) -> str:
+    """The task that compares the other outputs in the cycles in which each design's `valid` is 1: the first
+    with the first, and so on.
 
-    So latency, and outputs in other cycles, do not count. In a reset all outputs must be equal, and both queues restart.
-    `resets`: name -> whether it is active low.
+    So latency, and outputs in other cycles, do not count. In a reset all outputs must be equal, and both
+    queues restart. `resets`: name -> whether it is active low.
     """
     others = [port for port in _ports(interface, "output") if port.name != valid]
     reset = " || ".join(f"in_{name} === 1'b{int(not low)}" for name, low in resets.items()) or "0"
@@ -310,7 +345,14 @@ def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], vali
         for side, other in (("good", "got"), ("got", "good"))
     )
     top = sum(port.width or 1 for port in others) - 1
-    words = {"top": top, "settle": SETTLE, "reset": reset, "clock": clock, "valid": valid, "nonce": nonce}
+    words = {
+        "top": top,
+        "settle": SETTLE,
+        "reset": reset,
+        "clock": clock,
+        "valid": valid,
+        "nonce": nonce,
+    }
     return _IN_ORDER.substitute(words, **outputs, sides="".join(sides))
 
 
@@ -338,7 +380,11 @@ def _combinational(inputs: list[Port], effort: Effort) -> str:
 
 
 def _clocked(
-    clocks: Sequence[Port], resets: Sequence[Port], low: Collection[str], data: Sequence[Port], effort: Effort
+    clocks: Sequence[Port],
+    resets: Sequence[Port],
+    low: Collection[str],
+    data: Sequence[Port],
+    effort: Effort,
 ) -> str:
     """The stimulus of a bench with clocks, whose inputs also change between their edges."""
     bits = [port for port in data if port.width == 1]
@@ -354,7 +400,9 @@ def _clocked(
         ticks=_each(clocks, tick),
         turns=_each(clocks, "in_@name = 1; check; in_@name = 0; check;"),
         counting=_each(bits[:1], "in_@name = 1;") + _each(bits[1:], " in_@name = !phase[0];"),
-        ways=" ".join(f"way[{at}] = {2 if port.width == 1 else 3};" for at, port in enumerate(data)),
+        ways=" ".join(
+            f"way[{at}] = {2 if port.width == 1 else 3};" for at, port in enumerate(data)
+        ),
         active=" ".join(f"in_{reset.name} = {int(reset.name not in low)};" for reset in resets),
         inactive=" ".join(f"in_{reset.name} = {int(reset.name in low)};" for reset in resets),
         phases=PHASES,

@@ -1,9 +1,10 @@
-"""Constructs of a design that a proof does not see as a simulator does: the proof's front end ignores or completes them.
+"""Constructs of a design that a proof does not see as a simulator does: the proof's front end ignores or
+completes them.
 
-Delays and waits; values of time or chance; sensitivity lists that lack a signal; variables that are read before they are
-assigned; races between processes; strengths, switches and primitives; real numbers; Z, and X that is compared; names from
-outside the design. A nonblocking assignment after a short constant delay is not one of them: its value is there when a
-clock cycle ends.
+Delays and waits; values of time or chance; sensitivity lists that lack a signal; variables that are read
+before they are assigned; races between processes; strengths, switches and primitives; real numbers; Z, and
+X that is compared; names from outside the design. A nonblocking assignment after a short constant delay is
+not one of them: its value is there when a clock cycle ends.
 
 Patterns are matched in preprocessed text with a space between all tokens; names are compared within a module.
 """
@@ -54,16 +55,24 @@ _ONCE = {
 }
 _LITERALS = ("IntegerVectorExpression", "UnbasedUnsizedLiteralExpression")
 _COMPARING = ("ParameterDeclaration", "CaseEqualityExpression", "CaseInequalityExpression", "case")
-_GIVING = ("AssignmentExpression", "NonblockingAssignmentExpression", "NetDeclaration", "DataDeclaration")
+_GIVING = (
+    "AssignmentExpression",
+    "NonblockingAssignmentExpression",
+    "NetDeclaration",
+    "DataDeclaration",
+)
 _DIGITS = {
     **dict.fromkeys(_COMPARING, "xz?"),
     **dict.fromkeys((*_GIVING, "ModuleDeclaration"), "z?"),
     "casez": "x",
     "casex": "",
 }
-"""Where a literal stands -> its digits of which a proof takes another view than a simulator: X only where it is compared."""
+"""Where a literal stands -> its digits of which a proof takes another view than a simulator: X only where
+it is compared."""
 _DECLARES = ("Declarator", "InstanceName", "NamedBlockClause")
-_SIGNALS = re.compile(r"(?:Data|Net|Port)Declaration|ImplicitAnsiPort|HierarchicalInstance|GenerateBlock")
+_SIGNALS = re.compile(
+    r"(?:Data|Net|Port)Declaration|ImplicitAnsiPort|HierarchicalInstance|GenerateBlock"
+)
 
 
 def unseen(text: str) -> dict[str, str]:
@@ -72,7 +81,9 @@ def unseen(text: str) -> dict[str, str]:
     text = decided(text, macros)
     tree = SourceTree(text)
     code = _spaced(tree.root)
-    found = dict.fromkeys([*(what for _, what in differences(text, macros)), *_WORD.findall(code)], "")
+    found = dict.fromkeys(
+        [*(what for _, what in differences(text, macros)), *_WORD.findall(code)], ""
+    )
     if tree.errors:
         found["text that slang cannot read"] = ""
     for before, opened, value, closed in _DELAY.findall(code):
@@ -90,7 +101,9 @@ def unseen(text: str) -> dict[str, str]:
 
 
 def _spaced(node: Node) -> str:
-    return _CLEARED.sub("", f" {' '.join(token.rawText for token in tokens(node) if token.rawText)} ")
+    return _CLEARED.sub(
+        "", f" {' '.join(token.rawText for token in tokens(node) if token.rawText)} "
+    )
 
 
 def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -122,7 +135,9 @@ def _place(node: Node) -> str:
 
 def _in_module(module: Node) -> Iterator[tuple[str, str]]:
     nodes = [(name_of(node), node) for node in walk(module)]
-    declared = [(name_of(node.parent), node.name.valueText) for kind, node in nodes if kind in _DECLARES]
+    declared = [
+        (name_of(node.parent), node.name.valueText) for kind, node in nodes if kind in _DECLARES
+    ]
     signals = {name for kind, name in declared if _SIGNALS.fullmatch(kind)}
     wires, clocked, registers, clocks = [], [], set[str](), set[str]()
     for kind, node in nodes:

@@ -1,10 +1,12 @@
 """Export of problems as tasks for other training loops, and the functions that the exported files call.
 
-A folder written by `rtl-distill problems export` contains `tasks.jsonl` with one `Task` per line, the licences of the data, and the files
-of one format (`writers.py`). At the client, these files use this module to read the tasks, build their messages and grade answers.
+A folder written by `rtl-distill problems export` contains `tasks.jsonl` with one `Task` per line, the
+licences of the data, and the files of one format (`writers.py`). At the client, these files use this module
+to read the tasks, build their messages and grade answers.
 
-A problem is exported completely only if its licence can be included: it is ours, or a licence file is beside its files. Otherwise the line
-has only id and fingerprint, and the client reads the problem from its own copy, named in RTL_DISTILL_SOURCES (`cvdp=PATH rtllm=PATH`).
+A problem is exported completely only if its licence can be included: it is ours, or a licence file is
+beside its files. Otherwise the line has only id and fingerprint, and the client reads the problem from its
+own copy, named in RTL_DISTILL_SOURCES (`cvdp=PATH rtllm=PATH`).
 
 RTL_DISTILL_EXECUTOR selects the executor (`bubblewrap` or `docker`), which is started once per process.
 """
@@ -50,7 +52,8 @@ class Task(BaseModel):
     fingerprint: str
     """`Problem.fingerprint`."""
     licence: str
-    """`Apache-2.0` for this project's problems, else the folder of the export with the data's licence. Empty if the problem is not included."""
+    """`Apache-2.0` for this project's problems, else the folder of the export with the data's licence.
+    Empty if the problem is not included."""
     problem: Problem | None
     """The problem with its harness and golden answer, or None if not included. Never show it to a policy."""
 
@@ -80,11 +83,15 @@ def export_tasks(
         loaded = LoadedProblems(split=split)
         source.add_to(loaded, seed)
         licence = _licence(source, folder)
-        for problem in [chosen[problem.id] for problem in loaded.every if problem.id in chosen][:count]:
+        for problem in [chosen[problem.id] for problem in loaded.every if problem.id in chosen][
+            :count
+        ]:
             given = problem if licence else None
             about = {"id": problem.id, "source": source.kind, "fingerprint": problem.fingerprint}
             tasks.append(Task(**about, licence=licence, problem=given))
-    (folder / TASKS).write_text("".join(task.model_dump_json() + "\n" for task in tasks), encoding="utf-8")
+    (folder / TASKS).write_text(
+        "".join(task.model_dump_json() + "\n" for task in tasks), encoding="utf-8"
+    )
     return tasks
 
 
@@ -93,7 +100,9 @@ def _licence(source: ProblemSource, folder: Path) -> str:
     if not isinstance(source, FileSource):
         return OWN_LICENCE if source.kind in SOURCES.entries else ""
     beside = source.path if source.path.is_dir() else source.path.parent
-    found = sorted(file for pattern in LICENCE_FILES for file in beside.glob(pattern) if file.is_file())
+    found = sorted(
+        file for pattern in LICENCE_FILES for file in beside.glob(pattern) if file.is_file()
+    )
     if all("NOTICE" in file.name for file in found):
         return ""
     into = folder / "licences" / source.kind.replace(":", ".")
@@ -106,12 +115,15 @@ def _licence(source: ProblemSource, folder: Path) -> str:
 def read_tasks(folder: Path) -> dict[str, Problem]:
     """Return the problems of an exported folder by id, in order.
 
-    Raises ProblemError for an invalid line, and if a problem that is not included is missing or different on this machine.
+    Raises ProblemError for an invalid line, and if a problem that is not included is missing or different
+    on this machine.
     """
     try:
         lines = (folder / TASKS).read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise ProblemError(f"cannot read {folder / TASKS}: {error.strerror}", "export the problems again") from error
+        raise ProblemError(
+            f"cannot read {folder / TASKS}: {error.strerror}", "export the problems again"
+        ) from error
     tasks = [_task(f"{folder / TASKS}:{number}", line) for number, line in enumerate(lines, 1)]
     local = LoadedProblems()
     if any(task.problem is None for task in tasks):
@@ -127,7 +139,9 @@ def _task(place: str, line: str) -> Task:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "line"
-        raise ProblemError(f"{place}: {where}: {first['msg']}", "export the problems again") from error
+        raise ProblemError(
+            f"{place}: {where}: {first['msg']}", "export the problems again"
+        ) from error
 
 
 def _same(task: Task, problem: Problem | None) -> Problem:
@@ -135,7 +149,9 @@ def _same(task: Task, problem: Problem | None) -> Problem:
     if problem is None:
         raise ProblemError(f"{task.id} was exported without its text", remedy)
     if problem.fingerprint != task.fingerprint:
-        raise ProblemError(f"{task.id} differs from the exported problem in its text or harness", remedy)
+        raise ProblemError(
+            f"{task.id} differs from the exported problem in its text or harness", remedy
+        )
     return problem
 
 
@@ -158,11 +174,16 @@ def answer_of(problem: Problem, given: str | Mapping[str, str]) -> Answer:
     size = sum(map(len, files.values()))
     if size > MAX_RESPONSE_CHARS:
         return Answer(error=f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}")
-    return Answer(files=files) if files else Answer(error=f"none of {', '.join(problem.targets)} was written")
+    return (
+        Answer(files=files)
+        if files
+        else Answer(error=f"none of {', '.join(problem.targets)} was written")
+    )
 
 
 async def graded(problem: Problem, given: str | Mapping[str, str]) -> Verdict:
-    """Return the verdict on a response or on the files of a workspace, one grading per core at a time. Raises what `judged` raises."""
+    """Return the verdict on a response or on the files of a workspace, one grading per core at a time.
+    Raises what `judged` raises."""
     return await judged(_pool(), problem, answer_of(problem, given))
 
 

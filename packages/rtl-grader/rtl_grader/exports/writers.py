@@ -1,4 +1,5 @@
-"""Convert a folder of tasks to a client's format, with one function per format. Files common to all exports are in `formats/`."""
+"""Convert a folder of tasks to a client's format, with one function per format. Files common to all exports
+are in `formats/`."""
 
 from __future__ import annotations
 
@@ -33,14 +34,16 @@ def verifiers(folder: Path) -> str:
 
 
 def harbor(folder: Path) -> str:
-    """Add a task folder of schema 1.4 for each problem. Its verifier runs in a separate container and calls the grading service.
+    """Add a task folder of schema 1.4 for each problem. Its verifier runs in a separate container and calls
+    the grading service.
 
     Raises ProblemError for an id that is not a valid folder name.
     """
     for problem in read_tasks(folder).values():
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", problem.id):
             raise ProblemError(
-                f"{problem.id!a} cannot name a Harbor task", "rename it with letters, digits, `.`, `_` and `-`"
+                f"{problem.id!a} cannot name a Harbor task",
+                "rename it with letters, digits, `.`, `_` and `-`",
             )
         _harbor_task(problem, folder / problem.id)
     return f"rtl-distill serve-grader ... (the same sources), then harbor run -p {folder} -a AGENT -m MODEL"
@@ -85,7 +88,10 @@ def nemo_gym(folder: Path) -> str:
         }
         for problem in read_tasks(folder).values()
     ]
-    _write(folder / "resources_servers/rtl/data", {"rtl.jsonl": "".join(json.dumps(line) + "\n" for line in lines)})
+    _write(
+        folder / "resources_servers/rtl/data",
+        {"rtl.jsonl": "".join(json.dumps(line) + "\n" for line in lines)},
+    )
     return f"rtl-distill serve-grader ... (the same sources), then in {folder}: gym eval run --resources-server rtl ..."
 
 

@@ -13,17 +13,24 @@ from rtl_grader.types.problem import Problem
 
 
 def answer_to(problem: Problem, response: str) -> Answer:
-    """Extract the targets of `problem` from a response, or the reason why there are none, by the rules in extraction.py.
+    """Extract the targets of `problem` from a response, or the reason why there are none, by the rules in
+    extraction.py.
 
     Never raises, and takes time linear in the length of any response.
     """
-    return extract_answer(response, problem.targets, demanded_modules(problem), given_design(problem))
+    return extract_answer(
+        response, problem.targets, demanded_modules(problem), given_design(problem)
+    )
 
 
 def given_design(problem: Problem) -> dict[str, str]:
     """HDL files that the problem provides, in its context or its harness, and that are no targets."""
     files = {**problem.context, **problem.harness}
-    return {p: text for p, text in files.items() if p not in problem.targets and p.endswith(HDL_SUFFIXES)}
+    return {
+        p: text
+        for p, text in files.items()
+        if p not in problem.targets and p.endswith(HDL_SUFFIXES)
+    }
 
 
 def response_of(files: Mapping[str, str]) -> str:
@@ -32,7 +39,8 @@ def response_of(files: Mapping[str, str]) -> str:
 
 
 def demanded_modules(problem: Problem) -> list[str]:
-    """Names of the modules that an answer must define, most important first: the interface's, then the harness' top levels.
+    """Names of the modules that an answer must define, most important first: the interface's, then the
+    harness' top levels.
 
     Top levels that the problem itself provides, in a file that is not a target, are left out.
     """

@@ -1,7 +1,8 @@
-"""Fenced blocks and JSON values of a response whose thoughts were removed (thoughts.py), and the modules that they define.
+"""Fenced blocks and JSON values of a response whose thoughts were removed (thoughts.py), and the modules
+that they define.
 
-Every step is linear in the length of the response: no regular expression here can match the same text in two ways, and the number of
-blocks and of JSON values is bounded.
+Every step is linear in the length of the response: no regular expression here can match the same text in
+two ways, and the number of blocks and of JSON values is bounded.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _FENCE_RUN = re.compile(r"`+|~+")
 _WORD_AFTER = re.compile(r"(?:`++|~++)\w")
 _JSON_START = re.compile(r"\{\s*+\"[^\"\n]{1,200}\"\s*+:")
 _PATH = re.compile(r"[\w./-]*\.\w+\Z")
-_OTHER_TAG = re.compile("json|yaml|python|py|bash|sh|shell|console|text|txt|plaintext|tcl|makefile|vhdl|c|cpp|html|xml")
+_OTHER_TAG = re.compile(
+    "json|yaml|python|py|bash|sh|shell|console|text|txt|plaintext|tcl|makefile|vhdl|c|cpp|html|xml"
+)
 _CORRECTION = re.compile(
     r"(?i)^(?!.*\b(?:alternativ|variant|another|option|also\b|instead\b|if you\b))"
     r".*(?:\b(?:fix(?:ed|es)?|correct(?:ed|ion)?|repaired|revised|improved|modified|updated|complete|full|final|answer|solution)\b|^\W*after\W*$)"
@@ -53,7 +56,9 @@ class Source:
         place: where it stands in the response, if that is worth a note.
     """
 
-    def __init__(self, text: str, before: str = "", target: str | None = None, place: str = "") -> None:
+    def __init__(
+        self, text: str, before: str = "", target: str | None = None, place: str = ""
+    ) -> None:
         self.text, self.before, self.target, self.place = text, before, target, place
 
     @cached_property
@@ -87,12 +92,15 @@ class Source:
 
     def holds_design(self) -> bool:
         """Whether it has a closed module that is not a test bench, or a package or interface."""
-        return bool(self._units[1]) or any(module.closed and not module.is_bench for module in self._units[0])
+        return bool(self._units[1]) or any(
+            module.closed and not module.is_bench for module in self._units[0]
+        )
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: text of the fence line, the nearest non-blank line before it, content, and (start, end) in the response."""
+    """A fenced block: text of the fence line, the nearest non-blank line before it, content, and (start,
+    end) in the response."""
 
     info: str
     before: str
@@ -112,7 +120,8 @@ class Block:
 
 
 def json_texts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the paths and texts that the JSON values of a response offer, in order; the number of attempts is bounded."""
+    """Yield the paths and texts that the JSON values of a response offer, in order; the number of attempts
+    is bounded."""
     at, budget = 0, MAX_JSON_CHARS
     for _ in range(MAX_JSON_TRIES):
         start = _JSON_START.search(text, at)
@@ -132,10 +141,13 @@ def json_texts(text: str) -> Iterator[tuple[str, str]]:
 _JSON = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
 
-def _texts_in(value: object, path: str = "", named: bool = False, depth: int = 0) -> Iterator[tuple[str, str]]:
+def _texts_in(
+    value: object, path: str = "", named: bool = False, depth: int = 0
+) -> Iterator[tuple[str, str]]:
     """Yield paths and texts of a JSON value: strings with a path as their key (`named`), and strings that hold code.
 
-    The path of code is the next key above it that is one, or a string beside it: `{"path": "m.sv", "content": "module ..."}`.
+    The path of code is the next key above it that is one, or a string beside it: `{"path": "m.sv",
+    "content": "module ..."}`.
     """
     if isinstance(value, list):
         lines = bool(value) and all(isinstance(part, str) for part in value)
@@ -143,7 +155,10 @@ def _texts_in(value: object, path: str = "", named: bool = False, depth: int = 0
     if isinstance(value, str) and (named or "```" in value or has_design_unit(value)):
         yield path, value
     elif isinstance(value, dict) and depth < MAX_JSON_DEPTH:
-        beside = next((part for part in value.values() if isinstance(part, str) and _PATH.fullmatch(part)), path)
+        beside = next(
+            (part for part in value.values() if isinstance(part, str) and _PATH.fullmatch(part)),
+            path,
+        )
         for key, part in value.items():
             own = bool(_PATH.search(str(key)))
             yield from _texts_in(part, str(key) if own else beside, own, depth + 1)
@@ -167,10 +182,11 @@ def _blocks_of(text: str) -> Iterator[Block]:
 
 
 def blocks_in(text: str) -> Iterator[Block]:
-    """Yield fenced blocks in order. A fence may close at the end of a code line; an unclosed one reaches to the next, or to the end.
+    """Yield fenced blocks in order. A fence may close at the end of a code line; an unclosed one reaches to
+    the next, or to the end.
 
-    A line that starts with the fence closes it, whatever follows (`</answer>`, an end of turn, prose). If a word follows immediately,
-    the line opens the next block instead.
+    A line that starts with the fence closes it, whatever follows (`</answer>`, an end of turn, prose). If a
+    word follows immediately, the line opens the next block instead.
     """
     at = 0
     ended = 0  # end of the last block
@@ -199,7 +215,11 @@ def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
         stripped = line.strip()
         if stripped.startswith(fence):
             opens = bool(_WORD_AFTER.match(stripped))
-            return text[begin : max(begin, start - 1)], start if opens else found + len(fence), opens
+            return (
+                text[begin : max(begin, start - 1)],
+                start if opens else found + len(fence),
+                opens,
+            )
         if fence[0] == "`" and stripped.endswith(fence) and "`" not in stripped.rstrip("`"):
             return text[begin:start] + line.rstrip().rstrip("`"), start + len(line.rstrip()), False
     return text[begin:], len(text), False

@@ -1,23 +1,31 @@
-"""Extract the answer's files from a response: choose among the texts that it offers (offers.py). docs/grading.md has the rules as a table.
+"""Extract the answer's files from a response: choose among the texts that it offers (offers.py).
+docs/grading.md has the rules as a table.
 
-1. Text between `<think>` and `</think>` (or `thinking`, `reasoning`, `thought`) is not an answer; an unclosed thought reaches to
-   the end. Of messages in channels (gpt-oss) only `final` is an answer (thoughts.py).
-2. If tags `<answer>` hold code, only the last of them counts. Quotation marks before lines of code are removed (wrapping.py).
-3. Offers are, in this order: JSON, with or without paths; fenced blocks, those with a tag for HDL or none first; and for one target,
-   all design units of the response, whatever stands around them.
-4. One target: of the offers that define a demanded module completely (`module` to `endmodule`, with a body), the last that the line
-   before it presents as corrected or final; else the first that is not presented as given or wrong; else the first. If no offer is
-   complete: the first that begins the module, else the first with another module that is not a test bench, else the first.
-5. Several targets: an offer belongs to the target that it names by path: in JSON, in the fence line, in a comment on the first line,
-   or in the line before it; else to the target that is named after a module that it defines. Rule 4 chooses among several for one target.
-6. Modules, packages and interfaces that the answer uses and that only another offer defines are added. None is ever replaced.
+1. Text between `<think>` and `</think>` (or `thinking`, `reasoning`, `thought`) is not an answer; an
+   unclosed thought reaches to the end. Of messages in channels (gpt-oss) only `final` is an answer
+   (thoughts.py).
+2. If tags `<answer>` hold code, only the last of them counts. Quotation marks before lines of code are
+  removed (wrapping.py).
+3. Offers are, in this order: JSON, with or without paths; fenced blocks, those with a tag for HDL or none
+   first; and for one target, all design units of the response, whatever stands around them.
+4. One target: of the offers that define a demanded module completely (`module` to `endmodule`, with a
+   body), the last that the line before it presents as corrected or final; else the first that is not
+   presented as given or wrong; else the first. If no offer is complete: the first that begins the module,
+   else the first with another module that is not a test bench, else the first.
+5. Several targets: an offer belongs to the target that it names by path: in JSON, in the fence line, in a
+   comment on the first line, or in the line before it; else to the target that is named after a module that
+   it defines. Rule 4 chooses among several for one target.
+6. Modules, packages and interfaces that the answer uses and that only another offer defines are added. None
+  is ever replaced.
 
-So port lists, usage examples, test benches and examples of the format may come before or after the design. Among equals the first is
-used: the public CVDP runner reads the first fenced block, and an answer that passes there must not fail here because of a later variant.
-Exactly one answer is extracted; what its tests say has no influence.
+So port lists, usage examples, test benches and examples of the format may come before or after the design.
+Among equals the first is used: the public CVDP runner reads the first fenced block, and an answer that
+passes there must not fail here because of a later variant. Exactly one answer is extracted; what its tests
+say has no influence.
 
-Only declared targets are used; other offered files are listed in `Answer.ignored`. Line ends become `\\n`. An unclosed fence reaches to
-the next one with a tag, or to the end. Every step is linear in the length of the response, which is capped.
+Only declared targets are used; other offered files are listed in `Answer.ignored`. Line ends become `\\n`.
+An unclosed fence reaches to the next one with a tag, or to the end. Every step is linear in the length of
+the response, which is capped.
 """
 
 from __future__ import annotations
@@ -39,20 +47,30 @@ _WORD = re.compile(r"[\w./-]+")
 
 
 def extract_answer(
-    response: str, targets: Sequence[str], demanded: Sequence[str] = (), given: Mapping[str, str] | None = None
+    response: str,
+    targets: Sequence[str],
+    demanded: Sequence[str] = (),
+    given: Mapping[str, str] | None = None,
 ) -> Answer:
     """Extract the files for `targets` from a response, or the reason why there are none. Never raises.
 
-    `demanded` names the modules that the answer must define, most important first; `answer_to` takes them from a problem. Modules
-    named like a target are always looked for. `given` are the HDL files that the problem provides besides the targets.
+    `demanded` names the modules that the answer must define, most important first; `answer_to` takes them
+    from a problem. Modules named like a target are always looked for. `given` are the HDL files that the
+    problem provides besides the targets.
     """
     if len(response) > MAX_RESPONSE_CHARS:
-        return Answer(error=f"the response has {len(response)} characters, more than {MAX_RESPONSE_CHARS}")
+        return Answer(
+            error=f"the response has {len(response)} characters, more than {MAX_RESPONSE_CHARS}"
+        )
     text = without_thoughts(response.replace("\r\n", "\n").replace("\r", "\n"))
     if not text.strip():
         if THOUGHT_END.search(response):
             return Answer(error="the response has thoughts and no answer after them")
-        return Answer(error="the response ends within its thoughts" if response.strip() else "the response is empty")
+        return Answer(
+            error="the response ends within its thoughts"
+            if response.strip()
+            else "the response is empty"
+        )
     offers = _offers(unwrapped(text), targets)
     chosen: dict[str, Source] = {}
     for target in targets:
@@ -60,7 +78,9 @@ def extract_answer(
         source = _chosen(offers, free, target, demanded, alone=len(targets) == 1)
         if source is not None:
             chosen[target] = source
-    ignored = tuple(offer.target[:200] for offer in offers if offer.target and offer.target not in targets)
+    ignored = tuple(
+        offer.target[:200] for offer in offers if offer.target and offer.target not in targets
+    )
     if not chosen:
         return Answer(ignored=ignored[:MAX_NAMED_IGNORED], error=_why_none(ignored, targets))
     files, notes = _with_helpers(chosen, offers, given or {})
@@ -81,10 +101,14 @@ def _offers(text: str, targets: Sequence[str]) -> list[Source]:
     hdl = targets[0].endswith(HDL_SUFFIXES)
     blocks = fenced_blocks(text)
     offers = [
-        Source(content, target=_target_of([path], targets) or path) if path else Source(design_text(content))
+        Source(content, target=_target_of([path], targets) or path)
+        if path
+        else Source(design_text(content))
         for path, content in json_texts(text)
     ]
-    for number, block in sorted(enumerate(blocks, 1), key=lambda numbered: hdl and not numbered[1].is_hdl):
+    for number, block in sorted(
+        enumerate(blocks, 1), key=lambda numbered: hdl and not numbered[1].is_hdl
+    ):
         first_line = block.text.lstrip().split("\n", 1)[0]
         comment = first_line if first_line.startswith(("//", "/*", "#")) else ""
         target = _target_of([block.info, comment, block.before], targets)
@@ -96,7 +120,12 @@ def _offers(text: str, targets: Sequence[str]) -> list[Source]:
 
 
 def _chosen(
-    offers: Sequence[Source], free: Sequence[Source], target: str, demanded: Sequence[str], *, alone: bool
+    offers: Sequence[Source],
+    free: Sequence[Source],
+    target: str,
+    demanded: Sequence[str],
+    *,
+    alone: bool,
 ) -> Source | None:
     """Return the text for a target among those that name it and the `free` ones, which name none."""
     stem = basename(target).rsplit(".", 1)[0]
@@ -112,12 +141,15 @@ def _chosen(
 def _best(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
     """Return the first source that defines one of `names` completely, else that begins one, else with a design."""
     found = _first_complete(sources, names)
-    found = found or next((source for name in names for source in sources if name in source.names), None)
+    found = found or next(
+        (source for name in names for source in sources if name in source.names), None
+    )
     return found or next((source for source in sources if source.holds_design()), None)
 
 
 def _first_complete(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
-    """Return the source that defines the first possible name completely: the last correction, else the first (`standing`)."""
+    """Return the source that defines the first possible name completely: the last correction, else the
+    first (`standing`)."""
     for name in names:
         complete = [source for source in sources if name in source.complete]
         if complete:
@@ -143,11 +175,14 @@ def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
 def _with_helpers(
     chosen: Mapping[str, Source], offers: Sequence[Source], given: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the files, and notes on their origin. Modules, packages and interfaces that a file uses and that only another offer defines
-    are added, in the order of the response; never a second definition, one of `given`, or a test bench.
+    """Return the files, and notes on their origin. Modules, packages and interfaces that a file uses and
+    that only another offer defines are added, in the order of the response; never a second definition, one
+    of `given`, or a test bench.
     """
     own = {name for source in chosen.values() for name in source.names}
-    helpers = [o for o in offers if o.names and not o.names & own and o.standing >= 0 and o.holds_design()]
+    helpers = [
+        o for o in offers if o.names and not o.names & own and o.standing >= 0 and o.holds_design()
+    ]
     own.update(*(Source(text).names for text in given.values() if helpers))
     files, notes = {}, []
     for target, source in chosen.items():
@@ -156,6 +191,8 @@ def _with_helpers(
             used.add(more)
             own, words = own | more.names, words | more.words
             notes.append(f"{target}: with {', '.join(sorted(more.names))} of another block")
-        files[target] = "\n".join(offer.text.strip("\n").rstrip() + "\n" for offer in offers if offer in used)
+        files[target] = "\n".join(
+            offer.text.strip("\n").rstrip() + "\n" for offer in offers if offer in used
+        )
         notes += [f"{target}: {source.place}"] if source.place else []
     return files, tuple(notes)

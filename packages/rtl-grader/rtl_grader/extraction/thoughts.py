@@ -1,7 +1,8 @@
 """Remove the thoughts from a response.
 
-A response starts with what its prompt opened (chat.py), if that was a thought or a channel's message. In other texts a closing tag
-without an opening one ends a thought that began with the response, unless the tag is part of code.
+A response starts with what its prompt opened (chat.py), if that was a thought or a channel's message. In
+other texts a closing tag without an opening one ends a thought that began with the response, unless the tag
+is part of code.
 
 Every step is linear in the length of the response.
 """
@@ -17,12 +18,17 @@ _OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
 _LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not a quoted one
 _CLOSE_ALONE = re.compile(r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M)
-# OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of which `final` holds the answer.
+# OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of
+# which `final` holds the answer.
 _CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")
-_FINAL = re.compile(r"(?:\A\s*|<\|start\|>assistant)<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
+_FINAL = re.compile(
+    r"(?:\A\s*|<\|start\|>assistant)<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
+)
 _FINAL_END = re.compile(r"<\|end\|>\s*(?:<\|start\|>|\Z)|<\|(?:return|call)\|>\s*\Z")
 
-THOUGHT_END = re.compile(r"(?:</(?:think|thinking|thought|reasoning)>|<\|(?:end|return)\|>)\s*\Z", re.I)
+THOUGHT_END = re.compile(
+    r"(?:</(?:think|thinking|thought|reasoning)>|<\|(?:end|return)\|>)\s*\Z", re.I
+)
 """The end of a response that ends with a finished thought or message."""
 
 
@@ -67,7 +73,9 @@ def _after_lone_close(text: str, end: int) -> int:
         return found.end() if found else 0
     at = 0
     for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
-        found = _LONE_CLOSE.search(text[at:start])  # from `at`, so that the fence before it does not count as a quote
+        found = _LONE_CLOSE.search(
+            text[at:start]
+        )  # from `at`, so that the fence before it does not count as a quote
         after = at + found.end() if found else _after_draft(text[start:stop], start, broken_off)
         if after:
             return after if after <= end else 0
@@ -76,8 +84,8 @@ def _after_lone_close(text: str, end: int) -> int:
 
 
 def _after_draft(block: str, at: int, broken_off: bool) -> int:
-    """The same within a block at `at`, for a thought that broke off a draft: the tag is alone on its line, or another block opens
-    after it. A tag in a comment or a string is part of the code."""
+    """The same within a block at `at`, for a thought that broke off a draft: the tag is alone on its line,
+    or another block opens after it. A tag in a comment or a string is part of the code."""
     if _CLOSE.search(block):
         alone = {line.end(1) for line in _CLOSE_ALONE.finditer(block)}
         for close in _CLOSE.finditer(code_of(block)):

@@ -1,4 +1,5 @@
-"""Take code out of what a response wraps around it: quotation marks, tags, HTML, patches, and prose beside code without a fence.
+"""Take code out of what a response wraps around it: quotation marks, tags, HTML, patches, and prose beside
+code without a fence.
 
 Every step is linear in the length of the response.
 """
@@ -22,9 +23,7 @@ _ANSWER = re.compile(r"(?is)<(answer|final_answer|final|solution)>(.*?)(?:</\1>|
 _HTML = re.compile(r"(?i)<(?:pre|code)\b[^<>]*>")
 PATCH = re.compile(r"(?m)^(?:-|\+\+\+|@@|diff |index )[^\n]*\n|^[+ ]")
 """What is left out of a patch of a whole file to get its new text."""
-_DIRECTIVE = (
-    r"`(?:timescale|define|undef|default_nettype|include|ifn?def|elsif|else|endif|resetall|(?:end)?celldefine)\b"
-)
+_DIRECTIVE = r"`(?:timescale|define|undef|default_nettype|include|ifn?def|elsif|else|endif|resetall|(?:end)?celldefine)\b"
 _UNIT = r"""(?mx) ^[ \t]* (?: (?: <[^<>\n]*> | \[\w+\] | \w+: | ['"] ) [ \t]* )* (?=
     (?: \(\*[^\n)]*\) \s* )* (?:(?:macro)?module|package|interface|program|primitive)
     \s+ (?:automatic\s+|static\s+)? [^\s(#;]+ \s* (?: [(#;] | import\b )"""
@@ -36,14 +35,20 @@ _FIRST_LINE = re.compile(
     + r"""|(?<!:)// | /\* | \(\* | typedef\s+\w | (?:localparam|parameter)\s[^;\n]*=
     | (?:function|task|class)[ \t][^.:\n]*[(;] | [a-z]\w*[ \t][^.?!\n]*;[ \t]*$ )"""
 )
-_UNIT_END = re.compile(r"\bend(?:module|package|interface|program|primitive)\b(?:[ \t]*:[ \t]*\w+)?")
+_UNIT_END = re.compile(
+    r"\bend(?:module|package|interface|program|primitive)\b(?:[ \t]*:[ \t]*\w+)?"
+)
 _BEHIND = re.compile(r"(?:[ \t]*(?://[^\n]*)?\n|[ \t]*" + _DIRECTIVE + r"[^\n]*\n?)*")
 
 
 def unwrapped(text: str) -> str:
     """Return a response without quotation marks before code, and only the last `<answer>` if one holds code."""
     text = _QUOTE.sub(_unquoted, _ONE_LINE.sub(r"```\n\1\n```", text.translate(_INVISIBLE)))
-    tagged = [match[2] for match in _ANSWER.finditer(text) if "```" in match[2] or has_design_unit(match[2])]
+    tagged = [
+        match[2]
+        for match in _ANSWER.finditer(text)
+        if "```" in match[2] or has_design_unit(match[2])
+    ]
     text = tagged[-1] if tagged else text
     return html.unescape(text) if "```" not in text and _HTML.search(text) else text
 
@@ -68,7 +73,9 @@ def design_text(text: str) -> str:
     while (first := _FIRST_LINE.search(text, at)) is not None:
         end = _UNIT_END.search(code, first.end())
         if end is None:
-            return (parts + text[first.end() :] if _UNIT_LINE.search(text, first.start()) else parts) or text
+            return (
+                parts + text[first.end() :] if _UNIT_LINE.search(text, first.start()) else parts
+            ) or text
         at = _BEHIND.match(text, end.end()).end()  # type: ignore[union-attr]  # it matches nothing, too
         parts += text[first.end() : at]
     return parts or text

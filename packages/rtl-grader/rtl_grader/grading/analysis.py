@@ -1,7 +1,8 @@
 """Static analysis of an answer in a child process with limits; pyslang parses hostile text only there.
 
-A macro that doubles itself forty times, or an expression nested a million deep, crashes the child and not the grader. They
-talk like an executor and its agent (executors/wire.py). The child ends when its socket is closed.
+A macro that doubles itself forty times, or an expression nested a million deep, crashes the child and not
+the grader. They talk like an executor and its agent (executors/wire.py). The child ends when its socket is
+closed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ CPU_S = 4.0
 TIMEOUT_S = 60.0
 START_S = 60.0
 END_S = 60.0
-"""Time for a child that closed its socket to exit on a stalled machine: without memory it first writes its traceback."""
+"""Time for a child that closed its socket to exit on a stalled machine: without memory it first writes its
+traceback."""
 IDLE_S = 7 * 24 * 3600.0
 """Time without requests after which a child ends; the next request starts another."""
 TRIES = 3
 TEXT_EXIT_CODES = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
-"""Exit codes that a text can cause: an exception (no memory), CPU time exceeded, a parser crash. A kill is not among them."""
+"""Exit codes that a text can cause: an exception (no memory), CPU time exceeded, a parser crash. A kill is
+not among them."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,9 @@ class Analyst:
                     child.close()
                 return Analysis.model_validate(reply)
             if child.end() in TEXT_EXIT_CODES:
-                return Analysis(failed=f"the text cannot be parsed within {CPU_S:g} s and {MEMORY_MB} MiB")
+                return Analysis(
+                    failed=f"the text cannot be parsed within {CPU_S:g} s and {MEMORY_MB} MiB"
+                )
         raise InfrastructureError(f"the analysis of an answer was broken off {TRIES} times")
 
     def close(self) -> None:
@@ -157,7 +162,11 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     """Analyse in this process, without limits; for the child."""
     design = {path: text for path, text in request.answer.items() if path in request.design}
     findings = screen(
-        design, request.context, request.top, harness=request.harness, several_tools=request.several_tools
+        design,
+        request.context,
+        request.top,
+        harness=request.harness,
+        several_tools=request.several_tools,
     )
     if findings:
         return Analysis(findings=tuple(findings))
@@ -165,7 +174,9 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
         return Analysis(valid=is_valid(request.answer))
     interface = None
     if request.top is not None:
-        interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)
+        interface = parse_interface(
+            {**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT
+        )
     return Analysis(interface=interface)
 
 

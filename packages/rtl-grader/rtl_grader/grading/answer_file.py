@@ -30,7 +30,8 @@ class AnswerLine:
 
 
 def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[str]]:
-    """Return the valid lines, and an error with file and line for each invalid one. `sample` defaults to a counter per id."""
+    """Return the valid lines, and an error with file and line for each invalid one. `sample` defaults to a
+    counter per id."""
     problems = {problem.id: problem for problem in found.problems}
     why_not = {left.id: left.reason for left in found.left_out}
     why_not.update({broken.id: str(broken) for broken in found.broken if broken.id})
@@ -50,7 +51,9 @@ def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[
                     counted[line.problem.id] += 1
                     lines.append(line)
     except OSError as error:
-        raise ProblemError(f"cannot read the answers file {path}: {error.strerror}", "check the path") from error
+        raise ProblemError(
+            f"cannot read the answers file {path}: {error.strerror}", "check the path"
+        ) from error
     return lines, complaints
 
 
@@ -61,16 +64,21 @@ def line_of(
     why_not: Mapping[str, str],
     counted: Mapping[str, int],
 ) -> AnswerLine:
-    """Parse an answer: `id`, `response` or `files`, and optionally `sample`. Raises ValueError with the field and the error.
+    """Parse an answer: `id`, `response` or `files`, and optionally `sample`. Raises ValueError with the
+    field and the error.
 
-    `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counted` to default samples.
+    `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counted` to
+    default samples.
     """
     identity = record.get("id")
     if not isinstance(identity, str):
         raise ValueError("id: is missing or not a string")
     if identity not in problems:
         reason = why_not.get(identity)
-        raise ValueError(f"id: {identity!r} " + (f"is left out: {reason}" if reason else "is not one of the problems"))
+        raise ValueError(
+            f"id: {identity!r} "
+            + (f"is left out: {reason}" if reason else "is not one of the problems")
+        )
     sample = record.get("sample", counted[identity])
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
         raise ValueError("sample: is not an integer >= 0")
@@ -86,5 +94,7 @@ def line_of(
     elif isinstance(response, str) and files is None:
         answer = answer_to(problem, response)
     else:
-        raise ValueError("needs either `response` (a string) or `files` (an object of path and text)")
+        raise ValueError(
+            "needs either `response` (a string) or `files` (an object of path and text)"
+        )
     return AnswerLine(number, problem, sample, answer)

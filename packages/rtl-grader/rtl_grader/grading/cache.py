@@ -21,7 +21,8 @@ MOST_CACHED = 100_000
 
 
 class MemoryCache:
-    """In-memory cache of verdicts by key, filled before a run and drained after it. Thread-safe. Ignores infrastructure errors.
+    """In-memory cache of verdicts by key, filled before a run and drained after it. Thread-safe. Ignores
+    infrastructure errors.
 
     Verdicts are kept as JSON, which takes a quarter of the memory. Beyond `most` entries the oldest is evicted.
     """
@@ -95,4 +96,7 @@ def normalised(text: str) -> str:
     Other Unicode white space (no-break space, line separator, ...) is an error for simulators and stays.
     """
     # White space after a backslash stays: a backslash continues the line only if nothing follows it.
-    return re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M).rstrip("\n") + "\n"
+    return (
+        re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M).rstrip("\n")
+        + "\n"
+    )

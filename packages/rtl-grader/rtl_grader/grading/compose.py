@@ -3,8 +3,8 @@
 As in CVDP's public runner, every service runs in /code/rundir whatever its `working_dir`, and volumes under /code are
 ignored, since the workspace is there.
 
-Not supported: builds other than FROM an image plus pip installs, networks, named volumes, host paths. A harness that needs
-them raises InfrastructureError, since this is never the answer's fault.
+Not supported: builds other than FROM an image plus pip installs, networks, named volumes, host paths. A
+harness that needs them raises InfrastructureError, since this is never the answer's fault.
 """
 
 from __future__ import annotations
@@ -35,13 +35,18 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
     try:
         entries = compose_services(harness["docker-compose.yml"]).items()
     except (KeyError, FieldError) as error:
-        raise InfrastructureError(f"the harness' docker-compose.yml cannot be read: {error!r}") from error
+        raise InfrastructureError(
+            f"the harness' docker-compose.yml cannot be read: {error!r}"
+        ) from error
     steps = []
     mounts = dict.fromkeys([Mount("src", "/src")])
     for name, service in entries:
         if not isinstance(service, dict):
             raise InfrastructureError(f"service {name} is not a mapping")
-        env = {**_env_files(name, service.get("env_file"), harness), **_environment(service.get("environment"))}
+        env = {
+            **_env_files(name, service.get("env_file"), harness),
+            **_environment(service.get("environment")),
+        }
         try:
             mounts.update(dict.fromkeys(_volumes(name, service.get("volumes") or ())))
             steps.append(Step(name=str(name), argv=_command(name, service), env=env, cwd=WORKDIR))
@@ -72,7 +77,9 @@ def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
         elif isinstance(value, list):
             words += [str(word).replace("$$", "$") for word in value]
     if not words:
-        raise InfrastructureError(f"service {name} has no command, and its image's own is not known here")
+        raise InfrastructureError(
+            f"service {name} has no command, and its image's own is not known here"
+        )
     return tuple(words)
 
 
@@ -85,14 +92,20 @@ def _env_files(name: str, value: object, harness: Mapping[str, str]) -> dict[str
         if plain in harness:
             found.update(parse_env(harness[plain]))
         elif not (isinstance(entry, dict) and entry.get("required") is False):
-            raise InfrastructureError(f"service {name}: the env file {path} is not part of the harness")
+            raise InfrastructureError(
+                f"service {name}: the env file {path} is not part of the harness"
+            )
     return found
 
 
 def _environment(value: object) -> dict[str, str]:
     if isinstance(value, dict):
         return {
-            str(key): "" if entry is None else str(entry).lower() if isinstance(entry, bool) else str(entry)
+            str(key): ""
+            if entry is None
+            else str(entry).lower()
+            if isinstance(entry, bool)
+            else str(entry)
             for key, entry in value.items()
         }
     if isinstance(value, list):
@@ -104,7 +117,11 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
     found = []
     for volume in volumes:
         if isinstance(volume, dict):
-            source, target, read_only = volume.get("source"), volume.get("target"), bool(volume.get("read_only"))
+            source, target, read_only = (
+                volume.get("source"),
+                volume.get("target"),
+                bool(volume.get("read_only")),
+            )
         else:
             source, _, rest = str(volume).partition(":")
             target, _, mode = rest.partition(":")
@@ -112,10 +129,14 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
         if str(target or source).startswith("/code"):
             continue
         if not source or not str(source).startswith(("./", ".")) or not target:
-            raise InfrastructureError(f"service {name}: the volume {volume} is not a directory of the workspace")
+            raise InfrastructureError(
+                f"service {name}: the volume {volume} is not a directory of the workspace"
+            )
         plain = posixpath.normpath(str(source))
         if plain.startswith("..") or plain.split("/")[0] not in (*DIRECTORIES, "."):
-            raise InfrastructureError(f"service {name}: the volume {volume} is outside the workspace")
+            raise InfrastructureError(
+                f"service {name}: the volume {volume} is outside the workspace"
+            )
         if plain == ".":  # every service has the workspace
             continue
         inside = posixpath.normpath(str(target))

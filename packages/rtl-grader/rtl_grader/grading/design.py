@@ -4,14 +4,14 @@ A test bench in the same file as the design is removed. A test bench is a whole 
 instantiates or names and the problem does not ask for, with an `initial` block beside delays, events or the end of the
 simulation. A harness that names its top level would not elaborate it. All other text and the line numbers stay.
 
-Macros are not expanded and directives not followed here. If they could move a module's boundaries, the text stays as it is:
-directives or macros inside the bench, conditionals across a module's boundary, macros that hold `module` or `endmodule`,
-continued lines, open comments and strings, nested modules.
+Macros are not expanded and directives not followed here. If they could move a module's boundaries, the text
+stays as it is: directives or macros inside the bench, conditionals across a module's boundary, macros that
+hold `module` or `endmodule`, continued lines, open comments and strings, nested modules.
 
-Text of honest designs that tools read differently is made the same for all of them, not rejected. If a harness uses several
-tools, conditions on macros that only a tool may define are decided as in Icarus; if it uses only Icarus, they stay.
-translate_off comments are disabled, and all lines end in one way. Assertion control tasks, which Icarus lacks, are
-removed.
+Text of honest designs that tools read differently is made the same for all of them, not rejected. If a
+harness uses several tools, conditions on macros that only a tool may define are decided as in Icarus; if it
+uses only Icarus, they stay. translate_off comments are disabled, and all lines end in one way. Assertion
+control tasks, which Icarus lacks, are removed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,23 @@ _DIRECTIVE = re.compile(r"`(\w*)")
 _DEFINE = re.compile(r"`define\b[^\n]*")
 _ITEM_END = re.compile(r"(?:;|\bend[a-z]+(?:\s{0,9}:\s{0,9}\w{1,99})?)\Z")
 _OPENING = frozenset({"ifdef", "ifndef"})
-_BETWEEN = frozenset({"timescale", "default_nettype", "define", "undef", "include", "resetall", "celldefine", "endcelldefine", "ifdef", "ifndef", "elsif", "else", "endif"})  # fmt: skip
+_BETWEEN = frozenset(
+    {
+        "timescale",
+        "default_nettype",
+        "define",
+        "undef",
+        "include",
+        "resetall",
+        "celldefine",
+        "endcelldefine",
+        "ifdef",
+        "ifndef",
+        "elsif",
+        "else",
+        "endif",
+    }
+)
 """Directives allowed between modules, each on its own line."""
 _TRANSLATE_OFF = re.compile(r"((?://|/\*)[^\n]*?translate)_(o(?:ff|n))", re.I)
 _ASSERTION_CONTROL = re.compile(
@@ -52,8 +68,14 @@ def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str
     """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     several = uses_several_tools(problem.harness)
     design, left_out = without_test_benches(problem, files)
-    macros = macros_in_use(design.values(), problem.context.values(), problem.harness.values()) if several else ()
-    return {path: neutralise(text, macros, several_tools=several) for path, text in design.items()}, left_out
+    macros = (
+        macros_in_use(design.values(), problem.context.values(), problem.harness.values())
+        if several
+        else ()
+    )
+    return {
+        path: neutralise(text, macros, several_tools=several) for path, text in design.items()
+    }, left_out
 
 
 def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool = True) -> str:
@@ -75,7 +97,9 @@ def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool =
     return text
 
 
-def without_test_benches(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def without_test_benches(
+    problem: Problem, files: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
     """Return the answer's files without test benches, and a sentence for each bench that was removed."""
     kept: set[str] | None = None
     result = dict(files)
@@ -90,11 +114,15 @@ def without_test_benches(problem: Problem, files: Mapping[str, str]) -> tuple[di
             if kept is None:
                 kept = _names_in(problem)
             elsewhere = _words(other for at, other in result.items() if at != path)
-            benches = [bench for bench in benches if bench.name not in kept and bench.name not in elsewhere]
+            benches = [
+                bench for bench in benches if bench.name not in kept and bench.name not in elsewhere
+            ]
             if not benches:
                 break
             text = _without(text, benches)
-            removed += [f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches]
+            removed += [
+                f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches
+            ]
             result[path] = text
     return result, removed
 
@@ -110,7 +138,12 @@ def _without(text: str, benches: Iterable[Module]) -> str:
 
 def _benches(text: str) -> list[Module]:
     """Modules that can be removed as far as this text tells; empty if that is not certain."""
-    if "initial" not in text or text.count("endmodule") < 2 or len(text) > MAX_FILE_CHARS or _CONTINUED.search(text):
+    if (
+        "initial" not in text
+        or text.count("endmodule") < 2
+        or len(text) > MAX_FILE_CHARS
+        or _CONTINUED.search(text)
+    ):
         return []
     code, closed = bare(text)
     found = modules(code)
@@ -165,8 +198,15 @@ def _may_begin_after(gap: str) -> bool:
 
 def _names_in(problem: Problem) -> set[str]:
     """Names of modules that the problem asks for, and all words in the HDL beside the answer and in the harness."""
-    names = {*demanded_modules(problem), *(basename(path).rsplit(".", 1)[0] for path in problem.targets)}
-    given = [text for path, text in problem.context.items() if path.endswith(_HDL) and path not in problem.targets]
+    names = {
+        *demanded_modules(problem),
+        *(basename(path).rsplit(".", 1)[0] for path in problem.targets),
+    }
+    given = [
+        text
+        for path, text in problem.context.items()
+        if path.endswith(_HDL) and path not in problem.targets
+    ]
     for path, text in problem.harness.items():
         if path.endswith(".py"):
             # Python code names a module in quotes; other words, as in `tb = TB(dut)`, are its own.

@@ -1,5 +1,5 @@
-"""Evaluates the results of a harness' services and words a verdict's reasons. Pure functions. A session is one simulation
-(executors/base.py).
+"""Evaluates the results of a harness' services and words a verdict's reasons. Pure functions. A session is
+one simulation (executors/base.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind, shortened
 
 _SETTING = re.compile(r"-P\w+\.(\w+)=(.*)", re.S)
-_NOT_TAKEN = re.compile(r"error: (?:parameter `(\w+)` not found in|Cannot override localparam `(\w+)` in)")
+_NOT_TAKEN = re.compile(
+    r"error: (?:parameter `(\w+)` not found in|Cannot override localparam `(\w+)` in)"
+)
 """Errors of Icarus 13 about a `-P` option; earlier versions only warn."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 ENOUGH_CHANGES = 16
@@ -25,9 +27,7 @@ CONSTANT = "no output ever changed its value, though the inputs did; the harness
 """The reason for failing an answer that passes its harness."""
 NO_TEST = "the harness passed although it ran no test"
 """The same."""
-FORGEABLE = (
-    "a script of the harness judges a Verilog test bench by what is printed and how it ends, which a design can forge"
-)
+FORGEABLE = "a script of the harness judges a Verilog test bench by what is printed and how it ends, which a design can forge"
 """Prefix of the reason of the infrastructure error with which such a harness is refused."""
 HARNESS_FAILED = "the harness fails by itself"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
@@ -51,7 +51,9 @@ _RAISED = re.compile(
     re.M,
 )
 """A traceback; the second group is the exception. Of exceptions that raised each other only the last one matches."""
-_TELLING = re.compile(r"E\s{2,}|FAILED |ERROR |(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Failure|Expired)(?::\s|$)")
+_TELLING = re.compile(
+    r"E\s{2,}|FAILED |ERROR |(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Failure|Expired)(?::\s|$)"
+)
 _UNREADABLE = re.compile(
     r"syntax error|sorry:|Unsupported:|not (?:yet )?supported|Assertion `|failed assertion|word index\?|No function named"
     r"|must be input ports",
@@ -62,9 +64,13 @@ _SURROUNDINGS = re.compile(
     r"\b(?:(?:Import|ModuleNotFound|FileNotFound)Error\b|KeyError: [\"'])|Unable to accurately represent"
 )
 """Errors of Python that come from missing modules, files and settings, and times below the precision."""
-_NAMES_ERROR = re.compile(r"^(?!FAILED|ERROR|\d+ of \d+ tests|.*(?:Exit|abnormally|CalledProcess|_SEED=))")
+_NAMES_ERROR = re.compile(
+    r"^(?!FAILED|ERROR|\d+ of \d+ tests|.*(?:Exit|abnormally|CalledProcess|_SEED=))"
+)
 """Reasons that say more than that something failed."""
-_UNREAD = re.compile(_NAMES_ERROR.pattern + r"(?!.*(?:Assertion|TestFailure|Timeout|no child object|out of range))")
+_UNREAD = re.compile(
+    _NAMES_ERROR.pattern + r"(?!.*(?:Assertion|TestFailure|Timeout|no child object|out of range))"
+)
 """Errors that a design cannot cause before a test reads it; a port that it lacks is one."""
 _UNOPENED = re.compile(r"\$readmem[bh]: Unable to open \S+")
 
@@ -89,30 +95,35 @@ def refusals(results: Sequence[StepResult]) -> tuple[str, ...]:
 def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple[str, ...]:
     """Evidence that the results are not the simulators' own; empty if there is none.
 
-    A changed results file counts as evidence only if the harness passed and the simulation itself did not report success.
-    Any other change gains nothing, since tests are counted from the simulators' reports; and a harness that runs another
-    simulation on the same file changes it, too.
+    A changed results file counts as evidence only if the harness passed and the simulation itself did not
+    report success. Any other change gains nothing, since tests are counted from the simulators' reports;
+    and a harness that runs another simulation on the same file changes it, too.
     """
     passed = all(result.exit_code == 0 for result in results)
     for result in results:
         for session in result.sessions:
-            succeeded = session.complete and all(test["status"] != "failed" for test in session.tests)
+            succeeded = session.complete and all(
+                test["status"] != "failed" for test in session.tests
+            )
             if passed and session.forged and not succeeded:
                 return (f"{result.name}: the results file is not the one that cocotb wrote",)
             if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
                 return (f"{result.name}: a test did not come from the harness",)
     completed = any(session.complete for result in results for session in result.sessions)
-    unfinished = (uses_cocotb(harness) and not completed) or not all(result.is_attested for result in results)
+    unfinished = (uses_cocotb(harness) and not completed) or not all(
+        result.is_attested for result in results
+    )
     if passed and unfinished:
         return ("the harness passed although a simulation did not bring its tests to an end",)
     return ()
 
 
 def changed_parameters(
-    results: Sequence[StepResult], demanded: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]]
+    results: Sequence[StepResult],
+    demanded: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]],
 ) -> tuple[InterfaceMismatch, ...]:
-    """Parameters that the harness sets in a build or reads back, and whose value in the design is wrong; and ports that are
-    narrower than demanded.
+    """Parameters that the harness sets in a build or reads back, and whose value in the design is wrong;
+    and ports that are narrower than demanded.
 
     `demanded` maps a build's settings to the right values of the parameters that are only read and to the ports' widths
     (interface_check.py).
@@ -129,7 +140,9 @@ def changed_parameters(
                 found.append(InterfaceMismatch(kind=kind, name=name, expected=expected, got=got))
             elif values and not wanted and int(got) < int(values[0]):
                 kind, expected = MismatchKind.WRONG_WIDTH, in_bits(values[0])
-                found.append(InterfaceMismatch(kind=kind, name=name, expected=expected, got=in_bits(got)))
+                found.append(
+                    InterfaceMismatch(kind=kind, name=name, expected=expected, got=in_bits(got))
+                )
     return tuple(dict.fromkeys(found))
 
 
@@ -138,7 +151,9 @@ def refused_parameters(build: Mapping[str, Any]) -> tuple[InterfaceMismatch, ...
     settings = _settings(build["argv"])
     names = dict.fromkeys(first or second for first, second in _NOT_TAKEN.findall(build["output"]))
     return tuple(
-        InterfaceMismatch(kind=MismatchKind.WRONG_PARAMETER, name=name, expected=settings.get(name), got="none")
+        InterfaceMismatch(
+            kind=MismatchKind.WRONG_PARAMETER, name=name, expected=settings.get(name), got="none"
+        )
         for name in names
     )
 
@@ -162,7 +177,9 @@ def never_changed(results: Sequence[StepResult]) -> bool:
 
 def pacer(results: Sequence[StepResult]) -> str:
     """The first simulation's input that changed often, see `Session.pacer`; empty if no simulation had one."""
-    return next((session.pacer for result in results for session in result.sessions if session.pacer), "")
+    return next(
+        (session.pacer for result in results for session in result.sessions if session.pacer), ""
+    )
 
 
 def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> str:
@@ -178,7 +195,11 @@ def compile_reasons(text: str) -> tuple[str, ...]:
     """Error lines of a compiler's output, with paths relative to the workspace."""
     lines = _lines(text.replace("/code/", ""))
     # A warning about a file or port named error_x is no error.
-    telling = [line for line in lines if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))]
+    telling = [
+        line
+        for line in lines
+        if "warning:" not in line and _COMPILE_ERROR.search(_PLACE.sub("", line))
+    ]
     return _shortened(telling or lines) or ("the compiler failed without a word",)
 
 
@@ -194,7 +215,9 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
     failed = [f"{test['name']}: {test['message'] or 'failed'}" for test in step.failed_tests]
     if not failed:
         reasons = [*raised, *filter(_TELLING.match, lines)]
-        return _shortened(reasons or lines[-3:] or [f"{step.name} ended with exit code {step.exit_code}"])
+        return _shortened(
+            reasons or lines[-3:] or [f"{step.name} ended with exit code {step.exit_code}"]
+        )
     # cocotb 1 writes the message only to the log.
     raised = raised if "Test failed with RANDOM_SEED" in failed[0] else []
     return _shortened([*_UNOPENED.findall(text), *raised, *failed])
@@ -203,9 +226,9 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
 def own_faults(results: Sequence[StepResult], problem: Problem) -> list[str]:
     """Reasons of failing services that are the harness' own fault if another design causes the same ones.
 
-    If the other design is the golden answer, all are that name an error. Else only those are that no values of a design cause:
-    what is missing around the harness, and with cocotb tests anything before a simulator starts and errors before the failing
-    tests let time pass.
+    If the other design is the golden answer, all are that name an error. Else only those are that no values
+    of a design cause: what is missing around the harness, and with cocotb tests anything before a simulator
+    starts and errors before the failing tests let time pass.
     """
     faults: list[str] = []
     cocotb = uses_cocotb(problem.harness)

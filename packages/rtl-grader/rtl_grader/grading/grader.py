@@ -1,4 +1,5 @@
-"""Turns answers into verdicts: gradings (stages.py) under one or more seeds, a verdict cache, and facts cached per problem."""
+"""Turns answers into verdicts: gradings (stages.py) under one or more seeds, a verdict cache, and facts
+cached per problem."""
 
 from __future__ import annotations
 
@@ -35,15 +36,16 @@ _T = TypeVar("_T")
 class Grader:
     """Grades answers. Thread-safe: call it from as many threads as there are cores.
 
-    `until` is the last stage to grade (`Stage.SYNTAX` only compiles, for early training). An answer that passes all graded
-    stages is `passed` if that stage is TESTS, else `not_tested`.
+    `until` is the last stage to grade (`Stage.SYNTAX` only compiles, for early training). An answer that
+    passes all graded stages is `passed` if that stage is TESTS, else `not_tested`.
 
-    `seed` seeds the harness' random numbers. Some harnesses fail right designs under some seeds. Validation shows this where
-    there is a golden answer. Without one, an answer whose tests fail is graded under further seeds until a majority of
-    `seeds` agrees. With 1, only the first seed is used, as in the public runner.
+    `seed` seeds the harness' random numbers. Some harnesses fail right designs under some seeds. Validation
+    shows this where there is a golden answer. Without one, an answer whose tests fail is graded under
+    further seeds until a majority of `seeds` agrees. With 1, only the first seed is used, as in the public
+    runner.
 
-    `known_good` holds the CPU time of known-good answers, which limits other answers (limits.py). The grader adds answers
-    that pass.
+    `known_good` holds the CPU time of known-good answers, which limits other answers (limits.py). The
+    grader adds answers that pass.
     """
 
     def __init__(
@@ -186,7 +188,9 @@ class Grader:
     def lacking(self, problem: Problem) -> list[str]:
         """Descriptions of what the harness needs and the executor lacks; cached per problem."""
         return self._once(
-            "lacking", problem, lambda: missing_requirements(problem.harness, self.tools, self._has_module(problem))
+            "lacking",
+            problem,
+            lambda: missing_requirements(problem.harness, self.tools, self._has_module(problem)),
         )
 
     def demanded(self, problem: Problem) -> dict[str, list[int]]:
@@ -202,7 +206,8 @@ class Grader:
         return self._known[key]
 
     def _has_module(self, problem: Problem) -> Callable[[str], bool]:
-        """Return a check for the executor's modules. It accepts any module where an image with the harness' own is built later."""
+        """Return a check for the executor's modules. It accepts any module where an image with the harness'
+        own is built later."""
         if self.executor.derives_images and re.search(
             r"^\s*RUN\b.*\binstall\b", problem.harness.get("Dockerfile", ""), re.M
         ):
@@ -212,16 +217,23 @@ class Grader:
     def is_valid(self, problem: Problem, files: Mapping[str, str]) -> bool:
         """Whether slang finds no error in an answer's files with all HDL of the problem."""
         sources = {**problem.context, **files, **problem.harness}
-        return self._analyst.analyse(AnalysisRequest(answer=sources, top=None, design=(), validity=True)).valid
+        return self._analyst.analyse(
+            AnalysisRequest(answer=sources, top=None, design=(), validity=True)
+        ).valid
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
-        python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))
+        python = "\n".join(
+            text for path, text in problem.harness.items() if path.endswith((".py", ".env"))
+        )
         return self._analyst.analyse(
             AnalysisRequest(
                 answer=dict(files),
                 context={
                     **macro_file(problem.harness),
-                    **{p: text if p.endswith(HDL_SUFFIXES) else "" for p, text in problem.context.items()},
+                    **{
+                        p: text if p.endswith(HDL_SUFFIXES) else ""
+                        for p, text in problem.context.items()
+                    },
                 },
                 top=problem.interface.module if problem.interface else None,
                 # Testbenches that no harness compiles are not screened.

@@ -1,4 +1,5 @@
-"""Jobs of a grading: the harness' services, our own compile and activity check, and the environment of witness and gate."""
+"""Jobs of a grading: the harness' services, our own compile and activity check, and the environment of
+witness and gate."""
 
 from __future__ import annotations
 
@@ -94,7 +95,10 @@ runner.test(hdl_toplevel=settings["top"], test_module="activity")
 def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the services of a harness with pytest stopping at the first failing test."""
     return tuple(
-        replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
+        replace(
+            step,
+            env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()},
+        )
         for step in steps
     )
 
@@ -102,13 +106,25 @@ def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
 def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
     """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
     tops = top_levels(problem.harness)[:1] if top_level else []
-    argv = ["iverilog", "-g2012", "-t", "null", "-I", "/code/rtl", *(word for top in tops for word in ("-s", top))]
+    argv = [
+        "iverilog",
+        "-g2012",
+        "-t",
+        "null",
+        "-I",
+        "/code/rtl",
+        *(word for top in tops for word in ("-s", top)),
+    ]
     return Step("compile", (*argv, *sources(problem, files)))
 
 
 def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
     """Source files that the harness names, else all of the design; absolute paths in the sandbox."""
-    design = {p for p in (*problem.context, *files) if p.endswith(SOURCE_SUFFIXES) and not p.startswith("verif/")}
+    design = {
+        p
+        for p in (*problem.context, *files)
+        if p.endswith(SOURCE_SUFFIXES) and not p.startswith("verif/")
+    }
     named = [
         word.removeprefix("/code/")
         for path, text in sorted(problem.harness.items())
@@ -128,12 +144,16 @@ def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
 def witness_environment(
     problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
 ) -> dict[str, str]:
-    """Return environment variables for witness and gate: the answer's ports to watch (none if None), system tasks that the
-    problem's own files call, whether scripts of the harness run the simulator, and the right values of parameters, none for a port
-    whose width counts.
+    """Return environment variables for witness and gate: the answer's ports to watch (none if None), system
+    tasks that the problem's own files call, whether scripts of the harness run the simulator, and the right
+    values of parameters, none for a port whose width counts.
     """
     watch = [[p.name for p in ports or () if p.direction == d] for d in ("input", "output")]
-    given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
+    given = [
+        text
+        for p, text in (*problem.context.items(), *problem.harness.items())
+        if p.endswith(HDL_SUFFIXES)
+    ]
     tasks = {task for text in given for task in re.findall(r"\$([a-z]\w*)", text)} - ALLOWED_TASKS
     forced = {"force" for text in given if re.search(r"\bforce\b", text)}
     demand = problem.interface or Interface(module="", source=InterfaceSource.HARNESS)
@@ -161,12 +181,20 @@ def activity_check(
     outputs = [port.name for port in ports if port.direction == "output"]
     if not inputs or not outputs:
         return None
-    given = {"inputs": [entry for entry in inputs if entry[0] != clock], "outputs": outputs, "clock": clock}
+    given = {
+        "inputs": [entry for entry in inputs if entry[0] != clock],
+        "outputs": outputs,
+        "clock": clock,
+    }
     files = {
         "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps(given)),
-        "src/run_activity.py": ACTIVITY_RUNNER.format(settings=json.dumps({"sources": list(sources), "top": top})),
+        "src/run_activity.py": ACTIVITY_RUNNER.format(
+            settings=json.dumps({"sources": list(sources), "top": top})
+        ),
     }
-    return files, Step("activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"})
+    return files, Step(
+        "activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"}
+    )
 
 
 @dataclass
@@ -180,7 +208,11 @@ class Watched:
 
     def __post_init__(self) -> None:
         self.name, self.derives_images = self.executor.name, self.executor.derives_images
-        self.tools, self.has_module, self.close = self.executor.tools, self.executor.has_module, self.executor.close
+        self.tools, self.has_module, self.close = (
+            self.executor.tools,
+            self.executor.has_module,
+            self.executor.close,
+        )
         self.cpu_s = 0.0
         self._services = {step.name for step in read_services(self.problem.harness)[0]}
 

@@ -1,9 +1,10 @@
 """Resources of one grading: limits, which are part of the verdict cache key, and a CPU budget below them.
 
-An answer may use a multiple of the CPU time of a known-good answer, at most the limit `cpu_s`. CPU time does not depend on
-the load of the machine, so verdicts do not either. The known-good answer is the golden one if it was graded, else the
-slowest that passed. The golden answer itself may use all of `cpu_s`. It is graded when the first other answer uses more than
-`cpu_floor_s`, so that it costs nothing where answers are quick and bounds the others where they are not.
+An answer may use a multiple of the CPU time of a known-good answer, at most the limit `cpu_s`. CPU time
+does not depend on the load of the machine, so verdicts do not either. The known-good answer is the golden
+one if it was graded, else the slowest that passed. The golden answer itself may use all of `cpu_s`. It is
+graded when the first other answer uses more than `cpu_floor_s`, so that it costs nothing where answers are
+quick and bounds the others where they are not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     wall_s: float = Field(default=120.0, gt=0, le=3600)
-    """Time in which a service computes or sleeps; time spent waiting for a busy machine is not counted. CVDP's runner allows 600."""
+    """Time in which a service computes or sleeps; time spent waiting for a busy machine is not counted.
+    CVDP's runner allows 600."""
     cpu_s: float = Field(default=120.0, gt=0, le=3600)
     """CPU time of all processes of one service together, and of any one process."""
     cpu_floor_s: float = Field(default=2.0, gt=0)
@@ -75,7 +77,8 @@ class KnownGood:
         kind[problem.fingerprint] = max(cpu_s, kind.get(problem.fingerprint, 0.0))
 
     def budget(self, problem: Problem, answer: Answer, limits: Limits) -> Budget | None:
-        """Return the budget of `answer`; None if only the limits apply. It is the smallest one, of 0 s, before the golden answer is graded."""
+        """Return the budget of `answer`; None if only the limits apply. It is the smallest one, of 0 s,
+        before the golden answer is graded."""
         waits = problem.golden is not None and limits.cpu_floor_s < limits.cpu_s
         golden = self.golden.get(problem.fingerprint, 0.0 if waits else NO_BUDGET)
         good_s = self.passing.get(problem.fingerprint) if golden == NO_BUDGET else golden

@@ -35,9 +35,11 @@ class GraderPool:
         """Run a function in one of the threads."""
         return asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
-    async def grade(self, problem: Problem, answers: Sequence[Answer], until: Stage | None = None) -> list[Verdict]:
-        """Return verdicts on answers to one problem, in order. Equal answers are graded once, also those of concurrent calls;
-        repeats are marked `cached`.
+    async def grade(
+        self, problem: Problem, answers: Sequence[Answer], until: Stage | None = None
+    ) -> list[Verdict]:
+        """Return verdicts on answers to one problem, in order. Equal answers are graded once, also those of
+        concurrent calls; repeats are marked `cached`.
 
         `until` is the last stage to grade (default: the grader's own). Never raises, like `Grader.grade`.
         """
@@ -55,7 +57,8 @@ class GraderPool:
         return await grading
 
     def close(self) -> None:
-        """Close the grader and its executor, which ends the simulations that the threads wait for; then end the threads."""
+        """Close the grader and its executor, which ends the simulations that the threads wait for; then end
+        the threads."""
         self.grader.close()
         self.grader.executor.close()
         self._pool.shutdown(cancel_futures=True)

@@ -29,7 +29,9 @@ def python_of(harness: Mapping[str, str]) -> str:
 
 def cocotb_generation(harness: Mapping[str, str]) -> int:
     """1 for a harness that needs cocotb 1.x (2.0 moved the runner to `cocotb_tools`), else 2."""
-    return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", python_of(harness), re.M) else 2
+    return (
+        1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", python_of(harness), re.M) else 2
+    )
 
 
 def draws_random(harness: Mapping[str, str]) -> bool:
@@ -46,7 +48,9 @@ def uses_cocotb(harness: Mapping[str, str]) -> bool:
 
 def is_scripted(harness: Mapping[str, str]) -> bool:
     """Whether a simulation can only be one of the harness' own scripts: without cocotb or a rewritten test bench."""
-    return "src/bench.json" not in harness and not any("cocotb" in text for text in harness.values())
+    return "src/bench.json" not in harness and not any(
+        "cocotb" in text for text in harness.values()
+    )
 
 
 def uses_several_tools(harness: Mapping[str, str]) -> bool:
@@ -60,23 +64,33 @@ def missing_requirements(
 ) -> list[str]:
     """Descriptions of what the harness' used Python files import or call and the executor lacks.
 
-    `available` are the executor's tools; `has_module` tells whether its Python can import a module. Imports inside `try`
-    are optional.
+    `available` are the executor's tools; `has_module` tells whether its Python can import a module. Imports
+    inside `try` are optional.
     """
     lacking = []
-    files = (parse_python(text) for path, text in harness.items() if path.endswith(".py") and is_used(path, harness))
+    files = (
+        parse_python(text)
+        for path, text in harness.items()
+        if path.endswith(".py") and is_used(path, harness)
+    )
     trees = list(filter(None, files))
     older = "cocotb1" in available and cocotb_generation(harness) == 1
     for module in _imported(trees, harness):
         package = module.split(".")[0]
-        if package in sys.stdlib_module_names or (older and package == "cocotb") or has_module(module):
+        if (
+            package in sys.stdlib_module_names
+            or (older and package == "cocotb")
+            or has_module(module)
+        ):
             continue
         hint = _HINTS.get(module) or _HINTS.get(package)
         lacking.append(f"the Python module {module}" + (f" ({hint})" if hint else ""))
     programs = _programs(trees, harness).difference(available)
     lacking += [f"the program {program}" for program in _PROGRAMS if program in programs]
     if option := next(filter(None, map(_VERILATED.search, harness.values())), None):
-        lacking.append(f"a proof that Verilator's program ({option[1]}) ran its tests to the end; use cocotb")
+        lacking.append(
+            f"a proof that Verilator's program ({option[1]}) ran its tests to the end; use cocotb"
+        )
     old = shortcomings(available).get("verilator")
     if old and simulator(harness) == "verilator" and cocotb_generation(harness) == 2:
         lacking.append(f"a newer Verilator ({old}): rtl-distill toolchain install")
@@ -105,8 +119,12 @@ def _imported(trees: Iterable[ast.Module], harness: Iterable[str]) -> list[str]:
 
 def _programs(trees: Iterable[ast.Module], harness: Mapping[str, str]) -> set[str]:
     """Programs that the harness runs: named in a Python string, a compose command, or SIM of an env file."""
-    constants = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    first_words = (re.match(rf"\s*{_PROGRAM}(?!\S)", value) for value in constants if isinstance(value, str))
+    constants = (
+        node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
+    )
+    first_words = (
+        re.match(rf"\s*{_PROGRAM}(?!\S)", value) for value in constants if isinstance(value, str)
+    )
     found = {word[1] for word in first_words if word}
     for path, text in harness.items():
         if path.endswith(("docker-compose.yml", ".sh")):

@@ -1,13 +1,14 @@
 """The static screen: finds constructs that no honest design has, with pyslang's preprocessor and parser.
 
-Rejected in design code: DPI; `bind` and configurations; `force`; includes of files that were not given; if the harness has
-HDL, hierarchical names out of the design; and, if it uses several tools, macros that distinguish tools, and system tasks and
-file names that reach outside the simulation. Whatever the problem's own context uses is allowed.
+Rejected in design code: DPI; `bind` and configurations; `force`; includes of files that were not given; if
+the harness has HDL, hierarchical names out of the design; and, if it uses several tools, macros that
+distinguish tools, and system tasks and file names that reach outside the simulation. Whatever the problem's
+own context uses is allowed.
 
 Constructs that honest designs use for synthesis are not rejected but neutralised before (design.py).
 
-The simulator may read the text differently. The screen only gives early, readable errors. System tasks and files in Icarus
-are checked in the compiled program (inside/lib/compiled.py), and results are attested.
+The simulator may read the text differently. The screen only gives early, readable errors. System tasks and
+files in Icarus are checked in the compiled program (inside/lib/compiled.py), and results are attested.
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ _NODES = {
     "LibraryDeclaration": "a library declaration",
 }
 _TASKS = ALLOWED_TASKS | TIMING_CHECKS | {"root", "unit"}
-"""Without the dollar sign. For harnesses that run Verilator themselves, which the gate does not see; `$root` and `$unit` begin names."""
+"""Without the dollar sign. For harnesses that run Verilator themselves, which the gate does not see;
+`$root` and `$unit` begin names."""
 _REACHING = re.compile(
     r"(?<![\w$])\$(?:f(?:open|close|read|scanf|gets|getc|seek|tell|(?:write|display|strobe|monitor)[bho]?)|ungetc|rewind|writemem[bh]|system|c)\b"
 )
 _NAMING = re.compile(r"\$(readmem[bh]|dumpfile)\s*\(([^;]*)")
 _LITERAL = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"")
-_DATA_PATH = re.compile(r"/|\.(?:hex|mem|memh|memb|txt|dat|data|bin|init|mif|coe|py|xml|sh|env|so)$")
+_DATA_PATH = re.compile(
+    r"/|\.(?:hex|mem|memh|memb|txt|dat|data|bin|init|mif|coe|py|xml|sh|env|so)$"
+)
 _PARSERS = re.compile(r"__slang\w*|\bSV_COV_\w+")
 """Macros that pyslang defines and simulators do not."""
 
@@ -75,9 +79,9 @@ def screen(
 ) -> list[ScreenFinding]:
     """Return the findings in the answer's HDL files, in order; empty for an honest answer.
 
-    Findings that also occur in `context` (the problem's own files) are allowed. `harness` are the base names of the harness'
-    files: a design must not read them or have names that lead into their HDL. `several_tools` tells whether the harness uses
-    more than Icarus. `top` is the requested module.
+    Findings that also occur in `context` (the problem's own files) are allowed. `harness` are the base
+    names of the harness' files: a design must not read them or have names that lead into their HDL.
+    `several_tools` tells whether the harness uses more than Icarus. `top` is the requested module.
     """
     found = [finding for path, text in answer.items() for finding in _unreadable(path, text)]
     if found:
@@ -87,7 +91,11 @@ def screen(
     macros = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
     rules = _Rules(given, harness, several_tools, macros)
     for path, text in hdl.items():
-        beside = {p: t for p, t in {**context, **hdl}.items() if p != path and p.endswith((".vh", ".svh", ".h"))}
+        beside = {
+            p: t
+            for p, t in {**context, **hdl}.items()
+            if p != path and p.endswith((".vh", ".svh", ".h"))
+        }
         found += _File(path, text, beside, rules).findings()
     if found:
         allowed = {
@@ -98,19 +106,27 @@ def screen(
         }
         found = [finding for finding in found if finding.what not in allowed]
     if not found and any(name.endswith(HDL_SUFFIXES) for name in harness):
-        found = [finding for finding in _hierarchical({**context, **hdl}, top) if finding.path in hdl]
+        found = [
+            finding for finding in _hierarchical({**context, **hdl}, top) if finding.path in hdl
+        ]
     return found[:MAX_FINDINGS]
 
 
 def _unreadable(path: str, text: str) -> Iterator[ScreenFinding]:
     """Findings that make a file unfit for the parser: its size, characters that cannot be encoded, NUL bytes."""
     if len(text) > MAX_FILE_CHARS:
-        yield ScreenFinding(what=f"the file has {len(text)} characters, more than {MAX_FILE_CHARS}", path=path, line=1)
+        yield ScreenFinding(
+            what=f"the file has {len(text)} characters, more than {MAX_FILE_CHARS}",
+            path=path,
+            line=1,
+        )
         return
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        yield ScreenFinding(what="a character that is none", path=path, line=text.count("\n", 0, error.start) + 1)
+        yield ScreenFinding(
+            what="a character that is none", path=path, line=text.count("\n", 0, error.start) + 1
+        )
     at = text.find("\0")
     if at >= 0:
         yield ScreenFinding(what="a NUL byte", path=path, line=text.count("\n", 0, at) + 1)
@@ -141,11 +157,15 @@ class _File:
             for at, what in () if self.found else differences(self.text, self.rules.macros):
                 self._add(what, self.text.count("\n", 0, at) + 1)
         if parsers := _PARSERS.search(self.text):
-            self._add(f"a macro of the parser ({parsers[0][:40]})", self.text.count("\n", 0, parsers.start()) + 1)
+            self._add(
+                f"a macro of the parser ({parsers[0][:40]})",
+                self.text.count("\n", 0, parsers.start()) + 1,
+            )
         return self.found
 
     def _find_outside_access(self) -> None:
-        """Add tasks and file names that reach outside, in all conditional branches: the gate does not see a harness' own Verilator builds."""
+        """Add tasks and file names that reach outside, in all conditional branches: the gate does not see a
+        harness' own Verilator builds."""
         seen = code_of(self.text)
         for match in _REACHING.finditer(seen):
             line = seen.count("\n", 0, match.start()) + 1
@@ -155,7 +175,9 @@ class _File:
             literals = _LITERAL.findall(self.text[match.start(2) : match.end(2)])
             if match[1] != "dumpfile":
                 # If the name is not a literal, it comes from a string elsewhere in the file.
-                literals = literals or [text for text in _LITERAL.findall(self.text) if _DATA_PATH.search(text)]
+                literals = literals or [
+                    text for text in _LITERAL.findall(self.text) if _DATA_PATH.search(text)
+                ]
             for literal in filter(None, literals):
                 if self._is_outside(match[1], literal):
                     line = seen.count("\n", 0, match.start()) + 1
@@ -187,7 +209,9 @@ class _File:
         if kind in _NODES:
             self._add(_NODES[kind], _line(self.manager, item.sourceRange.start))
         elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):
-            self._add(f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location))
+            self._add(
+                f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location)
+            )
 
     def _directive(self, node: Any) -> None:
         if node.kind.name == "IncludeDirective":
@@ -216,7 +240,12 @@ def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[Scree
         place = manager.getFullyOriginalLoc(diagnostic.location)
         path = paths[basename(manager.getFileName(place))]
         name = str(diagnostic.args[0])
-        behind = sources[path].encode()[place.offset :][: len(name) + 60].decode(errors="replace").lstrip("\\")
+        behind = (
+            sources[path]
+            .encode()[place.offset :][: len(name) + 60]
+            .decode(errors="replace")
+            .lstrip("\\")
+        )
         if re.match(rf"{re.escape(name)}\s*\.", behind):
             what = f"a hierarchical name out of the module ({name[:60]}.)"
             yield ScreenFinding(what=what, path=path, line=_line(manager, place))

@@ -1,9 +1,9 @@
 """One grading: the stages format, screen and interface, syntax, tests, and the resulting verdict.
 
 The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0, provided that the
-simulators report the same over a channel that HDL cannot reach. The earlier stages decide which outcome a failing answer
-gets. The harness is skipped only if its top level is missing. If all of it passes, only certain interface differences fail
-the answer (interface_check.py); their stage lists all.
+simulators report the same over a channel that HDL cannot reach. The earlier stages decide which outcome a
+failing answer gets. The harness is skipped only if its top level is missing. If all of it passes, only
+certain interface differences fail the answer (interface_check.py); their stage lists all.
 """
 
 from __future__ import annotations
@@ -95,12 +95,16 @@ class Grading:
 
     @cached_property
     def _design(self) -> tuple[dict[str, str], list[str]]:
-        asked = {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
+        asked = {
+            path: text for path, text in self.answer.files.items() if path in self.problem.targets
+        }
         return as_graded(self.problem, asked)
 
     def run(self) -> Verdict:
         foreign = sorted(set(self.answer.files) - set(self.problem.targets))
-        notes = tuple(f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign)
+        notes = tuple(
+            f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign
+        )
         if not self.files:
             reasons = notes or (self.answer.error or "the answer holds no file",)
             self._add(Stage.FORMAT, "failed", reasons)
@@ -138,13 +142,20 @@ class Grading:
         if refused:
             self._add(Stage.INTERFACE, "skipped", (), spent)
         elif expected is None:
-            self._add(Stage.INTERFACE, "passed", ("the problem demands no interface that could be derived",), spent)
+            self._add(
+                Stage.INTERFACE,
+                "passed",
+                ("the problem demands no interface that could be derived",),
+                spent,
+            )
         else:
             self.ports = found.interface.ports if found.interface else ()
             self.mismatches = compare(expected, found.interface, self.files)
             missing = names_of(MismatchKind.MISSING_PORT, self.mismatches)
             unnamed = missing.intersection(unnamed_ports(self.problem)) if missing else ()
-            contradictions = (f"the specification does not name the port {name}" for name in sorted(unnamed))
+            contradictions = (
+                f"the specification does not name the port {name}" for name in sorted(unnamed)
+            )
             reasons = (*contradictions, *map(str, self.mismatches))
             self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
         return refused
@@ -194,7 +205,9 @@ class Grading:
         results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
         if is_scripted(self.problem.harness) and not all(result.is_attested for result in results):
             raise InfrastructureError(f"{FORGEABLE}; use rtl_grader.problems.testbench, or cocotb")
-        self.not_run = tuple(f"the service {step.name} was not run" for step in services[len(results) :])
+        self.not_run = tuple(
+            f"the service {step.name} was not run" for step in services[len(results) :]
+        )
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
             return self._fail(Outcome.REJECTED, cheat, results)
@@ -204,9 +217,13 @@ class Grading:
 
     def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
         """Pass the answer unless its interface is certainly wrong or the harness cannot tell it from a constant."""
-        changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
+        changed = evidence.changed_parameters(
+            results, lambda settings: demanded_values(self.problem, settings)
+        )
         if self.ports is not None:
-            changed += tuple(certain_differences(self.problem, self.mismatches, self.ports, self.files))
+            changed += tuple(
+                certain_differences(self.problem, self.mismatches, self.ports, self.files)
+            )
         if changed:
             self._add_mismatches(changed)
             return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)
@@ -218,16 +235,21 @@ class Grading:
         self._add(Stage.SYNTAX, "passed")
         self._add(Stage.TESTS, "passed", (), _wall_s(results))
         if self.mismatches:
-            accepted = tuple(f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches)
+            accepted = tuple(
+                f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches
+            )
             self._amend_interface("passed", accepted)
         return self._verdict(Outcome.PASSED, (), passed, total)
 
     def _a_service_failed(self, results: tuple[StepResult, ...], hopeless: bool) -> Verdict:
-        """Return the verdict on an answer that does not compile or fails tests, unless the harness fails for every answer."""
+        """Return the verdict on an answer that does not compile or fails tests, unless the harness fails
+        for every answer."""
         failed = [result for result in results if result.exit_code != 0]
         overrun = next((result for result in failed if result.overrun), None)
         simulated = any(result.sessions for result in results)
-        self.failed_tests = overrun is None and not hopeless and any(result.failed_tests for result in failed)
+        self.failed_tests = (
+            overrun is None and not hopeless and any(result.failed_tests for result in failed)
+        )
         if not simulated and not self._compiled(failed, overrun):
             if self.mismatches:
                 return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
@@ -256,7 +278,10 @@ class Grading:
         """Whether an output changes when the inputs are driven at random; True if this cannot be checked."""
         assert self.problem.interface is not None, "without an interface nothing is watched"
         check = activity_check(
-            self.problem.interface.module, sources(self.problem, self.files), self.ports or (), pacer
+            self.problem.interface.module,
+            sources(self.problem, self.files),
+            self.ports or (),
+            pacer,
         )
         if check is None:
             return True
@@ -309,7 +334,11 @@ class Grading:
         return self.stages[Stage.INTERFACE].reasons
 
     def _fail(
-        self, outcome: Outcome, reasons: tuple[str, ...], results: tuple[StepResult, ...], total: int = 0
+        self,
+        outcome: Outcome,
+        reasons: tuple[str, ...],
+        results: tuple[StepResult, ...],
+        total: int = 0,
     ) -> Verdict:
         """The verdict on an answer that fails although it compiled, whatever the harness reported."""
         self._add(Stage.SYNTAX, "passed")
@@ -318,7 +347,10 @@ class Grading:
 
     def _not_tested(self) -> Verdict:
         """The verdict when grading was asked to stop before the tests."""
-        failing = {Stage.INTERFACE: Outcome.INTERFACE_MISMATCH, Stage.SYNTAX: Outcome.COMPILE_FAILED}
+        failing = {
+            Stage.INTERFACE: Outcome.INTERFACE_MISMATCH,
+            Stage.SYNTAX: Outcome.COMPILE_FAILED,
+        }
         for stage, outcome in failing.items():
             if stage in self.stages and self.stages[stage].status == "failed":
                 return self._verdict(outcome, self.stages[stage].reasons)
@@ -331,10 +363,14 @@ class Grading:
         tool = "verilator" if "%Error" in output else "iverilog"
         return (f"{tool} {self.grader.tools.get(tool)} {TOO_OLD}", *reasons)
 
-    def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
+    def _add(
+        self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0
+    ) -> None:
         if stage is Stage.SYNTAX:
             reasons = self._explained(reasons, "\n".join(reasons))
-        self.stages[stage] = StageResult(stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s)
+        self.stages[stage] = StageResult(
+            stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s
+        )
 
     def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:
         self.mismatches = tuple(dict.fromkeys(self.mismatches + found))
@@ -343,11 +379,16 @@ class Grading:
     def _amend_interface(self, status: StageStatus, reasons: tuple[str, ...]) -> None:
         self._add(Stage.INTERFACE, status, reasons, self.stages[Stage.INTERFACE].wall_s)
 
-    def _verdict(self, outcome: Outcome, reasons: tuple[str, ...], passed: int = 0, total: int = 0) -> Verdict:
+    def _verdict(
+        self, outcome: Outcome, reasons: tuple[str, ...], passed: int = 0, total: int = 0
+    ) -> Verdict:
         ran_out = any(step.overrun in ("cpu", "asleep") for step in self.steps)
         return Verdict(
             outcome=outcome,
-            stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
+            stages=tuple(
+                self.stages.get(stage) or StageResult(stage=stage, status="skipped")
+                for stage in Stage
+            ),
             tests_passed=passed,
             tests_total=total,
             # Reasons of two stages, of which each may have a long list.

@@ -1,7 +1,8 @@
-"""Reads time windows of the VCD files that Icarus writes (IEEE 1364-2005, 18.2): scopes, scalars, vectors, value changes.
+"""Reads time windows of the VCD files that Icarus writes (IEEE 1364-2005, 18.2): scopes, scalars, vectors,
+value changes.
 
-Large files are searched as bytes; only the header and the lines around one time are parsed. Real numbers, strings and events
-are skipped. A file may be cut off anywhere, since its simulator may have been stopped.
+Large files are searched as bytes; only the header and the lines around one time are parsed. Real numbers,
+strings and events are skipped. A file may be cut off anywhere, since its simulator may have been stopped.
 """
 
 from __future__ import annotations
@@ -50,17 +51,25 @@ class Dump:
         """Whether the file has a value of a variable."""
         return self._last(variable, len(self.body)) is not None
 
-    def around(self, variables: Collection[Variable], time: int, before: int, after: int) -> dict[str, Changes]:
+    def around(
+        self, variables: Collection[Variable], time: int, before: int, after: int
+    ) -> dict[str, Changes]:
         """Name of each variable -> its value at the start of a window around `time`, and its changes in the window.
 
         The window has, if the file does, `before` distinct times with a change up to `time`, and `after` later ones."""
         codes = {variable.code for variable in variables}
         middle = self._behind(time)
         start, stop, size = middle, middle, _BLOCK
-        while start and len({at for at, code, _ in self.lines(start, middle) if code in codes}) <= before:
+        while (
+            start
+            and len({at for at, code, _ in self.lines(start, middle) if code in codes}) <= before
+        ):
             start, size = max(0, self.body.rfind(b"\n#", 0, max(0, middle - size))), size * 4
         size = _BLOCK
-        while stop < len(self.body) and len({at for at, code, _ in self.lines(middle, stop) if code in codes}) < after:
+        while (
+            stop < len(self.body)
+            and len({at for at, code, _ in self.lines(middle, stop) if code in codes}) < after
+        ):
             found = self.body.find(b"\n#", middle + size)
             stop, size = len(self.body) if found < 0 else found, size * 4
         values: dict[str, dict[int, str]] = {code: {} for code in codes}
@@ -70,7 +79,10 @@ class Dump:
         return {
             variable.name: tuple(
                 (at, value.rjust(variable.width, _FILL.get(value[0], "x")))
-                for at, value in {**self._value_before(variable, start), **values[variable.code]}.items()
+                for at, value in {
+                    **self._value_before(variable, start),
+                    **values[variable.code],
+                }.items()
             )
             for variable in variables
         }
@@ -128,7 +140,9 @@ class Dump:
 
 def read_vcd(data: bytes) -> Dump:
     """Parse a file. The result is empty if its header is incomplete, as after a simulator was killed early."""
-    head, found, body = data.partition(b"\n$enddefinitions")  # within a line it may be part of a name
+    head, found, body = data.partition(
+        b"\n$enddefinitions"
+    )  # within a line it may be part of a name
     if not found:
         return Dump()
     # The last line may be cut off.

@@ -1,7 +1,8 @@
-"""A file of verdict records, one JSON object per line: the output of `rtl-distill grade`, and the memory of `rtl-distill serve-grader`.
+"""A file of verdict records, one JSON object per line: the output of `rtl-distill grade`, and the memory of
+`rtl-distill serve-grader`.
 
-A line is written to the operating system before its record is used, so a killed process loses at most the line that it was writing, which
-the next process drops.
+A line is written to the operating system before its record is used, so a killed process loses at most the
+line that it was writing, which the next process drops.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class VerdictFile:
     """Records by key. Memory holds only keys and file offsets, about 200 bytes for each record. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file. Failed gradings and records of earlier versions, which lack fields, have no key here.
+        """Open or create the file. Failed gradings and records of earlier versions, which lack fields, have
+        no key here.
 
         Raises ProblemError if another process has it open, it holds anything but verdicts, or it cannot be opened.
         """
@@ -50,7 +52,9 @@ class VerdictFile:
                 self._read()
                 self._file.truncate(self._end)
         except BlockingIOError as error:
-            raise ProblemError(f"another process has {self.path} open", "name another file with --output") from error
+            raise ProblemError(
+                f"another process has {self.path} open", "name another file with --output"
+            ) from error
         except OSError as error:
             raise ProblemError(
                 f"cannot open the verdicts file {self.path}: {error.strerror}", "check the path"
@@ -59,7 +63,9 @@ class VerdictFile:
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the record with this key, or None."""
         place = self._places.get(bytes.fromhex(key))
-        return None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
+        return (
+            None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
+        )
 
     def add(self, record: dict[str, Any]) -> None:
         """Append a record. Raises InfrastructureError if it cannot be written."""
@@ -75,7 +81,8 @@ class VerdictFile:
         self._index(record, len(line))
 
     def replace(self, records: Iterable[dict[str, Any]]) -> None:
-        """Replace the contents atomically by the given records. A pipe stays as it is. ProblemError if it cannot be written."""
+        """Replace the contents atomically by the given records. A pipe stays as it is. ProblemError if it
+        cannot be written."""
         if not self._regular:
             return
         target = self.path.resolve()
@@ -105,16 +112,25 @@ class VerdictFile:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
                     record = None
-                if record is None and cut and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
+                if (
+                    record is None
+                    and cut
+                    and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line))
+                ):
                     break  # by a kill
                 try:
                     if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
                         raise ValueError
                     if not cut:
                         self._index(record, len(line))
-                except (ValueError, KeyError, TypeError) as error:  # such as a record whose key was edited
+                except (
+                    ValueError,
+                    KeyError,
+                    TypeError,
+                ) as error:  # such as a record whose key was edited
                     raise ProblemError(
-                        f"{self.path}:{number}: not a verdict, so this file is not overwritten", "name another file"
+                        f"{self.path}:{number}: not a verdict, so this file is not overwritten",
+                        "name another file",
                     ) from error
 
     def _index(self, record: dict[str, Any], length: int) -> None:

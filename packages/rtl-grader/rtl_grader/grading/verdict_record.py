@@ -1,7 +1,8 @@
 """Verdict records: the answer, tools, conditions and result of a grading, with hashes of all fields (the seal).
 
-`changed_fields` finds fields altered since the record was sealed. `differences` compares it with a second grading of the same
-answer. A seal is not a signature: only the second grading reveals a record that was altered and sealed again.
+`changed_fields` finds fields altered since the record was sealed. `differences` compares it with a second
+grading of the same answer. A seal is not a signature: only the second grading reveals a record that was
+altered and sealed again.
 """
 
 from __future__ import annotations
@@ -60,14 +61,19 @@ class VerdictRecord(BaseModel):
 def verdict_record(
     line: AnswerLine, verdict: Verdict, key: str, conditions: Conditions, flips: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the sealed record of one answer. `key` is its `answer_key`, `flips` the outcomes of gradings that disagree."""
+    """Return the sealed record of one answer. `key` is its `answer_key`, `flips` the outcomes of gradings
+    that disagree."""
     record = {
         "id": line.problem.id,
         "sample": line.sample,
         "outcome": verdict.outcome.value,
         "passed": verdict.passed,
         "stages": {
-            r.stage.value: {"status": r.status, "reasons": list(r.reasons), "wall_s": round(r.wall_s, 4)}
+            r.stage.value: {
+                "status": r.status,
+                "reasons": list(r.reasons),
+                "wall_s": round(r.wall_s, 4),
+            }
             for r in verdict.stages
         },
         "tests_passed": verdict.tests_passed,
@@ -104,15 +110,23 @@ def conditions_of(grader: Grader, problem: Problem, repeat: int = 1) -> Conditio
 
 
 def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
-    """SHA-256 (hex) of everything that decides the verdict on an answer; `grader_key` is `Grader.key`, which covers its files."""
+    """SHA-256 (hex) of everything that decides the verdict on an answer; `grader_key` is `Grader.key`,
+    which covers its files."""
     return sha256_of((grader_key, answer.error, list(answer.ignored), repeat))
 
 
 def digests(problem: Problem, answer: Answer) -> dict[str, str]:
     """See `VerdictRecord.graded`."""
     interface = problem.interface.model_dump(mode="json") if problem.interface else None
-    parts = {"harness": problem.harness, "interface": interface, "answer": [answer.files, answer.error]}
-    return {"problem": problem.fingerprint, **{name: sha256_of(part) for name, part in parts.items()}}
+    parts = {
+        "harness": problem.harness,
+        "interface": interface,
+        "answer": [answer.files, answer.error],
+    }
+    return {
+        "problem": problem.fingerprint,
+        **{name: sha256_of(part) for name, part in parts.items()},
+    }
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +145,9 @@ def changed_fields(record: Mapping[str, Any]) -> list[str]:
     sums = record.get("sums")
     if not isinstance(sums, dict):
         return ["sums"]
-    names = [name for name in {**again["sums"], **sums} if again["sums"].get(name) != sums.get(name)]
+    names = [
+        name for name in {**again["sums"], **sums} if again["sums"].get(name) != sums.get(name)
+    ]
     return names or (["digest"] if again["digest"] != record.get("digest") else [])
 
 
@@ -145,7 +161,10 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tupl
             yield "other tools", f"{name} {before}, now {after}"
     for name in now["graded"]:
         if was["graded"].get(name) != now["graded"][name]:
-            yield f"other {name}", f"{was['graded'].get(name, 'none')[:12]}, now {now['graded'][name][:12]}"
+            yield (
+                f"other {name}",
+                f"{was['graded'].get(name, 'none')[:12]}, now {now['graded'][name][:12]}",
+            )
     for name, value in now["conditions"].items():
         if was["conditions"].get(name) != value:
             yield "other conditions", f"{name} {was['conditions'].get(name)}, now {value}"

@@ -32,7 +32,9 @@ _CONDITION = re.compile(r"(`(?:ifdef|ifndef|elsif)[ \t]+)(?!__ICARUS__\b)([A-Za-
 _ICARUS = re.compile(r"`(ifdef|ifndef)([ \t]+)__ICARUS__\b", re.A)
 _NEVER = "RTL_NO_TOOL"
 """A macro that is never defined."""
-_DEAD = re.compile(rf"^[ \t]*`ifdef[ \t]+{_NEVER}[ \t]*\n((?:(?!`(?:if|els|endif))[\s\S])*)(?=`els|`endif)", re.M)
+_DEAD = re.compile(
+    rf"^[ \t]*`ifdef[ \t]+{_NEVER}[ \t]*\n((?:(?!`(?:if|els|endif))[\s\S])*)(?=`els|`endif)", re.M
+)
 """A branch that no tool reads, without conditions in it and outside of definitions."""
 _SPACED = re.compile(r"\\[ \t\f]+\n")
 """A backslash that continues a line for Icarus only."""
@@ -55,7 +57,9 @@ _TIME = re.compile(
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f\x7f]")
 
 
-def macros_in_use(files: Iterable[str], context: Iterable[str], harness: Iterable[str]) -> frozenset[str]:
+def macros_in_use(
+    files: Iterable[str], context: Iterable[str], harness: Iterable[str]
+) -> frozenset[str]:
     """Macros that the texts of an answer name and that the answer, its context or the harness may define.
 
     The harness defines them in many ways (`-DW=4`, `defines={"W": 4}`), so a name that it mentions counts.
@@ -63,7 +67,11 @@ def macros_in_use(files: Iterable[str], context: Iterable[str], harness: Iterabl
     files, given = list(files), "\n".join(harness)
     named = {use[2] for text in files for use in _USE.finditer(text)}
     defined = {name for text in (*files, *context) for name in macros_of(text)} if named else set()
-    return frozenset(name for name in named if (name in defined or name in given) and not _OF_TOOLS.fullmatch(name))
+    return frozenset(
+        name
+        for name in named
+        if (name in defined or name in given) and not _OF_TOOLS.fullmatch(name)
+    )
 
 
 def decided(text: str, macros: Collection[str]) -> str:
@@ -71,7 +79,9 @@ def decided(text: str, macros: Collection[str]) -> str:
 
     Branches that no tool reads are left empty, so that nobody has to judge what is in them.
     """
-    text = _CONDITION.sub(lambda m: m[0] if m[2] in macros else f"{m[1]}{_NEVER}", _SPACED.sub("\\\\\n", text))
+    text = _CONDITION.sub(
+        lambda m: m[0] if m[2] in macros else f"{m[1]}{_NEVER}", _SPACED.sub("\\\\\n", text)
+    )
     text = _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
     parts, at = [], 0
     for dead in _DEAD.finditer(code_of(text)):
@@ -100,13 +110,25 @@ def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]
             yield use.start(), f"the tool macro {name[:60]}"
         elif pasted:
             yield use.start(), f"the macro name {name[:60]}, which is pasted to another"
-        elif not directive and not _PLAIN.fullmatch(name) and name not in macros and (macros or name[0].islower()):
+        elif (
+            not directive
+            and not _PLAIN.fullmatch(name)
+            and name not in macros
+            and (macros or name[0].islower())
+        ):
             # Without it a simulator goes on; other macros may paste it to the name of one that a tool defines.
-            yield use.start(), f"`{name[:60]}, no directive for all tools and no macro of the problem or the answer"
+            yield (
+                use.start(),
+                f"`{name[:60]}, no directive for all tools and no macro of the problem or the answer",
+            )
     if "``" in _DEFINITION.sub("", code):
         yield code.index("``"), "a name that is pasted outside of a macro"
     for definition in _DEFINITION.finditer(text):
         body, closed = bare(definition[0])
-        comment = any(hidden[0][0] == '"' and "//" in hidden[0] for hidden in HIDDEN.finditer(definition[0]))
-        if code[definition.start()] == "`" and (comment or not closed or _UNEVEN.search(_WHOLE.sub("", body))):
+        comment = any(
+            hidden[0][0] == '"' and "//" in hidden[0] for hidden in HIDDEN.finditer(definition[0])
+        )
+        if code[definition.start()] == "`" and (
+            comment or not closed or _UNEVEN.search(_WHOLE.sub("", body))
+        ):
             yield definition.start(), "a macro that preprocessors read differently"

@@ -17,8 +17,8 @@ class PatchError(ValueError):
 def apply_patch(text: str, body: str) -> str:
     """Apply the hunks of `body` to `text` and return the new text.
 
-    Lines are split at `\\n` alone; a carriage return belongs to its line. A missing final newline stays missing unless a hunk
-    touches the end. Raises PatchError when a hunk does not match.
+    Lines are split at `\\n` alone; a carriage return belongs to its line. A missing final newline stays
+    missing unless a hunk touches the end. Raises PatchError when a hunk does not match.
     """
     old = text.split("\n")
     ends_open = old[-1] != ""
@@ -46,7 +46,9 @@ def apply_patch(text: str, body: str) -> str:
         at = start
         while old_count or new_count or (row < len(lines) and lines[row].startswith("\\")):
             if row >= len(lines):
-                raise PatchError(f"hunk {hunk} ends {old_count} old and {new_count} new lines too early")
+                raise PatchError(
+                    f"hunk {hunk} ends {old_count} old and {new_count} new lines too early"
+                )
             kind, line = lines[row][:1] or " ", lines[row][1:]
             row += 1
             if kind == "\\":
@@ -55,11 +57,15 @@ def apply_patch(text: str, body: str) -> str:
                     new_ends_open = True
                 continue
             if kind not in " +-":
-                raise PatchError(f"hunk {hunk}: `{lines[row - 1][:60]}` does not start with ` `, `+` or `-`")
+                raise PatchError(
+                    f"hunk {hunk}: `{lines[row - 1][:60]}` does not start with ` `, `+` or `-`"
+                )
             if kind in " -":
                 if at >= len(old) or old[at] != line:
                     found = old[at][:60] if at < len(old) else "the end of the file"
-                    raise PatchError(f"hunk {hunk}: line {at + 1} should be `{line[:60]}` but is `{found}`")
+                    raise PatchError(
+                        f"hunk {hunk}: line {at + 1} should be `{line[:60]}` but is `{found}`"
+                    )
                 at += 1
                 old_count -= 1
             if kind in " +":

@@ -1,11 +1,11 @@
 """The interface of a module, read with pyslang, and the interface that a problem demands.
 
-Covered: ANSI and non-ANSI ports, parameters with defaults, widths that depend on parameters (evaluated with the defaults),
-packages, typedefs, and includes among the given sources. The width of a SystemVerilog interface port, and of a type from a file
-that was not given, is None.
+Covered: ANSI and non-ANSI ports, parameters with defaults, widths that depend on parameters (evaluated with
+the defaults), packages, typedefs, and includes among the given sources. The width of a SystemVerilog
+interface port, and of a type from a file that was not given, is None.
 
-Parse text from a model only in the resource-limited process of `rtl_grader.grading.analysis`: a macro that doubles itself forty
-times is legal Verilog.
+Parse text from a model only in the resource-limited process of `rtl_grader.grading.analysis`: a macro that
+doubles itself forty times is legal Verilog.
 """
 
 from __future__ import annotations
@@ -43,18 +43,25 @@ def parse_interface(
 ) -> Interface | None:
     """Read the interface of module `top` in `sources` (path -> text); None when there is no such module.
 
-    `parameters` overrides some of the module's parameters. `keep` selects the parameters of the interface by name and by whether
-    they are in the module's header. Widths are in bits, for an unpacked array those of all elements; a width that cannot be evaluated
-    is None. Never raises for any text, and reads no file.
+    `parameters` overrides some of the module's parameters. `keep` selects the parameters of the interface
+    by name and by whether they are in the module's header. Widths are in bits, for an unpacked array those
+    of all elements; a width that cannot be evaluated is None. Never raises for any text, and reads no file.
     """
     tree, _manager, options = syntax_tree(sources)
     options.compilationOptions = compilation_options(top, parameters or {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
-    body = next((instance.body for instance in compilation.getRoot().topInstances if instance.name == top), None)
+    body = next(
+        (instance.body for instance in compilation.getRoot().topInstances if instance.name == top),
+        None,
+    )
     if body is None:
         return None
-    public = [p for p in body.parameters if not getattr(p, "isLocalParam", False) and keep(p.name, p.isPortParam)]
+    public = [
+        p
+        for p in body.parameters
+        if not getattr(p, "isLocalParam", False) and keep(p.name, p.isPortParam)
+    ]
     return Interface(
         module=top,
         ports=tuple(map(_port, body.portList)),
@@ -77,13 +84,16 @@ def is_valid(sources: Mapping[str, str]) -> bool:
     return all(code == pyslang.Diags.MissingTimeScale for code in errors)
 
 
-def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, pyslang.SourceManager, pyslang.Bag]:
+def syntax_tree(
+    sources: Mapping[str, str],
+) -> tuple[slang_syntax.SyntaxTree, pyslang.SourceManager, pyslang.Bag]:
     """Parse the HDL files of `sources` as one compilation unit; other files are ignored.
 
     Includes are followed only when every one of them names one of `sources`, so no file of this machine is ever read.
     """
     hdl = {path: text.replace("\0", " ") for path, text in hdl_files(sources).items()}
-    # Includes find files by base name, as with one include path for all. The second file of a name keeps its whole path.
+    # Includes find files by base name, as with one include path for all. The second file of a name keeps
+    # its whole path.
     names = {basename(path): path for path in reversed(hdl)}
     included = {name for text in hdl.values() for name in _INCLUDE.findall(text)}
     manager = pyslang.SourceManager()
@@ -93,9 +103,16 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
     parser.maxRecursionDepth = 512
     options = pyslang.Bag([preprocessor, parser])
     places = {path: name for name, path in names.items()}
-    buffers = {path: manager.assignText(_NOWHERE + places.get(path, path), text) for path, text in hdl.items()}
+    buffers = {
+        path: manager.assignText(_NOWHERE + places.get(path, path), text)
+        for path, text in hdl.items()
+    }
     roots = [buffer for path, buffer in buffers.items() if not path.endswith(_HEADER_SUFFIXES)]
-    return slang_syntax.SyntaxTree.fromBuffers(roots or list(buffers.values()), manager, options), manager, options
+    return (
+        slang_syntax.SyntaxTree.fromBuffers(roots or list(buffers.values()), manager, options),
+        manager,
+        options,
+    )
 
 
 def derive_interface(
@@ -109,11 +126,11 @@ def derive_interface(
 ) -> Interface | None:
     """Derive the interface that a problem requires of its top module, with its source; None when nothing determines it.
 
-    Sources in order of trust: the golden answer; the module in the context, unless it is a target, which may be about to change; the
-    module header in the specification (fenced blocks of prompt and documents); a target's old version; the uses of `dut` in the
-    harness' executed code. The last two may be incomplete, so further ports are allowed (`exact` is False).
-    A golden answer's parameter is required only when the prompt, a document or the harness names it. `parameters` overrides some of
-    the top module's parameters.
+    Sources in order of trust: the golden answer; the module in the context, unless it is a target, which
+    may be about to change; the module header in the specification (fenced blocks of prompt and documents);
+    a target's old version; the uses of `dut` in the harness' executed code. The last two may be incomplete,
+    so further ports are allowed (`exact` is False). A golden answer's parameter is required only when the
+    prompt, a document or the harness names it. `parameters` overrides some of the top module's parameters.
     """
     targets = tuple(targets)
     use = harness_use(harness)
@@ -125,12 +142,17 @@ def derive_interface(
         # A parameter of the body may be a constant such as a state's code, and a document may name the state.
         return name in by_harness or (in_header and name in by_documents)
 
-    fixed = {**macro_file(harness), **{path: text for path, text in hdl_files(context).items() if path not in targets}}
+    fixed = {
+        **macro_file(harness),
+        **{path: text for path, text in hdl_files(context).items() if path not in targets},
+    }
     for top in _demanded_modules(targets, harness, fixed, golden):
         in_context = _from_context(top, context, targets, use, parameters)
         in_golden = None
         if golden:
-            in_golden = parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, parameters, is_public)
+            in_golden = parse_interface(
+                {**fixed, **golden}, top, InterfaceSource.GOLDEN, parameters, is_public
+            )
         found = (
             in_golden
             or (in_context if in_context and in_context.exact else None)
@@ -144,14 +166,23 @@ def derive_interface(
 
 
 def describe_interface(problem: Problem) -> dict[str, Any]:
-    """Summarise a problem's interface as JSON: module, source, confidence, and counts of ports and of ports known completely.
+    """Summarise a problem's interface as JSON: module, source, confidence, and counts of ports and of ports
+    known completely.
 
-    Confidence: `certain`: from the golden answer. `high`: from a module of the context that is not a target. `medium`: from a header in
-    the specification, or a target's old version. `low`: only names that the harness uses. `none`: nothing was found.
+    Confidence: `certain`: from the golden answer. `high`: from a module of the context that is not a
+    target. `medium`: from a header in the specification, or a target's old version. `low`: only names that
+    the harness uses. `none`: nothing was found.
     """
     interface = problem.interface
     if interface is None:
-        return {"module": None, "source": None, "confidence": "none", "ports": 0, "complete_ports": 0, "parameters": 0}
+        return {
+            "module": None,
+            "source": None,
+            "confidence": "none",
+            "ports": 0,
+            "complete_ports": 0,
+            "parameters": 0,
+        }
     confidence = {
         InterfaceSource.GOLDEN: "certain",
         InterfaceSource.CONTEXT: "high" if interface.exact else "medium",
@@ -164,7 +195,9 @@ def describe_interface(problem: Problem) -> dict[str, Any]:
         "confidence": confidence[interface.source],
         "exact": interface.exact,
         "ports": len(interface.ports),
-        "complete_ports": sum(p.direction is not None and p.width is not None for p in interface.ports),
+        "complete_ports": sum(
+            p.direction is not None and p.width is not None for p in interface.ports
+        ),
         "parameters": len(interface.parameters),
     }
 
@@ -174,7 +207,9 @@ def top_levels(harness: Mapping[str, str]) -> list[str]:
     found = []
     for path in sorted(harness):
         if ".env" in basename(path):
-            found += re.findall(r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", harness[path], re.M)
+            found += re.findall(
+                r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", harness[path], re.M
+            )
     return list(dict.fromkeys(found))
 
 
@@ -184,8 +219,13 @@ def _demanded_modules(
     fixed: Mapping[str, str],
     golden: Mapping[str, str] | None,
 ) -> list[str]:
-    """Candidate names of the top module, best first: the harness' top levels and the targets' names, unless the problem gives them."""
-    given = {name for text in (*fixed.values(), *hdl_files(harness).values()) for name in module_names(text)}
+    """Candidate names of the top module, best first: the harness' top levels and the targets' names, unless
+    the problem gives them."""
+    given = {
+        name
+        for text in (*fixed.values(), *hdl_files(harness).values())
+        for name in module_names(text)
+    }
     stems = (basename(path).split(".")[0] for path in targets)
     names = [name for name in (*top_levels(harness), *stems) if name not in given]
     if golden and not names:
@@ -210,8 +250,8 @@ def _from_context(
     found = parse_interface(context, top, InterfaceSource.CONTEXT, parameters)
     if found is None or not any(path in targets for path in holders):
         return found
-    # A target's old version is about to change. Only the directions of the ports that the harness still uses are reliable, not
-    # widths, types, parameter defaults or other ports.
+    # A target's old version is about to change. Only the directions of the ports that the harness still
+    # uses are reliable, not widths, types, parameter defaults or other ports.
     ports = [p for p in found.ports if p.name in use.names or not use.names]
     used = [p for p in found.parameters if p.name in use.parameters]
     return Interface(
@@ -223,7 +263,9 @@ def _from_context(
     )
 
 
-def _from_specification(top: str, texts: list[str], parameters: Mapping[str, int] | None) -> Interface | None:
+def _from_specification(
+    top: str, texts: list[str], parameters: Mapping[str, int] | None
+) -> Interface | None:
     for document in texts:
         for block in _FENCE.findall(document.replace("\r\n", "\n")):
             if top not in module_names(block):
@@ -231,7 +273,9 @@ def _from_specification(top: str, texts: list[str], parameters: Mapping[str, int
             text = block if re.search(r"\bendmodule\b", block) else block + "\nendmodule\n"
             if "..." in text.partition("endmodule")[0]:
                 continue
-            found = parse_interface({"specification.sv": text}, top, InterfaceSource.SPECIFICATION, parameters)
+            found = parse_interface(
+                {"specification.sv": text}, top, InterfaceSource.SPECIFICATION, parameters
+            )
             if found and found.ports:
                 return found
     return None
@@ -239,10 +283,18 @@ def _from_specification(top: str, texts: list[str], parameters: Mapping[str, int
 
 def _from_harness(top: str, use: HarnessUse) -> Interface | None:
     ports = [
-        Port(name=name, direction="input" if name in use.driven else None, width=1 if name in use.scalars else None)
+        Port(
+            name=name,
+            direction="input" if name in use.driven else None,
+            width=1 if name in use.scalars else None,
+        )
         for name in use.names
     ]
-    return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False) if ports else None
+    return (
+        Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False)
+        if ports
+        else None
+    )
 
 
 def documents(prompt: str, context: Mapping[str, str]) -> list[str]:
@@ -286,8 +338,8 @@ def _port(symbol: Any) -> Port:
 
 
 def _form(kind: Any) -> str:
-    """See `Port.form`. Vectors, integers and enumerations of a width are interchangeable, except that a signed output extends
-    its sign where it is connected.
+    """See `Port.form`. Vectors, integers and enumerations of a width are interchangeable, except that a
+    signed output extends its sign where it is connected.
     """
     text = _GENERATED.sub("", str(kind))
     if kind.isUnpackedArray:

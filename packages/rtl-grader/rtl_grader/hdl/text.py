@@ -1,7 +1,8 @@
 """Find modules in HDL text with a lexer for comments, strings and escaped identifiers.
 
-Macros and directives are ignored, so the result is a good guess, not a parse. The lexer accepts unbalanced text, never raises, and
-takes time linear in the length of any text, so a model's answers can be read in the trainer's process.
+Macros and directives are ignored, so the result is a good guess, not a parse. The lexer accepts unbalanced
+text, never raises, and takes time linear in the length of any text, so a model's answers can be read in the
+trainer's process.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 
 BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b", re.A)
 """Start or end of a module in a text from `bare`."""
-HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[^ \t\n\r\f]*+')
+HIDDEN = re.compile(
+    r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[^ \t\n\r\f]*+'
+)
 """Comments, strings and escaped identifiers. These end where simulators end them, not at each space of Unicode."""
 _NO_LINE_END = re.compile(r"[^\n]+")
 _PLAIN = re.compile(r"\\(?!(?:macro|end)?module\Z)[A-Za-z_][\w$]*", re.A)
@@ -51,7 +54,9 @@ class Module:
         """Whether a statement beside declarations could drive an output."""
         statements = (match[0] for match in _STATEMENT.finditer(self.body))
         declarations = ((text, _DECLARED.match(text)) for text in statements if text.strip())
-        return any(declared is None or (declared[1] and "=" in text) for text, declared in declarations)
+        return any(
+            declared is None or (declared[1] and "=" in text) for text, declared in declarations
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -60,8 +65,13 @@ class Module:
 
     @property
     def is_bench(self) -> bool:
-        """Whether it looks like a test bench: no ports, an `initial` block, and delays, events or the end of the simulation."""
-        return not self._has_ports() and bool(_INITIAL.search(self.body)) and bool(_STIMULUS.search(self.body))
+        """Whether it looks like a test bench: no ports, an `initial` block, and delays, events or the end
+        of the simulation."""
+        return (
+            not self._has_ports()
+            and bool(_INITIAL.search(self.body))
+            and bool(_STIMULUS.search(self.body))
+        )
 
     def _has_ports(self) -> bool:
         header = self.header.strip()
@@ -72,11 +82,14 @@ class Module:
                 if depth == 0:
                     header = header[match.end() :].strip()
                     break
-        return not (header == "" or (header[0] == "(" and header[-1] == ")" and not header[1:-1].strip()))
+        return not (
+            header == "" or (header[0] == "(" and header[-1] == ")" and not header[1:-1].strip())
+        )
 
 
 def bare(text: str) -> tuple[str, bool]:
-    """Return the text with comments, strings and odd escaped identifiers masked, and whether all comments and strings are closed.
+    """Return the text with comments, strings and odd escaped identifiers masked, and whether all comments
+    and strings are closed.
 
     Length and line ends stay the same. Of an escaped identifier that is a plain name only the backslash is masked.
     """
@@ -117,7 +130,9 @@ def compact(text: str) -> str:
         at = hidden.end()
     words += word.findall(text, at)
     return " ".join(
-        now for now, before in zip(words, ["\n", *words], strict=False) if (now, before) != ("\n", "\n")
+        now
+        for now, before in zip(words, ["\n", *words], strict=False)
+        if (now, before) != ("\n", "\n")
     ).rstrip()
 
 

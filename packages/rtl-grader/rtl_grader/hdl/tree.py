@@ -1,7 +1,7 @@
 """Parse an HDL file into pyslang's syntax tree, and edit its text token by token.
 
-Edits do not touch comments and strings, unless a whole branch is replaced. Tokens from macro expansions have no place in the file
-and cannot be edited.
+Edits do not touch comments and strings, unless a whole branch is replaced. Tokens from macro expansions
+have no place in the file and cannot be edited.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class SourceTree:
 
     def span(self, node: Node) -> tuple[int, int] | None:
         """First and past-the-last byte of a node or token; None when it is not literally in this file."""
-        first, last = (node, node) if is_token(node) else (node.getFirstToken(), node.getLastToken())
+        first, last = (
+            (node, node) if is_token(node) else (node.getFirstToken(), node.getLastToken())
+        )
         if first.location.buffer != self._buffer.id or last.location.buffer != self._buffer.id:
             return None
         start, end = first.location.offset, last.location.offset + len(last.rawText.encode())
@@ -108,7 +110,8 @@ def children(node: Node) -> list[Node]:
 
 
 def walk(node: Node, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
-    """Yield `node` and the nodes below it, without tokens, from the top down; kinds in `skip` are left out with what is below.
+    """Yield `node` and the nodes below it, without tokens, from the top down; kinds in `skip` are left out
+    with what is below.
 
     Iterative, because an expression of a thousand terms is a thousand levels deep.
     """

@@ -4,8 +4,9 @@ Single-turn: `id, categories, input{prompt, context}, output{response, context},
 categories, system_message, prompt, context, patch, harness`, where `patch` maps files to unified-diff bodies without a
 file header. The public sets withhold the solutions: they name the files, with empty texts.
 
-A broken line becomes a BrokenLine. A LeftOut is a problem that open tools cannot grade (the comprehension categories are judged
-by BLEU or by a model), or an `agentic_heavy` record, whose context is a repository and a commit.
+A broken line becomes a BrokenLine. A LeftOut is a problem that open tools cannot grade (the comprehension
+categories are judged by BLEU or by a model), or an `agentic_heavy` record, whose context is a repository
+and a commit.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _NOT_GRADABLE = {
     "cid013": "test plan to checker: it needs a commercial simulator",
     "cid014": "test plan to assertions: it needs a commercial simulator",
 }
-_COMMERCIAL = re.compile(r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M)
+_COMMERCIAL = re.compile(
+    r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M
+)
 _SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
 _T = TypeVar("_T", str, dict[str, Any])
 
@@ -73,10 +76,18 @@ def read_cvdp(path: Path | str) -> ProblemSet:
             for number, record in json_lines(file, MAX_LINE_BYTES):
                 _read_line(record, path.name, number, found, first_seen)
     except OSError as error:
-        hint = remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
-        raise ProblemError(f"cannot read the problem file {path}: {error.strerror}", hint) from error
+        hint = (
+            remedy(path)
+            if isinstance(error, FileNotFoundError)
+            else "check the path and its permissions"
+        )
+        raise ProblemError(
+            f"cannot read the problem file {path}: {error.strerror}", hint
+        ) from error
     if not (found.problems or found.broken or found.left_out):
-        raise ProblemError(f"{path} holds no problem", "it should hold one JSON object per line, in a CVDP format")
+        raise ProblemError(
+            f"{path} holds no problem", "it should hold one JSON object per line, in a CVDP format"
+        )
     return found
 
 
@@ -103,11 +114,17 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
         prompt = _text(_field(record, "input", dict), "prompt", MAX_PROMPT_CHARS, "input.")
         context = _files(record["input"].get("context") or {}, "input.context")
         harness = _files(_field(record, "harness", dict).get("files"), "harness.files")
-        written = _files(_field(record, "output", dict).get("context"), "output.context", withheld=True)
+        written = _files(
+            _field(record, "output", dict).get("context"), "output.context", withheld=True
+        )
         golden = written if written and all(text.strip() for text in written.values()) else None
         targets, targets_field = tuple(written), "output.context"
     else:
-        system = _text(record, "system_message", MAX_PROMPT_CHARS) if record.get("system_message") else None
+        system = (
+            _text(record, "system_message", MAX_PROMPT_CHARS)
+            if record.get("system_message")
+            else None
+        )
         prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
         context = _files(context or {}, "context")
         harness = _files(record.get("harness"), "harness")
@@ -134,12 +151,18 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
         targets=targets,
         harness=harness,
         golden=golden,
-        interface=derive_interface(prompt=prompt, context=context, targets=targets, harness=harness, golden=golden),
+        interface=derive_interface(
+            prompt=prompt, context=context, targets=targets, harness=harness, golden=golden
+        ),
     )
 
 
 def _read_line(
-    record: dict[str, Any] | str, file: str, number: int, found: ProblemSet, first_seen: dict[str, int]
+    record: dict[str, Any] | str,
+    file: str,
+    number: int,
+    found: ProblemSet,
+    first_seen: dict[str, int],
 ) -> None:
     source, identity = SINGLE_TURN, None
     try:
@@ -154,7 +177,9 @@ def _read_line(
         found.left_out.append(LeftOut(cast(str, identity), _printable(reason.message), source))
     except FieldError as error:
         shown = _printable(identity) if identity else None
-        found.broken.append(BrokenLine(file, number, shown, error.field, _printable(error.reason), source))
+        found.broken.append(
+            BrokenLine(file, number, shown, error.field, _printable(error.reason), source)
+        )
         return
     first_seen[cast(str, identity)] = number
 
@@ -166,8 +191,14 @@ def _printable(text: str) -> str:
 
 def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
     value = record.get("categories")
-    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(entry, str) for entry in value):
-        raise FieldError("categories", "should be a list of category and difficulty, such as [`cid003`, `easy`]")
+    if (
+        not isinstance(value, list)
+        or len(value) < 2
+        or not all(isinstance(entry, str) for entry in value)
+    ):
+        raise FieldError(
+            "categories", "should be a list of category and difficulty, such as [`cid003`, `easy`]"
+        )
     if value[1] not in ("easy", "medium", "hard"):
         raise FieldError("categories", f"`{value[1]}` is not a difficulty (easy, medium, hard)")
     return value[0], cast(Difficulty, value[1])
@@ -193,21 +224,28 @@ def _checked(field_name: str, text: str, limit: int) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise FieldError(field_name, f"character {error.start} is half of a surrogate pair") from error
+        raise FieldError(
+            field_name, f"character {error.start} is half of a surrogate pair"
+        ) from error
     return text
 
 
 def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
     """Check a mapping of safe relative paths to texts; `withheld` allows null for an unpublished text."""
     if not isinstance(value, dict):
-        raise FieldError(field_name, "is missing" if value is None else f"is {type(value).__name__}, not an object")
+        raise FieldError(
+            field_name,
+            "is missing" if value is None else f"is {type(value).__name__}, not an object",
+        )
     if len(value) > MAX_FILES:
         raise FieldError(field_name, f"has {len(value)} files, more than {MAX_FILES}")
     files: dict[str, str] = {}
     for path, text in value.items():
         parts = path.split("/")
         if not all(_SAFE_PART.fullmatch(part) and part not in (".", "..") for part in parts):
-            raise FieldError(field_name, f"`{path[:80]!a}` is not a plain path inside the workspace")
+            raise FieldError(
+                field_name, f"`{path[:80]!a}` is not a plain path inside the workspace"
+            )
         if text is None and withheld:
             text = ""
         if not isinstance(text, str):
@@ -223,7 +261,9 @@ def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, 
     golden = {}
     for path, body in patch.items():
         try:
-            golden[path] = apply_patch(context.get(path, ""), body) if body.strip() else context.get(path, "")
+            golden[path] = (
+                apply_patch(context.get(path, ""), body) if body.strip() else context.get(path, "")
+            )
         except PatchError as error:
             raise FieldError(f"patch.{path}", str(error)) from error
     return golden
@@ -235,7 +275,9 @@ def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
         *(map(str, PurePosixPath(path).parents) for path in paths)
     )
     if clash := sorted(paths & folders):
-        raise FieldError("harness" if clash[0] in harness else "context", f"`{clash[0]}` is a file and a folder")
+        raise FieldError(
+            "harness" if clash[0] in harness else "context", f"`{clash[0]}` is a file and a folder"
+        )
     commercial = sorted(path for path, text in harness.items() if _COMMERCIAL.search(text))
     if commercial:
         raise NotGradableError(f"its harness needs a commercial tool ({commercial[0]})")
@@ -252,14 +294,17 @@ def compose_services(compose: str) -> dict[str, Any]:
         services = (yaml.safe_load(compose) or {}).get("services")
     except (yaml.YAMLError, AttributeError, RecursionError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise FieldError("harness.docker-compose.yml", f"is not a compose file: {reason[:200]}") from error
+        raise FieldError(
+            "harness.docker-compose.yml", f"is not a compose file: {reason[:200]}"
+        ) from error
     if not isinstance(services, dict) or not services:
         raise FieldError("harness.docker-compose.yml", "names no service")
     return services
 
 
 def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Yield (line number, its object or what is wrong with it) for each non-blank line, reading at most `most` bytes of a line.
+    """Yield (line number, its object or what is wrong with it) for each non-blank line, reading at most
+    `most` bytes of a line.
 
     Safe for hostile files: neither an overlong line nor a broken one stops the reading.
     """
@@ -283,4 +328,9 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] 
             except (ValueError, RecursionError) as error:
                 yield number, f"is not JSON: {error}"
                 continue
-            yield number, record if isinstance(record, dict) else f"is a JSON {type(record).__name__}, not an object"
+            yield (
+                number,
+                record
+                if isinstance(record, dict)
+                else f"is a JSON {type(record).__name__}, not an object",
+            )

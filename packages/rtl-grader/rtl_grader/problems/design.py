@@ -1,7 +1,8 @@
 """The design that a problem is about. All problems of one design are on the same side of the train/held-out split.
 
-CVDP asks several things about one IP (specify it, modify it, debug it), as in `cvdp_agentic_fixed_arbiter_0001` and `..._0010`.
-A split by problem would evaluate a policy on designs that it was trained on.
+CVDP asks several things about one IP (specify it, modify it, debug it), as in
+`cvdp_agentic_fixed_arbiter_0001` and `..._0010`. A split by problem would evaluate a policy on designs that
+it was trained on.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def held_out(digest: str, fraction: float) -> bool:
 
 
 def cvdp_design(problem: Problem) -> Design:
-    """Design of a CVDP problem, from its id `cvdp_KIND_IP_NUMBER` and its RTL modules; any other id is a design of its own."""
+    """Design of a CVDP problem, from its id `cvdp_KIND_IP_NUMBER` and its RTL modules; any other id is a
+    design of its own."""
     found = _CVDP_ID.match(problem.id)
     if found is None:
         return Design(problem.id)
@@ -60,7 +62,11 @@ def modules_of(text: str) -> list[tuple[str, str]]:
     """(name, code without comments and string contents) of each whole module in a text, perhaps prose with code."""
     code = code_of(text)
     whole = (module for module in modules(code) if module.name and module.closed)
-    return [(module.name, code[module.start : module.end]) for module in whole if _HEAD.match(code, module.start)]
+    return [
+        (module.name, code[module.start : module.end])
+        for module in whole
+        if _HEAD.match(code, module.start)
+    ]
 
 
 def _is_rtl(path: str) -> bool:

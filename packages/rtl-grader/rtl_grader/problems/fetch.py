@@ -1,8 +1,8 @@
 """Download problem sets from the Hugging Face hub: the known sets, and any data set repository.
 
-`fetched.json` in the target folder records repository, commit, licence, and the size and SHA-256 of every file. A file counts as
-fetched when its size and hash match the hub's listing; a truncated or outdated file is downloaded again. A recorded file that was
-changed locally is reported, not overwritten.
+`fetched.json` in the target folder records repository, commit, licence, and the size and SHA-256 of every
+file. A file counts as fetched when its size and hash match the hub's listing; a truncated or outdated file
+is downloaded again. A recorded file that was changed locally is reported, not overwritten.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def fetch(
         The record, and the names of the downloaded files: those that were missing or incomplete.
 
     Raises:
-        ProblemError: the hub is unreachable or refuses, a pattern matches nothing, a download does not match the listing, or a
-            fetched file was changed locally.
+        ProblemError: the hub is unreachable or refuses, a pattern matches nothing, a download does not
+            match the listing, or a fetched file was changed locally.
     """
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub import errors as hub_errors
@@ -110,22 +110,32 @@ def fetch(
 
     if changed := changed_files(folder):
         raise ProblemError(
-            f"files in {folder} are not what was fetched: {', '.join(changed)}", "remove them, or name another folder"
+            f"files in {folder} are not what was fetched: {', '.join(changed)}",
+            "remove them, or name another folder",
         )
     api = HfApi(endpoint=endpoint)
     downloaded = []
     try:
         info = api.dataset_info(repository, revision=revision)
-        listed = api.list_repo_tree(repository, repo_type="dataset", revision=info.sha, recursive=True)
-        wanted = _matching([entry for entry in listed if isinstance(entry, RepoFile)], patterns, repository)
+        listed = api.list_repo_tree(
+            repository, repo_type="dataset", revision=info.sha, recursive=True
+        )
+        wanted = _matching(
+            [entry for entry in listed if isinstance(entry, RepoFile)], patterns, repository
+        )
         for file in wanted:
             if _is_whole(folder / file.path, file):
                 continue
             # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
             hf_hub_download(
-                repository, file.path, repo_type="dataset", revision=info.sha, local_dir=folder, endpoint=endpoint,
+                repository,
+                file.path,
+                repo_type="dataset",
+                revision=info.sha,
+                local_dir=folder,
+                endpoint=endpoint,
                 force_download=True,
-            )  # fmt: skip
+            )
             if not _is_whole(folder / file.path, file):
                 (folder / file.path).unlink(missing_ok=True)
                 raise ProblemError(
@@ -139,7 +149,9 @@ def fetch(
         repository=repository,
         revision=str(info.sha),
         licence=licence
-        or next((t.removeprefix("license:") for t in info.tags or [] if t.startswith("license:")), None),
+        or next(
+            (t.removeprefix("license:") for t in info.tags or [] if t.startswith("license:")), None
+        ),
         fetched_at=datetime.now(UTC),
         files=_recorded(folder, repository, info.sha, [file.path for file in wanted]),
     )
@@ -147,11 +159,17 @@ def fetch(
     return fetched, downloaded
 
 
-def _recorded(folder: Path, repository: str, revision: str | None, names: Sequence[str]) -> tuple[FetchedFile, ...]:
+def _recorded(
+    folder: Path, repository: str, revision: str | None, names: Sequence[str]
+) -> tuple[FetchedFile, ...]:
     """Records of these files, and of those that earlier calls fetched from the same commit."""
     before = read_record(folder)
     same = before is not None and (before.repository, before.revision) == (repository, revision)
-    others = {file.path: file for file in before.files if (folder / file.path).is_file()} if before and same else {}
+    others = (
+        {file.path: file for file in before.files if (folder / file.path).is_file()}
+        if before and same
+        else {}
+    )
     return tuple((others | {name: _describe(folder, name) for name in names}).values())
 
 
@@ -167,11 +185,18 @@ def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
             said = f"the hub knows no data set {repository}, or not for this token"
             return ProblemError(said, "check the name; a private one needs HF_TOKEN")
         case errors.RevisionNotFoundError():
-            return ProblemError(f"{repository} has no revision {revision}", "name a branch, a tag or a commit")
+            return ProblemError(
+                f"{repository} has no revision {revision}", "name a branch, a tag or a commit"
+            )
         case errors.HFValidationError():
-            return ProblemError(f"{repository!r} is not a data set name: {error}", "write OWNER/NAME")
+            return ProblemError(
+                f"{repository!r} is not a data set name: {error}", "write OWNER/NAME"
+            )
         case errors.OfflineModeIsEnabled():
-            return ProblemError("HF_HUB_OFFLINE is set, so nothing can be fetched", "unset it, or copy the files here")
+            return ProblemError(
+                "HF_HUB_OFFLINE is set, so nothing can be fetched",
+                "unset it, or copy the files here",
+            )
     return ProblemError(
         f"the set could not be fetched completely: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
         "fetch again; if the hub cannot be reached, copy the data set here and give its path",
@@ -186,7 +211,9 @@ def read_record(folder: Path) -> Fetched | None:
     try:
         return Fetched.model_validate_json(path.read_bytes())
     except ValueError as error:
-        raise ProblemError(f"{path} cannot be read: {error}", "remove it and fetch again") from error
+        raise ProblemError(
+            f"{path} cannot be read: {error}", "remove it and fetch again"
+        ) from error
 
 
 def changed_files(folder: Path) -> list[str]:
@@ -195,16 +222,22 @@ def changed_files(folder: Path) -> list[str]:
     return [f.path for f in files if (folder / f.path).is_file() and _describe(folder, f.path) != f]
 
 
-def _matching(files: Sequence[RepoFile], patterns: Sequence[str], repository: str) -> list[RepoFile]:
+def _matching(
+    files: Sequence[RepoFile], patterns: Sequence[str], repository: str
+) -> list[RepoFile]:
     """Return the files that match a pattern, in the hub's order. Raises ProblemError for a pattern without a match."""
     for pattern in patterns:
         if not any(fnmatch.fnmatch(file.path, pattern) for file in files):
-            names = [file.path for file in files if file.path.endswith(".jsonl")] or [file.path for file in files]
+            names = [file.path for file in files if file.path.endswith(".jsonl")] or [
+                file.path for file in files
+            ]
             raise ProblemError(
                 f"{repository} holds no file that matches {pattern}",
                 f"it holds {', '.join(names[:10]) or 'nothing'}; name some with --pattern",
             )
-    return [file for file in files if any(fnmatch.fnmatch(file.path, pattern) for pattern in patterns)]
+    return [
+        file for file in files if any(fnmatch.fnmatch(file.path, pattern) for pattern in patterns)
+    ]
 
 
 def _is_whole(path: Path, listed: RepoFile) -> bool:
@@ -213,7 +246,10 @@ def _is_whole(path: Path, listed: RepoFile) -> bool:
         return False
     if listed.lfs is not None:
         return _digest(path, hashlib.sha256()) == listed.lfs.sha256
-    return _digest(path, hashlib.sha1(f"blob {listed.size}\0".encode(), usedforsecurity=False)) == listed.blob_id
+    return (
+        _digest(path, hashlib.sha1(f"blob {listed.size}\0".encode(), usedforsecurity=False))
+        == listed.blob_id
+    )
 
 
 def _describe(folder: Path, name: str) -> FetchedFile:

@@ -1,8 +1,9 @@
 """Names of the design that a harness' Python code reads, drives and sets as parameters.
 
-The code is read with `ast`. Comments, strings, uncalled functions, branches under a constant False, and accesses that the harness
-guards (`try`, `if hasattr(...)`) do not count. Names computed at run time, calls through variables, and conditions that only the
-simulation decides are not followed, so the result is advice: only running the harness shows what it really does.
+The code is read with `ast`. Comments, strings, uncalled functions, branches under a constant False, and
+accesses that the harness guards (`try`, `if hasattr(...)`) do not count. Names computed at run time, calls
+through variables, and conditions that only the simulation decides are not followed, so the result is
+advice: only running the harness shows what it really does.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class HarnessUse:
     driven: tuple[str, ...] = ()
     """Assigned a value or a clock."""
     moved: frozenset[str] = frozenset()
-    """Driven names that get a clock, a computed value, or several values; an output may be cleared with one constant."""
+    """Driven names that get a clock, a computed value, or several values; an output may be cleared with one
+    constant."""
     touched: tuple[str, ...] = ()
     """Read, waited for or passed on, but not driven: ports or other objects of the module."""
     scalars: frozenset[str] = frozenset()
@@ -59,16 +61,24 @@ def parse_python(text: str) -> ast.Module | None:
         try:
             try:
                 return ast.parse(text)
-            except SystemError:  # a thread of another library was parsing too, which our lock cannot prevent
+            except (
+                SystemError
+            ):  # a thread of another library was parsing too, which our lock cannot prevent
                 return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):  # MemoryError: nested too deeply
+        except (
+            SyntaxError,
+            ValueError,
+            RecursionError,
+            MemoryError,
+        ):  # MemoryError: nested too deeply
             return None
 
 
 def harness_use(harness: Mapping[str, str]) -> HarnessUse:
     """Find the names that the executed Python code of a harness (path -> text) uses. Never raises for a text.
 
-    When code that is certainly executed names nothing (tests without cocotb's decorator), all functions count as executed.
+    When code that is certainly executed names nothing (tests without cocotb's decorator), all functions
+    count as executed.
     """
     return _harness_use(tuple(harness.items()))
 
@@ -106,7 +116,11 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
         if not left:
             break
         waiting = [
-            (node, false, frozenset({"dut", *(a.arg for a in node.args.args[:1] if _is_cocotb_test(node))}))
+            (
+                node,
+                false,
+                frozenset({"dut", *(a.arg for a in node.args.args[:1] if _is_cocotb_test(node))}),
+            )
             for node, false in definitions.pop(min(left))
             if not _is_skipped(node)
         ]
@@ -128,7 +142,9 @@ _Use = tuple[_Kind, str, str]
 """(kind, name, for `drives` the assigned constant and for `measures` the variable; empty for any other value)."""
 
 
-@lru_cache(maxsize=4096)  # keyed by the function's node, which is shared between harnesses with the same file
+@lru_cache(
+    maxsize=4096
+)  # keyed by the function's node, which is shared between harnesses with the same file
 def _uses(
     owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]
 ) -> tuple[tuple[_Use, ...], frozenset[str]]:
@@ -149,18 +165,29 @@ def _uses(
 def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
     """Yield the uses by one node."""
     match node:
-        case ast.Assign([ast.Name(variable)], ast.Call(ast.Name("len"), [ast.Attribute(measured, "value") | measured])):
+        case ast.Assign(
+            [ast.Name(variable)],
+            ast.Call(ast.Name("len"), [ast.Attribute(measured, "value") | measured]),
+        ):
             yield "measures", _signal(measured, duts) or "", variable.lower()
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
+            for target in (
+                part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])
+            ):
                 if isinstance(target, ast.Attribute) and target.attr == "value":
-                    yield from _drives(target.value, duts, None if isinstance(node, ast.AugAssign) else node.value)
-        case ast.Expr(ast.Compare(left, [ast.LtE(), *_], [right, *_])):  # cocotb 1's `dut.x <= value`
+                    yield from _drives(
+                        target.value, duts, None if isinstance(node, ast.AugAssign) else node.value
+                    )
+        case ast.Expr(
+            ast.Compare(left, [ast.LtE(), *_], [right, *_])
+        ):  # cocotb 1's `dut.x <= value`
             yield from _drives(left, duts, right)
         case ast.Call(ast.Attribute(target, "setimmediatevalue" | "set"), arguments):
             yield from _drives(target, duts, arguments[0] if arguments else None)
-        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, *_]) if called in _WAITS:
+        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, *_]) if (
+            called in _WAITS
+        ):
             # Waiting for an edge says nothing about the direction: it may be an output's.
             if called == "Clock":
                 yield from _drives(first, duts)
@@ -168,8 +195,13 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             yield "waits for", name, ""
             if called not in _ANY_CHANGE and not isinstance(first, ast.Subscript):
                 yield "one bit", name, ""
-        case ast.Call(ast.Attribute(attr=called) | ast.Name(called), [first, ast.Constant(str(name)), *default]):
-            if (called == "setattr" or (called == "getattr" and not default)) and _is_dut(first, duts):
+        case ast.Call(
+            ast.Attribute(attr=called) | ast.Name(called),
+            [first, ast.Constant(str(name)), *default],
+        ):
+            if (called == "setattr" or (called == "getattr" and not default)) and _is_dut(
+                first, duts
+            ):
                 yield from _touches(name)
         case ast.Assert(test):
             for name in _hasattr_names(ast.walk(test)):
@@ -181,7 +213,9 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
                 yield "spells", name, ""
 
 
-def _drives(target: ast.expr, duts: frozenset[str], value: ast.expr | None = None) -> Iterator[_Use]:
+def _drives(
+    target: ast.expr, duts: frozenset[str], value: ast.expr | None = None
+) -> Iterator[_Use]:
     if name := _signal(target, duts):
         yield "drives", name, repr(value.value) if isinstance(value, ast.Constant) else ""
 
@@ -194,10 +228,11 @@ def _touches(name: str) -> Iterator[_Use]:
 def _executed(
     body: Iterable[ast.stmt], false: frozenset[str], guarded: frozenset[str] = frozenset()
 ) -> Iterator[tuple[ast.AST, frozenset[str]]]:
-    """Yield the nodes that a body executes, in order, each with the names that a `hasattr` in its statement or around it guards.
+    """Yield the nodes that a body executes, in order, each with the names that a `hasattr` in its statement
+    or around it guards.
 
-    Skips inner functions, which are read when they are called, code that a constant condition or a `return` makes unreachable,
-    handlers, and `try` bodies whose handler catches a missing name.
+    Skips inner functions, which are read when they are called, code that a constant condition or a `return`
+    makes unreachable, handlers, and `try` bodies whose handler catches a missing name.
     """
     for statement in body:
         if isinstance(statement, _FunctionNode):
@@ -205,7 +240,9 @@ def _executed(
         own = list(_expressions(statement))
         inner = guarded if isinstance(statement, ast.Assert) else guarded.union(_hasattr_names(own))
         yield from ((node, inner) for node in own)
-        first, *blocks = (getattr(statement, field, []) for field in ("body", "orelse", "finalbody"))
+        first, *blocks = (
+            getattr(statement, field, []) for field in ("body", "orelse", "finalbody")
+        )
         match statement:
             case ast.If(test) | ast.While(test) if (known := _truth(test, false)) is not None:
                 first, blocks = (first, []) if known else ([], blocks)
@@ -226,7 +263,9 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         inner = (ast.stmt, ast.ExceptHandler, ast.match_case)
-        waiting += reversed([child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)])
+        waiting += reversed(
+            [child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)]
+        )
 
 
 def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
@@ -245,7 +284,9 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
 def is_used(path: str, harness: Mapping[str, str]) -> bool:
     """Whether another file of the harness names this one, as a module, in its environment or in a command."""
     word = re.compile(rf"(?<!\w){re.escape(basename(path).removesuffix('.py'))}(?!\w)")
-    return len(harness) == 1 or any(word.search(text) for other, text in harness.items() if other != path)
+    return len(harness) == 1 or any(
+        word.search(text) for other, text in harness.items() if other != path
+    )
 
 
 @lru_cache(maxsize=512)  # generated problems share bench files
@@ -255,7 +296,11 @@ def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, .
     if tree is None:
         return None
     nodes = list(ast.walk(tree))
-    return tree, _false_names(nodes), tuple(node for node in nodes if isinstance(node, _FunctionNode))
+    return (
+        tree,
+        _false_names(nodes),
+        tuple(node for node in nodes if isinstance(node, _FunctionNode)),
+    )
 
 
 def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
@@ -287,7 +332,10 @@ def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
             known = _truth(operand, false)
             return None if known is None else not known
         case ast.BoolOp(operator, values):
-            decisive, found = isinstance(operator, ast.Or), {_truth(value, false) for value in values}
+            decisive, found = (
+                isinstance(operator, ast.Or),
+                {_truth(value, false) for value in values},
+            )
             return decisive if decisive in found else None if None in found else not decisive
     return None
 
@@ -303,25 +351,36 @@ def _catches(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches a missing name."""
     if handler.type is None:
         return True
-    return any(isinstance(node, ast.Name) and node.id in _CATCHES for node in ast.walk(handler.type))
+    return any(
+        isinstance(node, ast.Name) and node.id in _CATCHES for node in ast.walk(handler.type)
+    )
 
 
 def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
-    return (isinstance(node, ast.Name) and node.id in duts) or (isinstance(node, ast.Attribute) and node.attr == "dut")
+    return (isinstance(node, ast.Name) and node.id in duts) or (
+        isinstance(node, ast.Attribute) and node.attr == "dut"
+    )
 
 
 def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
     """Return the name in `dut.name` or `dut.name[...]`."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    if isinstance(node, ast.Attribute) and _is_dut(node.value, duts) and not node.attr.startswith("_"):
+    if (
+        isinstance(node, ast.Attribute)
+        and _is_dut(node.value, duts)
+        and not node.attr.startswith("_")
+    ):
         return node.attr
     return None
 
 
 def _is_cocotb_test(node: _FunctionNode) -> bool:
     called = (ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list)
-    return any(name in ("cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize") for name in called)
+    return any(
+        name in ("cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize")
+        for name in called
+    )
 
 
 def _is_called_from_outside(node: _FunctionNode) -> bool:
@@ -331,4 +390,6 @@ def _is_called_from_outside(node: _FunctionNode) -> bool:
 
 
 def _is_skipped(node: _FunctionNode) -> bool:
-    return any(re.search(r"\bskip=True\b|mark\.skip\b(?!if)", ast.unparse(d)) for d in node.decorator_list)
+    return any(
+        re.search(r"\bskip=True\b|mark\.skip\b(?!if)", ast.unparse(d)) for d in node.decorator_list
+    )

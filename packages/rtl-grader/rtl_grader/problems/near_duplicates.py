@@ -1,17 +1,19 @@
 """Move training problems that belong to a held-out problem to the held-out side.
 
-Two problems belong together when they have one design (problems/design.py) or are near-duplicates by one of three measures
-(Jaccard overlap of runs of consecutive words or tokens):
+Two problems belong together when they have one design (problems/design.py) or are near-duplicates by one of
+three measures (Jaccard overlap of runs of consecutive words or tokens):
 
 - text: the words shown to the model, in runs of three, overlap by 80 % or more;
 - golden answer: its tokens, in runs of five, overlap by 80 %;
-- code: RTL modules that are shown to the model, or in the golden answers, overlap by 60 % in runs of eight tokens. An identifier
-  is represented by the distance to its previous use (after Baker, "Parameterized duplication in strings", 1997), so renaming does
-  not hide a design. Different designs of CVDP and RTLLM overlap by 24 % at most.
+- code: RTL modules that are shown to the model, or in the golden answers, overlap by 60 % in runs of eight
+  tokens. An identifier is represented by the distance to its previous use (after Baker, "Parameterized
+  duplication in strings", 1997), so renaming does not hide a design. Different designs of CVDP and RTLLM
+  overlap by 24 % at most.
 
-Fewer than 60 runs of code, or 20 of text, are too short to tell ("Write the design that the test bench expects."). Held-out problems
-never move. Pairs within a generated set, such as the starter set, are ignored: its texts sound alike, but its splits share no
-specification by construction. Generated problems are not compared by code at all.
+Fewer than 60 runs of code, or 20 of text, are too short to tell ("Write the design that the test bench
+expects."). Held-out problems never move. Pairs within a generated set, such as the starter set, are
+ignored: its texts sound alike, but its splits share no specification by construction. Generated problems
+are not compared by code at all.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class NearDuplicate:
     def __str__(self) -> str:
         if self.by.startswith(("design ", "module ", "fingerprint ")):
             return f"{self.moved} is held out too: it shares the {self.by} with {self.like}"
-        return f"{self.moved} is held out too: its {self.by} is {self.overlap:.0%} that of {self.like}"
+        return (
+            f"{self.moved} is held out too: its {self.by} is {self.overlap:.0%} that of {self.like}"
+        )
 
 
 Runs = list[set[int]]
@@ -79,20 +83,25 @@ class Measure:
 
 
 def separate(
-    train: Sequence[Problem], heldout: Sequence[Problem], designs: Mapping[str, Design] | None = None
+    train: Sequence[Problem],
+    heldout: Sequence[Problem],
+    designs: Mapping[str, Design] | None = None,
 ) -> tuple[list[Problem], list[Problem], list[NearDuplicate]]:
     """Return (train, held-out, moves). Order is kept; moved problems come last in the held-out list.
 
     Repeats until no pair is left, since a moved problem may have near-duplicates of its own.
 
     Args:
-        designs: problem id -> its design. None: compare only text, however short, and golden answer, as for a split by `id`.
+        designs: problem id -> its design. None: compare only text, however short, and golden answer, as for
+            a split by `id`.
     """
     left, out = list(train), list(heldout)
     moved: list[NearDuplicate] = []
     fresh: Sequence[Problem] = out
     while fresh:
-        found = {pair.moved: pair for pair in pairs(left, fresh, BY_ID if designs is None else BY_DESIGN)}
+        found = {
+            pair.moved: pair for pair in pairs(left, fresh, BY_ID if designs is None else BY_DESIGN)
+        }
         found |= {pair.moved: pair for pair in _of_one_design(left, fresh, designs or {})}
         fresh = [problem for problem in left if problem.id in found]
         left = [problem for problem in left if problem.id not in found]
@@ -123,7 +132,9 @@ def _marks(problem: Problem, designs: Mapping[str, Design]) -> list[str]:
     return [f"design {design.name}", *modules, f"fingerprint {problem.fingerprint[:12]}"]
 
 
-def pairs(train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequence[Measure]) -> list[NearDuplicate]:
+def pairs(
+    train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequence[Measure]
+) -> list[NearDuplicate]:
     """Return the closest near-duplicate among the held-out problems for each training problem that has one."""
     best: dict[str, NearDuplicate] = {}
     train, heldout = list(train), list(heldout)
@@ -136,8 +147,8 @@ def pairs(train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequen
                 holders[run].append(place)
         for problem in train:
             for own in measure.of(problem):
-                # Above the limit at most this share of the runs is not in the other set, so one of a few more is. Of these
-                # the rarest are looked up: common phrases are in every problem of a set.
+                # Above the limit at most this share of the runs is not in the other set, so one of a few
+                # more is. Of these the rarest are looked up: common phrases are in every problem of a set.
                 few = int((1 - measure.limit) * len(own)) + 2
                 rarest = sorted(own, key=lambda run: len(holders.get(run, ())))[:few]
                 for other in sorted({other for run in rarest for other in holders.get(run, ())}):
@@ -145,14 +156,21 @@ def pairs(train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequen
                     overlap = count / (len(own) + len(held[other]) - count)
                     same_set = problem.generated and set_of.get(other[0]) == problem.source
                     known = best.get(problem.id)
-                    if overlap >= measure.limit and not same_set and (known is None or overlap > known.overlap):
+                    if (
+                        overlap >= measure.limit
+                        and not same_set
+                        and (known is None or overlap > known.overlap)
+                    ):
                         best[problem.id] = NearDuplicate(problem.id, other[0], overlap, measure.by)
     return list(best.values())
 
 
 def _text_runs(problem: Problem) -> Runs:
     """Runs of words of everything shown to the model except code."""
-    texts = [problem.prompt, *(text for path, text in sorted(problem.context.items()) if not path.endswith(_CODE))]
+    texts = [
+        problem.prompt,
+        *(text for path, text in sorted(problem.context.items()) if not path.endswith(_CODE)),
+    ]
     return [_runs(re.findall(r"[a-z]+|\d+", "\n".join(texts).lower()), 3)]
 
 

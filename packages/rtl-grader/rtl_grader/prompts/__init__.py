@@ -1,9 +1,10 @@
-"""Prompt templates: functions from a problem to chat messages, and the parts that they share. Each file of this package registers some.
+"""Prompt templates: functions from a problem to chat messages, and the parts that they share. Each file of
+this package registers some.
 
 A template of your own is such a function in your own module; `prompting.template` names it `module:function`.
 
-A problem's own system message (in CVDP's agentic set) describes shell commands and a patch format. It is left out, since answers here
-are whole files.
+A problem's own system message (in CVDP's agentic set) describes shell commands and a patch format. It is
+left out, since answers here are whole files.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from rtl_grader.types.problem import Problem
 
 Message = dict[str, str]
 Template = Callable[[Problem, Mapping[str, str]], list[Message]]
-"""(problem, context files to show: path -> text) -> messages of `role` and `content`. `config --show` prints its docstring."""
+"""(problem, context files to show: path -> text) -> messages of `role` and `content`. `config --show`
+prints its docstring."""
 
 TEMPLATES: Registry[Template] = Registry("template", __name__, callable)
 
@@ -32,21 +34,24 @@ def answer_format(targets: Sequence[str]) -> str:
     """Instruction on the form of the answer (see extraction.py)."""
     if len(targets) == 1:
         return (
-            f"Answer with the complete content of `{targets[0]}` in one fenced code block (```verilog ... ```) and with no "
+            f"Answer with the complete content of `{targets[0]}` in one fenced code block "
+            "(```verilog ... ```) and with no "
             "other code block."
         )
     names = ", ".join(f"`{name}`" for name in targets)
     example = ", ".join(f'{{"{name}": "<complete file>"}}' for name in targets)
-    return (
-        f'Answer with the complete content of these files: {names}, as JSON and nothing else: {{"code": [{example}]}}'
-    )
+    return f'Answer with the complete content of these files: {names}, as JSON and nothing else: {{"code": [{example}]}}'
 
 
 def with_context(prompt: str, context: Mapping[str, str]) -> str:
     """The prompt, followed by each context file in a fence under its name."""
-    return "\n\n".join([prompt, *(f"File `{path}`:\n```\n{text.rstrip()}\n```" for path, text in context.items())])
+    return "\n\n".join(
+        [prompt, *(f"File `{path}`:\n```\n{text.rstrip()}\n```" for path, text in context.items())]
+    )
 
 
-def build_messages(problem: Problem, template: str, context: Mapping[str, str] | None = None) -> list[Message]:
+def build_messages(
+    problem: Problem, template: str, context: Mapping[str, str] | None = None
+) -> list[Message]:
     """Chat messages for a problem. `context` replaces its context files (after cutting); None: all of them."""
     return TEMPLATES.find(template)(problem, problem.context if context is None else context)

@@ -1,8 +1,9 @@
 """The prompt of CVDP's public runner, word for word, so that figures are comparable with published ones.
 
-The text is that of https://github.com/NVlabs/cvdp_benchmark (src/dataset_processor.py, src/model_helpers.py), Copyright 2025 NVIDIA
-CORPORATION & AFFILIATES, Apache-2.0: `SYSTEM`, `GUIDANCE`, `SCHEMA` and the sentences in `cvdp`. Its mistakes are part of it.
-An agentic problem is prompted as with that runner's `--force-copilot`: its own system message is left out.
+The text is that of https://github.com/NVlabs/cvdp_benchmark (src/dataset_processor.py,
+src/model_helpers.py), Copyright 2025 NVIDIA CORPORATION & AFFILIATES, Apache-2.0: `SYSTEM`, `GUIDANCE`,
+`SCHEMA` and the sentences in `cvdp`. Its mistakes are part of it. An agentic problem is prompted as with
+that runner's `--force-copilot`: its own system message is left out.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ GUIDANCE = {
     "cid004": "You are solving an 'RTL Code Modification' problem. To solve this problem correctly, you should only respond with the"
     " modified RTL code according to the requirements.",
     "cid005": "You are solving a 'Specification to RTL Translation: Module Instantiation and Component Reuse' problem. To solve this"
-    " problem correctly, you should only respond with the RTL code translated from the specification and with proper module"
+    " problem correctly, you should only respond with the RTL code translated from the "
+    "specification and with proper module"
     " instantiation and component reuse.",
     "cid007": "You are solving an 'RTL Lint Improvement or Power-Performance Optimization' problem. To solve this problem correctly, you"
     " should only respond with improved RTL code to address lint issues or optimize for power/performance.",
@@ -50,12 +52,14 @@ def cvdp(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     if problem.category in GUIDANCE:
         system += f"\n{GUIDANCE[problem.category]}\n"
     user = "".join(
-        f"\nConsider the following content for the file {path}:\n```\n{text}\n```" for path, text in context.items()
+        f"\nConsider the following content for the file {path}:\n```\n{text}\n```"
+        for path, text in context.items()
     )
     user += f"\nProvide me one answer for this request: {problem.prompt}\n"
     if len(problem.targets) == 1:
         user += (
-            "Please provide your response as plain text without any JSON formatting. Your response will be saved directly to:"
+            "Please provide your response as plain text without any JSON formatting. Your "
+            "response will be saved directly to:"
             f" {problem.targets[0]}.\n"
         )
     else:

@@ -1,7 +1,7 @@
 """The project's templates: the problem's text alone, or with demands on the interface, restated or shown by example.
 
-A table reveals nothing beyond the problem's own text: it lists only names that occur there, and a width only if its number does. So it
-does not make the problem easier for a careful reader.
+A table reveals nothing beyond the problem's own text: it lists only names that occur there, and a width
+only if its number does. So it does not make the problem easier for a careful reader.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from rtl_grader.prompts import SYSTEM, TEMPLATES, Message, answer_format, with_context
 from rtl_grader.types.problem import Port, Problem
 
-BRIEF = (
-    "Write the Verilog module exactly as specified: names, ports, widths, behaviour. Answer with one fenced code block."
-)
+BRIEF = "Write the Verilog module exactly as specified: names, ports, widths, behaviour. Answer with one fenced code block."
 
 EXAMPLE = """\
 Example. Specification: "Module `pulse_cnt`: counts the cycles in which `tick_i` is high. Output `total_o`, 5 bits. Clock `clk_i`. Reset \
@@ -33,7 +31,8 @@ def bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
 
 @TEMPLATES.register("brief")
 def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    """A one-sentence demand for the exact interface, and the problem: for small models, whose time depends on prompt length."""
+    """A one-sentence demand for the exact interface, and the problem: for small models, whose time depends
+    on prompt length."""
     return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
 
 
@@ -47,7 +46,11 @@ def exact(problem: Problem, context: Mapping[str, str]) -> list[Message]:
 @TEMPLATES.register("table")
 def table(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     """Like `exact`, with the interface restated as a table before the format."""
-    parts = [with_context(problem.prompt, context), interface_table(problem), answer_format(problem.targets)]
+    parts = [
+        with_context(problem.prompt, context),
+        interface_table(problem),
+        answer_format(problem.targets),
+    ]
     user = "\n\n".join(part for part in parts if part)
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
 
@@ -82,7 +85,11 @@ def interface_table(problem: Problem) -> str | None:
         return None
     rows = [_row(port, numbers) for port in ports]
     module = f". Module `{interface.module}`" if interface.module in words else ""
-    note = "" if len(ports) == len(interface.ports) else " (as far as it can be read from the specification)"
+    note = (
+        ""
+        if len(ports) == len(interface.ports)
+        else " (as far as it can be read from the specification)"
+    )
     parameters = ", ".join(f"`{p.name}`" for p in interface.parameters if p.name in words)
     table = "\n".join(["| port | direction | width |", "|---|---|---|", *rows])
     return f"The interface once more{module}{note}:\n\n{table}" + (

@@ -23,11 +23,13 @@ from rtl_grader.validation.doubts import DesignCache, audit_passes
 from rtl_grader.work import Tally, process_all
 
 THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
-"""Default effort: clock cycles or random patterns for each set of parameters, sets of parameters, CPU seconds of a proof."""
+"""Default effort: clock cycles or random patterns for each set of parameters, sets of parameters, CPU
+seconds of a proof."""
 
 
 def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
-    """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON object per line.
+    """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON
+    object per line.
 
     Returns a mapping of result to number of answers.
 
@@ -53,7 +55,9 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
     try:
         output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     except OSError as error:
-        raise ProblemError(f"{output} cannot be written: {error.strerror}", "name another file with --audit") from error
+        raise ProblemError(
+            f"{output} cannot be written: {error.strerror}", "name another file with --audit"
+        ) from error
     return Counter(row["result"] for row in rows)
 
 
@@ -64,7 +68,11 @@ async def _audit_lines(
 
     async def audit(name: str) -> None:
         answers = [line.answer.files for line in lines[name]]
-        found[name] = await pool.call(audit_passes, pool.grader, lines[name][0].problem, answers, THOROUGH, once)
+        found[name] = await pool.call(
+            audit_passes, pool.grader, lines[name][0].problem, answers, THOROUGH, once
+        )
 
     tally = Tally("passes audited", sum(map(len, lines.values())))
-    await process_all(lines, audit, tally, concurrency=pool.threads, size=lambda name: len(lines[name]))
+    await process_all(
+        lines, audit, tally, concurrency=pool.threads, size=lambda name: len(lines[name])
+    )

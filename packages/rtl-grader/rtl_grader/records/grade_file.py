@@ -63,9 +63,10 @@ class GradedFile:
 def grade_file(asked: FileGrading) -> GradedFile:
     """Write one verdict per line to `asked.output`.
 
-    Lines are written as they finish and sorted into the answers' order at the end. An answer whose verdict the output already
-    holds, for the same problem, text, tools and settings, is not graded again unless grading itself failed. Equal answers are
-    graded once. Broken answer lines are reported with file and line.
+    Lines are written as they finish and sorted into the answers' order at the end. An answer whose verdict
+    the output already holds, for the same problem, text, tools and settings, is not graded again unless
+    grading itself failed. Equal answers are graded once. Broken answer lines are reported with file and
+    line.
 
     Raises:
         ProblemError: a file cannot be read or written, or the output holds something other than verdicts.
@@ -84,10 +85,19 @@ def grade_file(asked: FileGrading) -> GradedFile:
         closing(make_executor(asked.executor)) as executor,
         closing(VerdictFile(asked.output)) as stored,
     ):
-        grader = Grader(executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until)
+        grader = Grader(
+            executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until
+        )
         keys = [key_of(grader, line, asked.repeat) for line in lines]
-        records = {index: named(known, lines[index]) for index, key in enumerate(keys) if (known := stored.get(key))}
-        reused, others = len(records), stored.unusable + len(stored) - len({keys[index] for index in records})
+        records = {
+            index: named(known, lines[index])
+            for index, key in enumerate(keys)
+            if (known := stored.get(key))
+        }
+        reused, others = (
+            len(records),
+            stored.unusable + len(stored) - len({keys[index] for index in records}),
+        )
         if reused:
             tell(f"{reused} verdicts reused from {asked.output}")
         if others > 0:
@@ -97,7 +107,9 @@ def grade_file(asked: FileGrading) -> GradedFile:
             with closing(GraderPool(grader, asked.jobs)) as pool:
                 asyncio.run(_grade_rest(pool, lines, keys, records, stored, asked.repeat))
         except KeyboardInterrupt as interrupt:
-            raise KeyboardInterrupt(f"{len(records)} of {len(lines)} verdicts are written") from interrupt
+            raise KeyboardInterrupt(
+                f"{len(records)} of {len(lines)} verdicts are written"
+            ) from interrupt
         in_order = [records[index] for index in range(len(lines))]
         stored.replace(in_order)
     for record in in_order:
@@ -115,7 +127,8 @@ async def _grade_rest(
     stored: VerdictFile,
     repeat: int,
 ) -> None:
-    """Grade the lines that have no record yet, and add theirs to `records`, which maps the index of a line to its record."""
+    """Grade the lines that have no record yet, and add theirs to `records`, which maps the index of a line
+    to its record."""
     for index, record in records.items():
         if record["passed"]:
             pool.grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
@@ -125,7 +138,9 @@ async def _grade_rest(
             equal[key].append(index)
 
     async def grade(indices: list[int]) -> None:
-        record = await pool.call(graded_record, pool.grader, lines[indices[0]], keys[indices[0]], repeat)
+        record = await pool.call(
+            graded_record, pool.grader, lines[indices[0]], keys[indices[0]], repeat
+        )
         for index in indices:
             records[index] = named(record, lines[index])
             stored.add(records[index])
@@ -146,7 +161,8 @@ def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
 
 
 def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -> dict[str, Any]:
-    """Grade one line and return its record; `key` is its `key_of`. Does not raise: a failure of grading is a verdict too."""
+    """Grade one line and return its record; `key` is its `key_of`. Does not raise: a failure of grading is
+    a verdict too."""
     verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]
     outcomes = tuple(verdict.outcome.value for verdict in verdicts)
     # The worst of several is kept: a pass that does not repeat earns nothing.

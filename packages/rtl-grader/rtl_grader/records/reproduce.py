@@ -41,7 +41,9 @@ class Claim:
         return f"line {self.line}: {self.raw.get('id', '?')} sample {self.raw.get('sample', '?')}"
 
 
-def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0) -> list[Claim]:
+def reproduce(
+    path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0
+) -> list[Claim]:
     """Check the digest of every record of a file and grade its answer again. Returns one claim per line.
 
     Args:
@@ -64,14 +66,20 @@ def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = No
         for claim, record in usable:
             problem = by_name.get(record.graded.get("problem", ""), by_name.get(record.id))
             if problem is None:
-                claim.found.append(("unknown problem", f"none of the given problems is {record.id}"))
+                claim.found.append(
+                    ("unknown problem", f"none of the given problems is {record.id}")
+                )
                 continue
             line = AnswerLine(claim.line, problem, record.sample, record.answer)
             asked, name = record.conditions, record.conditions.model_dump_json()
             if name not in graders:
                 # What a harness does may depend on the conditions, so facts about problems are not shared.
                 graders[name] = pool.grader.but(
-                    limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until, _known={}
+                    limits=asked.limits,
+                    seed=asked.seed,
+                    seeds=asked.seeds,
+                    until=asked.until,
+                    _known={},
                 )
             _learn(pool.grader.known_good, line, record)
             work.append((claim, line, graders[name]))
@@ -85,9 +93,14 @@ def read_claims(path: Path) -> list[Claim]:
         with path.open("rb") as file:
             claims = [_claim(number, text) for number, text in enumerate(file, 1)]
     except OSError as error:
-        raise ProblemError(f"cannot read the verdicts {path}: {error.strerror}", "check the path") from error
+        raise ProblemError(
+            f"cannot read the verdicts {path}: {error.strerror}", "check the path"
+        ) from error
     if not any(claim.record for claim in claims):
-        raise ProblemError(f"{path} holds no verdict record", "`rtl-distill grade` and `export -f verdicts` write them")
+        raise ProblemError(
+            f"{path} holds no verdict record",
+            "`rtl-distill grade` and `export -f verdicts` write them",
+        )
     return claims
 
 
@@ -97,7 +110,9 @@ def _claim(number: int, text: bytes) -> Claim:
     except (ValueError, RecursionError) as error:
         return Claim(number, {}, found=[("malformed", f"is not JSON: {error}")])
     if not isinstance(raw, dict):
-        return Claim(number, {}, found=[("malformed", f"is a JSON {type(raw).__name__}, not an object")])
+        return Claim(
+            number, {}, found=[("malformed", f"is a JSON {type(raw).__name__}, not an object")]
+        )
     if "digest" not in raw:
         words = "has no digest: an earlier version wrote the record, or the digest was removed"
         return Claim(number, raw, found=[("malformed", words)])
@@ -105,7 +120,9 @@ def _claim(number: int, text: bytes) -> Claim:
     try:
         claim.record = VerdictRecord.model_validate(raw)
     except ValidationError as error:
-        claim.found += [("malformed", f"{'.'.join(map(str, e['loc']))}: {e['msg']}") for e in error.errors()]
+        claim.found += [
+            ("malformed", f"{'.'.join(map(str, e['loc']))}: {e['msg']}") for e in error.errors()
+        ]
     return claim
 
 
@@ -114,7 +131,10 @@ def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
     if record.outcome is Outcome.PASSED:
         known.learn(line.problem, line.answer, record.cpu_s)
     elif record.cpu_limit_s is not None:
-        good_s, name = record.cpu_limit_s / record.conditions.limits.cpu_factor, line.problem.fingerprint
+        good_s, name = (
+            record.cpu_limit_s / record.conditions.limits.cpu_factor,
+            line.problem.fingerprint,
+        )
         known.passing[name] = max(good_s, known.passing.get(name, 0.0))
 
 

@@ -1,7 +1,7 @@
 """The HTTP API of the grading service: authentication, request limits, endpoints and error responses.
 
-Each request is read completely, within a size limit and a timeout, before it is handled. All paths need the token except
-`/health`, `/openapi.json` and `/docs`, which reveal nothing about problems or answers.
+Each request is read completely, within a size limit and a timeout, before it is handled. All paths need the
+token except `/health`, `/openapi.json` and `/docs`, which reveal nothing about problems or answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ MAX_BODY_BYTES = 32 << 20
 STALL_S = 30.0
 """Timeout for the next part of a request."""
 OPEN = ("/health", "/openapi.json", "/docs")
-POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
+POLICY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+}
 
 
 class AnswerIn(BaseModel):
@@ -41,7 +43,9 @@ class AnswerIn(BaseModel):
     id: str = Field(description="Id of the problem.")
     response: str | None = Field(None, description="A model's whole response.")
     files: dict[str, str] | None = Field(None, description="Path -> text, in place of a response.")
-    sample: int = Field(0, ge=0, description="A number of your own; it comes back with the verdict.")
+    sample: int = Field(
+        0, ge=0, description="A number of your own; it comes back with the verdict."
+    )
 
 
 class Asked(BaseModel):
@@ -60,7 +64,11 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
     """The application around a queue; requests carry `Authorization: Bearer TOKEN`."""
     about = "Verdicts of real simulators on answers to RTL problems. Repeats are free: an answer is graded once."
     app = FastAPI(
-        title="rtl-distill grader", version=version("rtl-distill"), description=about, docs_url=None, redoc_url=None
+        title="rtl-distill grader",
+        version=version("rtl-distill"),
+        description=about,
+        docs_url=None,
+        redoc_url=None,
     )
     app.add_middleware(_Guard, token=token, queue=queue)
     _answer_errors(app)
@@ -69,28 +77,42 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
 
     @app.post("/v1/grade", response_model=Graded, dependencies=locked)
     async def grade(asked: Asked) -> Response:
-        """Grade a batch and wait for its verdicts. After 429 and 503, which carry Retry-After, or a lost connection, send the same
-        batch again."""
+        """Grade a batch and wait for its verdicts. After 429 and 503, which carry Retry-After, or a lost
+        connection, send the same batch again."""
         if len(asked.answers) > queue.capacity:
-            return _refused(413, f"answers: {len(asked.answers)} are more than the queue takes, {queue.capacity}")
+            return _refused(
+                413,
+                f"answers: {len(asked.answers)} are more than the queue takes, {queue.capacity}",
+            )
         lines = []
         for number, answer in enumerate(asked.answers):
             size = len(answer.response or "") + sum(map(len, (answer.files or {}).values()))
             if size > MAX_RESPONSE_CHARS:
-                return _refused(413, f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}")
+                return _refused(
+                    413, f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}"
+                )
             try:
-                lines.append(line_of(answer.model_dump(exclude_none=True), number, queue.problems, {}, Counter()))
+                lines.append(
+                    line_of(
+                        answer.model_dump(exclude_none=True), number, queue.problems, {}, Counter()
+                    )
+                )
             except ValueError as error:
                 return _refused(422, f"answers.{number}.{error}")
         # ASCII, since an answer may contain lone surrogates.
-        return Response(json.dumps({"verdicts": await queue.grade(lines)}), media_type="application/json")
+        return Response(
+            json.dumps({"verdicts": await queue.grade(lines)}), media_type="application/json"
+        )
 
     @app.get("/v1/problems", dependencies=locked)
     async def problems() -> dict[str, Any]:
         """Executor, tools, and for each problem its fingerprint and the conditions of grading."""
         grader = queue.pool.grader
         found = {
-            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(grader, p).model_dump(mode="json")}
+            name: {
+                "fingerprint": p.fingerprint,
+                "conditions": conditions_of(grader, p).model_dump(mode="json"),
+            }
             for name, p in queue.problems.items()
         }
         return {"executor": grader.executor.name, "tools": grader.tools, "problems": found}
@@ -98,7 +120,10 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
     @app.get("/health")
     async def health() -> Response:
         """200 while gradings succeed, 503 after several consecutive failures."""
-        status = {"status": "ok" if queue.healthy else "the executor fails", "verdicts": len(queue.store)}
+        status = {
+            "status": "ok" if queue.healthy else "the executor fails",
+            "verdicts": len(queue.store),
+        }
         return JSONResponse(status, 200 if queue.healthy else 503)
 
     @app.get("/metrics", dependencies=locked)
@@ -148,17 +173,23 @@ class _Guard:
 
         sent = dict(scope["headers"]).get(b"authorization", b"")
         if scope["path"] not in OPEN and not hmac.compare_digest(sent, b"Bearer " + self._token):
-            refused = _refused(401, "Authorization: missing or not `Bearer` and this service's token")
+            refused = _refused(
+                401, "Authorization: missing or not `Bearer` and this service's token"
+            )
             refused.headers["WWW-Authenticate"] = "Bearer"
             return await refused(scope, receive, counted)
         try:
             body = await _whole(receive)
         except TimeoutError:
-            return await _refused(408, f"the request paused for more than {STALL_S:.0f} s")(scope, receive, counted)
+            return await _refused(408, f"the request paused for more than {STALL_S:.0f} s")(
+                scope, receive, counted
+            )
         except ConnectionError:
             return self._meters.hung_up.inc()
         if len(body) > MAX_BODY_BYTES:
-            detail = f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
+            detail = (
+                f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
+            )
             return await _refused(413, detail)(scope, receive, counted)
         waiting: list[Message] = [{"type": "http.request", "body": body}]
 
@@ -169,8 +200,8 @@ class _Guard:
 
 
 async def _whole(receive: Receive) -> bytes:
-    """Return the body, cut off a little above `MAX_BODY_BYTES`. It is read to its end, since a client that is still sending does
-    not see the response. Raises TimeoutError and ConnectionError."""
+    """Return the body, cut off a little above `MAX_BODY_BYTES`. It is read to its end, since a client that
+    is still sending does not see the response. Raises TimeoutError and ConnectionError."""
     body, more = bytearray(), True
     while more:
         message = await asyncio.wait_for(receive(), STALL_S)

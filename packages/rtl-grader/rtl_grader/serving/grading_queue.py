@@ -31,7 +31,9 @@ class QueueFullError(InfrastructureError):
     """The queue is full; `retry_after` is in seconds."""
 
     def __init__(self, waiting: int, queue: int, retry_after: int) -> None:
-        super().__init__(f"{waiting} answers wait and the queue takes {queue}", f"try again in {retry_after} s")
+        super().__init__(
+            f"{waiting} answers wait and the queue takes {queue}", f"try again in {retry_after} s"
+        )
         self.retry_after = retry_after
 
 
@@ -41,16 +43,29 @@ class Meters:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.graded = Counter("rtl_grader_graded", "Answers graded, by outcome", ["outcome"], registry=self.registry)
-        self.known = Counter("rtl_grader_known", "Answers whose verdict was known", registry=self.registry)
+        self.graded = Counter(
+            "rtl_grader_graded", "Answers graded, by outcome", ["outcome"], registry=self.registry
+        )
+        self.known = Counter(
+            "rtl_grader_known", "Answers whose verdict was known", registry=self.registry
+        )
         self.responses = Counter(
-            "rtl_grader_responses", "HTTP responses, by status code", ["code"], registry=self.registry
+            "rtl_grader_responses",
+            "HTTP responses, by status code",
+            ["code"],
+            registry=self.registry,
         )
         self.hung_up = Counter(
-            "rtl_grader_hung_up", "Requests whose client left before their end", registry=self.registry
+            "rtl_grader_hung_up",
+            "Requests whose client left before their end",
+            registry=self.registry,
         )
-        self.seconds = Histogram("rtl_grader_seconds", "Seconds of one grading", registry=self.registry)
-        self.waiting = Gauge("rtl_grader_waiting", "Answers that wait or are graded", registry=self.registry)
+        self.seconds = Histogram(
+            "rtl_grader_seconds", "Seconds of one grading", registry=self.registry
+        )
+        self.waiting = Gauge(
+            "rtl_grader_waiting", "Answers that wait or are graded", registry=self.registry
+        )
 
 
 @define(eq=False)
@@ -90,13 +105,19 @@ class GradingQueue:
         new = {key: line for key, line in zip(keys, lines, strict=True) if key not in there}
         if new and len(self._under_way) + len(new) > self.capacity:
             wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.pool.threads)
-            raise QueueFullError(len(self._under_way), self.capacity, min(LONGEST_WAIT_S, max(1, wait_s)))
+            raise QueueFullError(
+                len(self._under_way), self.capacity, min(LONGEST_WAIT_S, max(1, wait_s))
+            )
         for key, line in new.items():
             self._under_way[key] = asyncio.create_task(self._grade(key, line))
         self.meters.known.inc(sum(key in known for key in keys))
         asked = {key: self._under_way[key] for key in keys if key not in known}
-        done = dict(zip(asked, await asyncio.gather(*map(asyncio.shield, asked.values())), strict=True))
-        return [named(done.get(key) or known[key], line) for key, line in zip(keys, lines, strict=True)]
+        done = dict(
+            zip(asked, await asyncio.gather(*map(asyncio.shield, asked.values())), strict=True)
+        )
+        return [
+            named(done.get(key) or known[key], line) for key, line in zip(keys, lines, strict=True)
+        ]
 
     async def _grade(self, key: str, line: AnswerLine) -> dict[str, Any]:
         try:
@@ -115,7 +136,11 @@ class GradingQueue:
 
 @contextmanager
 def open_queue(
-    problems: Sequence[Problem], settings: GradingSection, cluster: Cluster | None, output: Path, capacity: int
+    problems: Sequence[Problem],
+    settings: GradingSection,
+    cluster: Cluster | None,
+    output: Path,
+    capacity: int,
 ) -> Iterator[GradingQueue]:
     """A queue for answers to problems, with the grader of the settings and the stored verdicts of `output`.
 
@@ -124,6 +149,8 @@ def open_queue(
     threads = graders_of(settings, cluster)
     with ExitStack() as stack:
         store = stack.enter_context(closing(VerdictFile(output)))
-        grader = grader_of(settings, cluster or executor_of(settings), KnownGood(passing=store.passing))
+        grader = grader_of(
+            settings, cluster or executor_of(settings), KnownGood(passing=store.passing)
+        )
         pool = stack.enter_context(closing(GraderPool(grader, threads)))
         yield GradingQueue(pool, {problem.id: problem for problem in problems}, store, capacity)

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 class Answer(BaseModel):
     """Files extracted from a response, or the reason why there are none.
 
-    `files` maps target paths to complete texts. `ignored` names files in the response that the problem does not allow. `notes` say where
-    the files come from if there was a choice. If no answer was found, `error` is set and `files` is empty.
+    `files` maps target paths to complete texts. `ignored` names files in the response that the problem does
+    not allow. `notes` say where the files come from if there was a choice. If no answer was found, `error`
+    is set and `files` is empty.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -23,5 +23,7 @@ class Netlist:
     def beside(self, cells: float, levels: float) -> Netlist:
         """Return a copy relative to a reference. Adds 1 to both sides, because a design may consist only of wires."""
         return replace(
-            self, relative_area=(self.cells + 1) / (cells + 1), relative_levels=(self.levels + 1) / (levels + 1)
+            self,
+            relative_area=(self.cells + 1) / (cells + 1),
+            relative_levels=(self.levels + 1) / (levels + 1),
         )

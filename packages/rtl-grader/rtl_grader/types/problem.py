@@ -40,7 +40,8 @@ class Port(BaseModel):
     direction: Direction | None = None
     width: int | None = Field(default=None, ge=1)
     form: str | None = None
-    """Type beside the width: `vector`, `signed vector` (outputs), `array [0:1]`, an interface with its modport, or another type such as `real`."""
+    """Type beside the width: `vector`, `signed vector` (outputs), `array [0:1]`, an interface with its
+    modport, or another type such as `real`."""
 
     @property
     def packed(self) -> str:
@@ -95,8 +96,8 @@ class Problem(BaseModel):
     """Mapping of path to complete text of a known-good answer."""
     interface: Interface | None = None
     generated: bool = False
-    """Whether the source generated the problem with its harness. The splits of such a source share no specification, even if texts are
-    similar, and its harness must detect nearly all wrong designs."""
+    """Whether the source generated the problem with its harness. The splits of such a source share no
+    specification, even if texts are similar, and its harness must detect nearly all wrong designs."""
 
     @property
     def has_whole_golden(self) -> bool:
@@ -113,4 +114,6 @@ class Problem(BaseModel):
             "targets": self.targets,
             "harness": self.harness,
         }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
+        ).hexdigest()

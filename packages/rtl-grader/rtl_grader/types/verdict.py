@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST_LISTED, MOST_CHARS = 20, 400
-"""Limits of everything in a verdict that an answer can lengthen: entries of a list, and characters of a text. An answer may declare 50,000 ports."""
+"""Limits of everything in a verdict that an answer can lengthen: entries of a list, and characters of a
+text. An answer may declare 50,000 ports."""
 
 
 def shortened(texts: Sequence[str], most: int = MOST_LISTED) -> tuple[str, ...]:
@@ -76,7 +77,8 @@ FRAGMENT = "a fragment, not the whole file"
 
 
 class InterfaceMismatch(BaseModel):
-    """One difference between interfaces. `name` is the port, parameter or module; `expected` and `got` are descriptions."""
+    """One difference between interfaces. `name` is the port, parameter or module; `expected` and `got` are
+    descriptions."""
 
     model_config = ConfigDict(frozen=True)
     kind: MismatchKind
@@ -88,9 +90,17 @@ class InterfaceMismatch(BaseModel):
         if self.got == FRAGMENT:
             return f"{FRAGMENT}: no module begins in it, expected `{self.name}`"
         # The text search found a module of this name, but the parser did not.
-        got = self.got if self.got is None or self.got != self.expected else "none of that name that can be parsed"
-        detail = ", ".join(f"{k} {v}" for k, v in (("expected", self.expected), ("got", got)) if v is not None)
-        return f"{self.kind.value.replace('_', ' ')} `{self.name}`" + (f": {detail}" if detail else "")
+        got = (
+            self.got
+            if self.got is None or self.got != self.expected
+            else "none of that name that can be parsed"
+        )
+        detail = ", ".join(
+            f"{k} {v}" for k, v in (("expected", self.expected), ("got", got)) if v is not None
+        )
+        return f"{self.kind.value.replace('_', ' ')} `{self.name}`" + (
+            f": {detail}" if detail else ""
+        )
 
 
 class Verdict(BaseModel):
@@ -109,7 +119,8 @@ class Verdict(BaseModel):
     seed: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    """CPU seconds of all processes that grading started, plus for each step the longest time in which all its processes slept."""
+    """CPU seconds of all processes that grading started, plus for each step the longest time in which all
+    its processes slept."""
     cpu_limit_s: float | None = None
     """CPU limit in seconds, if it was exceeded."""
     cached: bool = False

@@ -1,7 +1,9 @@
-"""Audit of passing answers: compare each with the golden answer, or with each other if there is none, and measure its size.
+"""Audit of passing answers: compare each with the golden answer, or with each other if there is none, and
+measure its size.
 
-During training this takes at most a share of the grading time, and examines each answer once (`Doubts`). A proof decides most answers in
-0.2 CPU seconds; a short simulation decides the others. `rtl-distill audit` takes more time.
+During training this takes at most a share of the grading time, and examines each answer once (`Doubts`). A
+proof decides most answers in 0.2 CPU seconds; a short simulation decides the others. `rtl-distill audit`
+takes more time.
 """
 
 from __future__ import annotations
@@ -29,33 +31,55 @@ LEAST_TEXTS = 3
 
 
 def audit_passes(
-    grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, cache: DesignCache, sizes: bool = True
+    grader: Grader,
+    problem: Problem,
+    answers: Sequence[Files],
+    effort: Effort,
+    cache: DesignCache,
+    sizes: bool = True,
 ) -> list[Comparison]:
-    """Comparison of each passing answer of a problem, with netlist sizes if `sizes`. Raises InfrastructureError if the executor fails."""
+    """Comparison of each passing answer of a problem, with netlist sizes if `sizes`. Raises
+    InfrastructureError if the executor fails."""
     executor, limits = grader.executor, grader.limits
     if problem.golden is None:
         driven = cache.harness_inputs(grader, problem, answers[0])
         found = by_consensus(
-            executor, lambda files: with_golden(problem, files, grader), answers, limits, effort, driven
+            executor,
+            lambda files: with_golden(problem, files, grader),
+            answers,
+            limits,
+            effort,
+            driven,
         )
     else:
-        same, itself = Comparison("equal", "the golden answer's own text", "proof"), words_of(problem.golden)
+        same, itself = (
+            Comparison("equal", "the golden answer's own text", "proof"),
+            words_of(problem.golden),
+        )
         found = [
-            same if words_of(files) == itself else compare(executor, problem, problem.golden, files, limits, effort)
+            same
+            if words_of(files) == itself
+            else compare(executor, problem, problem.golden, files, limits, effort)
             for files in answers
         ]
     if not sizes:
         return found
     sized = [cache.netlist(grader, problem, files) for files in answers]
-    references = [netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees]
+    references = [
+        netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees
+    ]
     if problem.golden is not None:
         golden, _ = cache.netlist(grader, problem, problem.golden)
         references = [golden] if golden else []
-    cells, levels = (median([getattr(one, name) for one in references] or [0]) for name in ("cells", "levels"))
+    cells, levels = (
+        median([getattr(one, name) for one in references] or [0]) for name in ("cells", "levels")
+    )
     return [
         replace(
             one,
-            netlist=netlist.beside(cells, levels) if netlist and references and one.agrees else netlist,
+            netlist=netlist.beside(cells, levels)
+            if netlist and references and one.agrees
+            else netlist,
             cpu_s=one.cpu_s + cpu_s,
         )
         for one, (netlist, cpu_s) in zip(found, sized, strict=True)
@@ -72,18 +96,26 @@ class DesignCache:
     """Problem fingerprint -> inputs that its harness drives."""
 
     def harness_inputs(self, grader: Grader, problem: Problem, files: Files) -> Trace:
-        """Inputs that the harness drives while it tests a passing answer. Raises InfrastructureError if the executor fails."""
+        """Inputs that the harness drives while it tests a passing answer. Raises InfrastructureError if the
+        executor fails."""
         if problem.fingerprint not in self.driven:
-            self.driven[problem.fingerprint] = harness_inputs(grader, with_golden(problem, files, grader), files)
+            self.driven[problem.fingerprint] = harness_inputs(
+                grader, with_golden(problem, files, grader), files
+            )
         return self.driven[problem.fingerprint]
 
-    def netlist(self, grader: Grader, problem: Problem, files: Files) -> tuple[Netlist | None, float]:
-        """Netlist of a design, and the CPU seconds spent on it now. Raises InfrastructureError if the executor fails."""
+    def netlist(
+        self, grader: Grader, problem: Problem, files: Files
+    ) -> tuple[Netlist | None, float]:
+        """Netlist of a design, and the CPU seconds spent on it now. Raises InfrastructureError if the
+        executor fails."""
         key = problem.fingerprint, words_of(files)
         if key in self.netlists:
             return self.netlists[key], 0.0
         try:
-            pair = Pair.of(grader.executor, with_golden(problem, files, grader), files, files, grader.limits)
+            pair = Pair.of(
+                grader.executor, with_golden(problem, files, grader), files, files, grader.limits
+            )
         except IncomparableError:
             self.netlists[key] = None
             return None, 0.0
@@ -107,7 +139,12 @@ class Doubts:
         return math.isinf(share) or self.spent_s < share * self.graded_s
 
     def look(
-        self, grader: Grader, problem: Problem, answers: Sequence[Files], share: float, sizes: bool = False
+        self,
+        grader: Grader,
+        problem: Problem,
+        answers: Sequence[Files],
+        share: float,
+        sizes: bool = False,
     ) -> list[Comparison | None]:
         """Comparison of each passing answer of a problem; None if there is no time for it. Raises InfrastructureError.
 
@@ -125,7 +162,9 @@ class Doubts:
             found.append(self.known.get(key))
         return found
 
-    def _audit(self, grader: Grader, problem: Problem, answers: Sequence[Files], sizes: bool) -> list[Comparison]:
+    def _audit(
+        self, grader: Grader, problem: Problem, answers: Sequence[Files], sizes: bool
+    ) -> list[Comparison]:
         found = audit_passes(grader, problem, answers, EFFORT, self.cache, sizes)
         self.spent_s += sum(one.cpu_s for one in found)
         return found

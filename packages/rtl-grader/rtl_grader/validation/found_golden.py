@@ -1,8 +1,8 @@
 """Find a golden answer among verified samples, for problems whose set withholds it (most of public CVDP).
 
-A sample becomes the golden answer if it passes under every seed, behaves like at least one other independent sample, and
-like most of the passing samples. It may still be wrong: samples of one teacher can share a mistake that the harness does not
-see. Such an answer is therefore marked `found` everywhere.
+A sample becomes the golden answer if it passes under every seed, behaves like at least one other
+independent sample, and like most of the passing samples. It may still be wrong: samples of one teacher can
+share a mistake that the harness does not see. Such an answer is therefore marked `found` everywhere.
 """
 
 from __future__ import annotations
@@ -35,17 +35,34 @@ def find_golden(
         grader: grades the samples again under each of `seeds`.
     """
     answers = [answer_to(problem, text).files for text in samples]
-    counts = Counter(tuple(sorted((path, normalised(body)) for path, body in f.items())) for f in answers if f)
+    counts = Counter(
+        tuple(sorted((path, normalised(body)) for path, body in f.items())) for f in answers if f
+    )
     graders = [grader.but(seed=seed, cache=None) for seed in seeds]
-    candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[:MAX_SAMPLES]
-    kept = [key for key in candidates if all(g.grade(problem, Answer(files=dict(key))).passed for g in graders)]
+    candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[
+        :MAX_SAMPLES
+    ]
+    kept = [
+        key
+        for key in candidates
+        if all(g.grade(problem, Answer(files=dict(key))).passed for g in graders)
+    ]
     steady, weights = [dict(key) for key in kept], [counts[key] for key in kept]
     if sum(weights) < MIN_AGREEING:
-        return None, f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed"
+        return (
+            None,
+            f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed",
+        )
 
     def compared(golden: int, other: int) -> Comparison:
         files = steady[golden]
-        return compare(grader.executor, with_golden(problem, files, grader), files, steady[other], grader.limits)
+        return compare(
+            grader.executor,
+            with_golden(problem, files, grader),
+            files,
+            steady[other],
+            grader.limits,
+        )
 
     classes = classes_of(weights, compared).found
     if not classes:
@@ -53,7 +70,9 @@ def find_golden(
     best, agreeing, passing = classes[0].members, classes[0].texts, sum(weights)
     if agreeing < MIN_AGREEING or 2 * agreeing <= passing:
         return None, f"the {passing} passing samples do not agree: at most {agreeing} behave alike"
-    return steady[best[0]], f"{agreeing} of {passing} passing samples behave alike under {len(set(seeds))} seeds"
+    return steady[
+        best[0]
+    ], f"{agreeing} of {passing} passing samples behave alike under {len(set(seeds))} seeds"
 
 
 def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> Problem:
@@ -62,7 +81,9 @@ def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> P
     The interface is read in the grader's analysis process, which has limits, because a model wrote the text.
     """
     interface = problem.interface
-    if interface is not None and any(p.width is None or p.direction is None for p in interface.ports):
+    if interface is not None and any(
+        p.width is None or p.direction is None for p in interface.ports
+    ):
         read = grader.analyse(problem, files).interface
         if read is not None:
             interface = read.model_copy(update={"source": InterfaceSource.CONTEXT, "exact": False})

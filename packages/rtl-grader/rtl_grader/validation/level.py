@@ -34,24 +34,29 @@ class Level:
 
 
 def quick_level(mutants: int, seed: int) -> Level:
-    """Level of a training run: two seeds, the configured number of mutants, and two stubs unless the problem is generated."""
+    """Level of a training run: two seeds, the configured number of mutants, and two stubs unless the
+    problem is generated."""
     return Level("quick", mutants, (seed, seed + 1), stubs=("zeros", "unknown"), generated_stubs=())
 
 
 def full_level(mutants: int = 20, seeds: int = 3) -> Level:
     """Level of `rtl-distill validate`: every stub, many mutants, several seeds, and one of them twice.
 
-    Generated problems omit four stubs: mutants say more than outputs that are all 1, copies of inputs or counters, and a pulse
-    of 1 ns is over before a starter bench first checks an output, so `zeros` covers it.
+    Generated problems omit four stubs: mutants say more than outputs that are all 1, copies of inputs or
+    counters, and a pulse of 1 ns is over before a starter bench first checks an output, so `zeros` covers
+    it.
     """
     generated = tuple(stub for stub in STUBS if stub not in ("ones", "inputs", "counter", "blip"))
     return Level("full", mutants, (*range(1, seeds + 1), 1), generated_stubs=generated)
 
 
 def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:
-    """SHA-256 (hex) of everything a validation depends on besides the problem: tools, level, and versions of our own code."""
+    """SHA-256 (hex) of everything a validation depends on besides the problem: tools, level, and versions
+    of our own code."""
     versions = {"validator": VALIDATOR_VERSION, "grader": GRADER_VERSION}
-    return sha256_of({**versions, "executor": executor, "tools": dict(tools), "level": asdict(level)})
+    return sha256_of(
+        {**versions, "executor": executor, "tools": dict(tools), "level": asdict(level)}
+    )
 
 
 def golden_digest(problem: Problem) -> str | None:

@@ -1,7 +1,9 @@
-"""Mutations of a whole module: registers that are too short, inputs and parameters without effect, late or missing resets.
+"""Mutations of a whole module: registers that are too short, inputs and parameters without effect, late or
+missing resets.
 
-Most of them rename a signal inside the module's body and give the new name another value, so that header and interface stay the same.
-Signals that a macro, `.*` or `.name` hides, or that the body declares again, are skipped.
+Most of them rename a signal inside the module's body and give the new name another value, so that header
+and interface stay the same. Signals that a macro, `.*` or `.name` hides, or that the body declares again,
+are skipped.
 """
 
 from __future__ import annotations
@@ -39,17 +41,27 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
         whole = tree.span(port.header)
         if "output" not in port.words or port.bounds is None or port.node is None or whole is None:
             continue
-        if name_of(port.node) not in _PORTS or not {"reg", "logic", "output"} & port.words or shares_header(port.node):
+        if (
+            name_of(port.node) not in _PORTS
+            or not {"reg", "logic", "output"} & port.words
+            or shares_header(port.node)
+        ):
             continue
         kind = next((word for word in ("reg", "logic") if word in port.words), "wire")
         initial = port.node.declarator.initializer
         given = f" {tree.text(initial)}" if initial else ""
-        header = [Edit(*span, "wire") for t in tokens(port.header) if t.rawText == kind and (span := tree.span(t))]
+        header = [
+            Edit(*span, "wire")
+            for t in tokens(port.header)
+            if t.rawText == kind and (span := tree.span(t))
+        ]
         if initial and (span := tree.span(initial)):
             header.append(Edit(*span, ""))
         for bounds, fewer in _narrower(tree, port.bounds):
             other = f"{port.name}__short"
-            declaration = f"{kind} {port.signed}{bounds} {other}{given}; assign {port.name} = {other};"
+            declaration = (
+                f"{kind} {port.signed}{bounds} {other}{given}; assign {port.name} = {other};"
+            )
             if edits := module.behind(port.name, other, declaration):
                 described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
                 yield Mutation("truncation", described, (*edits, *header))
@@ -83,15 +95,23 @@ def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
             values[f"({port.name} << 1) >> 1"] = f"the first bit of `{port.name}` reads as 0"
             if (size := _size(module.tree, port.bounds)) and size > 2:
                 middle = size // 2
-                values[f"{port.name} | (1 << {middle})"] = f"bit {middle} of `{port.name}`, from the right, reads as 1"
+                values[f"{port.name} | (1 << {middle})"] = (
+                    f"bit {middle} of `{port.name}`, from the right, reads as 1"
+                )
         for value, described in values.items():
-            if edits := module.behind(port.name, other, f"wire {port.signed}{width}{other} = {value};"):
+            if edits := module.behind(
+                port.name, other, f"wire {port.signed}{width}{other} = {value};"
+            ):
                 yield Mutation("ignored input", described, edits)
 
 
 def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
     """Ignore the value of a parameter: in the body, or in the header's ranges too."""
-    ports = [part for part in walk(module.node.header) if name_of(part) in ("AnsiPortList", "NonAnsiPortList")]
+    ports = [
+        part
+        for part in walk(module.node.header)
+        if name_of(part) in ("AnsiPortList", "NonAnsiPortList")
+    ]
     ports += [member for member in module.node.members if name_of(member) == "PortDeclaration"]
     rest = [member for member in module.node.members if name_of(member) != "PortDeclaration"]
     for name, default in module.parameters():
@@ -99,10 +119,16 @@ def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
         outside = [span for part in ports for span in module.reads_of(name, walk(part))]
         if inside:
             edits = tuple(Edit(*span, f"({default})") for span in inside)
-            yield Mutation("ignored parameter", f"the body takes `{name}` as {default} whatever it is set to", edits)
+            yield Mutation(
+                "ignored parameter",
+                f"the body takes `{name}` as {default} whatever it is set to",
+                edits,
+            )
         if outside:
             edits = tuple(Edit(*span, f"({default})") for span in [*inside, *outside])
-            yield Mutation("ignored parameter", f"`{name}` is {default} whatever it is set to", edits)
+            yield Mutation(
+                "ignored parameter", f"`{name}` is {default} whatever it is set to", edits
+            )
 
 
 def _late_resets(module: ModuleText) -> Iterator[Mutation]:
@@ -117,7 +143,9 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
         register = f"reg {before}; always @({edge} {clock}) {before} <= {reset};"
         if edits := module.behind(reset, before, register):
             yield Mutation("late reset", f"`{reset}` acts one edge later", edits)
-        if edits := module.behind(reset, held, f"{register} wire {held} = {reset} {operator} {before};"):
+        if edits := module.behind(
+            reset, held, f"{register} wire {held} = {reset} {operator} {before};"
+        ):
             yield Mutation("late reset", f"`{reset}` acts only when it lasts for two edges", edits)
 
 
@@ -125,14 +153,23 @@ def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
     """Make a register keep its value in reset."""
     tree = module.tree
     for node in (n for n in walk(module.node) if name_of(n) == "ConditionalStatement"):
-        words = [token.rawText for token in tokens(node.predicate) if token.rawText not in ("(", ")")]
-        if not words or words[-1] not in module.resets or len(words) > 2 or words[:-1] not in ([], ["!"], ["~"]):
+        words = [
+            token.rawText for token in tokens(node.predicate) if token.rawText not in ("(", ")")
+        ]
+        if (
+            not words
+            or words[-1] not in module.resets
+            or len(words) > 2
+            or words[:-1] not in ([], ["!"], ["~"])
+        ):
             continue
         active_branch = is_active_low(module.node, words[-1], module.edges) == (len(words) == 2)
         branch = node.statement if active_branch else node.elseClause
         for part in walk(branch) if branch is not None else ():
             if name_of(part) == "ExpressionStatement" and name_of(part.expr) in _ASSIGNED:
-                kept = f"`{tree.text(part.expr.left)}` keeps its value while `{words[-1]}` is active"
+                kept = (
+                    f"`{tree.text(part.expr.left)}` keeps its value while `{words[-1]}` is active"
+                )
                 yield from changed(tree, "missing reset", kept, (part, ";"))
 
 
@@ -157,7 +194,11 @@ def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
 def _size(tree: SourceTree, bounds: Node) -> int | None:
     """Number of bits of a range between two plain numbers, else None."""
     limits = _limits(tree, bounds)
-    return abs(int(limits[0]) - int(limits[1])) + 1 if limits and all(map(str.isdigit, limits)) else None
+    return (
+        abs(int(limits[0]) - int(limits[1])) + 1
+        if limits and all(map(str.isdigit, limits))
+        else None
+    )
 
 
 def _limits(tree: SourceTree, bounds: Node) -> tuple[str, str] | None:
@@ -170,4 +211,6 @@ def shares_header(port: Node) -> bool:
     """Whether the next port has no header of its own, so that an edit of this header would change it too."""
     ports = [part for part in port.parent if not is_token(part)]
     spot = next((i for i, part in enumerate(ports) if part == port), None)
-    return spot is None or (spot + 1 < len(ports) and not any(t.rawText for t in tokens(ports[spot + 1].header)))
+    return spot is None or (
+        spot + 1 < len(ports) and not any(t.rawText for t in tokens(ports[spot + 1].header))
+    )

@@ -9,7 +9,12 @@ from rtl_grader.hdl.clocking import edges_and_uses, split_clocks
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
 from rtl_grader.validation.mutation import prints
 
-HEAD = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
+HEAD = {
+    "PortDeclaration",
+    "ParameterDeclarationStatement",
+    "TypedefDeclaration",
+    "PackageImportDeclaration",
+}
 """Members of a module that belong to its interface."""
 
 
@@ -51,13 +56,16 @@ class ModuleText:
         return f"{self.tree.text(node)} " if node is not None else ""
 
     def behind(self, name: str, other: str, declaration: str) -> tuple[Edit, ...]:
-        """Edits that make the body use `other` in place of `name`, and insert `declaration` before its first member. Empty if the
-        body does not use the name, or if a use cannot be renamed."""
+        """Edits that make the body use `other` in place of `name`, and insert `declaration` before its
+        first member. Empty if the body does not use the name, or if a use cannot be renamed."""
         uses = self._uses(name)
         first = self.tree.span(self.body[0]) if self.body else None
         if not uses or first is None:
             return ()
-        return (*(Edit(*span, other) for span in uses), Edit(first[0], first[0], f"{declaration}\n  "))
+        return (
+            *(Edit(*span, other) for span in uses),
+            Edit(first[0], first[0], f"{declaration}\n  "),
+        )
 
     def parameters(self) -> list[tuple[str, str]]:
         """(name, text of the default value) of each parameter that an instance may set."""
@@ -74,7 +82,11 @@ class ModuleText:
 
     def reads_of(self, name: str, where: Iterator[Node]) -> list[tuple[int, int]]:
         """Spans of these nodes that read a name as a value."""
-        spans = [self.tree.span(n.identifier) for n in where if _is_name(n) and n.identifier.rawText == name]
+        spans = [
+            self.tree.span(n.identifier)
+            for n in where
+            if _is_name(n) and n.identifier.rawText == name
+        ]
         return [span for span in spans if span]
 
     def _uses(self, name: str) -> list[tuple[int, int]]:
@@ -86,7 +98,10 @@ class ModuleText:
                         return []
                     if token.rawText != name or name_of(token) != "Identifier":
                         continue
-                    if name_of(node) in ("NamedPortConnection", "NamedParamAssignment") and _connects(node):
+                    if name_of(node) in (
+                        "NamedPortConnection",
+                        "NamedParamAssignment",
+                    ) and _connects(node):
                         continue
                     span = self.tree.span(token) if _is_name(node) else None
                     if span is None:
@@ -100,7 +115,9 @@ class ModuleText:
         for node in walk(self.node.header):
             if name_of(node) != "ImplicitAnsiPort":
                 continue
-            words = frozenset(token.rawText for token in tokens(node.header) if token.rawText.isalpha())
+            words = frozenset(
+                token.rawText for token in tokens(node.header) if token.rawText.isalpha()
+            )
             # A port without a header of its own has the header of the previous port.
             own = any(token.rawText for token in tokens(node.header))
             words, bounds = (words, bounds_of(node.header)) if own else inherited
@@ -109,7 +126,9 @@ class ModuleText:
                 yield Port(node.declarator.name.rawText, words, node.header, node, bounds)
         for member in self.node.members:
             if name_of(member) == "PortDeclaration":
-                words = frozenset(token.rawText for token in tokens(member.header) if token.rawText.isalpha())
+                words = frozenset(
+                    token.rawText for token in tokens(member.header) if token.rawText.isalpha()
+                )
                 for declarator in declarators(member):
                     if not list(declarator.dimensions):
                         bounds = bounds_of(member.header)
@@ -119,7 +138,11 @@ class ModuleText:
 def bounds_of(node: Node) -> Node | None:
     """Packed range of a header or type; None unless there is exactly one."""
     found = [part for part in walk(node) if name_of(part) == "VariableDimension"]
-    return found[0] if len(found) == 1 and name_of(found[0].specifier) == "RangeDimensionSpecifier" else None
+    return (
+        found[0]
+        if len(found) == 1 and name_of(found[0].specifier) == "RangeDimensionSpecifier"
+        else None
+    )
 
 
 def _unpackable(header: Node) -> bool:
@@ -138,7 +161,11 @@ def _is_name(node: Node) -> bool:
 
 def _is_member(node: Node) -> bool:
     """Whether a name follows a dot, as a member of something else."""
-    return node.parent is not None and name_of(node.parent) == "ScopedName" and node.parent.right == node
+    return (
+        node.parent is not None
+        and name_of(node.parent) == "ScopedName"
+        and node.parent.right == node
+    )
 
 
 def _connects(connection: Node) -> bool:

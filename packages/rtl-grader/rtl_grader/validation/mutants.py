@@ -1,9 +1,11 @@
 """Mutants of a golden answer: small, wrong edits that a good harness must notice.
 
-The edits are made on the syntax tree, so comments, strings and macros stay unchanged. The interface also stays, because the interface check
-would find a change before any test runs. `mutations.py` and `module_mutations.py` define the kinds.
+The edits are made on the syntax tree, so comments, strings and macros stay unchanged. The interface also
+stays, because the interface check would find a change before any test runs. `mutations.py` and
+`module_mutations.py` define the kinds.
 
-A mutant may still behave like the golden answer (`a < b ? a : b` with `<=`); `differential.py` searches for an input that tells them apart.
+A mutant may still behave like the golden answer (`a < b ? a : b` with `<=`); `differential.py` searches for
+an input that tells them apart.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def mutants(golden: Mapping[str, str], top: str, limit: int, seed: int) -> list[
     """
     rng = random.Random(f"mutants/{seed}/{top}")
     waiting: dict[Kind, list[tuple[str, SourceTree, Mutation]]] = defaultdict(list)
-    for path, text in sorted(golden.items(), key=lambda item: (f"module {top}" not in item[1], item[0])):
+    for path, text in sorted(
+        golden.items(), key=lambda item: (f"module {top}" not in item[1], item[0])
+    ):
         if not path.endswith(HDL) or len(text) > MAX_FILE_CHARS:
             continue
         tree = SourceTree(text)

@@ -65,19 +65,30 @@ def replaced(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mu
     return changed(tree, kind, f"`{short(tree.text(node))}` becomes `{short(text)}`", (node, text))
 
 
-def changed_within(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) -> Iterator[Mutation]:
+def changed_within(
+    tree: SourceTree, kind: Kind, whole: Node, *changes: Change
+) -> Iterator[Mutation]:
     """Yield the mutation with these changes, described by the surrounding expression before and after."""
     for mutation in changed(tree, kind, "", *changes):
         if span := tree.span(whole):
-            moved = (replace(edit, start=edit.start - span[0], end=edit.end - span[0]) for edit in mutation.edits)
+            moved = (
+                replace(edit, start=edit.start - span[0], end=edit.end - span[0])
+                for edit in mutation.edits
+            )
             after = edited(tree.data[span[0] : span[1]], moved)
-            yield replace(mutation, description=f"`{short(tree.text(whole))}` becomes `{short(after)}`")
+            yield replace(
+                mutation, description=f"`{short(tree.text(whole))}` becomes `{short(after)}`"
+            )
 
 
-def swapped(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) -> Iterator[Mutation]:
+def swapped(
+    tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node
+) -> Iterator[Mutation]:
     """Yield the mutation that swaps two parts of `whole`; nothing if they are equal."""
     if tree.text(left) != tree.text(right):
-        yield from changed_within(tree, kind, whole, (left, tree.text(right)), (right, tree.text(left)))
+        yield from changed_within(
+            tree, kind, whole, (left, tree.text(right)), (right, tree.text(left))
+        )
 
 
 def prints(node: Node) -> bool:

@@ -1,9 +1,9 @@
 """The mutations of a syntax tree, kind by kind. Each rule takes one node and yields its mutations.
 
-Skipped on purpose: headers of modules and functions, parameters, delays, attributes, assertions and printing tasks (a harness
-cannot notice them, or the interface check notices them first), and loop conditions and steps, whose mutants run forever; a
-counting `for` loop is reversed instead. Rules for a whole module (registers, inputs, parameters, resets) are in
-`module_mutations.py`.
+Skipped on purpose: headers of modules and functions, parameters, delays, attributes, assertions and
+printing tasks (a harness cannot notice them, or the interface check notices them first), and loop
+conditions and steps, whose mutants run forever; a counting `for` loop is reversed instead. Rules for a
+whole module (registers, inputs, parameters, resets) are in `module_mutations.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterator
 
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, walk
 from rtl_grader.validation.module_mutations import module_mutations, shares_header
-from rtl_grader.validation.mutation import SHOWN, Mutation, changed, changed_within, prints, replaced, short, swapped
+from rtl_grader.validation.mutation import (
+    SHOWN,
+    Mutation,
+    changed,
+    changed_within,
+    prints,
+    replaced,
+    short,
+    swapped,
+)
 
 _NO_BEHAVIOUR = """
 ModuleHeader PortDeclaration FunctionPortList FunctionPort ParameterPortList AnsiPortList
@@ -26,10 +35,36 @@ CovergroupDeclaration SpecifyBlock InstanceName
 """
 _SKIPPED = frozenset(_NO_BEHAVIOUR.split())
 _OPERATORS = {
-    "+": "- ^", "-": "+ ^", "*": "+", "/": "*", "%": "/", "&": "| ^", "|": "& ^", "^": "& |", "~^": "^", "^~": "^", "&&": "||",
-    "||": "&&", "==": "!= >=", "!=": "== >", "===": "!==", "!==": "===", "<": "> !=", ">": "< !=", "<=": ">= ==",
-    ">=": "<= ==", "<<": ">>", ">>": "<<", "<<<": ">>", ">>>": "<<", "+=": "-=", "-=": "+=", "&=": "|=", "|=": "&=", "^=": "&=",
-}  # fmt: skip
+    "+": "- ^",
+    "-": "+ ^",
+    "*": "+",
+    "/": "*",
+    "%": "/",
+    "&": "| ^",
+    "|": "& ^",
+    "^": "& |",
+    "~^": "^",
+    "^~": "^",
+    "&&": "||",
+    "||": "&&",
+    "==": "!= >=",
+    "!=": "== >",
+    "===": "!==",
+    "!==": "===",
+    "<": "> !=",
+    ">": "< !=",
+    "<=": ">= ==",
+    ">=": "<= ==",
+    "<<": ">>",
+    ">>": "<<",
+    "<<<": ">>",
+    ">>>": "<<",
+    "+=": "-=",
+    "-=": "+=",
+    "&=": "|=",
+    "|=": "&=",
+    "^=": "&=",
+}
 _REDUCTIONS = {"&": "|", "|": "&", "^": "|", "~&": "~|", "~|": "~&", "~^": "^", "^~": "^"}
 _OFF_BY_ONE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
@@ -37,29 +72,48 @@ _COMPARISONS = {"==", "!=", "===", "!==", "<", ">", "<=", ">="}
 _ASSIGNMENTS = {"AssignmentExpression", "NonblockingAssignmentExpression"}
 """Plain assignments."""
 _INDEXED = {
-    "BitSelect", "SimpleRangeSelect", "AscendingRangeSelect", "DescendingRangeSelect", "RangeDimensionSpecifier",
-}  # fmt: skip
+    "BitSelect",
+    "SimpleRangeSelect",
+    "AscendingRangeSelect",
+    "DescendingRangeSelect",
+    "RangeDimensionSpecifier",
+}
 _BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 _FORMATS = {2: "b", 8: "o", 10: "d", 16: "x"}
 _EDGES = {"posedge": "negedge", "negedge": "posedge"}
 _UNSIZED = {"'0": "'1", "'1": "'0"}
 _COMPOUND = {"AddAssignmentExpression": "+", "SubtractAssignmentExpression": "-"}
 _STEPS = {
-    "PostincrementExpression": "+", "UnaryPreincrementExpression": "+",
-    "PostdecrementExpression": "-", "UnaryPredecrementExpression": "-",
-}  # fmt: skip
+    "PostincrementExpression": "+",
+    "UnaryPreincrementExpression": "+",
+    "PostdecrementExpression": "-",
+    "UnaryPredecrementExpression": "-",
+}
 _COUNTS = {"AddExpression": "+", "SubtractExpression": "-"}
-_LITERALS = {"IntegerLiteralExpression", "IntegerVectorExpression", "UnbasedUnsizedLiteralExpression"}
+_LITERALS = {
+    "IntegerLiteralExpression",
+    "IntegerVectorExpression",
+    "UnbasedUnsizedLiteralExpression",
+}
 _COMPARES = {
-    "LessThanExpression", "LessThanEqualExpression", "GreaterThanExpression", "GreaterThanEqualExpression",
-    "EqualityExpression", "InequalityExpression",
-}  # fmt: skip
+    "LessThanExpression",
+    "LessThanEqualExpression",
+    "GreaterThanExpression",
+    "GreaterThanEqualExpression",
+    "EqualityExpression",
+    "InequalityExpression",
+}
 _LITERAL = re.compile(r"(?:(\d[\d_]*)?\s*'[sS]?([bodhBODH])\s*)?([0-9a-fA-F][0-9a-fA-F_]*)")
 
 
 def mutations_of(tree: SourceTree) -> list[Mutation]:
     """Return all mutations that the rules find in a file, in text order."""
-    found = [mutation for node in _behaviour(tree.root) for rule in _RULES for mutation in rule(tree, node)]
+    found = [
+        mutation
+        for node in _behaviour(tree.root)
+        for rule in _RULES
+        for mutation in rule(tree, node)
+    ]
     return found + list(_reversed_declarations(tree)) + list(module_mutations(tree))
 
 
@@ -132,14 +186,22 @@ def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         yield from changed(tree, "dropped branch", f"{which} does nothing", (node.statement, ";"))
     elif instead := tree.text(node.elseClause.clause):
         yield from changed(tree, "dropped branch", f"{which} loses its else", (node.elseClause, ""))
-        yield from changed(tree, "dropped branch", f"{which} is gone, only its else stays", (node, instead))
+        yield from changed(
+            tree, "dropped branch", f"{which} is gone, only its else stays", (node, instead)
+        )
 
 
 def _case(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    items = [item for item in node.items if not is_token(item)] if name_of(node) == "CaseStatement" else []
+    items = (
+        [item for item in node.items if not is_token(item)]
+        if name_of(node) == "CaseStatement"
+        else []
+    )
     for item in items if len(items) > 1 else []:
         label = tree.text(item).split(":", 1)[0]
-        yield from changed(tree, "dropped branch", f"case item `{short(label)}` is gone", (item, ""))
+        yield from changed(
+            tree, "dropped branch", f"case item `{short(label)}` is gone", (item, "")
+        )
 
 
 def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -147,7 +209,9 @@ def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     for assignment in node.assignments if name_of(node) == "ContinuousAssign" else ():
         if name_of(assignment) == "AssignmentExpression":
             right = assignment.right
-            yield from changed_within(tree, "polarity", assignment, (right, f"~({tree.text(right)})"))
+            yield from changed_within(
+                tree, "polarity", assignment, (right, f"~({tree.text(right)})")
+            )
 
 
 def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -162,7 +226,9 @@ def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     """Swap two neighbouring connections of an instance."""
     if name_of(node) != "HierarchicalInstance":
         return
-    wires = [c.expr for c in node.connections if not is_token(c) and getattr(c, "expr", None) is not None]
+    wires = [
+        c.expr for c in node.connections if not is_token(c) and getattr(c, "expr", None) is not None
+    ]
     for left, right in itertools.pairwise(wires):
         a, b = tree.text(left), tree.text(right)
         if a != b:
@@ -182,7 +248,11 @@ def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     # An extra bit of a declared vector is rarely noticeable.
     declared = parent.parent is not None and name_of(parent.parent) == "RangeDimensionSpecifier"
     shown = node
-    while shown.parent is not None and shown.parent.parent is not None and len(tree.text(shown.parent)) <= SHOWN:
+    while (
+        shown.parent is not None
+        and shown.parent.parent is not None
+        and len(tree.text(shown.parent)) <= SHOWN
+    ):
         shown = shown.parent
     for text in _other_values(tree.text(node), near=near, smaller_only=declared):
         yield from changed_within(tree, "off by one" if near else "constant", shown, (node, text))
@@ -211,7 +281,11 @@ def _other_values(literal: str, *, near: bool, smaller_only: bool = False) -> li
         wanted = [1 - value if value < 2 else value ^ 1]
     limit = 1 << int(match[1].replace("_", "")) if match[1] else None
     prefix = literal[: match.start(3)]
-    return [prefix + format(v, _FORMATS[base]) for v in wanted if v >= 0 and (limit is None or v < limit)]
+    return [
+        prefix + format(v, _FORMATS[base])
+        for v in wanted
+        if v >= 0 and (limit is None or v < limit)
+    ]
 
 
 def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -233,7 +307,11 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     declared = match["type"] or re.search(rf"\b(?:int|integer)\b[^;]*\b{v}\b", tree.data.decode())
     if not declared or (step == "+") != (match["op"][0] == "<"):
         return
-    last = match["b"] if match["op"] in ("<=", ">=") else f"({match['b']}) {'-' if step == '+' else '+'} 1"
+    last = (
+        match["b"]
+        if match["op"] in ("<=", ">=")
+        else f"({match['b']}) {'-' if step == '+' else '+'} 1"
+    )
     sign, turned = (">=", "-") if step == "+" else ("<=", "+")
     text = f"{match['type'] or ''}{v} = {last}; {v} {sign} {match['a']}; {v} = {v} {turned} 1"
     edit = Edit(start[1], stop[0], text)
@@ -250,10 +328,21 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
             if inner is not None:
                 (single if name_of(inner) == "BitSelect" else ranged).add(node.identifier.rawText)
     for node in walk(tree.root):  # not by kinds: the order of mutations decides which are drawn
-        if name_of(node) not in ("ImplicitAnsiPort", "PortDeclaration", "NetDeclaration", "DataDeclaration"):
+        if name_of(node) not in (
+            "ImplicitAnsiPort",
+            "PortDeclaration",
+            "NetDeclaration",
+            "DataDeclaration",
+        ):
             continue
-        names = {d.name.rawText for d in walk(node) if name_of(d) == "Declarator" and not list(d.dimensions)}
-        ranges = [n for n in walk(node, frozenset({"Declarator"})) if name_of(n) == "SimpleRangeSelect"]
+        names = {
+            d.name.rawText
+            for d in walk(node)
+            if name_of(d) == "Declarator" and not list(d.dimensions)
+        }
+        ranges = [
+            n for n in walk(node, frozenset({"Declarator"})) if name_of(n) == "SimpleRangeSelect"
+        ]
         # In `input [7:0] a, b` the second port has no range of its own and follows the first.
         if len(ranges) != 1 or not names & single or names & ranged:
             continue
@@ -261,19 +350,23 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
             continue
         msb, lsb = ranges[0].left, ranges[0].right
         for mutation in swapped(tree, "bit order", ranges[0], msb, lsb):
-            yield Mutation("bit order", f"`{', '.join(sorted(names))}`: {mutation.description}", mutation.edits)
+            yield Mutation(
+                "bit order", f"`{', '.join(sorted(names))}`: {mutation.description}", mutation.edits
+            )
 
 
 def _saturation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Saturate a sum or difference that should wrap, and drop the `if` with a comparison around a counter, so that one that
-    should stop at a limit wraps."""
+    """Saturate a sum or difference that should wrap, and drop the `if` with a comparison around a counter,
+    so that one that should stop at a limit wraps."""
     kind = name_of(node)
     if kind in _ASSIGNMENTS:
         value = _bare(node.right)
         if name_of(value) in _COUNTS and name_of(node.left) == "IdentifierName":
             target, sign = tree.text(node.left), _COUNTS[name_of(value)]
             if text := _limited(tree, target, sign, value.left, value.right):
-                yield from replaced(tree, "saturation", value if value is node.right else node.right, text)
+                yield from replaced(
+                    tree, "saturation", value if value is node.right else node.right, text
+                )
     elif kind in _COMPOUND and name_of(node.left) == "IdentifierName":
         target = tree.text(node.left)
         if text := _limited(tree, target, _COMPOUND[kind], node.left, node.right):
@@ -281,7 +374,9 @@ def _saturation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     elif kind in _STEPS and name_of(node.operand) == "IdentifierName":
         target = tree.text(node.operand)
         up, down = f"(&{target}) ? ~0 : {target} + 1", f"({target} == 0) ? 0 : {target} - 1"
-        yield from replaced(tree, "saturation", node, f"{target} = {up if _STEPS[kind] == '+' else down}")
+        yield from replaced(
+            tree, "saturation", node, f"{target} = {up if _STEPS[kind] == '+' else down}"
+        )
     elif kind == "ConditionalStatement" and node.elseClause is None and _stops_counting(node):
         yield from replaced(tree, "saturation", node, tree.text(node.statement))
 
@@ -304,7 +399,9 @@ def _limited(tree: SourceTree, target: str, sign: str, left: Node, right: Node) 
 
 def _stops_counting(condition: Node) -> bool:
     """Whether an `if` has a comparison and counts in its body."""
-    counts = {name_of(part) for part in walk(condition.statement)} & (_COUNTS.keys() | _COMPOUND.keys() | _STEPS.keys())
+    counts = {name_of(part) for part in walk(condition.statement)} & (
+        _COUNTS.keys() | _COMPOUND.keys() | _STEPS.keys()
+    )
     return bool(counts) and any(name_of(part) in _COMPARES for part in walk(condition.predicate))
 
 
@@ -316,7 +413,8 @@ def _bare(node: Node) -> Node:
 
 
 def _priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Swap neighbours in an `if` chain, in nested `?:`, in a `casez` or `case (1'b1)`, and among the `if`s of a block."""
+    """Swap neighbours in an `if` chain, in nested `?:`, in a `casez` or `case (1'b1)`, and among the `if`s
+    of a block."""
     kind = name_of(node)
     if kind == "ConditionalStatement" and node.elseClause is not None:
         other = node.elseClause.clause
@@ -329,7 +427,11 @@ def _priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
             parts = [(node.predicate, other.predicate), (node.left, other.left)]
             yield from _exchanged(tree, parts, node.predicate, other.predicate)
     elif kind == "CaseStatement" and _overlapping(node):
-        items = [item for item in node.items if not is_token(item) and name_of(item) == "StandardCaseItem"]
+        items = [
+            item
+            for item in node.items
+            if not is_token(item) and name_of(item) == "StandardCaseItem"
+        ]
         for first, second in itertools.pairwise(items):
             yield from _exchanged(tree, [(first, second)], first, second)
     elif kind == "SequentialBlockStatement":
@@ -338,7 +440,9 @@ def _priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
                 yield from _exchanged(tree, [(first, second)], first.predicate, second.predicate)
 
 
-def _exchanged(tree: SourceTree, parts: list[tuple[Node, Node]], first: Node, second: Node) -> Iterator[Mutation]:
+def _exchanged(
+    tree: SourceTree, parts: list[tuple[Node, Node]], first: Node, second: Node
+) -> Iterator[Mutation]:
     changes = [change for a, b in parts for change in ((a, tree.text(b)), (b, tree.text(a)))]
     before, behind = (short(tree.text(node).split(":", 1)[0]) for node in (first, second))
     return changed(tree, "priority", f"`{behind}` goes before `{before}`", *changes)
@@ -354,6 +458,16 @@ def _lone_if(node: Node) -> bool:
 
 
 _RULES: tuple[Callable[[SourceTree, Node], Iterator[Mutation]], ...] = (
-    _binary, _unary, _edge, _condition, _case, _assigned, _concatenation, _instance, _number, _loop,
-    _saturation, _priority,
-)  # fmt: skip
+    _binary,
+    _unary,
+    _edge,
+    _condition,
+    _case,
+    _assigned,
+    _concatenation,
+    _instance,
+    _number,
+    _loop,
+    _saturation,
+    _priority,
+)

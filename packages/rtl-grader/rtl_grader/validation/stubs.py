@@ -1,11 +1,12 @@
 """Stubs: modules with the right interface and no design. A harness that accepts one is too weak.
 
-Some need no golden answer: every output is 0, 1, x, a copy of an input, an echo of the clock, a count of its edges, or 0 with
-one short pulse. Others contain the golden answer under another name: its outputs stay constant after one right step, or a single
-output is stuck at 0 or 1.
+Some need no golden answer: every output is 0, 1, x, a copy of an input, an echo of the clock, a count of
+its edges, or 0 with one short pulse. Others contain the golden answer under another name: its outputs stay
+constant after one right step, or a single output is stuck at 0 or 1.
 
-A stub is the source text of the golden answer (or of the context) with the module's body removed, so that parameters keep their meaning.
-Without either, it is generated from the problem's interface; a direction that is not known is guessed.
+A stub is the source text of the golden answer (or of the context) with the module's body removed, so that
+parameters keep their meaning. Without either, it is generated from the problem's interface; a direction
+that is not known is guessed.
 """
 
 from __future__ import annotations
@@ -29,9 +30,19 @@ from rtl_grader.problems.testbench import renamed
 from rtl_grader.types.problem import Port, Problem
 from rtl_grader.validation.module_text import HEAD, ModuleText
 
-Stub = Literal["zeros", "ones", "unknown", "inputs", "clock", "counter", "blip", "one step", "stuck"]
+Stub = Literal[
+    "zeros", "ones", "unknown", "inputs", "clock", "counter", "blip", "one step", "stuck"
+]
 STUBS: tuple[Stub, ...] = get_args(Stub)
-WITHOUT_DESIGN: tuple[Stub, ...] = ("zeros", "ones", "unknown", "inputs", "clock", "counter", "blip")
+WITHOUT_DESIGN: tuple[Stub, ...] = (
+    "zeros",
+    "ones",
+    "unknown",
+    "inputs",
+    "clock",
+    "counter",
+    "blip",
+)
 """Stubs that contain nothing of the golden answer."""
 MOST_STUCK = 8
 """Maximum number of outputs to be stuck in turn."""
@@ -59,7 +70,12 @@ class Stubs:
 
     def of(self, kinds: Iterable[Stub]) -> dict[str, dict[str, str]]:
         """Stubs of some kinds, in the order of the kinds."""
-        return {name: files for kind in kinds for name, files in self.files.items() if kind_of(name) == kind}
+        return {
+            name: files
+            for kind in kinds
+            for name, files in self.files.items()
+            if kind_of(name) == kind
+        }
 
 
 def kind_of(name: str) -> Stub:
@@ -73,7 +89,8 @@ def in_words(name: str) -> str:
 
 
 def stubs(problem: Problem) -> Stubs:
-    """Make the stubs of a problem. Other target files keep their golden or given text, or are omitted if they have none."""
+    """Make the stubs of a problem. Other target files keep their golden or given text, or are omitted if
+    they have none."""
     if problem.interface is None:
         return Stubs({}, "the interface of the top module is not known")
     interface = completed(problem.interface, problem)
@@ -94,8 +111,13 @@ def stubs(problem: Problem) -> Stubs:
                 break
         else:
             if interface.source == "golden" or not targets:
-                return Stubs({}, f"no target file holds module {interface.module} in a form that can be emptied")
-            path = next((p for p in targets if basename(p).split(".")[0] == interface.module), targets[0])
+                return Stubs(
+                    {},
+                    f"no target file holds module {interface.module} in a form that can be emptied",
+                )
+            path = next(
+                (p for p in targets if basename(p).split(".")[0] == interface.module), targets[0]
+            )
             text = render_module(interface, body)
         found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:
@@ -104,10 +126,12 @@ def stubs(problem: Problem) -> Stubs:
 
 
 class AroundGolden:
-    """The golden answer's module inside another module with the same name and ports, where its output `q` is the wire `q__right`."""
+    """The golden answer's module inside another module with the same name and ports, where its output `q`
+    is the wire `q__right`."""
 
     def __init__(self, problem: Problem, files: Mapping[str, str] | None = None):
-        """Wrap the golden answer's module. `files`: all files of the answers, by default the golden ones. Raises ValueError if it cannot be parsed."""
+        """Wrap the golden answer's module. `files`: all files of the answers, by default the golden ones.
+        Raises ValueError if it cannot be parsed."""
         interface, golden = problem.interface, problem.golden or {}
         if interface is None:
             raise ValueError("the interface of the top module is not known")
@@ -122,7 +146,9 @@ class AroundGolden:
             if declared.keys() >= {port.name for port in self.outputs}:
                 break
         else:
-            raise ValueError(f"no target file holds module {interface.module} in a form that can be taken apart")
+            raise ValueError(
+                f"no target file holds module {interface.module} in a form that can be taken apart"
+            )
         self._tree = tree  # keeps the nodes alive
         self.module, self._top = module, interface.module
         self._files, self._path = files or golden, path
@@ -130,7 +156,9 @@ class AroundGolden:
         self.ranges = {name: tree.text(node) if node else "" for name, node in bounds.items()}
         self._inner = renamed(tree.text(module), {self._top: f"{self._top}{INNER}"})
         given = ", ".join(f".{p.name}({p.name})" for p in interface.parameters)
-        ports = [f".{p.name}({p.name})" for p in self.inputs] + [f".{p.name}({p.name}{INNER})" for p in self.outputs]
+        ports = [f".{p.name}({p.name})" for p in self.inputs] + [
+            f".{p.name}({p.name}{INNER})" for p in self.outputs
+        ]
         self._instance = (
             "".join(f"  wire {text} {name}{INNER};\n" for name, text in self.ranges.items())
             + f"  {self._top}{INNER}{f' #({given})' if given else ''} inner{INNER} ({', '.join(ports)});\n"
@@ -145,7 +173,10 @@ class AroundGolden:
 
     def but_for(self, output: str, value: str) -> str:
         """Body that assigns `value` to one output, and the right values to the others."""
-        assigned = {output: value, **{name: f"{name}{INNER}" for name in self.ranges if name != output}}
+        assigned = {
+            output: value,
+            **{name: f"{name}{INNER}" for name in self.ranges if name != output},
+        }
         return "".join(f"  assign {name} = {text};\n" for name, text in assigned.items())
 
 
@@ -164,15 +195,23 @@ def _around_golden(problem: Problem, rest: Mapping[str, str]) -> dict[str, dict[
 
 
 def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
-    """Body whose outputs follow the golden answer in reset and while unknown, change once more, and then stay constant."""
+    """Body whose outputs follow the golden answer in reset and while unknown, change once more, and then
+    stay constant."""
     edges, used = edges_and_uses(module)
     _, resets = split_clocks(bits, edges, used)
-    active = [f"!{name}" if is_active_low(module, name, edges) else name for name in resets if name in used]
+    active = [
+        f"!{name}" if is_active_low(module, name, edges) else name
+        for name in resets
+        if name in used
+    ]
     now, kept = ([f"{name}{mark}" for name in ranges] for mark in (INNER, "__kept"))
     take = " ".join(f"{k} = {n};" for k, n in zip(kept, now, strict=True))
     # The delay collects all bits of one change before the outputs are sampled.
     return (
-        "".join(f"  reg {text} {name}__kept;\n  assign {name} = {name}__kept;\n" for name, text in ranges.items())
+        "".join(
+            f"  reg {text} {name}__kept;\n  assign {name} = {name}__kept;\n"
+            for name, text in ranges.items()
+        )
         + f"  reg done__ = 0;\n  wire free__ = {' | '.join(active) or 0};\n"
         f"  always @({' or '.join([*now, 'free__'])}) begin\n    #0.1;\n"
         f"    if (free__ === 1'b1 || (^{{{', '.join(kept)}}}) === 1'bx) begin {take} done__ = 0; end\n"
@@ -184,13 +223,23 @@ def _clock(problem: Problem, inputs: list[Port]) -> str | None:
     """Input whose edges the golden answer or the given files wait for, else one that is named like a clock."""
     bits = [port.name for port in inputs if port.width in (1, None)]
     clocks, _, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
-    return next(iter(clocks), None) or next((name for name in bits if CLOCK_LIKE.search(name)), None)
+    return next(iter(clocks), None) or next(
+        (name for name in bits if CLOCK_LIKE.search(name)), None
+    )
 
 
 def _body(stub: Stub, outputs: list[Port], inputs: list[Port], clock: str | None) -> str:
     """Body of a stub that contains no design."""
-    data = [p for p in inputs if not CLOCK_LIKE.search(p.name) and not RESET_LIKE.search(p.name)] or inputs
-    constants = {"zeros": "0", "ones": "~0", "unknown": "'bx", "clock": f"{clock} ? ~0 : 0", "blip": "blip ? ~0 : 0"}
+    data = [
+        p for p in inputs if not CLOCK_LIKE.search(p.name) and not RESET_LIKE.search(p.name)
+    ] or inputs
+    constants = {
+        "zeros": "0",
+        "ones": "~0",
+        "unknown": "'bx",
+        "clock": f"{clock} ? ~0 : 0",
+        "blip": "blip ? ~0 : 0",
+    }
     constants["counter"] = "count__"
 
     def value(port: Port) -> str:
@@ -211,7 +260,9 @@ def _timed(text: str) -> str:
 
 
 def _module(tree: SourceTree, name: str) -> Node | None:
-    return next((node for node in tree.of("ModuleDeclaration") if node.header.name.rawText == name), None)
+    return next(
+        (node for node in tree.of("ModuleDeclaration") if node.header.name.rawText == name), None
+    )
 
 
 def _emptied(text: str, module: str, body: str) -> str | None:
@@ -220,7 +271,11 @@ def _emptied(text: str, module: str, body: str) -> str | None:
     node = _module(tree, module)
     if node is None:
         return None
-    ports = [part for part in walk(node.header) if name_of(part) in ("ImplicitAnsiPort", "ExplicitAnsiPort")]
+    ports = [
+        part
+        for part in walk(node.header)
+        if name_of(part) in ("ImplicitAnsiPort", "ExplicitAnsiPort")
+    ]
     ports += [member for member in node.members if name_of(member) == "PortDeclaration"]
     edits = [edit for port in ports for edit in _as_net(tree, port)]
     removed = [tree.span(member) for member in node.members if name_of(member) not in HEAD]
@@ -234,11 +289,15 @@ def _emptied(text: str, module: str, body: str) -> str | None:
 
 def _as_net(tree: SourceTree, port: Node) -> list[Edit]:
     """Edits that turn an output variable into a net without an initial value, so that it can be assigned."""
-    header = next((child for child in children(port) if name_of(child).endswith("PortHeader")), None)
+    header = next(
+        (child for child in children(port) if name_of(child).endswith("PortHeader")), None
+    )
     if header is None:
         return []
     words = {token.rawText for token in tokens(header)}
     changes = [(part, "") for part in walk(port) if name_of(part) == "EqualsValueClause"]
     if "output" in words and not words & {"wire", "var"}:
-        changes += [(token, "wire") for token in tokens(header) if token.rawText in ("reg", "logic")]
+        changes += [
+            (token, "wire") for token in tokens(header) if token.rawText in ("reg", "logic")
+        ]
     return [Edit(*span, text) for part, text in changes if (span := tree.span(part))]

@@ -44,9 +44,12 @@ class Unfit:
 
 
 def by_source(
-    records: Mapping[str, ValidationRecord], broken: Iterable[BrokenLine] = (), left_out: Iterable[LeftOut] = ()
+    records: Mapping[str, ValidationRecord],
+    broken: Iterable[BrokenLine] = (),
+    left_out: Iterable[LeftOut] = (),
 ) -> tuple[dict[str, SourceRow], list[Unfit]]:
-    """Return source -> counts, and all unfit problems. Broken lines count as broken, problems that a reader left out as unsupported."""
+    """Return source -> counts, and all unfit problems. Broken lines count as broken, problems that a reader
+    left out as unsupported."""
     rows: dict[str, SourceRow] = defaultdict(SourceRow)
     unfit: list[Unfit] = []
     for problem_id, record in records.items():
@@ -85,7 +88,9 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     for name in (*statuses, "golden\npasses", "mutants\nfound out"):
         sums.add_column(name, justify="right", no_wrap=True)
     for source, row in rows.items():
-        counts = [str(row.counts[name]) if row.counts[name] else "·" for name in VALIDATION_STATUSES]
+        counts = [
+            str(row.counts[name]) if row.counts[name] else "·" for name in VALIDATION_STATUSES
+        ]
         sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
     details = [Text(f"{u.status}: {u.problem} ({u.source}): {u.reason}") for u in unfit]
     return Group(sums, *details)
@@ -101,7 +106,9 @@ def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str
         {
             "source": source,
             "problem": "",
-            "status": ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in row.counts.items() if n),
+            "status": ", ".join(
+                f"{n} {name.replace('_', ' ')}" for name, n in row.counts.items() if n
+            ),
             "reason": f"golden passes {row.golden_passed}/{row.golden_total}; mutants found out {score_text(row)}",
         }
         for source, row in rows.items()

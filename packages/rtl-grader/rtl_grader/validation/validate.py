@@ -3,8 +3,8 @@
 Cheap checks come first, and the first one that decides ends the validation:
 
 1. The harness needs something that the executor lacks or cannot do: `unsupported`.
-2. The harness itself or the golden answer fails: `broken`; only under some seeds: `flaky`. Without a golden answer, a stub or an
-   empty module shows whether the harness starts at all.
+2. The harness itself or the golden answer fails: `broken`; only under some seeds: `flaky`. Without a golden
+   answer, a stub or an empty module shows whether the harness starts at all.
 3. No answer, the unmodified context or a stub passes: `weak`, unless the stub behaves like the golden answer.
 4. Too many mutants of the golden answer that behave differently pass: `weak`.
 
@@ -41,9 +41,15 @@ MOST = 0.5
 MOST_GENERATED = 0.01
 """The same for generated problems, whose harnesses know the specification."""
 WRONG_S = 60.0
-"""Timeout in seconds of wrong answers to problems without a golden answer. The slowest known-good answer of the public CVDP problems takes
-59 s, and some harnesses wait forever for an output that a stub never sets, so that 600 s for each would take hours."""
-_NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
+"""Timeout in seconds of wrong answers to problems without a golden answer. The slowest known-good answer of
+the public CVDP problems takes 59 s, and some harnesses wait forever for an output that a stub never sets,
+so that 600 s for each would take hours."""
+_NOT_TESTED = {
+    Outcome.COMPILE_FAILED,
+    Outcome.INTERFACE_MISMATCH,
+    Outcome.REJECTED,
+    Outcome.NO_ANSWER,
+}
 _MISSING = (
     "ModuleNotFoundError",
     "No module named",
@@ -55,7 +61,9 @@ _MISSING = (
 )
 
 
-def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_golden: bool = False) -> ValidationRecord:
+def validate_problem(
+    problem: Problem, grader: Grader, *, level: Level, found_golden: bool = False
+) -> ValidationRecord:
     """Validate one problem. Blocking; call it from a pool thread.
 
     Args:
@@ -80,7 +88,12 @@ def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_go
     except _HarnessFailed as failure:
         status, reason = "unsupported" if work.missed else "broken", str(failure)
     tools = first.executor.tools()
-    about = {"reason": reason, "level": level.name, "source": problem.source, "family": problem.family}
+    about = {
+        "reason": reason,
+        "level": level.name,
+        "source": problem.source,
+        "family": problem.family,
+    }
     return ValidationRecord(
         fingerprint=problem.fingerprint,
         tools_key=tools_key(first.executor.name, tools, level),
@@ -127,8 +140,14 @@ class _Validation:
             return unfit
         if golden is None:
             if self.missed:
-                return "unsupported", f"the executor's tools cannot do what the harness needs: {self.missed[0]}"
-            return "fit_without_golden", "no golden answer: only wrong answers could be tried, and none was paid"
+                return (
+                    "unsupported",
+                    f"the executor's tools cannot do what the harness needs: {self.missed[0]}",
+                )
+            return (
+                "fit_without_golden",
+                "no golden answer: only wrong answers could be tried, and none was paid",
+            )
         return self._mutants(golden)
 
     def _grade(self, files: Mapping[str, str], grader: Grader | None = None) -> Verdict:
@@ -136,13 +155,17 @@ class _Validation:
         verdict = (grader or self.first).grade(
             self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
         )
-        self.missed += [reason for reason in verdict.reasons if any(word in reason for word in _MISSING)]
+        self.missed += [
+            reason for reason in verdict.reasons if any(word in reason for word in _MISSING)
+        ]
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR and verdict.reasons[0].startswith(
             (HARNESS_FAILED, FORGEABLE)
         ):
             raise _HarnessFailed(verdict.reasons[0])
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
-            raise InfrastructureError(f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}")
+            raise InfrastructureError(
+                f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}"
+            )
         return verdict
 
     def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
@@ -154,7 +177,11 @@ class _Validation:
                 break
         self.evidence["golden"] |= {
             "verdicts": [
-                {"seed": v.seed, "outcome": v.outcome.value, "tests": f"{v.tests_passed}/{v.tests_total}"}
+                {
+                    "seed": v.seed,
+                    "outcome": v.outcome.value,
+                    "tests": f"{v.tests_passed}/{v.tests_total}",
+                }
                 for v in verdicts
             ],
             "wall_s": round(verdicts[0].wall_s, 3),
@@ -167,7 +194,10 @@ class _Validation:
         why = f"{bad[0].outcome.value.replace('_', ' ')}: {'; '.join(bad[0].reasons[:3]) or 'no reason given'}"
         if good:
             seeds = f"seed {good[-1].seed} passes, seed {bad[-1].seed} fails"
-            return "flaky", f"the golden answer passes {len(good)} of {len(verdicts)} gradings ({seeds}); {why}"
+            return (
+                "flaky",
+                f"the golden answer passes {len(good)} of {len(verdicts)} gradings ({seeds}); {why}",
+            )
         if self.missed:
             return "unsupported", f"the executor's tools cannot do what the problem needs; {why}"
         return "broken", f"the golden answer fails: {why}"
@@ -178,7 +208,11 @@ class _Validation:
         self.evidence["empty"] = empty.outcome.value
         if empty.passed:
             return "weak", "no answer at all is paid"
-        given = {path: self.problem.context[path] for path in self.problem.targets if path in self.problem.context}
+        given = {
+            path: self.problem.context[path]
+            for path in self.problem.targets
+            if path in self.problem.context
+        }
         if len(given) == len(self.problem.targets):
             unmodified = self._grade(given, self._impatient())
             self.evidence["unmodified_context"] = _result(unmodified)
@@ -209,7 +243,11 @@ class _Validation:
                 results[name] += f" ({compared.result}: {compared.detail})" if compared else ""
                 if _counts_as_weak(name, compared):
                     differs = compared and compared.result == "different"
-                    witness = f"; it differs from the golden answer {compared.detail}" if compared and differs else ""
+                    witness = (
+                        f"; it differs from the golden answer {compared.detail}"
+                        if compared and differs
+                        else ""
+                    )
                     weak = "weak", f"a stub is paid: {in_words(name)}{witness}"
         self.evidence["stubs"] = results
         return weak
@@ -225,7 +263,9 @@ class _Validation:
     def _compare(self, answer: Mapping[str, str]) -> Comparison | None:
         if self.problem.golden is None:
             return None
-        return compare(self.first.executor, self.problem, self.problem.golden, answer, self.first.limits)
+        return compare(
+            self.first.executor, self.problem, self.problem.golden, answer, self.first.limits
+        )
 
     def _mutants(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str]:
         wanted = self.level.mutants
@@ -239,7 +279,9 @@ class _Validation:
         tried, killed = Counter[str](), Counter[str]()
         survivors: list[dict[str, str]] = []
         same: list[str] = []
-        candidates = mutants(golden, self.problem.interface.module, 3 * wanted, int(self.problem.fingerprint[:8], 16))
+        candidates = mutants(
+            golden, self.problem.interface.module, 3 * wanted, int(self.problem.fingerprint[:8], 16)
+        )
         for mutant in candidates:
             if tried.total() >= wanted:
                 break
@@ -270,15 +312,18 @@ class _Validation:
         }
         most = MOST_GENERATED if self.problem.generated else MOST
         if score is not None and 1 - score > most:
-            return "weak", f"{len(survivors)} of {judged} mutants are paid, for example {survivors[0]['mutant']}"
+            return (
+                "weak",
+                f"{len(survivors)} of {judged} mutants are paid, for example {survivors[0]['mutant']}",
+            )
         if judged == 0:
             return "fit", "the golden answer passes and wrong ones fail; no mutant could be judged"
         return "fit", f"the golden answer passes, {killed.total()} of {judged} mutants fail"
 
 
 def _counts_as_weak(name: str, compared: Comparison | None) -> bool:
-    """Whether an accepted stub makes a problem weak. A stub without design does unless it agrees with the golden answer; any other
-    stub only if it is known to differ."""
+    """Whether an accepted stub makes a problem weak. A stub without design does unless it agrees with the
+    golden answer; any other stub only if it is known to differ."""
     if kind_of(name) in WITHOUT_DESIGN:
         return compared is None or not compared.agrees
     return compared is not None and compared.result == "different"

@@ -14,8 +14,11 @@ from rtl_grader.validation.validate import validate_problem
 from rtl_grader.work import Tally, process_all
 
 
-def validate_all(problems: Sequence[Problem], pool: GraderPool, level: Level) -> dict[str, ValidationRecord]:
-    """Return the record of each problem by id, with progress lines. Raises InfrastructureError if the executor fails."""
+def validate_all(
+    problems: Sequence[Problem], pool: GraderPool, level: Level
+) -> dict[str, ValidationRecord]:
+    """Return the record of each problem by id, with progress lines. Raises InfrastructureError if the
+    executor fails."""
     records: dict[str, ValidationRecord] = {}
 
     async def validate(problem: Problem) -> None:
@@ -23,6 +26,8 @@ def validate_all(problems: Sequence[Problem], pool: GraderPool, level: Level) ->
         records[problem.id] = await pool.call(call)
 
     tally = Tally("problems validated", len(problems))
-    work = process_all(problems, validate, tally, concurrency=pool.threads, name=lambda problem: problem.id)
+    work = process_all(
+        problems, validate, tally, concurrency=pool.threads, name=lambda problem: problem.id
+    )
     asyncio.run(work)
     return {problem.id: records[problem.id] for problem in problems}

@@ -4,8 +4,9 @@
     inspect eval rtl.py -T agent=true --model ...             an agent with a shell; its files are graded
     inspect eval rtl.py --solver rtl.py@golden --model none   the known-good answers
 
-The agent's container (compose.yaml) has the simulators, but neither network nor harness. Answers are graded on the host, in the grader's
-sandbox. The score is 1 if all tests pass, else 0. If grading itself fails, the sample has an error.
+The agent's container (compose.yaml) has the simulators, but neither network nor harness. Answers are graded
+on the host, in the grader's sandbox. The score is 1 if all tests pass, else 0. If grading itself fails, the
+sample has an error.
 """
 
 from pathlib import Path
@@ -32,7 +33,9 @@ SPEAKERS = {"system": ChatMessageSystem, "user": ChatMessageUser}
 def rtl(agent: bool = False) -> Task:
     """All problems of this folder; `agent` gives the model a container and tools."""
     return Task(
-        dataset=MemoryDataset([_sample(problem, agent) for problem in PROBLEMS.values()], name=HERE.name),
+        dataset=MemoryDataset(
+            [_sample(problem, agent) for problem in PROBLEMS.values()], name=HERE.name
+        ),
         solver=react(tools=[bash(timeout=120), text_editor(timeout=120)]) if agent else generate(),
         scorer=verdict(agent),
         sandbox=("docker", str(HERE / "compose.yaml")) if agent else None,
@@ -40,9 +43,15 @@ def rtl(agent: bool = False) -> Task:
 
 
 def _sample(problem: Problem, agent: bool) -> Sample:
-    about = {"category": problem.category, "difficulty": problem.difficulty, "source": problem.source}
+    about = {
+        "category": problem.category,
+        "difficulty": problem.difficulty,
+        "source": problem.source,
+    }
     if agent:
-        return Sample(id=problem.id, input=instruction(problem), files=problem.context, metadata=about)
+        return Sample(
+            id=problem.id, input=instruction(problem), files=problem.context, metadata=about
+        )
     shown = [SPEAKERS[message["role"]](content=message["content"]) for message in messages(problem)]
     return Sample(id=problem.id, input=shown, metadata=about)
 
@@ -69,7 +78,9 @@ def verdict(agent: bool):
         return Score(
             value=1.0 if found.passed else 0.0,
             explanation="; ".join(found.reasons),
-            metadata=found.model_dump(mode="json", include={"outcome", "tests_passed", "tests_total", "tools", "seed"}),
+            metadata=found.model_dump(
+                mode="json", include={"outcome", "tests_passed", "tests_total", "tools", "seed"}
+            ),
         )
 
     return score
@@ -81,6 +92,12 @@ async def _written(problem: Problem) -> dict[str, str]:
     for path in problem.targets:
         try:
             files[path] = await sandbox().read_file(path)
-        except (FileNotFoundError, IsADirectoryError, PermissionError, UnicodeDecodeError, OutputLimitExceededError):
+        except (
+            FileNotFoundError,
+            IsADirectoryError,
+            PermissionError,
+            UnicodeDecodeError,
+            OutputLimitExceededError,
+        ):
             continue
     return files

@@ -1,15 +1,18 @@
-"""Whether two designs have equal outputs in every clock cycle for all inputs. Runs in the sandbox: `python3 prover.py SPEC.json`.
+"""Whether two designs have equal outputs in every clock cycle for all inputs. Runs in the sandbox: `python3
+prover.py SPEC.json`.
 
-Both designs are read by Yosys, flattened and encoded in three values (`xprop`): a register that nothing has initialised is X, as in
-a simulator. A third module compares them: it is *bad* when, after the first whole cycle of reset, an output bit of the golden design is 0 or 1 and
-the other design's bit differs or is X. ABC then shows that no reachable state is bad (signal correspondence, then property directed
-reachability), finds inputs that lead to one, or runs out of CPU time.
+Both designs are read by Yosys, flattened and encoded in three values (`xprop`): a register that nothing has
+initialised is X, as in a simulator. A third module compares them: it is *bad* when, after the first whole
+cycle of reset, an output bit of the golden design is 0 or 1 and the other design's bit differs or is X. ABC
+then shows that no reachable state is bad (signal correspondence, then property directed reachability),
+finds inputs that lead to one, or runs out of CPU time.
 
-Where all registers of both have one clock and one edge, a step of the model is a cycle of that clock, and asynchronous resets and
-latches are looked at once a cycle. Else a step is any change of the inputs, clocks included (`clk2fflogic`).
+Where all registers of both have one clock and one edge, a step of the model is a cycle of that clock, and
+asynchronous resets and latches are looked at once a cycle. Else a step is any change of the inputs, clocks
+included (`clk2fflogic`).
 
-Standard output gets one line of JSON: {outcome, depth, why, clock, trace}. What the tools print goes elsewhere, because a design can
-make Yosys print (`$info`).
+Standard output gets one line of JSON: {outcome, depth, why, clock, trace}. What the tools print goes
+elsewhere, because a design can make Yosys print (`$info`).
 """
 
 from __future__ import annotations
@@ -50,8 +53,11 @@ endmodule
 """
 """A division by zero is X."""
 _AS_SIMULATED = (
-    "setundef -undriven -undef", "chtype -set $eq t:$eqx", "chtype -set $ne t:$nex", "techmap -max_iter 1 -map divide.v",
-)  # fmt: skip
+    "setundef -undriven -undef",
+    "chtype -set $eq t:$eqx",
+    "chtype -set $ne t:$nex",
+    "techmap -max_iter 1 -map divide.v",
+)
 """What is not driven is X, and so is every comparison with X: where Yosys has X, a simulator may have 0 or 1."""
 _REFUSED = {
     "multiple conflicting drivers": "several drivers of one signal",
@@ -92,7 +98,8 @@ def _compare(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def apart(work: Callable[[], Any], failed: str) -> Any:
-    """What `work` returns, called in a process of its own: an error of Yosys ends the process. Raises UndecidedError."""
+    """What `work` returns, called in a process of its own: an error of Yosys ends the process. Raises
+    UndecidedError."""
     with suppress(FileNotFoundError):
         os.remove("told.json")
     log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -117,7 +124,9 @@ def apart(work: Callable[[], Any], failed: str) -> Any:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         raise UndecidedError("out of CPU time")
     match = re.search(r"\b(?:error|ERROR): (.*)$", _logged(), re.M)
-    raise UndecidedError(f"{failed}: {match[1].strip()[:300] if match else f'it ended with status {status}'}")
+    raise UndecidedError(
+        f"{failed}: {match[1].strip()[:300] if match else f'it ended with status {status}'}"
+    )
 
 
 def _logged() -> str:
@@ -135,7 +144,9 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     """Read one design and write it to NAME.il. Returns its clocks, see `_clocks`."""
     top, values = spec["top"], spec["values"]
     with open("divide.v", "w") as rules:
-        rules.write("".join(_DIVIDE % (kind, kind) for kind in ("div", "mod", "divfloor", "modfloor")))
+        rules.write(
+            "".join(_DIVIDE % (kind, kind) for kind in ("div", "mod", "divfloor", "modfloor"))
+        )
     with open(f"{name}.sv", "w") as copy:
         # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
         copy.write(re.sub(r"\balways_comb\b", "always @*", _as_simulated(spec, name)))
@@ -175,7 +186,9 @@ def _as_simulated(spec: dict[str, Any], name: str) -> str:
     Comments and attributes are removed: simulators ignore both.
     """
     options = ("-g2012", "-E", "-I", "/code/rtl", "-o", f"{name}.i")
-    if subprocess.run(["iverilog", *options, *spec[name]], stdin=subprocess.DEVNULL, capture_output=True).returncode:
+    if subprocess.run(
+        ["iverilog", *options, *spec[name]], stdin=subprocess.DEVNULL, capture_output=True
+    ).returncode:
         raise UndecidedError(f"Icarus cannot preprocess the {_CALLED[name]}")
     with open(f"{name}.i", errors="replace") as file:
         text = HIDDEN.sub(lambda hidden: " " if hidden[0][0] == "/" else hidden[0], file.read())
@@ -190,7 +203,8 @@ def _as_simulated(spec: dict[str, Any], name: str) -> str:
 
 
 def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
-    """Encode both designs; write their comparison to miter.aig and map.txt, and the coverage of the golden answer to covered.aig.
+    """Encode both designs; write their comparison to miter.aig and map.txt, and the coverage of the golden
+    answer to covered.aig.
 
     Returns the inputs as (name, bits).
     """
@@ -207,15 +221,27 @@ def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
         file.write(_miter(inputs, outputs, spec["resets"], spec["clocks"] if stepwise else []))
     for top, sides in (("covered", ("golden",)), ("miter", ("golden", "other"))):
         run(
-            design, "design -reset", *(f"design -copy-from {side} {side}" for side in sides), "read_verilog -formal miter.v",
-            f"hierarchy -check -top {top}", "proc", "flatten", "chformal -remove", "opt", "techmap", "opt -fast", "aigmap",
-            "opt_clean", f"write_aiger -zinit -map map.txt {top}.aig",
-        )  # fmt: skip
+            design,
+            "design -reset",
+            *(f"design -copy-from {side} {side}" for side in sides),
+            "read_verilog -formal miter.v",
+            f"hierarchy -check -top {top}",
+            "proc",
+            "flatten",
+            "chformal -remove",
+            "opt",
+            "techmap",
+            "opt -fast",
+            "aigmap",
+            "opt_clean",
+            f"write_aiger -zinit -map map.txt {top}.aig",
+        )
     return inputs
 
 
 def _clocks(design: Any) -> set[tuple[str, bool]]:
-    """The clocks of the current design: (input, whether the rising edge counts); `_NO_CLOCK` where not all registers have one."""
+    """The clocks of the current design: (input, whether the rising edge counts); `_NO_CLOCK` where not all
+    registers have one."""
     found: set[tuple[str, bool]] = set()
     for cell in design.top_module().cells_.values():
         kind = str(cell.type)
@@ -225,7 +251,9 @@ def _clocks(design: Any) -> set[tuple[str, bool]]:
             clock = cell.getPort(_id("\\CLK"))
             if not (clock.is_wire() and clock.as_wire().port_input):
                 return _NO_CLOCK  # its source, perhaps a gate, is part of the comparison
-            found.add((str(clock.as_wire().name)[1:], cell.getParam(_id("\\CLK_POLARITY")).as_bool()))
+            found.add(
+                (str(clock.as_wire().name)[1:], cell.getParam(_id("\\CLK_POLARITY")).as_bool())
+            )
     return found
 
 
@@ -236,10 +264,12 @@ def _id(name: str) -> Any:
 def _encode(design: Any, name: str, stepwise: bool) -> None:
     """Make the saved design the current one, with each output split into value and X."""
     run(
-        design, f"read_rtlil {name}.il",
+        design,
+        f"read_rtlil {name}.il",
         *(("clk2fflogic",) if stepwise else ("async2sync", "dffunmap", "formalff -clk2ff")),
-        "xprop -split-outputs -assume-def-inputs -formal", "opt_clean",
-    )  # fmt: skip
+        "xprop -split-outputs -assume-def-inputs -formal",
+        "opt_clean",
+    )
     top = str(design.top_module().name)[1:]
     run(design, f"rename {top} {name}")
 
@@ -272,15 +302,20 @@ def _seen(acts: str, ticks: list[str]) -> list[str]:
         f"  reg {wide} before = 0, rose = 0, fell = 0; reg on = 0, seen = 0;",
         f"  wire {wide} hold = {{{len(ticks)}{{on & ({acts})}}}};",
         f"  always @($global_clock) begin before <= {clocks}; on <= {acts};",
-        f"    rose <= rose | (hold & ~before & {clocks}); fell <= fell | (hold & before & ~{clocks}); seen <= seen | (&rose & &fell);",
+        f"    rose <= rose | (hold & ~before & {clocks}); fell <= fell | (hold & before & "
+        f"~{clocks}); seen <= seen | (&rose & &fell);",
         "  end",
     ]
 
 
 def _miter(
-    inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets: list[list[Any]], clocks: list[str]
+    inputs: list[tuple[str, int]],
+    outputs: list[tuple[str, int]],
+    resets: list[list[Any]],
+    clocks: list[str],
 ) -> str:
-    """Two modules: `miter` outputs whether the designs differ, `covered` whether every output bit of the golden one has been 0 or 1.
+    """Two modules: `miter` outputs whether the designs differ, `covered` whether every output bit of the
+    golden one has been 0 or 1.
 
     The inputs form one vector, in the order of `inputs`, with the first in the lowest bits.
     """
@@ -297,7 +332,11 @@ def _miter(
             for i, (_, bits) in enumerate(outputs):
                 lines.append(f"  wire [{bits - 1}:0] {side}{i}d, {side}{i}x;")
             wires = [f".\\{name} ({where})" for name, where in place.items()]
-            wires += [f".\\{name}_{part} ({side}{i}{part})" for i, (name, _) in enumerate(outputs) for part in "dx"]
+            wires += [
+                f".\\{name}_{part} ({side}{i}{part})"
+                for i, (name, _) in enumerate(outputs)
+                for part in "dx"
+            ]
             lines.append(f"  {'golden' if side == 'g' else 'other'} {side} ({', '.join(wires)});")
         lines += _seen(acts, ticks)
         if module == "miter":
@@ -306,7 +345,10 @@ def _miter(
         else:
             last = sum(bits for _, bits in outputs) - 1
             unknown = ", ".join(f"g{i}x" for i in range(len(outputs)))
-            lines += [f"  reg [{last}:0] known = 0;", f"  wire [{last}:0] now = seen ? known | ~{{{unknown}}} : known;"]
+            lines += [
+                f"  reg [{last}:0] known = 0;",
+                f"  wire [{last}:0] now = seen ? known | ~{{{unknown}}} : known;",
+            ]
             lines += ["  always @($global_clock) known <= now;", "  assign every = &now;"]
         lines.append("endmodule")
     return "\n".join(lines)
@@ -342,11 +384,17 @@ def _decide(cpu_s: float) -> dict[str, Any]:
         raise UndecidedError("out of CPU time")
     if _header("covered.aig")[1] is None:
         _abc("read_aiger covered.aig; bmc3 -F 200; write_cex -s cover.txt", cpu_s / 6)
-    if _header("covered.aig")[1] is False or not (_header("covered.aig")[1] or os.path.exists("cover.txt")):
+    if _header("covered.aig")[1] is False or not (
+        _header("covered.aig")[1] or os.path.exists("cover.txt")
+    ):
         raise UndecidedError(
             "an output of the golden answer is X for all that is known, because nothing initialises or drives it"
         )
-    return {"outcome": "equal", "depth": None} if proved else {"outcome": "bounded", "depth": max(frames) + 1}
+    return (
+        {"outcome": "equal", "depth": None}
+        if proved
+        else {"outcome": "bounded", "depth": max(frames) + 1}
+    )
 
 
 def _header(path: str) -> tuple[int, bool | None, int]:
@@ -360,24 +408,31 @@ def _header(path: str) -> tuple[int, bool | None, int]:
 
 
 def _abc(script: str, cpu_s: float) -> str | None:
-    """Return ABC's output, which is also in log.txt; None if it ran out of CPU time, after which files may be truncated."""
+    """Return ABC's output, which is also in log.txt; None if it ran out of CPU time, after which files may
+    be truncated."""
     limit = (max(1, round(cpu_s)),) * 2
     program = os.path.join(os.path.dirname(ys.__file__), "yosys-abc")
     with open("log.txt", "w") as log:
         done = subprocess.run(
-            [program, "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            [program, "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
-        )  # fmt: skip
+        )
     return None if done.returncode else _logged()
 
 
 def _cex(latches: int) -> list[str]:
-    """The bits of the vector `in` in each step, bit 0 first. In the file, `latches` bits of state come before the first step."""
+    """The bits of the vector `in` in each step, bit 0 first. In the file, `latches` bits of state come
+    before the first step."""
     with open("map.txt") as file:
         order = [int(line.split()[2]) for line in file if line.startswith("input")]
     with open("cex.txt") as file:
         bits = "".join(re.findall(r"[01]", file.read().split("#")[0]))[latches:]
-    steps = [bits[at : at + len(order)] for at in range(0, len(bits), len(order))] if order else [""]
+    steps = (
+        [bits[at : at + len(order)] for at in range(0, len(bits), len(order))] if order else [""]
+    )
     return ["".join(bit for _, bit in sorted(zip(order, step, strict=True))) for step in steps]
 
 

@@ -1,7 +1,9 @@
-"""How large a design is: cells, flip-flops, longest path. Runs in the sandbox: `python3 sizer.py SPEC.json`, see `prover.py`.
+"""How large a design is: cells, flip-flops, longest path. Runs in the sandbox: `python3 sizer.py
+SPEC.json`, see `prover.py`.
 
-Yosys maps the design to gates of two inputs, multiplexers and inverters (`synth`, `abc`); registers stay as they are, memories
-become registers. Standard output gets one line of JSON: {cells, flip_flops, levels} or {why}.
+Yosys maps the design to gates of two inputs, multiplexers and inverters (`synth`, `abc`); registers stay as
+they are, memories become registers. Standard output gets one line of JSON: {cells, flip_flops, levels} or
+{why}.
 """
 
 from __future__ import annotations
@@ -28,11 +30,17 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
 def _size() -> dict[str, int]:
     design = prover.ys.Design()
     prover.run(
-        design, "read_rtlil other.il", "synth -flatten -noabc", "abc -g AND,OR,XOR,MUX", "opt_clean",
+        design,
+        "read_rtlil other.il",
+        "synth -flatten -noabc",
+        "abc -g AND,OR,XOR,MUX",
+        "opt_clean",
         "write_json netlist.json",
-    )  # fmt: skip
+    )
     with open("netlist.json") as file:
-        cells = list(json.load(file)["modules"][str(design.top_module().name)[1:]]["cells"].values())
+        cells = list(
+            json.load(file)["modules"][str(design.top_module().name)[1:]]["cells"].values()
+        )
     gates = [cell for cell in cells if not _REGISTER.match(cell["type"])]
     return {"cells": len(cells), "flip_flops": len(cells) - len(gates), "levels": _levels(gates)}
 
@@ -40,10 +48,17 @@ def _size() -> dict[str, int]:
 def _levels(gates: list[dict[str, Any]]) -> int:
     """Gates on the longest path from a bit that no gate drives. There is no loop: `prover.read` refuses one."""
     ports = [
-        {side: [b for port, bits in cell["connections"].items() if cell["port_directions"][port] == side for b in bits]
-         for side in ("input", "output")}
+        {
+            side: [
+                b
+                for port, bits in cell["connections"].items()
+                if cell["port_directions"][port] == side
+                for b in bits
+            ]
+            for side in ("input", "output")
+        }
         for cell in gates
-    ]  # fmt: skip
+    ]
     driver = {bit: place for place, port in enumerate(ports) for bit in port["output"]}
     level: dict[int, int] = {}
     for start in range(len(gates)):

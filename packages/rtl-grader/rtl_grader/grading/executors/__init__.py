@@ -9,7 +9,8 @@ NAMES = ("bubblewrap", "docker")
 
 
 def make_executor(name: str = "bubblewrap", image: str | None = None) -> Executor:
-    """Start the executor of that name and check that it works. `image` is Docker's (None: our own). ConfigError for unknown names."""
+    """Start the executor of that name and check that it works. `image` is Docker's (None: our own).
+    ConfigError for unknown names."""
     if name == "bubblewrap":
         from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
 

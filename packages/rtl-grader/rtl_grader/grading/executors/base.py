@@ -1,7 +1,8 @@
 """The protocol of executors: run commands in an isolated workspace and report what happened.
 
-Every executor runs the same small agent (`packages/rtl-grader/rtl_grader/grading/inside`) around the commands, so that mounts, limits, output
-capture and the attestation of results are the same everywhere. Executors report facts and do not judge.
+Every executor runs the same small agent (`packages/rtl-grader/rtl_grader/grading/inside`) around the
+commands, so that mounts, limits, output capture and the attestation of results are the same everywhere.
+Executors report facts and do not judge.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Job:
     """The harness' own Dockerfile; executors without images ignore it."""
     stop_at_failure: bool = False
     trusted: bool = True
-    """Whether the commands of the steps are the harness' or ours. Reports of programs that a model wrote are ignored (`sessions`,
-    `builds` and `refused` stay empty), and they get no channel to warm processes.
+    """Whether the commands of the steps are the harness' or ours. Reports of programs that a model wrote
+    are ignored (`sessions`, `builds` and `refused` stay empty), and they get no channel to warm processes.
     """
     waves: bool = False
     """Whether Icarus simulations dump waves; the results are the same but slower."""
@@ -121,7 +122,8 @@ class StepResult:
     refused: tuple[str, ...] = ()
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
     started: tuple[int, ...] = ()
-    """Per start of Icarus' simulator: the number of compiled programs, 0 by a rewritten test bench (problems/testbench)."""
+    """Per start of Icarus' simulator: the number of compiled programs, 0 by a rewritten test bench
+    (problems/testbench)."""
     still: bool = False
     """Whether a rewritten test bench saw no output change."""
 
@@ -142,7 +144,8 @@ class StepResult:
 
     @property
     def reach(self) -> int:
-        """How far the harness got: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3 tests began."""
+        """How far the harness got: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3
+        tests began."""
         return 3 if self.sessions else 2 if self.started else 1 if self.builds else 0
 
 

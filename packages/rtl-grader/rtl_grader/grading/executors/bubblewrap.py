@@ -1,9 +1,11 @@
 """The bubblewrap executor: runs the machine's own simulators, each job in its own namespaces.
 
-A cell (`cells.py`) is one bwrap sandbox with a read-only root (system directories, the Python environment, the agent) and
-no network. As root, the steps run as an unprivileged user that owns nothing; otherwise user namespaces are needed.
+A cell (`cells.py`) is one bwrap sandbox with a read-only root (system directories, the Python environment,
+the agent) and no network. As root, the steps run as an unprivileged user that owns nothing; otherwise user
+namespaces are needed.
 
-Limited: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs. Memory is less exact than in
+Limited: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs. Memory is
+    less exact than in
 a cgroup: it is checked ten times a second, besides the limit on each process.
 """
 
@@ -52,14 +54,14 @@ class BubblewrapExecutor(CellExecutor):
     def __init__(self, toolchain: Toolchain | None = None, *, warm: bool = True) -> None:
         """Start a first cell to check that the sandbox works here.
 
-        `toolchain` defaults to the installed one (`rtl-distill toolchain install`), else this machine's own tools, with one
-        warning if they are older than the simulation image's.
+        `toolchain` defaults to the installed one (`rtl-distill toolchain install`), else this machine's own
+        tools, with one warning if they are older than the simulation image's.
 
-        `warm` keeps a started Python and simulator in each cell and forks every job from them; otherwise jobs start their
-        programs anew. The verdicts are the same.
+        `warm` keeps a started Python and simulator in each cell and forks every job from them; otherwise
+        jobs start their programs anew. The verdicts are the same.
 
-        Raises ToolMissingError if bwrap or a simulator is missing, InfrastructureError if this machine does not allow the
-        sandbox.
+        Raises ToolMissingError if bwrap or a simulator is missing, InfrastructureError if this machine does
+        not allow the sandbox.
         """
         super().__init__()
         self.toolchain = toolchain or Toolchain.installed() or Toolchain.of_this_machine()
@@ -82,7 +84,9 @@ class BubblewrapExecutor(CellExecutor):
         with ours, theirs:
             # In a thread: a large workspace does not fit into the socket until it is read.
             threading.Thread(target=send, args=(ours, message), daemon=True).start()
-            return _run_attached(_with_control(self._command(plain), theirs.fileno()), theirs.fileno())
+            return _run_attached(
+                _with_control(self._command(plain), theirs.fileno()), theirs.fileno()
+            )
 
     def close(self) -> None:
         super().close()
@@ -97,7 +101,14 @@ class BubblewrapExecutor(CellExecutor):
     def _command(self, program: Sequence[str] = ()) -> list[str]:
         """The bwrap command line of a `program`, by default of a cell."""
         command = [self._bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
-        command += ["--hostname", "sandbox", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
+        command += [
+            "--hostname",
+            "sandbox",
+            "--unshare-cgroup-try",
+            "--die-with-parent",
+            "--new-session",
+            "--clearenv",
+        ]
         if os.geteuid() == 0:
             command += ["--cap-drop", "ALL"]
             for capability in CAPABILITIES:
@@ -168,9 +179,15 @@ class _BubblewrapCell(Cell):
             self._process.wait()
 
     def _complaint(self) -> str:
-        text = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
+        text = (
+            self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
+        )
         # Without an agent, vvp complains about the placeholder of the design: the cause is in an earlier line.
-        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("d" * DESIGN_SLOT)]
+        lines = [
+            line
+            for line in text.splitlines()
+            if line.strip() and not line.startswith("d" * DESIGN_SLOT)
+        ]
         return lines[-1].strip() if lines else ""
 
 

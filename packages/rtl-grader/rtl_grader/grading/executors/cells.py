@@ -1,7 +1,8 @@
 """The common base of the executors: a pool of sandboxes that serve one job at a time, with retries if one dies.
 
-A *cell* is a sandbox with the agent (`packages/rtl-grader/rtl_grader/grading/inside/agent.py`) inside. The agent isolates the mounts, IPC, processes
-and workspace of each job within the cell, so that nothing of a job outlives it.
+A *cell* is a sandbox with the agent (`packages/rtl-grader/rtl_grader/grading/inside/agent.py`) inside. The
+agent isolates the mounts, IPC, processes and workspace of each job within the cell, so that nothing of a
+job outlives it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from rtl_grader.grading.executors.base import Executor, ExecutorDiedError, Job, 
 from rtl_grader.grading.executors.toolchain import Toolchain
 from rtl_grader.grading.executors.wire import ask, job_message, job_result, patience
 
-CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SYS_PTRACE")
+CAPABILITIES = (
+    "SYS_ADMIN",
+    "SETUID",
+    "SETGID",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "KILL",
+    "SYS_PTRACE",
+)
 """Capabilities of an agent that is root: to mount, watch its jobs, and drop privileges before code of a job runs."""
 
 
@@ -119,7 +129,9 @@ class CellExecutor(Executor, ABC):
         try:
             answer = ask(cell.agent, job_message(job, self.toolchain), patience(job))
             # A cell that ran out of memory may have lost more than the job's own processes.
-            kept = "error" not in answer and not any(step["overrun"] == "memory" for step in answer["steps"])
+            kept = "error" not in answer and not any(
+                step["overrun"] == "memory" for step in answer["steps"]
+            )
             return answer
         except ExecutorDiedError:
             last_words = self._last_words(cell, job, started)
@@ -138,7 +150,11 @@ class CellExecutor(Executor, ABC):
     def _take(self, kind: Hashable, *, fresh: bool) -> Cell:
         """Return an idle cell of this kind, else a new one, and mark it as busy."""
         with self._lock:
-            fitting = None if fresh else next((cell for cell in self._free[::-1] if cell.kind == kind), None)
+            fitting = (
+                None
+                if fresh
+                else next((cell for cell in self._free[::-1] if cell.kind == kind), None)
+            )
             spare = fitting or (self._free[0] if self._free else None)
             if spare is not None:
                 self._free.remove(spare)

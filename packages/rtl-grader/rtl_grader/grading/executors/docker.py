@@ -1,9 +1,11 @@
-"""The Docker executor: a pinned image or one that a harness derives from it, and a reused container for each concurrent job.
+"""The Docker executor: a pinned image or one that a harness derives from it, and a reused container for
+each concurrent job.
 
-A container has no network, no new privileges, few system calls and capabilities (docker_container.py), a read-only root,
-and limits for memory, processes and CPU. Its agent, process 1, isolates the mounts, IPC, processes and workspace of each job
-as in a bubblewrap cell, and runs the job's steps as a user without capabilities. Containers end with their grader; those
-that a killed grader left behind are removed at the next start.
+A container has no network, no new privileges, few system calls and capabilities (docker_container.py), a
+read-only root, and limits for memory, processes and CPU. Its agent, process 1, isolates the mounts, IPC,
+processes and workspace of each job as in a bubblewrap cell, and runs the job's steps as a user without
+capabilities. Containers end with their grader; those that a killed grader left behind are removed at the
+next start.
 
 Needs a local engine: the control socket is shared through a directory of this host.
 """
@@ -34,9 +36,7 @@ from rtl_grader.grading.executors.toolchain import PROBE, SIM_PYTHON, Toolchain
 from rtl_grader.grading.executors.wire import GUARD, job_message, send
 
 IMAGE = "rtl-distill-sim"
-_ANY_PYTHON = (
-    f'for python in {SIM_PYTHON} python3; do command -v "$python" >/dev/null && exec "$python" -c "$0"; done; exit 127'
-)
+_ANY_PYTHON = f'for python in {SIM_PYTHON} python3; do command -v "$python" >/dev/null && exec "$python" -c "$0"; done; exit 127'
 """Runs the probe with our Python, or with the one on the image's PATH."""
 BUILD = "make sim-image (packages/rtl-grader/rtl_grader/grading/sim/build.sh)"
 LABEL = "rtl-distill.owner"
@@ -61,7 +61,9 @@ class DockerExecutor(CellExecutor):
 
         super().__init__()
         try:
-            self._api = docker.APIClient(version="auto", timeout=120, **docker.utils.kwargs_from_env())
+            self._api = docker.APIClient(
+                version="auto", timeout=120, **docker.utils.kwargs_from_env()
+            )
             self._api.ping()
         except Exception as error:
             raise InfrastructureError(
@@ -69,7 +71,9 @@ class DockerExecutor(CellExecutor):
             ) from error
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(str(os.getpid()))}"
         self._folder = Path(
-            tempfile.mkdtemp(prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+            tempfile.mkdtemp(
+                prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
+            )
         )
         (self._folder / "owner").write_text(self._owner)
         self._folder.chmod(0o711)
@@ -81,7 +85,10 @@ class DockerExecutor(CellExecutor):
             self._api.close()
             raise
         self._images = DerivedImages(self._api, self.toolchain)
-        labels = {LABEL: self._owner, "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none")}
+        labels = {
+            LABEL: self._owner,
+            "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none"),
+        }
         self._settings = Settings(self._api, self._folder, self.toolchain, labels)
 
     def shell(self, job: Job) -> int:
@@ -91,10 +98,14 @@ class DockerExecutor(CellExecutor):
         """
         client = shutil.which("docker")
         if client is None:
-            raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
+            raise ToolMissingError(
+                "the client `docker` is not installed", "apt-get install docker-cli"
+            )
         program = [self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
         terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        container = Container(self._settings, self._kind_of(job), program, stdin_open=True, tty=terminal)
+        container = Container(
+            self._settings, self._kind_of(job), program, stdin_open=True, tty=terminal
+        )
         message = job_message(job, self.toolchain)
 
         def hand_over() -> None:
@@ -112,7 +123,9 @@ class DockerExecutor(CellExecutor):
             return
         super().close()
         with contextlib.suppress(Exception):
-            for entry in self._api.containers(all=True, filters={"label": f"{LABEL}={self._owner}"}):
+            for entry in self._api.containers(
+                all=True, filters={"label": f"{LABEL}={self._owner}"}
+            ):
                 self._remove(entry["Id"])
         shutil.rmtree(self._folder, ignore_errors=True)
         self._api.close()
@@ -133,7 +146,9 @@ class DockerExecutor(CellExecutor):
     def _kind_of(self, job: Job) -> Kind:
         # The agent enforces the limit. The kernel's is well above it, since near it everything inside becomes slow.
         memory_mb = job.limits.memory_mb + job.limits.disk_mb + SPARE_MB
-        return Kind(self._images.digest(job.dockerfile), memory_mb, job.limits.processes + SPARE_PROCESSES)
+        return Kind(
+            self._images.digest(job.dockerfile), memory_mb, job.limits.processes + SPARE_PROCESSES
+        )
 
     def _last_words(self, cell: Cell, job: Job, started: float) -> dict[str, Any] | None:
         """When all memory is used up, the kernel kills the agent itself."""
@@ -141,7 +156,13 @@ class DockerExecutor(CellExecutor):
         if not cell.out_of_memory():
             return None
         wall_s = time.monotonic() - started
-        step = {"name": job.steps[0].name, "exit_code": None, "output": "", "wall_s": wall_s, "overrun": "memory"}
+        step = {
+            "name": job.steps[0].name,
+            "exit_code": None,
+            "output": "",
+            "wall_s": wall_s,
+            "overrun": "memory",
+        }
         return {"steps": [step]}
 
     def _remove(self, container: str) -> None:
@@ -175,7 +196,8 @@ def _start_of(pid: str) -> str:
 
 
 def image_toolchain(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain:
-    """Return the toolchain of an image by running the probe in it. Raises InfrastructureError if image or tools are missing."""
+    """Return the toolchain of an image by running the probe in it. Raises InfrastructureError if image or
+    tools are missing."""
     import docker.errors
 
     try:
@@ -198,14 +220,19 @@ def image_toolchain(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain
             with contextlib.suppress(Exception):
                 api.remove_container(container, force=True, v=True)
     except docker.errors.APIError as error:
-        raise InfrastructureError(f"the engine cannot start a container: {error}", "is its disk full?") from error
+        raise InfrastructureError(
+            f"the engine cannot start a container: {error}", "is its disk full?"
+        ) from error
     if code:
-        raise InfrastructureError(f"the image {name} lacks what grading needs: {output.strip()[-300:]}", BUILD)
+        raise InfrastructureError(
+            f"the image {name} lacks what grading needs: {output.strip()[-300:]}", BUILD
+        )
     return Toolchain.of_root(json.loads(output), {"image": digest})
 
 
 class DerivedImages:
-    """Builds images with a harness' additions to the simulation image, each once; the engine keeps them. Thread-safe."""
+    """Builds images with a harness' additions to the simulation image, each once; the engine keeps them.
+    Thread-safe."""
 
     def __init__(self, api: Any, base: Toolchain) -> None:
         self._api, self._base = api, base
@@ -213,7 +240,8 @@ class DerivedImages:
         self._known: dict[str, str] = {}
 
     def digest(self, dockerfile: str | None) -> str:
-        """Return the image of a harness, built if needed. Raises InfrastructureError if its additions cannot be installed."""
+        """Return the image of a harness, built if needed. Raises InfrastructureError if its additions
+        cannot be installed."""
         additions = [line for line in instructions(dockerfile or "") if not self._has(line)]
         if not additions:
             return self._base.tools["image"]
@@ -226,10 +254,14 @@ class DerivedImages:
 
     def _has(self, instruction: str) -> bool:
         """Whether an instruction only pip-installs packages that the image has."""
-        match = re.fullmatch(r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", instruction, re.S)
+        match = re.fullmatch(
+            r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", instruction, re.S
+        )
         if not match:
             return False
-        return all(self._base.has_package(word) for word in match[1].split() if not word.startswith("-"))
+        return all(
+            self._base.has_package(word) for word in match[1].split() if not word.startswith("-")
+        )
 
     def _build(self, additions: list[str]) -> str:
         import docker.errors
@@ -242,7 +274,14 @@ class DerivedImages:
         (folder / "Dockerfile").write_text(text)
         try:
             log = list(
-                self._api.build(path=str(folder), tag=tag, network_mode="host", rm=True, forcerm=True, decode=True)
+                self._api.build(
+                    path=str(folder),
+                    tag=tag,
+                    network_mode="host",
+                    rm=True,
+                    forcerm=True,
+                    decode=True,
+                )
             )
             failed = next((line["error"] for line in log if "error" in line), None)
         except docker.errors.APIError as error:
@@ -253,7 +292,8 @@ class DerivedImages:
             raise InfrastructureError(
                 f"the harness' own additions to the image ({'; '.join(additions)[:200]}) cannot be installed: "
                 f"{failed.strip()[-200:]}",
-                "check the network, or build the image with them (packages/rtl-grader/rtl_grader/grading/sim/requirements.txt)",
+                "check the network, or build the image with them "
+                "(packages/rtl-grader/rtl_grader/grading/sim/requirements.txt)",
             )
         return str(self._api.inspect_image(tag)["Id"])
 
@@ -262,4 +302,8 @@ def instructions(dockerfile: str) -> list[str]:
     """Instructions of a harness' Dockerfile that change the image, one per entry, without comments."""
     text = re.sub(r"\\\s*\n", " ", re.sub(r"^\s*#.*$", "", dockerfile, flags=re.M))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return [line for line in lines if not re.match(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", line, re.I)]
+    return [
+        line
+        for line in lines
+        if not re.match(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", line, re.I)
+    ]

@@ -1,11 +1,12 @@
 """One container of the Docker executor with the agent as process 1, and its seccomp profile.
 
-The agent keeps the capabilities that it needs to isolate the mounts, processes and user of each job. The job's steps have none
-and cannot gain any (inside/namespaces.py). The profile allows fewer system calls than Docker's default: only the machine's own
-architecture (calls by another one kill the process), and nothing that simulators, compilers and Python harnesses do not need:
-no tracing, other processes' memory, io_uring, performance counters, keys, or sockets other than local and Internet ones.
-Refused calls fail with EPERM. `mount`, `umount2` and `unshare` are for the agent; steps can use neither them nor any other
-way to a namespace (`refuse_namespaces` in inside/namespaces.py).
+The agent keeps the capabilities that it needs to isolate the mounts, processes and user of each job. The
+job's steps have none and cannot gain any (inside/namespaces.py). The profile allows fewer system calls than
+Docker's default: only the machine's own architecture (calls by another one kill the process), and nothing
+that simulators, compilers and Python harnesses do not need: no tracing, other processes' memory, io_uring,
+performance counters, keys, or sockets other than local and Internet ones. Refused calls fail with EPERM.
+`mount`, `umount2` and `unshare` are for the agent; steps can use neither them nor any other way to a
+namespace (`refuse_namespaces` in inside/namespaces.py).
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ class Settings:
 class Container(Cell):
     """A container with a program as process 1, by default the agent, which waits for jobs."""
 
-    def __init__(self, settings: Settings, kind: Kind, program: Sequence[str] = (), **streams: bool) -> None:
+    def __init__(
+        self, settings: Settings, kind: Kind, program: Sequence[str] = (), **streams: bool
+    ) -> None:
         """Create a container without starting it. Raises InfrastructureError if the engine refuses."""
         self.kind, self._settings = kind, settings
         self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
@@ -102,7 +105,10 @@ class Container(Cell):
         self._folder.mkdir()
         self._folder.chmod(0o777)  # if the engine remaps users, its root is another user here
         toolchain = settings.toolchain
-        agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
+        agent = {
+            **agent_environment(toolchain.python),
+            "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock",
+        }
         try:
             settings.api.create_container(
                 kind.image,
@@ -121,7 +127,9 @@ class Container(Cell):
             )
         except Exception as error:
             self.close()
-            raise InfrastructureError(f"the engine cannot create a container: {error}", "is its disk full?") from error
+            raise InfrastructureError(
+                f"the engine cannot create a container: {error}", "is its disk full?"
+            ) from error
 
     def start(self) -> Container:
         """Start it and wait for its agent. Raises InfrastructureError if the engine refuses."""
@@ -131,7 +139,9 @@ class Container(Cell):
             receive(self.agent, START_S)
         except Exception as error:
             self.close()
-            raise InfrastructureError(f"the engine cannot start a container: {error}", "is its disk full?") from error
+            raise InfrastructureError(
+                f"the engine cannot start a container: {error}", "is its disk full?"
+            ) from error
         return self
 
     def connect(self) -> Connection:
@@ -148,7 +158,9 @@ class Container(Cell):
                 ended = now > look and self._state().get("Status") not in ("created", "running")
                 look = now + 0.5 if now > look else look
                 if now > deadline or ended:
-                    raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
+                    raise ExecutorDiedError(
+                        f"the container's agent does not answer: {error}"
+                    ) from error
                 time.sleep(0.01)
 
     def kill(self) -> None:
@@ -200,5 +212,7 @@ def _profile() -> str:
     rules: list[dict[str, object]] = [{"names": plain, "action": "SCMP_ACT_ALLOW"}]
     for name, firsts in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):
         arguments = ([{"index": 0, "value": value, "op": "SCMP_CMP_EQ"}] for value in firsts)
-        rules += [{"names": [name], "action": "SCMP_ACT_ALLOW", "args": given} for given in arguments]
+        rules += [
+            {"names": [name], "action": "SCMP_ACT_ALLOW", "args": given} for given in arguments
+        ]
     return json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules})

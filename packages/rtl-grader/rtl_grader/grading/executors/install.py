@@ -1,7 +1,7 @@
 """Installs the simulation image's files as a root directory for bubblewrap, so that both executors run the same tools.
 
-`install` exports the files from the image of a running engine, or builds them by debootstrap with the scripts that build the
-image. `install_older_cocotb` adds cocotb 1.9 to this machine's own tools.
+`install` exports the files from the image of a running engine, or builds them by debootstrap with the
+scripts that build the image. `install_older_cocotb` adds cocotb 1.9 to this machine's own tools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Literal
 
 from rtl_grader.errors import InfrastructureError, ToolMissingError
-from rtl_grader.grading.executors.toolchain import MANIFEST, PROBE, Toolchain, system_binds, tools_home
+from rtl_grader.grading.executors.toolchain import (
+    MANIFEST,
+    PROBE,
+    Toolchain,
+    system_binds,
+    tools_home,
+)
 
 Source = Literal["docker", "debootstrap"]
 _OLDER = "cocotb==1.9.2"
@@ -67,12 +73,22 @@ def _from_docker(root: Path) -> str:
 
     root.mkdir()
     try:
-        with contextlib.closing(docker.APIClient(version="auto", timeout=600, **docker.utils.kwargs_from_env())) as api:
+        with contextlib.closing(
+            docker.APIClient(version="auto", timeout=600, **docker.utils.kwargs_from_env())
+        ) as api:
             digest = str(api.inspect_image(IMAGE)["Id"])
             container = api.create_container(digest, command=["true"], network_disabled=True)["Id"]
             try:
                 with subprocess.Popen(
-                    ["tar", "-x", "-C", str(root), "--no-same-owner", "--exclude=dev/*", "--exclude=./dev/*"],
+                    [
+                        "tar",
+                        "-x",
+                        "-C",
+                        str(root),
+                        "--no-same-owner",
+                        "--exclude=dev/*",
+                        "--exclude=./dev/*",
+                    ],
                     stdin=subprocess.PIPE,
                 ) as tar:
                     assert tar.stdin is not None
@@ -80,31 +96,43 @@ def _from_docker(root: Path) -> str:
                         tar.stdin.write(part)
                     tar.stdin.close()
                 if tar.returncode:
-                    raise InfrastructureError(f"the image's files cannot be written to {root}", "is the disk full?")
+                    raise InfrastructureError(
+                        f"the image's files cannot be written to {root}", "is the disk full?"
+                    )
             finally:
                 api.remove_container(container, force=True)
     except docker.errors.ImageNotFound as error:
         raise ToolMissingError(f"the image {IMAGE} is missing", BUILD) from error
     except docker.errors.DockerException as error:
         raise ToolMissingError(
-            f"no Docker engine can export the image: {error}", "start one, or use --source debootstrap"
+            f"no Docker engine can export the image: {error}",
+            "start one, or use --source debootstrap",
         ) from error
     return digest
 
 
 def _from_debootstrap(root: Path) -> str:
-    missing = "as root" if os.geteuid() else "" if shutil.which("debootstrap") else "with debootstrap installed"
+    missing = (
+        "as root"
+        if os.geteuid()
+        else ""
+        if shutil.which("debootstrap")
+        else "with debootstrap installed"
+    )
     if missing:
         raise ToolMissingError(
             f"there is no Docker engine with the image, and the toolchain can be built here only {missing}",
-            "make sim-image; or run this as root after apt-get install debootstrap; or --source pip, for cocotb 1.9 alone",
+            "make sim-image; or run this as root after apt-get install debootstrap; or --source "
+            "pip, for cocotb 1.9 alone",
         )
     # `bash script`, since wheels do not preserve the executable bit.
     command = ["bash", str(scripts() / "root.sh"), str(root)]
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
-        raise ToolMissingError(f"debootstrap failed: {done.stderr.strip()[-400:]}", "check the network")
+        raise ToolMissingError(
+            f"debootstrap failed: {done.stderr.strip()[-400:]}", "check the network"
+        )
     return "debootstrap"
 
 
@@ -113,8 +141,24 @@ def _probe(root: Path) -> str:
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
-    command = [bwrap, "--unshare-all", "--clearenv", "--setenv", "PATH", "/opt/sim/bin:/usr/bin:/bin"]
-    command += [*system_binds(str(root)), "--ro-bind", f"{root}/opt", "/opt", "--proc", "/proc", "--dev", "/dev"]
+    command = [
+        bwrap,
+        "--unshare-all",
+        "--clearenv",
+        "--setenv",
+        "PATH",
+        "/opt/sim/bin:/usr/bin:/bin",
+    ]
+    command += [
+        *system_binds(str(root)),
+        "--ro-bind",
+        f"{root}/opt",
+        "/opt",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+    ]
     command += ["--tmpfs", "/tmp", "--", *PROBE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
@@ -123,11 +167,24 @@ def _probe(root: Path) -> str:
 
 
 def install_older_cocotb() -> Path:
-    """Install cocotb 1.9 outside this environment with pip; return its directory. Raises ToolMissingError if pip fails."""
+    """Install cocotb 1.9 outside this environment with pip; return its directory. Raises ToolMissingError
+    if pip fails."""
     target = tools_home() / "cocotb1"
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--target", str(target)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--upgrade",
+        "--no-deps",
+        "--target",
+        str(target),
+    ]
     done = subprocess.run([*command, _OLDER], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ToolMissingError(f"pip could not install {_OLDER}: {done.stderr.strip()[-300:]}", "check the network")
+        raise ToolMissingError(
+            f"pip could not install {_OLDER}: {done.stderr.strip()[-300:]}", "check the network"
+        )
     return target

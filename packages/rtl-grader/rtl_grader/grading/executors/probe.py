@@ -1,5 +1,5 @@
-"""Reports installed simulators and packages. Also run as a program by the Python of another root file system, so it imports
-only the standard library, cocotb and its dependencies.
+"""Reports installed simulators and packages. Also run as a program by the Python of another root file
+system, so it imports only the standard library, cocotb and its dependencies.
 """
 
 import json
@@ -19,7 +19,9 @@ def simulators():
     found = {}
     for tool, flag in SIMULATORS.items():
         try:
-            done = subprocess.run([tool, flag], capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                [tool, flag], capture_output=True, text=True, timeout=60, check=False
+            )
         except OSError:
             continue
         match = re.search(r"\d+\.\d+(?:\.\d+)?", done.stdout)
@@ -51,5 +53,7 @@ def probe(cocotb1):
 
 if __name__ == "__main__":
     modules = sorted({name.split(".")[0] for name in metadata.packages_distributions()})
-    packages = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()}
+    packages = {
+        d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()
+    }
     print(json.dumps({**probe(COCOTB1), "modules": modules, "packages": packages}))

@@ -26,11 +26,24 @@ PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
 MANIFEST = "rtl-distill.json"
 """File in an installed root with its origin and contents."""
 _OLDEST = {
-    "iverilog": ((13,), "cannot read some valid SystemVerilog and judges some answers differently than version 13"),
+    "iverilog": (
+        (13,),
+        "cannot read some valid SystemVerilog and judges some answers differently than version 13",
+    ),
     "verilator": ((5, 26), "cannot run cocotb 2, whose authors test 5.036 and newer"),
 }
-"""First version without a shortcoming, and the shortcoming; the image's versions are in packages/rtl-grader/rtl_grader/grading/sim/tools.txt."""
-_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
+"""First version without a shortcoming, and the shortcoming; the image's versions are in
+packages/rtl-grader/rtl_grader/grading/sim/tools.txt."""
+_ETC = (
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "alternatives",
+    "localtime",
+    "passwd",
+    "group",
+    "nsswitch.conf",
+)
 
 
 def tools_home() -> Path:
@@ -41,7 +54,8 @@ def tools_home() -> Path:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Simulators and a Python with cocotb: this machine's own, or those of another root file system (an image, a directory)."""
+    """Simulators and a Python with cocotb: this machine's own, or those of another root file system (an
+    image, a directory)."""
 
     python: str
     """Path of the interpreter in the sandbox."""
@@ -64,8 +78,11 @@ class Toolchain:
     """Directories of simulators outside /usr, for PATH."""
 
     @classmethod
-    def of_root(cls, found: Mapping[str, Any], made_of: Mapping[str, str], root: Path | None = None) -> Toolchain:
-        """The toolchain of another root file system, from the probe's output there. `made_of` precedes the tools' versions."""
+    def of_root(
+        cls, found: Mapping[str, Any], made_of: Mapping[str, str], root: Path | None = None
+    ) -> Toolchain:
+        """The toolchain of another root file system, from the probe's output there. `made_of` precedes the
+        tools' versions."""
         return cls(
             python=found["python"],
             libraries=found["libraries"],
@@ -88,29 +105,36 @@ class Toolchain:
             return cls.of_root(manifest["inside"], {"toolchain": manifest["made_of"]}, root)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolMissingError(
-                f"the toolchain in {root} cannot be used: {error!r}", "rtl-distill toolchain install"
+                f"the toolchain in {root} cannot be used: {error!r}",
+                "rtl-distill toolchain install",
             ) from error
 
     @classmethod
     def of_this_machine(cls) -> Toolchain:
         """The tools on PATH and the running Python environment.
 
-        Raises ToolMissingError if a simulator, package or library that grading needs is missing, or the sandbox would hide it.
+        Raises ToolMissingError if a simulator, package or library that grading needs is missing, or the
+        sandbox would hide it.
         """
         if shutil.which("iverilog") is None or shutil.which("vvp") is None:
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
         prefixes, directories = _places()
-        if hidden := [place for place in prefixes if place.startswith(("/code/", "/src/", "/rundir/"))]:
+        if hidden := [
+            place for place in prefixes if place.startswith(("/code/", "/src/", "/rundir/"))
+        ]:
             raise ToolMissingError(
                 f"{hidden[0]} is where the sandbox puts a problem's files",
-                "move the checkout out of /code, /src and /rundir and run `make setup` again, or grade with --executor docker",
+                "move the checkout out of /code, /src and /rundir and run `make setup` again, or "
+                "grade with --executor docker",
             )
         older = tools_home() / "cocotb1"
         cocotb1 = str(older) if (older / "cocotb").is_dir() else None
         try:
             found = probe(cocotb1)
         except PackageNotFoundError as error:
-            raise ToolMissingError(f"{error.name} is not installed in this environment", "make setup") from error
+            raise ToolMissingError(
+                f"{error.name} is not installed in this environment", "make setup"
+            ) from error
         except ImportError as error:
             raise ToolMissingError(
                 "cocotb 2 is not installed in this environment", "pip install cocotb==2.0.1"
@@ -122,7 +146,10 @@ class Toolchain:
                 f"apt-get install libpython{version}",
             )
         return cls(
-            **found, cocotb1=cocotb1, prefixes=(*prefixes, *filter(None, [cocotb1])), tool_directories=directories
+            **found,
+            cocotb1=cocotb1,
+            prefixes=(*prefixes, *filter(None, [cocotb1])),
+            tool_directories=directories,
         )
 
     def binds(self) -> list[str]:
@@ -130,7 +157,9 @@ class Toolchain:
         if self.root is not None:
             return [*system_binds(str(self.root)), "--ro-bind", f"{self.root}/opt", "/opt"]
         arguments = system_binds()
-        for parent in sorted({str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}):
+        for parent in sorted(
+            {str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}
+        ):
             # bwrap would create missing parents for root only; the steps run as another user.
             arguments += ["--perms", "0755", "--dir", parent]
         for prefix in self.prefixes:
@@ -139,7 +168,13 @@ class Toolchain:
 
     def environment(self) -> dict[str, str]:
         """Environment of every step, before the harness' own settings."""
-        places = (str(Path(self.python).parent), *self.tool_directories, "/usr/local/bin", "/usr/bin", "/bin")
+        places = (
+            str(Path(self.python).parent),
+            *self.tool_directories,
+            "/usr/local/bin",
+            "/usr/bin",
+            "/bin",
+        )
         return {
             "PATH": ":".join(dict.fromkeys(places)),
             "HOME": "/code/rundir",
@@ -153,8 +188,8 @@ class Toolchain:
         }
 
     def has_module(self, name: str) -> bool:
-        """Whether the Python can import a module. In another root file system only the first part of the name counts, except
-        for `cocotb.runner`, which cocotb 2 lacks.
+        """Whether the Python can import a module. In another root file system only the first part of the
+        name counts, except for `cocotb.runner`, which cocotb 2 lacks.
         """
         if self.modules is not None:
             return name.split(".")[0] in self.modules and name != "cocotb.runner"
@@ -164,10 +199,16 @@ class Toolchain:
             return False
 
     def has_package(self, requirement: str) -> bool:
-        """Whether a `pip install` requirement is met: by any version of cocotb and pytest, else by the pinned version."""
-        name, _, version = (part.strip() for part in re.split(r"\[.*?\]", requirement, maxsplit=1)[0].partition("=="))
+        """Whether a `pip install` requirement is met: by any version of cocotb and pytest, else by the
+        pinned version."""
+        name, _, version = (
+            part.strip()
+            for part in re.split(r"\[.*?\]", requirement, maxsplit=1)[0].partition("==")
+        )
         name = re.split(r"[<>~!]", name)[0].replace("_", "-").lower()
-        return name in self.packages and (name in ("cocotb", "pytest") or version in ("", self.packages[name]))
+        return name in self.packages and (
+            name in ("cocotb", "pytest") or version in ("", self.packages[name])
+        )
 
 
 def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -203,7 +244,8 @@ def warn_of_older(icarus: str) -> None:
     """Warn, once per version, that another Icarus may give other verdicts."""
     for text in shortcomings({"iverilog": icarus}).values():
         logging.getLogger("rtl_distill").warning(
-            "%s (versions are stored with each verdict); to get newer tools: rtl-distill toolchain install", text
+            "%s (versions are stored with each verdict); to get newer tools: rtl-distill toolchain install",
+            text,
         )
 
 

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult, Wave
+from rtl_grader.grading.executors.base import (
+    ExecutorDiedError,
+    Job,
+    JobResult,
+    Session,
+    Step,
+    StepResult,
+    Wave,
+)
 from rtl_grader.grading.executors.toolchain import Toolchain
 
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
@@ -34,7 +42,9 @@ MAX_WAVE = 256 << 20
 def agent_at(channel: socket.socket) -> Connection:
     """Return our end of an agent's socket. An agent that stalls within a message raises OSError after `GRACE_S`."""
     for direction in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        channel.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", *divmod(int(GRACE_S * 1e6), 1_000_000)))
+        channel.setsockopt(
+            socket.SOL_SOCKET, direction, struct.pack("ll", *divmod(int(GRACE_S * 1e6), 1_000_000))
+        )
     return Connection(channel.detach())
 
 
@@ -85,7 +95,8 @@ def agent_environment(python: str) -> dict[str, str]:
 
 
 def warm_command(toolchain: Toolchain) -> list[str]:
-    """The command line of a warm vvp, with slots for a design and plusargs that packages/rtl-grader/rtl_grader/grading/inside/warm.py overwrites."""
+    """The command line of a warm vvp, with slots for a design and plusargs that
+    packages/rtl-grader/rtl_grader/grading/inside/warm.py overwrites."""
     slots = ["d" * DESIGN_SLOT, *["+" + "p" * (SLOT - 1)] * SLOTS]
     return ["vvp", "-M", toolchain.libraries, "-m", "libcocotbvpi_icarus", *slots]
 
@@ -96,16 +107,22 @@ def patience(job: Job) -> float:
 
 
 def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobResult | None:
-    """Parse an agent's answer to a job that began at `started` (monotonic); None if the agent failed and may be retried.
+    """Parse an agent's answer to a job that began at `started` (monotonic); None if the agent failed and
+    may be retried.
 
     Raises InfrastructureError if it failed on the `last` try.
     """
     if "error" in answer:
         if last:
-            raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
+            raise InfrastructureError(
+                f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}"
+            )
         return None
     waves = tuple(
-        Wave(zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE), wave["modules"])
+        Wave(
+            zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE),
+            wave["modules"],
+        )
         for wave in answer.get("waves", ())
     )
     return JobResult(tuple(map(_step_result, answer["steps"])), time.monotonic() - started, waves)
@@ -113,7 +130,10 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
 
 def _step_result(step: Mapping[str, Any]) -> StepResult:
     lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused", "started")}
-    sessions = tuple(Session(**{**session, "tests": tuple(session["tests"])}) for session in step.get("sessions", ()))
+    sessions = tuple(
+        Session(**{**session, "tests": tuple(session["tests"])})
+        for session in step.get("sessions", ())
+    )
     return StepResult(**{**step, **lists, "sessions": sessions})
 
 
@@ -126,7 +146,11 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
         "env": environment,
         # Our own variables, so that a warm start can tell which ones the harness set.
         "warm": job.cocotb == 2 and job.trusted,
-        "own": [name for name, value in toolchain.environment().items() if environment.get(name) == value],
+        "own": [
+            name
+            for name, value in toolchain.environment().items()
+            if environment.get(name) == value
+        ],
     }
 
 
@@ -137,7 +161,11 @@ def _environment(step: Step, job: Job, toolchain: Toolchain) -> dict[str, str]:
     waves = f"/.{GUARD}/waves:" if job.waves else ""
     environment["PATH"] = f"{GUARD}/bin:{waves}{environment['PATH']}"
     older = toolchain.cocotb1 if job.cocotb == 1 else None
-    environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
+    environment["PYTHONPATH"] = ":".join(
+        filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib"))
+    )
     if "RANDOM_SEED" not in environment:
-        environment.setdefault("RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED", str(job.seed))
+        environment.setdefault(
+            "RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED", str(job.seed)
+        )
     return environment

@@ -3,9 +3,9 @@
     RTL_CONTROL_FD=N python -E -s -S agent.py          in a bubblewrap cell
     RTL_CONTROL_SOCKET=PATH python -E -s -S agent.py   as process 1 of a container
 
-Standard library only. Each job runs in a forked child, which enters new namespaces for mounts, IPC and processes, writes the
-files to a size-limited tmpfs, and runs the steps below a process 1 whose end ends them all. The agent ends when the other
-end of its socket is closed for any reason.
+Standard library only. Each job runs in a forked child, which enters new namespaces for mounts, IPC and
+processes, writes the files to a size-limited tmpfs, and runs the steps below a process 1 whose end ends
+them all. The agent ends when the other end of its socket is closed for any reason.
 """
 
 import json
@@ -40,7 +40,8 @@ def send(control, message):
 
 
 def control_socket():
-    """Return the socket to the executor: inherited in a bubblewrap cell, the first connection at a path in a container."""
+    """Return the socket to the executor: inherited in a bubblewrap cell, the first connection at a path in
+    a container."""
     path = os.environ.get("RTL_CONTROL_SOCKET")
     if path is None:
         return Connection(int(os.environ["RTL_CONTROL_FD"]))
@@ -56,7 +57,9 @@ def control_socket():
 def serve(launch=None):
     """Serve jobs until the other end is closed."""
     if os.uname().machine not in namespaces.MACHINES:
-        raise RuntimeError(f"system calls of {os.uname().machine} are not known here, so no step could be confined")
+        raise RuntimeError(
+            f"system calls of {os.uname().machine} are not known here, so no step could be confined"
+        )
     control = control_socket()
     namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)
     send(control, {"ready": True, "pid": os.getpid()})
@@ -94,7 +97,8 @@ def run_job(job, control, launch):
 
 
 def own_uid(uid_map="/proc/self/uid_map"):
-    """Choose a user for one job. The kernel limits processes per user: jobs of other runs must not count against this one."""
+    """Choose a user for one job. The kernel limits processes per user: jobs of other runs must not count
+    against this one."""
     with open(uid_map) as file:
         end = max(int(first) + int(count) for first, _, count in map(str.split, file))
     return FIRST_UID + int.from_bytes(os.urandom(8), "little") % min(USERS, end - FIRST_UID)
@@ -131,7 +135,11 @@ def prepare(job):
 
 def write_files(files):
     for path, text in files.items():
-        if path.startswith("/") or path != os.path.normpath(path) or path.split("/")[0] in ("..", "."):
+        if (
+            path.startswith("/")
+            or path != os.path.normpath(path)
+            or path.split("/")[0] in ("..", ".")
+        ):
             raise ValueError(f"path outside the workspace: {path!r}")
         full = WORKSPACE + "/" + path
         os.makedirs(os.path.dirname(full), exist_ok=True)

@@ -1,7 +1,8 @@
 """Collects the reports of a job's simulators and builds, and checks the results files. Standard library only.
 
-The simulator's Python (lib/witness.py) reports over an abstract Unix socket, which HDL cannot open or name as a file. After
-the simulator has ended, the results file is compared with what cocotb wrote, to detect `final` blocks that replace it.
+The simulator's Python (lib/witness.py) reports over an abstract Unix socket, which HDL cannot open or name
+as a file. After the simulator has ended, the results file is compared with what cocotb wrote, to detect
+`final` blocks that replace it.
 """
 
 import hashlib
@@ -62,7 +63,9 @@ class Reports:
 
     def take(self, state, message):
         if message["kind"] == "build":
-            self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
+            self.builds.append(
+                {key: message[key] for key in ("argv", "exit_code", "output", "parameters")}
+            )
         elif message["kind"] == "started":
             self.started.append(message["programs"])
         elif message["kind"] == "still":

@@ -7,7 +7,13 @@ import resource
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+_libc.mount.argtypes = [
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_ulong,
+    ctypes.c_char_p,
+]
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
@@ -47,14 +53,19 @@ def mount(source, target, kind, flags, data=None):
 
 
 def isolate(in_user_namespace):
-    """Enter new namespaces for mounts, IPC and, for future children, processes. Without root also a new user namespace."""
+    """Enter new namespaces for mounts, IPC and, for future children, processes. Without root also a new
+    user namespace."""
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC
     if in_user_namespace:
         uid, gid = os.getuid(), os.getgid()
         # Only a dumpable process can write the maps.
         prctl(PR_SET_DUMPABLE, 1)
         _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
+        ):
             with open("/proc/self/" + name, "w") as file:
                 file.write(text)
         prctl(PR_SET_DUMPABLE, 0)
@@ -65,8 +76,18 @@ def isolate(in_user_namespace):
 
 def tmpfs(target, megabytes, mode="755", keep=()):
     """Mount an empty file system at `target`. Directories of `keep` below it are mounted again, read-only."""
-    held = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY)) for path in keep if path.startswith(target + "/")]
-    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, f"size={megabytes}m,nr_inodes=20k,mode={mode}")
+    held = [
+        (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
+        for path in keep
+        if path.startswith(target + "/")
+    ]
+    mount(
+        "tmpfs",
+        target,
+        "tmpfs",
+        MS_NOSUID | MS_NODEV,
+        f"size={megabytes}m,nr_inodes=20k,mode={mode}",
+    )
     for path, handle in held:
         parent = target
         for part in path[len(target) + 1 :].split("/"):
@@ -103,8 +124,9 @@ def become(uid):
 
 
 def refuse_namespaces():
-    """Forbid new namespaces, in which a process would be root and could reach rarely used kernel code: `unshare`, `mount`,
-    `umount2`, and `clone` with such flags fail with EPERM; `clone3`, whose flags a filter cannot see, fails with ENOSYS."""
+    """Forbid new namespaces, in which a process would be root and could reach rarely used kernel code:
+    `unshare`, `mount`, `umount2`, and `clone` with such flags fail with EPERM; `clone3`, whose flags a
+    filter cannot see, fails with ENOSYS."""
     architecture, clone, *refused = MACHINES[os.uname().machine]
     load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06  # of a classic BPF program
     program = (
@@ -127,8 +149,9 @@ def refuse_namespaces():
 
 
 def limit(limits):
-    """Set per-process limits from the job's limits (rtl_grader.grading.limits). The limit of CPU time is above the job's, so that
-    the check of `steps.py` over all processes comes first and reports the cause."""
+    """Set per-process limits from the job's limits (rtl_grader.grading.limits). The limit of CPU time is
+    above the job's, so that the check of `steps.py` over all processes comes first and reports the
+    cause."""
     mega = 1 << 20
     for what, value in (
         (resource.RLIMIT_CPU, int(1.5 * limits["cpu_s"]) + 2),

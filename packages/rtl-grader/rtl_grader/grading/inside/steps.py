@@ -80,7 +80,9 @@ def waves(job):
                     modules = json.loads(file.read(1 << 20))
             except (OSError, ValueError):
                 continue  # a simulator was killed between the two, or a harness put something else there
-            found.insert(0, {"vcd": base64.b64encode(data + packed.flush()).decode(), "modules": modules})
+            found.insert(
+                0, {"vcd": base64.b64encode(data + packed.flush()).decode(), "modules": modules}
+            )
     return found
 
 
@@ -94,11 +96,13 @@ def plain(path):
 
 
 class Running:
-    """A running step: an event loop over its output, its end, its simulators and their reports. Its processes end with it.
+    """A running step: an event loop over its output, its end, its simulators and their reports. Its
+    processes end with it.
 
-    The limits do not depend on the load of the machine. All processes together may use `cpu_s` seconds of CPU, or the job's
-    `budget_s` if given; then they may not all sleep for that long at a stretch either. `wall_s` counts the time in which they
-    compute or all sleep; time spent waiting for the machine is not counted, up to the job's `longest_s`.
+    The limits do not depend on the load of the machine. All processes together may use `cpu_s` seconds of
+    CPU, or the job's `budget_s` if given; then they may not all sleep for that long at a stretch either.
+    `wall_s` counts the time in which they compute or all sleep; time spent waiting for the machine is not
+    counted, up to the job's `longest_s`.
 
     Not counted: ended children of a process that ignores SIGCHLD. No simulator, compiler or shell does.
     """
@@ -118,7 +122,9 @@ class Running:
         self.killed_before = oom_kills()
         self.simulators = {}
         self.selector = selectors.DefaultSelector()
-        self.pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
+        self.pid, requests = (
+            launch.start(job, step, writing) if launch else (start(job, step, writing), None)
+        )
         os.close(writing)
         self.selector.register(self.reading, selectors.EVENT_READ, self.on_output)
         if server is not None:
@@ -130,7 +136,12 @@ class Running:
 
     def to_end(self):
         events: list = []
-        while self.status is None or self.pipe_open or self.reports.buffers or self.on_connection(None):
+        while (
+            self.status is None
+            or self.pipe_open
+            or self.reports.buffers
+            or self.on_connection(None)
+        ):
             if self.status is None:
                 self.watch(waited_for=bool(events))
                 if self.output.total > self.limits["output_mb"] << 20:
@@ -282,8 +293,8 @@ class Running:
 
 
 def usage(own):
-    """(processes, resident bytes, CPU seconds with ended children) of all processes except `own`; a sandbox runs one job at a
-    time. Parents are read before their younger children, so that none is counted twice.
+    """(processes, resident bytes, CPU seconds with ended children) of all processes except `own`; a sandbox
+    runs one job at a time. Parents are read before their younger children, so that none is counted twice.
     """
     page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     count = memory = ticks = 0
@@ -362,8 +373,8 @@ def start(job, step, writing):
 def confine(job, step, writing, keep=None):
     """Set session, output, limits, user and directory of the calling process for a step.
 
-    `writing`, unless None, becomes its output and errors. All other descriptors are closed except the socket `keep`, which
-    is returned as a new socket.
+    `writing`, unless None, becomes its output and errors. All other descriptors are closed except the
+    socket `keep`, which is returned as a new socket.
     """
     os.setsid()
     null = os.open("/dev/null", os.O_RDONLY)

@@ -1,15 +1,16 @@
 """Warm starts: programs and simulators are forked from a process that has already imported what every job imports.
 
 The cell's main process is `vvp` with cocotb's VPI library. vvp loads the library, and with it Python, before it opens a
-design. Our sitecustomize (warm/) stops it there, imports pytest, cocotb and the runner, and serves jobs. Process 1 of a job
-is a fork of it that runs no code of the harness. Forks of process 1 are
+design. Our sitecustomize (warm/) stops it there, imports pytest, cocotb and the runner, and serves jobs.
+Process 1 of a job is a fork of it that runs no code of the harness. Forks of process 1 are
 
 - the program: `pytest ...` or `python3 script`, run instead of a new interpreter, and
-- each simulator: when the program's runner calls `vvp design`, a fork overwrites vvp's arguments with the design's path,
-  returns from sitecustomize, and continues as vvp.
+- each simulator: when the program's runner calls `vvp design`, a fork overwrites vvp's arguments with the
+  design's path, returns from sitecustomize, and continues as vvp.
 
-So both start from the same memory, within the job's namespaces and limits, and their changes end with them. Everything else
-(other programs, settings that are read at import, modules that shadow the standard library) is started as in a cold cell.
+So both start from the same memory, within the job's namespaces and limits, and their changes end with them.
+Everything else (other programs, settings that are read at import, modules that shadow the standard library)
+is started as in a cold cell.
 """
 
 import atexit
@@ -33,11 +34,25 @@ SLOTS = 16
 DESIGN_SLOT = 1000
 MAX_MESSAGE = 1 << 20
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
-_OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
+_OURS = {
+    "COCOTB_RANDOM_SEED",
+    "LIBPYTHON_LOC",
+    "PYTHONPATH",
+    "PYTHONHASHSEED",
+    "PYTHONDONTWRITEBYTECODE",
+}
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
 _COCOTBS_ARGUMENTS = ["--capture=no", "-o", "python_files=*.py"]
 """Arguments of cocotb 2's pytest configuration (`RegressionManager.setup_pytest_assertion_rewriting`)."""
-_PYTEST_FILES = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py", "conftest.py")
+_PYTEST_FILES = (
+    "pytest.ini",
+    ".pytest.ini",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
+    "setup.py",
+    "conftest.py",
+)
 _PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
 _PRELOADED = (
     "cocotb_tools._coverage",
@@ -118,14 +133,18 @@ class Launcher:
             while data and data[-1:] != b"\n":  # a long request comes in parts
                 part = requests.recv(MAX_MESSAGE)
                 data = data + part if part else b""
-        except ConnectionResetError:  # the program was killed before it read its last simulator's exit code
+        except (
+            ConnectionResetError
+        ):  # the program was killed before it read its last simulator's exit code
             return None
         if not data:
             return None
         pid = os.fork()
         if pid == 0:
             plan = json.loads(data)
-            raise BecomeSimulator({**plan, "job": job, "out": descriptors[0], "err": descriptors[1]})
+            raise BecomeSimulator(
+                {**plan, "job": job, "out": descriptors[0], "err": descriptors[1]}
+            )
         for descriptor in descriptors:
             os.close(descriptor)
         return pid
@@ -147,8 +166,14 @@ def _preload():
     for name in default_plugins:
         importlib.import_module("_pytest." + name)
     _preload_rewriting()
-    inspect.getsource(_preload)  # as cocotb does for each test; this caches the compiled regular expressions
-    _SHARED.update((name, module) for name, module in sys.modules.items() if not name.startswith(("cocotb", "pygpi")))
+    inspect.getsource(
+        _preload
+    )  # as cocotb does for each test; this caches the compiled regular expressions
+    _SHARED.update(
+        (name, module)
+        for name, module in sys.modules.items()
+        if not name.startswith(("cocotb", "pygpi"))
+    )
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -159,18 +184,25 @@ def _preload():
 
 
 def _preload_rewriting():
-    """Create the pytest configuration by which cocotb rewrites assertions. In each simulator it would take half the time of a
-    short simulation. Simulators share it unless files or variables configure pytest for them."""
+    """Create the pytest configuration by which cocotb rewrites assertions. In each simulator it would take
+    half the time of a short simulation. Simulators share it unless files or variables configure pytest for
+    them."""
     from _pytest.config import Config
 
     usual, variables = Config.fromdictargs, _pytest_variables()
     finders = list(sys.meta_path)
     made = usual({}, list(_COCOTBS_ARGUMENTS))
-    sys.meta_path[:] = finders  # remove the import hook that rewrites modules: cocotb installs its own
+    sys.meta_path[:] = (
+        finders  # remove the import hook that rewrites modules: cocotb installs its own
+    )
 
     def fromdictargs(options, arguments):
         same = not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
-        return made if same and not _has_pytest_files(pathlib.Path.cwd()) else usual(options, arguments)
+        return (
+            made
+            if same and not _has_pytest_files(pathlib.Path.cwd())
+            else usual(options, arguments)
+        )
 
     Config.fromdictargs = fromdictargs
 
@@ -182,12 +214,15 @@ def _pytest_variables():
 def _has_pytest_files(place):
     """Whether pytest, started in this directory, would read a configuration file or a conftest.py."""
     files = (folder / name for folder in (place, *place.parents) for name in _PYTEST_FILES)
-    return any(entry.is_dir() for entry in place.glob("test*")) or any(file.exists() for file in files)
+    return any(entry.is_dir() for entry in place.glob("test*")) or any(
+        file.exists() for file in files
+    )
 
 
 def _keep_shared_modules():
-    """At exit of a simulator's Python: hide the shared modules from the interpreter. Clearing them would copy the memory that
-    forks share (a tenth of a short simulation). Modules of the harness, and of cocotb, which refers to them, are cleared."""
+    """At exit of a simulator's Python: hide the shared modules from the interpreter. Clearing them would
+    copy the memory that forks share (a tenth of a short simulation). Modules of the harness, and of cocotb,
+    which refers to them, are cleared."""
     for name, module in _SHARED.items():
         if sys.modules.get(name) is module:
             del sys.modules[name]
@@ -206,16 +241,24 @@ def _program(step):
         return "pytest", argv[1:]
     if argv[0] in ("python", "python3") and argv[1:3] == ["-m", "pytest"]:
         return "module", argv[3:]
-    if argv[0] in ("python", "python3") and os.path.isfile(os.path.join(step["cwd"], (argv[1:] or ["-"])[0])):
+    if argv[0] in ("python", "python3") and os.path.isfile(
+        os.path.join(step["cwd"], (argv[1:] or ["-"])[0])
+    ):
         return "script", argv[1:]
     return None
 
 
 def _same_as_fresh(step, program, base):
     """Whether no setting that is read at import differs, and no module shadows one of the interpreter."""
-    if any(name.startswith(_READ_AT_IMPORT) and name not in _OURS | set(step["own"]) for name in step["env"]):
+    if any(
+        name.startswith(_READ_AT_IMPORT) and name not in _OURS | set(step["own"])
+        for name in step["env"]
+    ):
         return False
-    return not any(name in sys.stdlib_module_names for name in _offered(step["env"], step["cwd"], base, program))
+    return not any(
+        name in sys.stdlib_module_names
+        for name in _offered(step["env"], step["cwd"], base, program)
+    )
 
 
 def _offered(environment, cwd, base, program=None):
@@ -323,8 +366,15 @@ class _Simulations:
         error = 2 if error is None else out if error == -2 else None
         if out is None or error is None:
             return None
-        environment = {str(key): str(value) for key, value in (named.get("env") or os.environ).items()}
-        plan = {"design": design, "plus": plus, "env": environment, "cwd": str(named.get("cwd") or os.getcwd())}
+        environment = {
+            str(key): str(value) for key, value in (named.get("env") or os.environ).items()
+        }
+        plan = {
+            "design": design,
+            "plus": plus,
+            "env": environment,
+            "cwd": str(named.get("cwd") or os.getcwd()),
+        }
         data = json.dumps(plan).encode() + b"\n"
         if len(data) > MAX_MESSAGE // 8:
             return None
@@ -367,7 +417,10 @@ def _write_arguments(place, design, plus):
     start, length = place
     words = ctypes.string_at(start, length).split(b"\0")
     at = start + sum(len(word) + 1 for word in words[:5])
-    for word, size in ((design, DESIGN_SLOT), *((plus[i] if i < len(plus) else "", SLOT) for i in range(SLOTS))):
+    for word, size in (
+        (design, DESIGN_SLOT),
+        *((plus[i] if i < len(plus) else "", SLOT) for i in range(SLOTS)),
+    ):
         data = os.fsencode(word)
         ctypes.memset(at, 0, size)
         ctypes.memmove(at, data, len(data))

@@ -1,4 +1,5 @@
-"""Problem sources, and the function that reads those of a configuration. Each file of this package registers a kind of source.
+"""Problem sources, and the function that reads those of a configuration. Each file of this package
+registers a kind of source.
 
 A source of your own is such a class in your own module; its kind is `module:Class`.
 """
@@ -12,7 +13,14 @@ from inspect import isabstract
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+)
 
 from rtl_grader.errors import ConfigError, ProblemError
 from rtl_grader.problems.design import Design, held_out
@@ -45,7 +53,9 @@ class ProblemSource(Section):
     def with_split(self, split: HeldoutSplit) -> Self:
         """Return the source with `split` as its held-out problems. Raises ConfigError when it has no such split."""
         if split != "heldout":
-            raise ConfigError(f"source {self.kind} has no separate test split", "evaluate on --split heldout")
+            raise ConfigError(
+                f"source {self.kind} has no separate test split", "evaluate on --split heldout"
+            )
         return self
 
 
@@ -55,8 +65,9 @@ class FileSource(ProblemSource):
     path: Path
     """The file or folder to read."""
     heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides as the set grows. With
-    `problems.split = "id"` the share of the problems, chosen by fingerprint. Near-duplicates of held-out problems add to it."""
+    """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides
+    as the set grows. With `problems.split = "id"` the share of the problems, chosen by fingerprint.
+    Near-duplicates of held-out problems add to it."""
     form = "=PATH"
     published: ClassVar[tuple[int, float] | None] = None
     """(gradable problems of the public set, assumed mean prompt tokens), for estimates without the files."""
@@ -92,7 +103,9 @@ class FileSource(ProblemSource):
             if loaded.split == "design":
                 design = loaded.designs[problem.id] = self.design_of(problem)
                 digest = design.digest
-            (loaded.heldout if held_out(digest, self.heldout_fraction) else loaded.train).append(problem)
+            (loaded.heldout if held_out(digest, self.heldout_fraction) else loaded.train).append(
+                problem
+            )
 
 
 class GeneratedSource(ProblemSource):
@@ -103,13 +116,15 @@ class GeneratedSource(ProblemSource):
     heldout: int = Field(default=64, ge=0)
     """Number of held-out problems; they never share a specification with training problems. 0: for training only."""
     seed: int | None = None
-    """Seed of the training problems; by default `run.seed`. With its own seed, runs of several seeds share the problems and their
-    validation."""
+    """Seed of the training problems; by default `run.seed`. With its own seed, runs of several seeds share
+    the problems and their validation."""
     heldout_split: HeldoutSplit = "heldout"
     """Which held-out specifications: `heldout` while tuning, `test` for reported figures."""
 
     @abstractmethod
-    def make(self, split: Literal["train", "heldout", "test"], count: int, seed: int) -> list[Problem]:
+    def make(
+        self, split: Literal["train", "heldout", "test"], count: int, seed: int
+    ) -> list[Problem]:
         """Return `count` problems of a split with `generated` set, equal for equal arguments. Raises ProblemError."""
 
     @classmethod
@@ -133,7 +148,9 @@ class GeneratedSource(ProblemSource):
 SOURCES: Registry[type[ProblemSource]] = Registry(
     "source",
     __name__,
-    lambda entry: isinstance(entry, type) and issubclass(entry, ProblemSource) and not isabstract(entry),
+    lambda entry: (
+        isinstance(entry, type) and issubclass(entry, ProblemSource) and not isabstract(entry)
+    ),
     group="rtl_grader.sources",
 )
 
@@ -146,7 +163,11 @@ class _Kind(BaseModel):
 
 def _by_kind(value: Any) -> Any:
     """Validate a table of the configuration with the source class of its kind."""
-    return SOURCES.find(_Kind.model_validate(value).kind).model_validate(value) if isinstance(value, Mapping) else value
+    return (
+        SOURCES.find(_Kind.model_validate(value).kind).model_validate(value)
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
 Source = Annotated[SerializeAsAny[ProblemSource], BeforeValidator(_by_kind)]
@@ -154,7 +175,8 @@ Source = Annotated[SerializeAsAny[ProblemSource], BeforeValidator(_by_kind)]
 
 
 def source_of(text: str, option: str = "--source") -> ProblemSource:
-    """Parse a source given with `option` on a command line (`starter`, `cvdp=PATH`, ...); nothing of a file source is held out.
+    """Parse a source given with `option` on a command line (`starter`, `cvdp=PATH`, ...); nothing of a file
+    source is held out.
 
     Raises ConfigError for an unknown kind or an invalid text.
     """
@@ -168,14 +190,22 @@ def source_of(text: str, option: str = "--source") -> ProblemSource:
 
 
 def override_of(texts: Sequence[str], option: str = "--source") -> str:
-    """Return the sources of a command line as a `--set` override, for a flow that takes a configuration and overrides."""
+    """Return the sources of a command line as a `--set` override, for a flow that takes a configuration and
+    overrides."""
     entries = (source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts)
-    tables = (", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items()) for entry in entries)
+    tables = (
+        ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
+        for entry in entries
+    )
     return f"problems.sources=[{', '.join(f'{{{table}}}' for table in tables)}]"
 
 
 def load_problems(
-    sources: Sequence[ProblemSource], seed: int, split: SplitBy = "design", *, hold_out_all: bool = False
+    sources: Sequence[ProblemSource],
+    seed: int,
+    split: SplitBy = "design",
+    *,
+    hold_out_all: bool = False,
 ) -> LoadedProblems:
     """Read the sources of a configuration, and move what belongs to a held-out problem to the held-out side.
 
@@ -185,7 +215,8 @@ def load_problems(
         hold_out_all: hold out every problem, for runs without training.
 
     Raises:
-        ProblemError: two problems have the same id, or no problem is left to train on (to evaluate, with `hold_out_all`).
+        ProblemError: two problems have the same id, or no problem is left to train on (to evaluate, with
+            `hold_out_all`).
     """
     loaded = LoadedProblems(split=split)
     for source in sources:
@@ -206,7 +237,8 @@ def load_problems(
     if not (loaded.heldout if hold_out_all else loaded.train):
         reasons = [*map(str, loaded.broken), *(f"{o.id}: {o.reason}" for o in loaded.left_out)]
         raise ProblemError(
-            f"no {'' if hold_out_all else 'training '}problem is left\n" + "\n".join(f"  {r}" for r in reasons[:10]),
+            f"no {'' if hold_out_all else 'training '}problem is left\n"
+            + "\n".join(f"  {r}" for r in reasons[:10]),
             "check problems.sources",
         )
     return loaded

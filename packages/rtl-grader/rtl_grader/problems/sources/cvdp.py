@@ -18,7 +18,8 @@ class CvdpSource(FileSource):
     """A CVDP data set, agentic or single-turn."""
 
     path: Path = CVDP.path
-    """The JSON Lines file, or a folder of them; by default the single-turn file that `rtl-distill problems fetch cvdp` gets."""
+    """The JSON Lines file, or a folder of them; by default the single-turn file that `rtl-distill problems
+    fetch cvdp` gets."""
     published = (302, 1500.0)
 
     @classmethod
@@ -31,8 +32,8 @@ class CvdpSource(FileSource):
     def read(self) -> ProblemSet:
         """Read a CVDP file, or every `*.jsonl` of a folder in the order of their names.
 
-        Of problems with the same id in several files, the first with a golden answer is used, else the first; the others are left out
-        with a reason. Raises ProblemError when there is nothing to read.
+        Of problems with the same id in several files, the first with a golden answer is used, else the
+        first; the others are left out with a reason. Raises ProblemError when there is nothing to read.
         """
         if not self.path.is_dir():
             return read_cvdp(self.path)

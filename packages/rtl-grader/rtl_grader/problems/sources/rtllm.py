@@ -1,8 +1,8 @@
 """RTLLM v2, read from a clone of its repository.
 
-Each design is a folder with `design_description.txt`, `testbench.v`, `verified_*.v` and files that the bench reads. A design
-passes when the bench prints `Your Design Passed`, as in RTLLM's own script. The golden answer is the verified design with its
-top module renamed to the one that the bench instantiates.
+Each design is a folder with `design_description.txt`, `testbench.v`, `verified_*.v` and files that the
+bench reads. A design passes when the bench prints `Your Design Passed`, as in RTLLM's own script. The
+golden answer is the verified design with its top module renamed to the one that the bench instantiates.
 """
 
 from __future__ import annotations
@@ -41,13 +41,22 @@ class RtllmSource(FileSource):
 
 
 def read_rtllm(path: Path | str) -> ProblemSet:
-    """Read every design below the clone's folder, in the order of their paths. Raises ProblemError when there is none."""
+    """Read every design below the clone's folder, in the order of their paths. Raises ProblemError when
+    there is none."""
     root = Path(path)
     folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION)) if root.is_dir() else []
     if not folders:
-        raise ProblemError(f"no RTLLM design under {root}", f"give a clone of RTLLM; it should hold .../{DESCRIPTION}")
+        raise ProblemError(
+            f"no RTLLM design under {root}",
+            f"give a clone of RTLLM; it should hold .../{DESCRIPTION}",
+        )
     found = (
-        (str((folder / DESCRIPTION).relative_to(root)), folder.name, "testbench.v", partial(_problem, folder))
+        (
+            str((folder / DESCRIPTION).relative_to(root)),
+            folder.name,
+            "testbench.v",
+            partial(_problem, folder),
+        )
         for folder in folders
     )
     return read_benches(found, SOURCE)
@@ -59,11 +68,15 @@ def _problem(folder: Path) -> Problem:
     verified = sorted(folder.glob("verified_*.v"))
     others = sorted(file.name for file in folder.glob("*.*v") if file.name != "testbench.v")
     if others and not verified:
-        raise ValueError(f"no file is called verified_*.v, which would be the golden answer, but {', '.join(others)}")
+        raise ValueError(
+            f"no file is called verified_*.v, which would be the golden answer, but {', '.join(others)}"
+        )
     golden_text = _read(verified[0]) if verified else None
     tops, used = bench_modules(bench_text)
     if len(tops) != 1 or not used:
-        raise ValueError(f"the test bench has {len(tops)} top modules and instantiates {', '.join(used) or 'nothing'}")
+        raise ValueError(
+            f"the test bench has {len(tops)} top modules and instantiates {', '.join(used) or 'nothing'}"
+        )
     dut = folder.name if folder.name in used else used[0]
     marker = next((m for m in MARKERS if prints(bench_text, m)), None)
     if marker is None:
@@ -71,7 +84,11 @@ def _problem(folder: Path) -> Problem:
     golden = None
     if golden_text is not None:
         own = bench_modules(golden_text)[0]
-        named = dut if dut in own else next((m for m in own if m.startswith("verified_")), own[-1] if own else None)
+        named = (
+            dut
+            if dut in own
+            else next((m for m in own if m.startswith("verified_")), own[-1] if own else None)
+        )
         if named is None:
             raise ValueError(f"{verified[0].name} has no top module")
         golden = renamed(golden_text, {named: dut})
@@ -81,14 +98,18 @@ def _problem(folder: Path) -> Problem:
         dut=dut,
         top=tops[0],
         marker=marker,
-        data={entry.name: _read_data(entry) for entry in sorted(folder.iterdir()) if _is_data(entry)},
+        data={
+            entry.name: _read_data(entry) for entry in sorted(folder.iterdir()) if _is_data(entry)
+        },
         golden=golden,
     )
     return bench_problem(bench, SOURCE, folder.name, prompt)
 
 
 def _is_data(entry: Path) -> bool:
-    return entry.is_file() and entry.name not in _NOT_DATA and not entry.name.endswith((".v", ".sv"))
+    return (
+        entry.is_file() and entry.name not in _NOT_DATA and not entry.name.endswith((".v", ".sv"))
+    )
 
 
 def _read_data(entry: Path) -> str:

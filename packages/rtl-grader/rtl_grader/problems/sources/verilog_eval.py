@@ -3,8 +3,8 @@
 Each problem is three files: `ProbNNN_name_prompt.txt`, `..._ref.sv` (module RefModule) and `..._test.sv`, a bench that
 compares TopModule with RefModule and prints `Mismatches: 0 in N samples`. The golden answer is the reference, renamed.
 
-The same line decides for a bench that stops itself after 100,000 cycles and prints `TIMEOUT`. The clone's code-completion set
-is not read: it has the same problems in other words.
+The same line decides for a bench that stops itself after 100,000 cycles and prints `TIMEOUT`. The clone's
+code-completion set is not read: it has the same problems in other words.
 """
 
 from __future__ import annotations
@@ -41,22 +41,30 @@ class VerilogEvalSource(FileSource):
 
 
 def read_verilog_eval(path: Path | str) -> ProblemSet:
-    """Read the clone's folder, or its `dataset_spec-to-rtl`, in the order of the names. Raises ProblemError when there is none."""
+    """Read the clone's folder, or its `dataset_spec-to-rtl`, in the order of the names. Raises ProblemError
+    when there is none."""
     root = Path(path)
     folder = root / FOLDER if (root / FOLDER).is_dir() else root
     prompts = sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else []
     if not prompts:
         raise ProblemError(
-            f"no VerilogEval problem under {root}", f"give a clone of verilog-eval; it should hold {FOLDER}/*{_SUFFIX}"
+            f"no VerilogEval problem under {root}",
+            f"give a clone of verilog-eval; it should hold {FOLDER}/*{_SUFFIX}",
         )
     names = [prompt.name.removesuffix(_SUFFIX) for prompt in prompts]
-    found = ((f"{name}{_SUFFIX}", name, f"{name}_test.sv", partial(_problem, folder, name)) for name in names)
+    found = (
+        (f"{name}{_SUFFIX}", name, f"{name}_test.sv", partial(_problem, folder, name))
+        for name in names
+    )
     return read_benches(found, SOURCE)
 
 
 def _problem(folder: Path, name: str) -> Problem:
     parts = ("prompt.txt", "ref.sv", "test.sv")
-    text = {part: (folder / f"{name}_{part}").read_text(encoding="utf-8", errors="replace") for part in parts}
+    text = {
+        part: (folder / f"{name}_{part}").read_text(encoding="utf-8", errors="replace")
+        for part in parts
+    }
     if "module RefModule" not in text["ref.sv"]:
         raise ValueError(f"{name}_ref.sv has no module RefModule")
     bench = Bench(

@@ -1,7 +1,8 @@
 """Sets with Verilog test benches of their own: each bench becomes a CVDP harness with one compose service.
 
-The bench is rewritten once (rewrite.py) so that its verdict goes where no design can write. `run_bench.py`, which is part of the
-harness, turns it into an exit code. A bench that a design can fool by its behaviour alone is for validation to find.
+The bench is rewritten once (rewrite.py) so that its verdict goes where no design can write. `run_bench.py`,
+which is part of the harness, turns it into an exit code. A bench that a design can fool by its behaviour
+alone is for validation to find.
 """
 
 from __future__ import annotations
@@ -31,11 +32,20 @@ services:
 """
 _SIGNALS = frozenset(
     {
-        *("Declarator", "PortReference", "ExplicitAnsiPort", "ExplicitNonAnsiPort", "ModportNamedPort", "LoopGenerate"),
+        *(
+            "Declarator",
+            "PortReference",
+            "ExplicitAnsiPort",
+            "ExplicitNonAnsiPort",
+            "ModportNamedPort",
+            "LoopGenerate",
+        ),
         *("NamedPortConnection", "NamedParamAssignment", "InstanceName"),
     }
 )
-_UNITS = frozenset({"ModuleDeclaration", "InterfaceDeclaration", "PackageDeclaration", "ProgramDeclaration"})
+_UNITS = frozenset(
+    {"ModuleDeclaration", "InterfaceDeclaration", "PackageDeclaration", "ProgramDeclaration"}
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,10 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "data": [*bench.data],
         "marker": bench.marker,
         "passed": bench.passed,
-        **{name: getattr(made, name) for name in ("ended", "tasks", "timescale", "overridden", "connected")},
+        **{
+            name: getattr(made, name)
+            for name in ("ended", "tasks", "timescale", "overridden", "connected")
+        },
         "ports": ports,
     }
     sources = f"VERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"
@@ -102,11 +115,15 @@ def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
         targets=targets,
         harness=harness,
         golden=golden,
-        interface=derive_interface(prompt=prompt, context={}, targets=targets, harness=harness, golden=golden),
+        interface=derive_interface(
+            prompt=prompt, context={}, targets=targets, harness=harness, golden=golden
+        ),
     )
 
 
-def read_benches(found: Iterable[tuple[str, str, str, Callable[[], Problem]]], source: str) -> ProblemSet:
+def read_benches(
+    found: Iterable[tuple[str, str, str, Callable[[], Problem]]], source: str
+) -> ProblemSet:
     """Read a set's problems, given as (place, name, bench file, reader); one that cannot be read is a BrokenLine."""
     made = ProblemSet()
     for place, name, bench, read in found:
@@ -114,7 +131,9 @@ def read_benches(found: Iterable[tuple[str, str, str, Callable[[], Problem]]], s
             made.problems.append(read())
         except OSError as error:
             file = Path(str(error.filename)).name
-            made.broken.append(BrokenLine(place, 1, name, file, error.strerror or str(error), source))
+            made.broken.append(
+                BrokenLine(place, 1, name, file, error.strerror or str(error), source)
+            )
         except ValueError as error:
             made.broken.append(BrokenLine(place, 1, name, bench, str(error), source))
     return made
@@ -133,13 +152,22 @@ def bench_modules(text: str) -> tuple[list[str], list[str]]:
     tree = SourceTree(text)
     defined = [node.header.name.rawText for node in tree.of("ModuleDeclaration")]
     used = [node.type.rawText for node in tree.of("HierarchyInstantiation")]
-    return [m for m in defined if m not in used], list(dict.fromkeys(m for m in used if m not in defined))
+    return [m for m in defined if m not in used], list(
+        dict.fromkeys(m for m in used if m not in defined)
+    )
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Rename modules, packages and interfaces of `text`, but not signals and instances of the same name, comments and strings."""
+    """Rename modules, packages and interfaces of `text`, but not signals and instances of the same name,
+    comments and strings."""
     tree = SourceTree(text)
-    found = (token for node in walk(tree.root) if not _is_signal(node) for token in children(node) if is_token(token))
+    found = (
+        token
+        for node in walk(tree.root)
+        if not _is_signal(node)
+        for token in children(node)
+        if is_token(token)
+    )
     spans = ((tree.span(token), token.rawText) for token in found if token.rawText in names)
     return tree.edited(Edit(*span, names[name]) for span, name in spans if span)
 

@@ -5,8 +5,8 @@
 - Random numbers come from the bench's own seeds, with the published values.
 - No waves are dumped.
 - At the end it tells if each output of the design kept one value, or had no known one.
-- Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word that no answer can
-  contain, so both sides may use the same names.
+- Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word
+  that no answer can contain, so both sides may use the same names.
 
 Nothing else changes. Expansions of the bench's macros are not covered.
 """
@@ -63,12 +63,18 @@ def prints(text: str, marker: str) -> bool:
 
 
 def rewritten(
-    sources: Mapping[str, str], *, dut: str, top: str, marker: str, ports: Sequence[tuple[str, str]] = ()
+    sources: Mapping[str, str],
+    *,
+    dut: str,
+    top: str,
+    marker: str,
+    ports: Sequence[tuple[str, str]] = (),
 ) -> Rewritten:
-    """Rewrite a bench (name -> text, in compilation order); `dut` and `top` are module names, `ports` a right design's (name, direction).
+    """Rewrite a bench (name -> text, in compilation order); `dut` and `top` are module names, `ports` a
+    right design's (name, direction).
 
-    Raises ValueError when no call outside macros prints `marker`, or when the verdict comes at the end of a simulation that the
-    bench itself does not end.
+    Raises ValueError when no call outside macros prints `marker`, or when the verdict comes at the end of a
+    simulation that the bench itself does not end.
     """
     trees = {name: SourceTree(text) for name, text in sources.items()}
     hidden = _hidden(trees.values()) | {top}
@@ -84,12 +90,18 @@ def rewritten(
     for name, tree in trees.items():
         prints = _to_channel(tree, marker, channel)
         more = (*_opened(tree, top), *_watched(tree, dut, ports, channel))
-        edited = tree.edited((*prints, *_seeded(tree, home), *more, *_marked(tree, channel), *_without_waves(tree)))
+        edited = tree.edited(
+            (*prints, *_seeded(tree, home), *more, *_marked(tree, channel), *_without_waves(tree))
+        )
         # Only identifiers get the suffix, not words in comments and strings.
-        suffixed = _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited)
+        suffixed = _LEXEME.sub(
+            lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited
+        )
         parts += [f'`line 1 "{name}" 0', suffixed]
     if ended and not finishes:
-        raise ValueError("its test bench prints the verdict at the end of a simulation that it does not end itself")
+        raise ValueError(
+            "its test bench prints the verdict at the end of a simulation that it does not end itself"
+        )
     whole = "\n".join(sources.values())
     linked = [node for instance in _instances(trees.values(), dut) for node in walk(instance)]
     text = "\n".join([*parts, *(f"`undef {name}" for name in macros_of(whole)), ""])
@@ -161,9 +173,13 @@ def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
             yield Edit(at, at, f"{opened} integer seed_{WORD} = 0; integer useed_{WORD} = 0;")
 
 
-def _watched(tree: SourceTree, dut: str, ports: Sequence[tuple[str, str]], channel: str) -> Iterator[Edit]:
+def _watched(
+    tree: SourceTree, dut: str, ports: Sequence[tuple[str, str]], channel: str
+) -> Iterator[Edit]:
     """Watch what the outputs of the only instance of the design are connected to, at the end of its module."""
-    instances = [node for node in _instances([tree], dut) if name_of(node.parent) == "ModuleDeclaration"]
+    instances = [
+        node for node in _instances([tree], dut) if name_of(node.parent) == "ModuleDeclaration"
+    ]
     links = [node for instance in instances for node in walk(instance) if name_of(node) in _LINKS]
     directions, outputs = dict(ports), []
     for link, (ordered, _) in zip(links, chain(ports, repeat(("", ""))), strict=False):
@@ -172,20 +188,29 @@ def _watched(tree: SourceTree, dut: str, ports: Sequence[tuple[str, str]], chann
             outputs.append(tree.text(link.expr) if link.expr else name)
     if len(instances) == 1 and outputs and all(outputs) and "input" in directions.values():
         at = _span(tree, instances[0].parent.endmodule)[0]
-        yield Edit(at, at, _WATCH.replace("OUTPUTS", f"{{{', '.join(outputs)}}}").replace("CHANNEL", channel))
+        yield Edit(
+            at,
+            at,
+            _WATCH.replace("OUTPUTS", f"{{{', '.join(outputs)}}}").replace("CHANNEL", channel),
+        )
 
 
 def _hidden(trees: Collection[SourceTree]) -> set[str]:
-    """Names of modules, packages, instances, tasks, functions and named blocks that are not also names of ports or parameters."""
+    """Names of modules, packages, instances, tasks, functions and named blocks that are not also names of
+    ports or parameters."""
     found: set[str] = set()
     ports: set[str] = set()
     for tree in trees:
-        units = tree.of("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration")
+        units = tree.of(
+            "ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration"
+        )
         found |= {node.header.name.rawText for node in units}
         found |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
         routines = tree.of("TaskDeclaration", "FunctionDeclaration")
         found |= {node.prototype.name.getLastToken().rawText for node in routines}
-        ports |= {node.name.rawText for node in tree.of("NamedPortConnection", "NamedParamAssignment")}
+        ports |= {
+            node.name.rawText for node in tree.of("NamedPortConnection", "NamedParamAssignment")
+        }
     return {name for name in found - ports if name.isidentifier()}
 
 

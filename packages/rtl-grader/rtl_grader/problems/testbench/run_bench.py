@@ -1,10 +1,13 @@
 """Compiles an answer with a test bench, runs it, and exits with 0 only if the bench's own verdict says that it passed.
 
 The answer is hostile code in the same simulation as the bench. What keeps them apart:
-* The bench writes its verdict to a file that it opens itself (rewrite.py made it so). The simulator's output decides nothing.
-* The answer is also compiled alone, so no name in it leads out. That program may call nothing that reaches a file, and must
-  drive none of its inputs; what is simulated later holds the same instances with the same parameters.
-* The bench's names carry a word made of the answer's text, so both sides may use the same names and cannot use each other's.
+* The bench writes its verdict to a file that it opens itself (rewrite.py made it so). The simulator's
+  output decides nothing.
+* The answer is also compiled alone, so no name in it leads out. That program may call nothing that reaches
+  a file, and must drive none of its inputs; what is simulated later holds the same instances with the same
+  parameters.
+* The bench's names carry a word made of the answer's text, so both sides may use the same names and cannot
+  use each other's.
 * If the verdict is printed at the end of the simulation, or the answer can end it, the bench itself must have ended it.
 Reads /src/bench.json and /src/bench.sv; needs Python's standard library, Icarus Verilog and the sandbox's /guard/lib.
 
@@ -33,7 +36,11 @@ VERDICT_FILE = "verdict"
 ENDING = re.compile(r'"\$(?:finish|stop|fatal)"')
 CHANNEL_TASKS = [
     "fopen",
-    *("f" + kind + base for kind in ("display", "write", "strobe", "monitor") for base in ["", *"bho"]),
+    *(
+        "f" + kind + base
+        for kind in ("display", "write", "strobe", "monitor")
+        for base in ["", *"bho"]
+    ),
 ]
 
 
@@ -70,7 +77,9 @@ def main():
     if not together:
         return f"the test bench holds no module {bench['dut']} of the answer"
     if apart is None:
-        apart = alone(word, bench, [parameters(instance, bench["overridden"]) for instance in together])
+        apart = alone(
+            word, bench, [parameters(instance, bench["overridden"]) for instance in together]
+        )
     said, code = finished(apart, word)
     if code:
         return "the answer does not compile without the test bench:\n" + said
@@ -78,9 +87,14 @@ def main():
         return "the answer includes a file, which is not allowed here"
     program = read("alone")
     apart = instances(program, bench["dut"])
-    if not apart or any(shape(instance) != shape(apart[place % len(apart)]) for place, instance in enumerate(together)):
+    if not apart or any(
+        shape(instance) != shape(apart[place % len(apart)])
+        for place, instance in enumerate(together)
+    ):
         return "the answer is built otherwise beside the test bench than alone"
-    complaint = ports_complaint(word, bench, apart, any(hides_inputs(instance, beside) for instance in together))
+    complaint = ports_complaint(
+        word, bench, apart, any(hides_inputs(instance, beside) for instance in together)
+    )
     if complaint:
         return complaint
     sys.stdout.flush()
@@ -88,7 +102,9 @@ def main():
     gate.stop_if_refused(["alone"], {})
     gate.stop_if_refused(["sim"], {"RTL_TASKS": ",".join([*bench["tasks"], *CHANNEL_TASKS])})
     with open("log", "wb") as log:
-        code = subprocess.call([simulator(), "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        code = subprocess.call(
+            [simulator(), "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
     lines = read(VERDICT_FILE).splitlines() if os.path.isfile(VERDICT_FILE) else []
     print(read("log").replace("_" + word, "")[-8000:])
     print("\n".join(line for line in lines if line != ENDED)[-2000:])
@@ -100,13 +116,17 @@ def main():
 
 
 def ports_complaint(word, bench, apart, hidden):
-    """Why one of the instances that are compiled alone could reach into the bench, see `port_complaint`; None if none could.
+    """Why one of the instances that are compiled alone could reach into the bench, see `port_complaint`;
+    None if none could.
 
     With `hidden` inputs a single instance is compiled once more, with wires that have the ports' names.
     """
     texts = [instance[0].text for instance in apart]
     if hidden and len(apart) == 1:
-        finished(alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])), word)
+        finished(
+            alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])),
+            word,
+        )
         texts = [scope.text for scope in scopes(read("alone")) if scope.name == "alone_" + word]
     program = read("alone")
     complaints = (
@@ -129,13 +149,16 @@ def verdict_complaint(lines, bench, ended):
 
 
 def alone(word, bench, settings, ports=()):
-    """Starts to compile the design under a top level that holds nothing else: an instance for each setting of parameters, and
-    a wire for each of `ports`.
+    """Starts to compile the design under a top level that holds nothing else: an instance for each setting
+    of parameters, and a wire for each of `ports`.
     """
     top = "alone_" + word
     wires = [f"  wire [{bits}-1:0] \\{name} ;" for _, bits, name in ports]
     joined = ", ".join(f".\\{name} (\\{name} )" for _, _, name in ports)
-    held = [f"  {bench['dut']} #({setting}) dut{number} ({joined});" for number, setting in enumerate(settings)]
+    held = [
+        f"  {bench['dut']} #({setting}) dut{number} ({joined});"
+        for number, setting in enumerate(settings)
+    ]
     write("alone.sv", "\n".join([f"module {top};", *wires, *held, "endmodule", ""]))
     return compiler("alone", top, "-Minclude=included", "alone.sv", "design.sv")
 

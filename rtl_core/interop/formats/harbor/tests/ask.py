@@ -33,7 +33,10 @@ def agent_files() -> dict[str, str]:
 def verdict(files: dict[str, str]) -> dict:
     """Return the service's record. Waits while the service is busy."""
     body = json.dumps({"answers": [{"id": TASK["id"], "files": files}]}).encode()
-    headers = {"Authorization": f"Bearer {os.environ['RTL_DISTILL_GRADER_TOKEN']}", "Content-Type": "application/json"}
+    headers = {
+        "Authorization": f"Bearer {os.environ['RTL_DISTILL_GRADER_TOKEN']}",
+        "Content-Type": "application/json",
+    }
     request = Request(f"{os.environ['RTL_DISTILL_GRADER_URL']}/v1/grade", body, headers)
     while True:
         try:
@@ -42,7 +45,9 @@ def verdict(files: dict[str, str]) -> dict:
                 return record
         except HTTPError as error:
             if error.code not in (429, 503):
-                raise SystemExit(f"the grading service answered {error}: {error.read().decode()}") from error
+                raise SystemExit(
+                    f"the grading service answered {error}: {error.read().decode()}"
+                ) from error
             time.sleep(float(error.headers["Retry-After"]))
 
 
@@ -53,7 +58,9 @@ def main() -> None:
         record = verdict(files)
         (LOGS / "verdict.json").write_text(json.dumps(record), encoding="utf-8")
         if record["graded"]["problem"] != TASK["fingerprint"]:
-            raise SystemExit(f"the service has another {TASK['id']}: start it with the sources of the export")
+            raise SystemExit(
+                f"the service has another {TASK['id']}: start it with the sources of the export"
+            )
         if record["outcome"] == "infrastructure_error":
             raise SystemExit(f"grading failed: {'; '.join(record['reasons'])}")
         passed = record["passed"]

@@ -4,8 +4,9 @@
     vf-validate rtl-tasks --runtime.type subprocess       checks that known-good answers pass and empty ones fail
     vf-eval rtl-tasks -m MODEL --env.agent.harness.id null
 
-The model's last reply is the answer. It is graded on the machine of the environment's server, in the grader's own sandbox. The task's data
-does not include harness and known-good answer, so traces do not contain them.
+The model's last reply is the answer. It is graded on the machine of the environment's server, in the
+grader's own sandbox. The task's data does not include harness and known-good answer, so traces do not
+contain them.
 """
 
 from collections.abc import Iterator
@@ -41,7 +42,11 @@ class RtlTask(vf.Task[RtlData]):
     async def validate(self, runtime: vf.Runtime) -> bool | None:
         """Whether the known-good answer passes; None if there is none."""
         problem = PROBLEMS[self.data.id]
-        return None if problem.golden is None else (await graded(problem, response_of(problem.golden))).passed
+        return (
+            None
+            if problem.golden is None
+            else (await graded(problem, response_of(problem.golden))).passed
+        )
 
 
 class RtlTaskset(vf.Taskset[RtlTask, vf.TasksetConfig]):

@@ -1,8 +1,9 @@
 """Reads compiled Icarus programs (`vvp` files) and decides whether they may be run. Standard library only.
 
-Other parsers may read Verilog text differently than the simulator: preprocessors differ in macros, escapes and white space.
-The compiled program has none of these. It names every system task that it can call, so an allow-list is complete: tasks not
-on the list are never run. `refusals` is called before any simulation starts.
+Other parsers may read Verilog text differently than the simulator: preprocessors differ in macros, escapes
+and white space. The compiled program has none of these. It names every system task that it can call, so an
+allow-list is complete: tasks not on the list are never run. `refusals` is called before any simulation
+starts.
 
 Not covered: what a design does through its ports and within its own modules.
 """
@@ -25,16 +26,21 @@ shortrealtobits bitstoshortreal sformat sformatf swrite swriteb swriteo swriteh 
 dumpvars dumpon dumpoff dumpall dumplimit dumpflush
 """
 ALLOWED_TASKS = frozenset(_ALLOWED.split())
-"""Without the dollar sign. They compute, print to the simulator's output, end the simulation, or access a file whose name
-`refusals` checks. All other tasks access files, the command line, other scopes' signals or the simulator itself."""
+"""Without the dollar sign. They compute, print to the simulator's output, end the simulation, or access a
+file whose name `refusals` checks. All other tasks access files, the command line, other scopes' signals or
+the simulator itself."""
 
 _METHOD = re.compile(r"ivl_(?:enum|string|queue|darray)_method\$\w+")
 """Icarus' names of methods such as `state.next()`, which only compute."""
 _FILE_TASKS = {"dumpfile", "readmemh", "readmemb"}
-_CHECKS = "setup hold setuphold recovery removal recrem width period skew timeskew fullskew nochange"
+_CHECKS = (
+    "setup hold setuphold recovery removal recrem width period skew timeskew fullskew nochange"
+)
 TIMING_CHECKS = frozenset(_CHECKS.split())
 """Names with a dollar sign in `specify` blocks that are no tasks."""
-WAVES = re.compile(r"(?:/code/rundir/|\./)?(?:[\w-]+/)*[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
+WAVES = re.compile(
+    r"(?:/code/rundir/|\./)?(?:[\w-]+/)*[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)"
+)
 """Wave files that a design may write, in the run directory."""
 REFUSED = 99
 """Exit code in place of a refused simulation."""
@@ -53,7 +59,9 @@ _PARAMETER = re.compile(rf"^(P_\w+) \.param/(\w+) {STRING} (\d+)[^,\n]*, (.*);",
 PORT = re.compile(rf"^ +\.port_info \d+ /(\w+) +(\d+) {STRING}", re.M)
 """Direction, bits and name of a port."""
 _NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {STRING}", re.M)
-_SCOPE = re.compile(rf"^(S_\w+) \.scope ([\w.]+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
+_SCOPE = re.compile(
+    rf"^(S_\w+) \.scope ([\w.]+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M
+)
 _CODE = "\n    .scope "
 _IN_SCOPE = re.compile(r"^ +\.scope (S_\w+);$", re.M)
 _PIECE = re.compile(r"^(?: +\.scope )?(S_\w+)(?: \.scope [^\n]*)?;$", re.M)
@@ -66,8 +74,8 @@ _NUMBER = re.compile(r"(\+?)C4<([01xz]+)>")
 
 
 Scope = namedtuple("Scope", "label kind name type parent text")
-"""A module instance, a block, a task or a function. `parent` is the label of the enclosing scope, None for a root; `text` is the part of
-the program about the scope itself: ports, parameters, nets."""
+"""A module instance, a block, a task or a function. `parent` is the label of the enclosing scope, None for
+a root; `text` is the part of the program about the scope itself: ports, parameters, nets."""
 
 
 class Parameter(namedtuple("Parameter", "label kind name local value")):
@@ -102,31 +110,40 @@ def scopes(program):
 def _reaches_unnamed(program):
     """Whether a module refers to an unnamed block of another, or to a variable in it.
 
-    Icarus numbers these blocks through the whole program, and an escaped identifier can spell their names. So a name that leads to
-    a block of the design when it is compiled alone may lead into a test bench.
+    Icarus numbers these blocks through the whole program, and an escaped identifier can spell their names.
+    So a name that leads to a block of the design when it is compiled alone may lead into a test bench.
     """
     unit: dict = {}
     unnamed: dict = {}
     for scope in scopes(program):
-        own = unit[scope.label] = scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
+        own = unit[scope.label] = (
+            scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
+        )
         if scope.parent in unnamed or (scope.parent and scope.name[:1] == "$"):
             unnamed.update(dict.fromkeys([scope.label, *_DECLARED.findall(scope.text)], own))
     parts = iter(_PIECE.split(program)[1:] if unnamed else ())
-    references = ((label, name) for label, text in zip(parts, parts, strict=True) for name in _LABEL.findall(text))
+    references = (
+        (label, name)
+        for label, text in zip(parts, parts, strict=True)
+        for name in _LABEL.findall(text)
+    )
     return any(name in unnamed and unnamed[name] != unit.get(label) for label, name in references)
 
 
 def parameters(text):
     """The parameters in the text of a scope or of a whole program."""
     found = _PARAMETER.findall(text)
-    return [Parameter(label, kind, name, local != "0", value) for label, kind, name, local, value in found]
+    return [
+        Parameter(label, kind, name, local != "0", value)
+        for label, kind, name, local, value in found
+    ]
 
 
 def refusals(program, more=frozenset(), harness=frozenset()):
     """Return reasons not to run the text of a compiled program; empty if it may be run.
 
-    `more` are further allowed tasks (those in the problem's own files); `harness` are the base names of the harness' files,
-    which `$readmem` must not load.
+    `more` are further allowed tasks (those in the problem's own files); `harness` are the base names of the
+    harness' files, which `$readmem` must not load.
     """
     found = []
     program = _without_wave_dumper(program)
@@ -159,16 +176,17 @@ def refusals(program, more=frozenset(), harness=frozenset()):
 
 
 _TOKEN = re.compile(
-    rf'("""|`systemc\w*)|{STRING}|//[^\n]*|/\*.*?\*/|\\[^ \t\n\r\f]+|(\$\w+)|\b(force|release)\b', re.S | re.A
+    rf'("""|`systemc\w*)|{STRING}|//[^\n]*|/\*.*?\*/|\\[^ \t\n\r\f]+|(\$\w+)|\b(force|release)\b',
+    re.S | re.A,
 )
 
 
 def refusals_of_text(text, more=frozenset()):
     """Like `refusals`, for Verilator, which compiles to C++: `text` is the output of its own preprocessor.
 
-    It has no macros or conditions left, so a scan that skips strings, comments and escaped names finds every system task.
-    Three quotes are refused: only newer versions begin a string with them.
-    File names are not checked: tasks that access files are refused.
+    It has no macros or conditions left, so a scan that skips strings, comments and escaped names finds
+    every system task. Three quotes are refused: only newer versions begin a string with them. File names
+    are not checked: tasks that access files are refused.
     """
     found = []
     for token in _TOKEN.finditer(text):
@@ -176,7 +194,11 @@ def refusals_of_text(text, more=frozenset()):
         place = f"line {text.count(chr(10), 0, token.start()) + 1} after preprocessing: "
         if string in ("DPI-C", "DPI"):
             found.append(place + "a DPI import")
-        elif task and task[1:] not in (ALLOWED_TASKS - _FILE_TASKS) | more | {"root", "unit"} | TIMING_CHECKS:
+        elif (
+            task
+            and task[1:]
+            not in (ALLOWED_TASKS - _FILE_TASKS) | more | {"root", "unit"} | TIMING_CHECKS
+        ):
             found.append(f"{place}the system task {task[:60]}")
         elif directive or (force and "force" not in more):
             found.append(f"{place}{directive or 'a `force`'}")
@@ -186,8 +208,8 @@ def refusals_of_text(text, more=frozenset()):
 def _without_wave_dumper(program):
     """The program without the code of the top level that cocotb's runner adds to write waves.
 
-    If the runner adds it, no module of the design can have its name. If a harness names no top level, a design's own module
-    of that name may be one, so code that does more than dump is checked like any other.
+    If the runner adds it, no module of the design can have its name. If a harness names no top level, a
+    design's own module of that name may be one, so code that does more than dump is checked like any other.
     """
     if _RUNNERS not in program:
         return program
@@ -210,9 +232,15 @@ def _file_name(task, text, harness):
     """Complaint about the file name of a task, its first argument; None if it is allowed."""
     if text is None:
         return f"${task} of a file whose name is not a constant"
-    path = _ESCAPE.sub(lambda match: chr(int(match[1], 8)) if len(match[1]) == 3 else match[1], text)
+    path = _ESCAPE.sub(
+        lambda match: chr(int(match[1], 8)) if len(match[1]) == 3 else match[1], text
+    )
     if task == "dumpfile":
-        return None if WAVES.fullmatch(path) else f"a $dumpfile that is no plain wave file ({path[:60]})"
+        return (
+            None
+            if WAVES.fullmatch(path)
+            else f"a $dumpfile that is no plain wave file ({path[:60]})"
+        )
     full = posixpath.normpath(posixpath.join("/code/rundir/sim_build", path))
     inside = full.startswith("/code/") and not full.startswith("/code/src/")
     if not path or (inside and posixpath.basename(full) not in harness):
@@ -223,21 +251,28 @@ def _file_name(task, text, harness):
 def _file_names(program):
     """Index -> base name, from the table at the program's end."""
     _, _, table = program.rpartition("\n:file_names ")
-    return {n: posixpath.basename(line.strip('\t ";')) for n, line in enumerate(table.split("\n")[1:])}
+    return {
+        n: posixpath.basename(line.strip('\t ";')) for n, line in enumerate(table.split("\n")[1:])
+    }
 
 
 def changed_parameters(program, top, settings):
     """Parameters that the runner set without effect: [(name, value set, value in the program)].
 
-    `settings` maps names to texts, as after `-P top.`. Names that the top level lacks are ignored, but not if a variable, net
-    or block has the name, since a test bench would read it in place of the parameter.
+    `settings` maps names to texts, as after `-P top.`. Names that the top level lacks are ignored, but not
+    if a variable, net or block has the name, since a test bench would read it in place of the parameter.
     """
     found_scopes = scopes(program)
-    root = next((s for s in found_scopes if s.kind == "module" and s.name == top and s.parent is None), None)
+    root = next(
+        (s for s in found_scopes if s.kind == "module" and s.name == top and s.parent is None), None
+    )
     if root is None:
         return []
     known = {parameter.name: parameter for parameter in parameters(root.text)}
-    others = {*_NAMED.findall(root.text), *(scope.name for scope in found_scopes if scope.parent == root.label)}
+    others = {
+        *_NAMED.findall(root.text),
+        *(scope.name for scope in found_scopes if scope.parent == root.label),
+    }
     found = []
     for name, wanted in settings.items():
         if name in known:

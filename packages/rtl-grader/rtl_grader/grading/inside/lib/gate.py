@@ -1,4 +1,5 @@
-"""Stops programs that `compiled.refusals` or `instances.root_complaints` refuses from being simulated. Standard library only.
+"""Stops programs that `compiled.refusals` or `instances.root_complaints` refuses from being simulated.
+Standard library only.
 
 A warm simulator calls it before it reads a design, the `vvp` in `bin/` before it starts a new simulator.
 """
@@ -33,7 +34,9 @@ def stop_if_refused(paths, environment):
             reasons += instances.root_complaints(program, *_shown(environment))
     _stop(reasons)
     # A rewritten test bench asks without the grader's environment: it attests its own end.
-    witness.report({"kind": "started", "programs": len(programs) if "RTL_WATCH" in environment else 0})
+    witness.report(
+        {"kind": "started", "programs": len(programs) if "RTL_WATCH" in environment else 0}
+    )
 
 
 def stop_if_refused_text(text, environment):
@@ -44,7 +47,11 @@ def stop_if_refused_text(text, environment):
 def _shown(environment):
     """The module that the grader analysed, and its (inputs, outputs); None in their place if it analysed none."""
     shown = environment.get("RTL_WATCH", "")
-    return (json.loads(environment["RTL_PARAMETERS"])["top"], json.loads(shown)) if shown else ("", None)
+    return (
+        (json.loads(environment["RTL_PARAMETERS"])["top"], json.loads(shown))
+        if shown
+        else ("", None)
+    )
 
 
 def _more(environment):
@@ -54,8 +61,13 @@ def _more(environment):
 def _stop(reasons):
     if reasons:
         witness.report(
-            {"kind": "refused", "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]]}
+            {
+                "kind": "refused",
+                "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]],
+            }
         )
-        sys.stderr.write("refused: " + "; ".join(reasons[:20]).encode("ascii", "replace").decode() + "\n")
+        sys.stderr.write(
+            "refused: " + "; ".join(reasons[:20]).encode("ascii", "replace").decode() + "\n"
+        )
         sys.stderr.flush()
         os._exit(compiled.REFUSED)

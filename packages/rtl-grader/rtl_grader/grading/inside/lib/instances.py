@@ -1,7 +1,8 @@
-"""Finds the instances of a module in a compiled Icarus program (a `vvp` file) and checks their ports. Standard library only.
+"""Finds the instances of a module in a compiled Icarus program (a `vvp` file) and checks their ports.
+Standard library only.
 
-A program may contain a design and its test bench. These functions separate the two, so that a design compiled alone can be
-compared with the same design compiled with its bench.
+A program may contain a design and its test bench. These functions separate the two, so that a design
+compiled alone can be compared with the same design compiled with its bench.
 """
 
 import re
@@ -42,7 +43,9 @@ def shape(instance):
     """
     compared = []
     for place, scope in enumerate(instance):
-        names = [word if word[:1] != "$" else "$" for word in (scope.name if place else "", scope.type)]
+        names = [
+            word if word[:1] != "$" else "$" for word in (scope.name if place else "", scope.type)
+        ]
         held = [(p.kind, p.name, p.local, p.value) for p in compiled.parameters(scope.text)]
         compared.append((scope.kind, *names, PORT.findall(scope.text), held))
     return compared
@@ -66,19 +69,22 @@ def parameters(instance, names):
 
 
 def hides_inputs(instance, program):
-    """Whether an input may have a net of another name, as in `module m(.a(b))`: beside a bench, none of its name is driven."""
+    """Whether an input may have a net of another name, as in `module m(.a(b))`: beside a bench, none of its
+    name is driven."""
     text, free = instance[0].text, _FREE.findall(program)
     driven = [name for name, _, source, _ in _NET.findall(text) if source not in free]
-    return any(direction == "INPUT" and name not in driven for direction, _, name in PORT.findall(text))
+    return any(
+        direction == "INPUT" and name not in driven for direction, _, name in PORT.findall(text)
+    )
 
 
 def port_complaint(instance, text, program, expected, connected):
     """Return why an instance could reach through its ports into a bench; None if it cannot.
 
     `text` is that of a scope which has a net of each port's name, and no other connection. `expected` are the (name,
-    direction) of a right design's ports, in order, and may be empty; `connected` tells how the bench connects them: `named`,
-    `positional` or `wildcard`. Nothing in the design may drive an input or join it with another: Icarus merges a port and its
-    connection into one net.
+    direction) of a right design's ports, in order, and may be empty; `connected` tells how the bench
+    connects them: `named`, `positional` or `wildcard`. Nothing in the design may drive an input or join it
+    with another: Icarus merges a port and its connection into one net.
     """
     ports = PORT.findall(instance[0].text)
     if len({name for _, _, name in ports}) < len(ports):
@@ -92,14 +98,19 @@ def port_complaint(instance, text, program, expected, connected):
         else:
             right = wanted.get(name)
         if direction.lower() != right and (right or direction == "INOUT"):
-            return f"the answer's port {name} is an {direction.lower()}" + (f", not an {right}" if right else "")
+            return f"the answer's port {name} is an {direction.lower()}" + (
+                f", not an {right}" if right else ""
+            )
     driven = driven_inputs(text, program, ports)
-    return f"the answer drives its own input {driven[0]}, or joins it with another" if driven else None
+    return (
+        f"the answer drives its own input {driven[0]}, or joins it with another" if driven else None
+    )
 
 
 def driven_inputs(text, program, ports):
-    """Names of the inputs among `ports` that a design drives or joins with another. `text` is that of the design's own scope,
-    whose ports are unconnected (a root, or an instance without connections), or of a scope with a wire for each port.
+    """Names of the inputs among `ports` that a design drives or joins with another. `text` is that of the
+    design's own scope, whose ports are unconnected (a root, or an instance without connections), or of a
+    scope with a wire for each port.
     """
     arrays = dict(_ARRAY.findall(text))
     nets: dict = {}
@@ -124,13 +135,19 @@ def root_complaints(program, top="", watched=None):
     (inputs, outputs) in the text of the module `top`, which the grader watches.
     """
     found = []
-    for root in (scope for scope in scopes(program) if scope.kind == "module" and scope.parent is None):
+    for root in (
+        scope for scope in scopes(program) if scope.kind == "module" and scope.parent is None
+    ):
         ports = PORT.findall(root.text)
         driven = driven_inputs(root.text, program, ports)
-        found += [f"{root.name} drives its own input {name}, or joins it with another" for name in driven]
+        found += [
+            f"{root.name} drives its own input {name}, or joins it with another" for name in driven
+        ]
         if watched is not None and root.name == top:
             named = [(direction, _ESCAPED.sub(r"\1", name)) for direction, _, name in ports]
-            there = tuple({name for direction, name in named if direction == d} for d in ("INPUT", "OUTPUT"))
+            there = tuple(
+                {name for direction, name in named if direction == d} for d in ("INPUT", "OUTPUT")
+            )
             if there != tuple(map(set, watched)):
                 found.append(f"{top} has other ports for the simulator than its text shows")
     return found

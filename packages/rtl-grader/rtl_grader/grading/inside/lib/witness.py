@@ -3,8 +3,8 @@
 The harness itself is not changed. Modules are hooked when they are imported:
 
 - `random` and `numpy` are seeded, since most CVDP harnesses draw their test parameters from an unseeded generator;
-- cocotb's results writer reports the start and the results of each simulation over an abstract socket, and watches the top
-  level's ports named in RTL_WATCH, to detect a design that never does anything;
+- cocotb's results writer reports the start and the results of each simulation over an abstract socket, and
+  watches the top level's ports named in RTL_WATCH, to detect a design that never does anything;
 - cocotb's runner reports how each build command ended.
 
 Standard library only, with few imports, because this costs time in every process.
@@ -129,7 +129,8 @@ def _connect():
 
 
 def _witness_results(module):
-    """Wrap XUnitReporter: report `begin` when cocotb opens its results, and `end` with tests and digest after it wrote them."""
+    """Wrap XUnitReporter: report `begin` when cocotb opens its results, and `end` with tests and digest
+    after it wrote them."""
     reporter = module.XUnitReporter
     construct, write = reporter.__init__, reporter.write
 
@@ -149,7 +150,9 @@ def _witness_results(module):
         with open(self.filename, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
         tests = [_test(case) for case in list(self.results.iter("testcase"))[:_MAX_TESTS]]
-        _tell(self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()})
+        _tell(
+            self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()}
+        )
 
     reporter.__init__, reporter.write = __init__, wrapped_write
 
@@ -157,10 +160,11 @@ def _witness_results(module):
 class _Ports:
     """Watches whether the top level's outputs change while its inputs change.
 
-    `watch` is the JSON text of [inputs, outputs]. Outputs are sampled when an input changes (rises, if it is a single bit),
-    just before the change and at the end of its time step. The first input with `ENOUGH` changes becomes the pacer, and only samples at
-    its changes count. It is usually the clock: copies of it and pulses between its edges do not count as behaviour. An output
-    has moved when two samples of one kind differ and have no unknown bits; then watching ends.
+    `watch` is the JSON text of [inputs, outputs]. Outputs are sampled when an input changes (rises, if it
+    is a single bit), just before the change and at the end of its time step. The first input with `ENOUGH`
+    changes becomes the pacer, and only samples at its changes count. It is usually the clock: copies of it
+    and pulses between its edges do not count as behaviour. An output has moved when two samples of one kind
+    differ and have no unknown bits; then watching ends.
     """
 
     ENOUGH = 32
@@ -188,7 +192,8 @@ class _Ports:
         vectors = {getattr(simulator, kind, None) for kind in _VECTORS}
 
         def leaves(name, handle):
-            """Yield what has bits of a port: itself, or an unpacked array's elements. On others the simulator would crash."""
+            """Yield what has bits of a port: itself, or an unpacked array's elements. On others the
+            simulator would crash."""
             kind = None if handle is None else handle.get_type()
             if kind == simulator.NETARRAY:
                 bounds = sorted(handle.get_range()[:2])
@@ -203,7 +208,9 @@ class _Ports:
                 {
                     leaf: handle
                     for name in names
-                    for leaf, handle in itertools.islice(leaves(name, top.get_handle_by_name(name)), _MAX_LEAVES)
+                    for leaf, handle in itertools.islice(
+                        leaves(name, top.get_handle_by_name(name)), _MAX_LEAVES
+                    )
                 }
                 for names in json.loads(watch)
             )
@@ -269,22 +276,32 @@ class _Ports:
                 for output, value in seen.items():
                     values.setdefault(output, set()).add(value)
             self.moved = any("" in found or len(found) > 1 for found in values.values())
-        return {"changes": self.changes, "moved": self.moved or not self.outputs, "pacer": self.pacer}
+        return {
+            "changes": self.changes,
+            "moved": self.moved or not self.outputs,
+            "pacer": self.pacer,
+        }
 
 
 def _test(case):
     failure, error, owner = case.find("failure"), case.find("error"), case.get("classname")
     bad = failure if failure is not None else error
-    status = "failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"
+    status = (
+        "failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"
+    )
     message = ""
     if bad is not None:
-        parts = (bad.get("error_type") or "", bad.get("error_msg") or bad.get("message") or bad.get("msg") or "")
+        parts = (
+            bad.get("error_type") or "",
+            bad.get("error_msg") or bad.get("message") or bad.get("msg") or "",
+        )
         message = ": ".join(part for part in parts if part)
     return {
         "name": "{}.{}".format(owner, case.get("name")),
         "status": status,
         "message": message[:_MAX_TEXT],
-        # The report names the file of the outermost function, which is cocotb's own for parametrised and generated tests.
+        # The report names the file of the outermost function, which is cocotb's own for parametrised and
+        # generated tests.
         "file": getattr(sys.modules.get(owner), "__file__", None) or case.get("file") or "",
         "ns": case.get("sim_time_ns") or "",
     }
@@ -310,14 +327,22 @@ def _witness_builds(module):
             __tracebackhide__ = True
             _look_into_verilator(real, command, named)
             log = named.get("stdout")
-            quiet = named.get("stdout") is None and named.get("stderr") is None and not named.get("capture_output")
+            quiet = (
+                named.get("stdout") is None
+                and named.get("stderr") is None
+                and not named.get("capture_output")
+            )
             checked = named.pop("check", False)
             if quiet:
                 named.update(stdout=real.PIPE, stderr=real.STDOUT)
             done = real.run(command, *positional, **named)
             text = ""
             if quiet:
-                text = done.stdout if isinstance(done.stdout, str) else (done.stdout or b"").decode("utf-8", "replace")
+                text = (
+                    done.stdout
+                    if isinstance(done.stdout, str)
+                    else (done.stdout or b"").decode("utf-8", "replace")
+                )
                 sys.stdout.write(text)
                 sys.stdout.flush()
             elif log is not None and isinstance(getattr(log, "name", None), str):
@@ -334,8 +359,9 @@ def _witness_builds(module):
 
 
 def _changed_parameters(command, cwd):
-    """Parameters that `iverilog -P top.NAME=VALUE` set without effect, and wrong ones that the harness reads back without
-    setting them (RTL_PARAMETERS, see packages/rtl-grader/rtl_grader/grading/interface_check.py), each (name, right value, value); and the top
+    """Parameters that `iverilog -P top.NAME=VALUE` set without effect, and wrong ones that the harness
+    reads back without setting them (RTL_PARAMETERS, see
+    packages/rtl-grader/rtl_grader/grading/interface_check.py), each (name, right value, value); and the top
     level's ports, each (name, "", bits).
     """
     words = [str(word) for word in command]
@@ -354,11 +380,17 @@ def _changed_parameters(command, cwd):
 
     with open(os.path.join(cwd or ".", words[words.index("-o") + 1]), errors="replace") as file:
         program = file.read()
-    found = [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
+    found = [
+        list(change)
+        for top, own in settings.items()
+        for change in compiled.changed_parameters(program, top, own)
+    ]
     given = json.loads(demanded)
     for name, values in given.get("values", {}).items():
         if values and name not in settings.get(given["top"], {}):
-            for change in compiled.changed_parameters(program, given["top"], {name: str(values[0])}):
+            for change in compiled.changed_parameters(
+                program, given["top"], {name: str(values[0])}
+            ):
                 if change[2] not in [str(value) for value in values]:
                     found.append(list(change))
     return found + [[name, "", bits] for name, bits in compiled.port_widths(program, given["top"])]
@@ -372,8 +404,12 @@ def _look_into_verilator(subprocess, command, named):
     import gate
 
     where = {key: named[key] for key in ("cwd", "env") if key in named}
-    done = subprocess.run([*words, "-E", "-P"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **where)
-    gate.stop_if_refused_text(done.stdout.decode("utf-8", "replace"), named.get("env") or os.environ)
+    done = subprocess.run(
+        [*words, "-E", "-P"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **where
+    )
+    gate.stop_if_refused_text(
+        done.stdout.decode("utf-8", "replace"), named.get("env") or os.environ
+    )
 
 
 def _is_build(command):

@@ -9,6 +9,10 @@ def find(name, here):
     guard = os.path.dirname(here)
     for place in os.environ.get("PATH", "").split(":"):
         program = os.path.join(place, name)
-        if place and os.path.dirname(os.path.abspath(place)) != guard and os.access(program, os.X_OK):
+        if (
+            place
+            and os.path.dirname(os.path.abspath(place)) != guard
+            and os.access(program, os.X_OK)
+        ):
             return program
     sys.exit(f"{name}: not found")

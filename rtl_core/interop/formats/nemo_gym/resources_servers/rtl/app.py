@@ -4,15 +4,21 @@ r"""RTL problems as a NeMo Gym resources server (tested with nemo-gym 0.4.0).
     gym eval run --resources-server rtl --model-type openai_model --model NAME --model-url URL --model-api-key KEY \
         --split validation --output rollouts.jsonl                        in the folder of the export
 
-The text of a response is the answer. The grading service grades it: the reward is 1 if all tests pass. The data does not include harness and
-known-good answer. If there is no verdict, `/verify` answers 500, and the rollout is an error without a reward.
+The text of a response is the answer. The grading service grades it: the reward is 1 if all tests pass. The
+data does not include harness and known-good answer. If there is no verdict, `/verify` answers 500, and the
+rollout is an error without a reward.
 """
 
 import asyncio
 import os
 
 import aiohttp
-from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
+from nemo_gym.base_resources_server import (
+    BaseRunRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    SimpleResourcesServer,
+)
 
 MAX_CHARS = 2_000_000
 """Maximum size of an answer that the service accepts. A longer one gets no reward."""
@@ -41,7 +47,9 @@ class RtlResourcesServer(SimpleResourcesServer):
         text = body.response.output_text
         record = await _record(body.id, text if len(text) <= MAX_CHARS else "")
         if record["graded"]["problem"] != body.fingerprint:
-            raise RuntimeError(f"the service has another {body.id}: start it with the sources of the export")
+            raise RuntimeError(
+                f"the service has another {body.id}: start it with the sources of the export"
+            )
         if record["outcome"] == "infrastructure_error":
             raise RuntimeError(f"grading failed: {'; '.join(record['reasons'])}")
         told = {"outcome": record["outcome"], "reasons": record["reasons"]}
@@ -61,7 +69,9 @@ async def _record(problem: str, text: str) -> dict:
                     (record,) = (await reply.json())["verdicts"]
                     return record
                 if reply.status not in (429, 503):
-                    raise RuntimeError(f"the grading service answered {reply.status}: {await reply.text()}")
+                    raise RuntimeError(
+                        f"the grading service answered {reply.status}: {await reply.text()}"
+                    )
                 await asyncio.sleep(float(reply.headers["Retry-After"]))
 
 
