@@ -199,7 +199,7 @@ def ran_here(minutes: float, memory_gb: float | None = None) -> Ran:
     """This machine, today, and the commit that is checked out. Changes of the files that the matrix writes do not make it dirty."""
     git = ["git", "-C", str(Path(__file__).parents[2])]
     commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True).stdout.strip()
-    outputs = [f":(exclude){name}" for name in ("benchmarks/learning/ledger.jsonl", "docs/learning-report.md")]
+    outputs = [f":(exclude){name}" for name in ("benchmarks/learning/ledger.jsonl", "benchmarks/learning/report.md")]
     if commit and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ".", *outputs]).returncode:
         commit += "-dirty"
     cores = len(os.sched_getaffinity(0))
