@@ -1,7 +1,7 @@
 """Starter problems whose harnesses pay for wrong answers, as a source:
 `problems.sources.0.kind=benchmarks.weak_harness:WeakStarter`.
 
-docs/deserved.md trains the demo on them with `learning.doubtful` set to keep, mask and zero.
+docs/results.md trains the demo on them with `learning.doubtful` set to keep, mask and zero.
 """
 
 from rtl_core.starter import Split

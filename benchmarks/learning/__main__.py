@@ -1,4 +1,4 @@
-"""What does each ingredient add? The matrix of training runs behind docs/learning-report.md.
+"""What does each ingredient add? The matrix of training runs behind report.md.
 
     python -m benchmarks.learning [--jobs N] [--only NAME ...] [--seeds 0 1 2]
     python -m benchmarks.learning --list          # the settings, and which of their cells are in the ledger

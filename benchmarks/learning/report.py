@@ -1,4 +1,4 @@
-"""The report as Markdown, from the ledger alone: docs/learning-report.md is its output."""
+"""The report as Markdown, from the ledger alone: report.md beside it is its output."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from benchmarks.learning.ledger import Ledger
 from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, TierName
 from rtl_core.learning.intervals import Interval
 
-REPORT = Path(__file__).parents[2] / "docs" / "learning-report.md"
+REPORT = Path(__file__).with_name("report.md")
 
 _HEAD = Path(__file__).with_name("report_head.md").read_text(encoding="utf-8").format(STEPS=STEPS)
 

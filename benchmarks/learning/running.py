@@ -244,7 +244,7 @@ def ran_here(minutes: float, memory_gb: float | None = None) -> Ran:
     ).stdout.strip()
     outputs = [
         f":(exclude){name}"
-        for name in ("benchmarks/learning/ledger.jsonl", "docs/learning-report.md")
+        for name in ("benchmarks/learning/ledger.jsonl", "benchmarks/learning/report.md")
     ]
     if commit and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ".", *outputs]).returncode:
         commit += "-dirty"
