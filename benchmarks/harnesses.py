@@ -1,6 +1,6 @@
 """Which harnesses of a CVDP file come to a verdict here, and why the others do not.
 
-    python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens tests/fidelity/goldens]
+    python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens packages/rtl-grader/tests/fidelity/goldens]
                                    [--all] [--only ID ...]
 
 Each harness grades a golden answer if there is one: the set's, or ID.sv or ID.json in --goldens. Otherwise

@@ -28,8 +28,8 @@ PINNED_BY_IMAGE = ("cocotb", "pytest")
 TESTS = [
     "tests/flows/test_train.py",
     "tests/history/test_history_store.py",
-    "tests/grading/test_grader.py",
-    "tests/localtinker/test_sampling.py",
+    "packages/rtl-grader/tests/grading/test_grader.py",
+    "packages/localtinker/tests/localtinker/test_sampling.py",
     "tests/reporting/test_report_page.py",
     "tests/config",
 ]

@@ -9,8 +9,18 @@ from scripts import limits, rooms
 
 def test_every_package_is_a_room():
     root = Path(rooms.__file__).parents[1]
-    inner = {f"rtl_core.{path.parent.name}" for path in (root / "rtl_core").glob("*/__init__.py")}
-    assert inner == {room for room in rooms.ROOMS if room.startswith("rtl_core.")}
+    places = (
+        root / "rtl_core",
+        *(root / "packages").glob("*/[a-z]*_*"),
+        root / "packages/localtinker/localtinker",
+    )
+    packages = {
+        f"{place.name}.{path.parent.name}"
+        for place in places
+        for path in place.glob("*/__init__.py")
+    }
+    rows = {room for room in rooms.ROOMS if "." in room}
+    assert packages == rows - {"rtl_grader.settings", "localtinker.cli"}  # files
 
 
 SDK = "def late():\n    from tinker.types import Datum\n"
@@ -18,11 +28,22 @@ FORBIDDEN = {
     "upwards": (
         {
             "packages/rtl-grader/rtl_grader/types/verdict.py": "def late():\n    from rtl_grader.grading.grader import Grader\n",
-            "cli/grade.py": "import rtl_grader.grading.grader\n",
+            "cli/grade.py": "import rtl_core.rollouts.batch\n",
             "flows/train.py": "from rtl_distill.cli import grade\n",
         },
         "flows/train.py:1: flows may not import rtl_distill.cli.grade\n"
-        "packages/rtl-grader/rtl_grader/types/verdict.py:2: rtl_core.types may not import rtl_grader.grading.grader.Grader\n",
+        "packages/rtl-grader/rtl_grader/types/verdict.py:2: rtl_grader.types may not import rtl_grader.grading.grader.Grader\n",
+    ),
+    "what a package does not offer": (
+        {
+            "packages/rtl-grader/rtl_grader/__init__.py": 'PUBLIC = ("types.verdict",)\n',
+            "rtl_core/run/one.py": "from rtl_grader.types.verdict import Verdict\nimport rtl_grader.grading.screen\n",
+            "packages/localtinker/localtinker/app.py": "from rtl_grader.types.verdict import Verdict\n",
+            "packages/rtl-grader/rtl_grader/types/answer.py": "import rtl_core\n",
+        },
+        "packages/localtinker/localtinker/app.py:1: localtinker may not import rtl_grader.types.verdict.Verdict\n"
+        "packages/rtl-grader/rtl_grader/types/answer.py:1: rtl_grader.types may not import rtl_core\n"
+        "rtl_core/run/one.py:2: rtl_core.run may not import rtl_grader.grading.screen\n",
     ),
     "SDK and Prefect in other rooms": (
         {

@@ -19,8 +19,8 @@ from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
 from rtl_core.tinymodels import model_path
 from tests.backend.test_teacher_apart import opened
-from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs
 from tests.localtinker.localtinker_helpers import sampling_processes
+from tests.sdk import sdk_loops, wait_until_no_sdk_loop_runs
 from tests.waiting import wait_for
 
 

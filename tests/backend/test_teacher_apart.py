@@ -26,7 +26,7 @@ from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
 from rtl_core.run.forecast import forecast, prices_of
 from rtl_core.tinymodels import model_path
 from tests.command import invoke
-from tests.conftest import sdk_loops
+from tests.sdk import sdk_loops
 
 STUDENT, TEACHER = Weights(), Weights.of_teacher("teacher")
 PROMPT, ANSWER = [40, 41, 42, 43, 44, 45, 46], [50, 60, 70, 80]

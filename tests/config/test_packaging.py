@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import rtl_core
-from tests.conftest import REPOSITORY
+from tests.places import REPOSITORY
 
 ROOMS = ("flows", "tasks", "rtl_core", "cli", "operations")
 PACKAGES = {"rtl_core", "rtl_distill"}

@@ -7,7 +7,7 @@ import pytest
 
 from rtl_core.errors import ConfigError
 from rtl_distill.operations.local import LocalDeployment, status, up
-from tests.conftest import REPOSITORY
+from tests.places import REPOSITORY
 from tests.waiting import wait_for
 
 

@@ -15,7 +15,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run.lock import lock_path
 from rtl_distill.flows.resume import resume, should_restart
-from tests.conftest import REPOSITORY
+from tests.places import REPOSITORY
 
 
 @pytest.mark.parametrize(

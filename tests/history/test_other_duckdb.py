@@ -13,7 +13,7 @@ import pytest
 from rtl_core.history.connection import unreadable
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from tests.conftest import REPOSITORY
+from tests.places import REPOSITORY
 
 STORAGE_OF_1_5 = 68
 """Storage version that DuckDB 1.5 can read."""

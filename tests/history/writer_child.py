@@ -10,7 +10,7 @@ import numpy as np
 
 from rtl_core.history.store import History
 from tests import synthetic
-from tests.conftest import REPOSITORY
+from tests.places import REPOSITORY
 
 
 @contextlib.contextmanager

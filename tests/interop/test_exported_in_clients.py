@@ -15,7 +15,7 @@ from rtl_grader.exports.exported import messages, read_tasks
 from rtl_grader.extraction.answer_to import response_of
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.types.problem import Problem
-from tests.conftest import REPOSITORY
+from tests.places import REPOSITORY
 
 pytestmark = pytest.mark.clients
 CLIENTS = Path(__file__).parent / "clients"

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rtl_grader.extraction.answer_to import answer_to
-from tests.conftest import REPOSITORY
 from tests.interop.test_exported_in_clients import (
     CLIENTS,
     answers,
@@ -21,6 +20,7 @@ from tests.interop.test_exported_in_clients import (
     export,
     sources,
 )
+from tests.places import REPOSITORY
 
 pytestmark = pytest.mark.newer_clients
 ROOT = REPOSITORY / "build/newer"

@@ -26,6 +26,7 @@ from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.screen import screen
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
+from tests.places import REPOSITORY
 
 LFSR = "cvdp_copilot_lfsr_0001"
 REFUSED, OUTRIGHT = (
@@ -57,10 +58,7 @@ def _nothing_outside_changes():
 
     def state():
         inside = sorted(
-            (
-                Path(__file__).resolve().parents[2]
-                / "packages/rtl-grader/rtl_grader/grading/inside"
-            ).rglob("*.py")
+            (REPOSITORY / "packages/rtl-grader/rtl_grader/grading/inside").rglob("*.py")
         )
         digest = hashlib.sha256(b"".join(path.read_bytes() for path in inside)).hexdigest()
         places = ("/tmp/broken-out", "/tmp/evil", "/results.xml", "/src", "/guard")

@@ -19,6 +19,7 @@ from rtl_grader.grading.executors.base import Job, Mount, Step
 from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_grader.grading.limits import Limits
 from tests.grading.conftest import below, kill_sandboxes
+from tests.places import REPOSITORY
 from tests.waiting import wait_for
 
 SMALL = Limits(
@@ -370,7 +371,7 @@ def test_home_repository_and_secrets_are_not_visible(shell):
     done = shell(
         "ls /root /home /work 2>/dev/null | grep -vE '^$'; cat /etc/shadow /etc/machine-id 2>/dev/null; env | grep -iE 'token|key|secret'; ls /code/src"
     )
-    repository = Path(__file__).resolve().parents[2]
+    repository = REPOSITORY
     assert not (repository / "README.md").exists() or "README" not in done.output
     assert shell(f"ls {repository}/rtl_core {repository}/.git 2>/dev/null").output == ""
     assert shell("cat /etc/shadow").exit_code != 0

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.places import REPOSITORY
+from tests.sdk import wait_until_no_sdk_loop_runs
+
 if TYPE_CHECKING:
     from rtl_grader.grading.executors import Executor
     from rtl_grader.grading.grader import Grader
     from rtl_grader.types.problem import Problem
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")  # as in commands
-REPOSITORY = Path(__file__).resolve().parents[1]
 # Commands keep the prepared database of their Prefect servers in the cache; tests do not touch the user's.
 os.environ["XDG_CACHE_HOME"] = str(REPOSITORY / "build" / "cache")
 PUBLISHED = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data"))
@@ -100,32 +102,6 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield  # the server ends with this process, after Prefect has delivered its remaining events
 
 
-def sdk_loops() -> list[str]:
-    """Names of the running background loops of Tinker SDK sessions in this process, such as `_session_heartbeat`."""
-    holders = sys.modules.get("tinker.lib.internal_client_holder")
-    if holders is None:
-        return []
-    loop = holders._internal_client_holder_thread_singleton.loop_if_started()
-    if loop is None:
-        return []
-
-    async def names() -> list[str]:
-        coroutines = [task.get_coro().__qualname__.split(".")[-1] for task in asyncio.all_tasks()]
-        return sorted(name for name in coroutines if name in SDK_LOOPS)
-
-    return asyncio.run_coroutine_threadsafe(names(), loop).result()
-
-
-SDK_LOOPS = ("_session_heartbeat", "_client_dynamic_config_refresh_loop", "_cancel_drain_loop")
-
-
-def wait_until_no_sdk_loop_runs(patience_s: float = 60.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while found := sdk_loops():
-        assert time.monotonic() < deadline, f"sessions of the SDK are still open: {found}"
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _no_side_effects_after_a_module() -> Iterator[None]:
     """Open sessions would send heartbeats to a stopped service for minutes, and a log level would silence later flows."""
@@ -173,9 +149,13 @@ def _group_by_worker(items: list[pytest.Item]) -> None:
             shared.append("reporting")
         item.add_marker(pytest.mark.xdist_group(next(iter(shared), item.path.stem)))
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    items.sort(
-        key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks))
-    )
+    items.sort(key=lambda item: ranks.get(folder_of(item), len(ranks)))
+
+
+def folder_of(item: pytest.Item) -> str:
+    """The folder (or file) below `tests` that holds a test, in any of the three packages."""
+    parts = item.path.relative_to(REPOSITORY).parts
+    return parts[parts.index("tests") + 1]
 
 
 def _deselect_without_published_sets(config: pytest.Config, items: list[pytest.Item]) -> None:

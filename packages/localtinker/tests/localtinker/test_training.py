@@ -1,7 +1,7 @@
 """Training through the SDK: optimizer, initialisation, and outputs of passes.
 
 The gradients of each loss, their accumulation, and the agreement of trainer and sampler are cases of `rtl-distill check-service`
-(tests/backend/test_certify.py).
+(test_certify.py).
 """
 
 import numpy as np
