@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -104,17 +101,30 @@ def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_side_effects_after_a_module() -> Iterator[None]:
-    """Open sessions would send heartbeats to a stopped service for minutes, and a log level would silence later flows."""
+    """Open sessions would send heartbeats to a stopped service for minutes, and a log level would silence
+    later flows."""
     yield
     wait_until_no_sdk_loop_runs()
     assert logging.getLogger("rtl_distill").level == logging.NOTSET
 
 
 LONGEST_FIRST = (
-    "durability", "test_benchmarks.py", "flows", "learning", "pretrained", "backend", "localtinker", "reporting", "run", "validation", "debugging",
-    "problems_sources", "tinymodels",
-)  # fmt: skip
-"""Folders (and a file) whose tests start services. They run first, so that no worker has one of them left at the end."""
+    "durability",
+    "test_benchmarks.py",
+    "flows",
+    "learning",
+    "pretrained",
+    "backend",
+    "localtinker",
+    "reporting",
+    "run",
+    "validation",
+    "debugging",
+    "problems_sources",
+    "tinymodels",
+)
+"""Folders (and a file) whose tests start services. They run first, so that no worker has one of them left
+at the end."""
 
 
 SHARED = ("deployed", "prefect", "tinker_service", "deterministic_service")
@@ -170,7 +180,8 @@ def _deselect_without_published_sets(config: pytest.Config, items: list[pytest.I
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not PUBLISHED.is_dir() and not os.environ.get("CI"):
         terminalreporter.write_line(
-            f"LEFT OUT: tests of the published problem sets, which are not in {PUBLISHED}; set RTL_DISTILL_DATA to run them",
+            f"LEFT OUT: tests of the published problem sets, which are not in {PUBLISHED}; set "
+            "RTL_DISTILL_DATA to run them",
             yellow=True,
             bold=True,
         )

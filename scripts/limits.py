@@ -1,9 +1,10 @@
 """List functions and classes that are too large, and packages that are too dense: `python -m scripts.limits`.
 
-In product and benchmarks, the body of a function has at most 60 lines (signature and docstring apart) and a function at most 8
-parameters, and a class has at most 12 annotated fields. Parameters are not limited in command lines, where they are options, nor
-fields in settings and types. A package has at most 4.5 expression nodes a code line, and at most 0.5 % of its code lines are dense
-(20 nodes and more begin on them). Exits with 1 and names each violation.
+In product and benchmarks, the body of a function has at most 60 lines (signature and docstring apart) and a
+function at most 8 parameters, and a class has at most 12 annotated fields. Parameters are not limited in
+command lines, where they are options, nor fields in settings and types. A package has at most 4.5
+expression nodes a code line, and at most 0.5 % of its code lines are dense (20 nodes and more begin on
+them). Exits with 1 and names each violation.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
 
 
 def measure(tree: ast.AST) -> dict[str, int]:
-    """Expression nodes, code lines and dense lines of a file. Docstrings, comments, blank lines and imports are no code lines."""
+    """Expression nodes, code lines and dense lines of a file. Docstrings, comments, blank lines and imports
+    are no code lines."""
     docs: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
-                docs.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        text = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(text, ast.Constant) and isinstance(text.value, str):
+            docs.update(range(text.lineno, (text.end_lineno or text.lineno) + 1))
     code: set[int] = set()
     nodes: Counter[int] = Counter()
     for node in ast.walk(tree):

@@ -1,9 +1,9 @@
 """Print the rooms of the three packages, their size and the imports between them: `python -m scripts.rooms`.
 
-A room imports only rooms below it, also inside functions. rtl_grader and localtinker import neither each other nor rtl-distill,
-which imports only what their `PUBLIC` lists. A room holds at most as many expression nodes (`ast.expr`, docstrings apart) as the
-table in docs/architecture.md allows. Nodes measure content: no formatting changes their number. Exits with 1 and names each
-violation.
+A room imports only rooms below it, also inside functions. rtl_grader and localtinker import neither each
+other nor rtl-distill, which imports only what their `PUBLIC` lists. A room holds at most as many expression
+nodes (`ast.expr`, docstrings apart) as the table in docs/architecture.md allows. Nodes measure content: no
+formatting changes their number. Exits with 1 and names each violation.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ PACKAGES = {
         "localtinker",
     ),
 }
-"""Package -> rooms from top to bottom. `rtl_core`, `rtl_grader` and `localtinker` themselves are the files beside their rooms."""
+"""Package -> rooms from top to bottom. `rtl_core`, `rtl_grader` and `localtinker` themselves are the files
+beside their rooms."""
 ROOMS = tuple(room for rooms in PACKAGES.values() for room in rooms)
 RESTRICTED = {
     "tinker": (
@@ -161,8 +162,8 @@ def public_modules(root: Path, package: str) -> tuple[str, ...]:
 
 
 def budgets(root: Path) -> dict[str, int]:
-    """Mapping of room to maximum expression nodes, from the rows ``| `room` | 1,200 |`` of docs/architecture.md; empty without that
-    page."""
+    """Mapping of room to maximum expression nodes, from the rows ``| `room` | 1,200 |`` of
+    docs/architecture.md; empty without that page."""
     page = root / "docs" / "architecture.md"
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     rows = re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|", text, re.M)
