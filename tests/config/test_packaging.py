@@ -56,6 +56,7 @@ INSIDE = (
     "packages/rtl-grader/rtl_grader/problems/testbench/",
     "packages/rtl-grader/rtl_grader/exports/formats/",
     "rtl_core/starter/bench/",
+    "rtl_core/episodes/inside/",
 )
 """Code that runs elsewhere, with other packages: in the sandbox, or in the clients of exports."""
 
@@ -66,6 +67,12 @@ def canonical(name: str) -> str:
 
 def project(name: str = "rtl-distill") -> dict:
     return tomllib.loads((REPOSITORY / PROJECTS[name][0] / "pyproject.toml").read_text())["project"]
+
+
+def dependencies() -> list[str]:
+    """What the three distributions need, besides each other."""
+    lines = [line for name in PROJECTS for line in project(name)["dependencies"]]
+    return [line for line in lines if canonical(Requirement(line).name) not in PROJECTS]
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -252,9 +259,7 @@ with LocalTinker({{"student": Path("{model}")}}, Path("state")) as served:
 
 @pytest.mark.parametrize("extra", [None, *project()["optional-dependencies"]])
 def test_all_dependencies_are_in_the_lock_file(extra):
-    asked = (
-        project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]
-    )
+    asked = dependencies() if extra is None else project()["optional-dependencies"][extra]
     locked = names(
         [
             line
@@ -281,7 +286,7 @@ def test_the_wheel_allows_the_locked_versions_and_no_series_beyond_them():
     }
     extras = project()["optional-dependencies"]
     asked = [
-        *project()["dependencies"],
+        *dependencies(),
         *(line for extra, some in extras.items() if extra != "dev" for line in some),
     ]
     for requirement in map(Requirement, asked):
