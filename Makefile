@@ -7,7 +7,7 @@ TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 
-# Tests wait for simulators and servers: five at a time keep two cores busy, three of the slow ones. tests/conftest.py makes the groups.
+# Tests wait for simulators and servers: five at a time keep two cores busy, three of the slow ones. conftest.py makes the groups.
 PARALLEL := --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup setup-test train train-real test test-slow test-docker test-cookbook test-clients test-newer-clients test-debian13 lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean

@@ -1,0 +1,1 @@
+"""Problems and their grader for other training loops and evaluations."""

@@ -1,0 +1,1 @@
+"""Reading of Verilog and SystemVerilog: text, tree, interface, clocks, directives, edits."""

@@ -1,0 +1,1 @@
+"""The data types that all rooms share: Problem, Answer, Verdict."""
