@@ -26,7 +26,7 @@ MOST_TIME = 1.5
 """Largest wall time of a grade, relative to the wall limit of one service."""
 EXTRACTION_S = 3.0
 """Largest CPU time for extracting the answer from a response."""
-PATIENCE_S = 20.0
+PATIENCE_S = 300.0
 LONG_RESPONSE = 10_000
 SPIN_S = 0.3
 """CPU time spent to measure how busy the machine is."""
