@@ -36,12 +36,14 @@ TESTS = [
 
 
 def dependencies() -> dict[str, Requirement]:
-    """Requirements of pyproject.toml by name, including extras."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    lines = [
-        *project["dependencies"],
-        *(line for extra in project["optional-dependencies"].values() for line in extra),
-    ]
+    """Requirements of the three packages by name, including extras."""
+    lines: list[str] = []
+    for file in (REPOSITORY / "pyproject.toml", *REPOSITORY.glob("packages/*/pyproject.toml")):
+        project = tomllib.loads(file.read_text())["project"]
+        lines += project["dependencies"]
+        lines += (
+            line for extra in project.get("optional-dependencies", {}).values() for line in extra
+        )
     return {re.sub(r"[-_.]+", "-", r.name).lower(): r for r in map(Requirement, lines)}
 
 

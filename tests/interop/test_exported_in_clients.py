@@ -88,7 +88,8 @@ def client(
     program: str, *arguments: object, cwd: Path, extra: tuple[Path, ...] = (), **variables: str
 ) -> str:
     """Run a client's command. Returns its output."""
-    path = os.pathsep.join(map(str, (REPOSITORY, CLIENTS, *extra)))
+    own = (REPOSITORY, *(REPOSITORY / "packages").iterdir())
+    path = os.pathsep.join(map(str, (*own, CLIENTS, *extra)))
     environment = {
         **os.environ,
         "PYTHONPATH": path,
