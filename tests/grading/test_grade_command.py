@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from rtl_core.errors import ProblemError
-from rtl_core.rollouts.verdict_records import FileGrading, grade_file
 from rtl_grader.cli.console import ConsoleProgress
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.verdict_file import VerdictFile
 from rtl_grader.progress import progress
+from rtl_grader.records.grade_file import FileGrading, grade_file
 from rtl_grader.types.verdict import Stage
 from tests.command import invoke
 from tests.waiting import wait_for

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
@@ -26,6 +26,7 @@ from rtl_grader.grading.executors.base import ExecutorDiedError
 from rtl_grader.grading.executors.wire import ask, receive, send
 from rtl_grader.grading.screen import ScreenFinding, screen
 from rtl_grader.hdl.interface import is_valid, parse_interface
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource
 
 MEMORY_MB = 1024
@@ -47,10 +48,10 @@ not among them."""
 class AnalysisRequest:
     """A request to read the interface of `top` and screen the `design` files of an answer."""
 
-    answer: Mapping[str, str]
+    answer: Files
     top: str | None
     design: Sequence[str]
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Files = field(default_factory=dict)
     """The problem's own files; only the names matter for files other than HDL."""
     harness: Sequence[str] = ()
     """Base names of the harness' files."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rtl_grader.grading.limits import Limits
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
@@ -59,7 +60,7 @@ class MemoryCache:
 
 def cache_key(
     problem: Problem,
-    files: Mapping[str, str],
+    files: Files,
     *,
     executor: str,
     tools: Mapping[str, str],

@@ -18,6 +18,7 @@ from typing import Any
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.executors.base import Mount, Step
 from rtl_grader.problems.cvdp import FieldError, compose_services
+from rtl_grader.types.files import Files
 
 WORKDIR = "/code/rundir"
 DIRECTORIES = ("src", "rtl", "verif", "docs", "rundir")
@@ -26,7 +27,7 @@ _QUOTED = re.compile(r"(['\"])(.*?)\1(?:\s+#.*)?")
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
 
 
-def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
+def read_services(harness: Files) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
     """Return the services of a harness as steps, in the file's order, and all their volumes.
 
     `harness` maps paths (`docker-compose.yml`, `src/.env`, ...) to texts. Raises InfrastructureError that names the
@@ -83,7 +84,7 @@ def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _env_files(name: str, value: object, harness: Mapping[str, str]) -> dict[str, str]:
+def _env_files(name: str, value: object, harness: Files) -> dict[str, str]:
     entries = value if isinstance(value, list) else [value] if value else []
     found: dict[str, str] = {}
     for entry in entries:

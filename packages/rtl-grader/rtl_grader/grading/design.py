@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from posixpath import basename
 
 from rtl_grader.extraction.answer_to import demanded_modules
@@ -26,6 +26,7 @@ from rtl_grader.grading.requirements import uses_several_tools
 from rtl_grader.grading.screen import MAX_FILE_CHARS
 from rtl_grader.hdl.directives import decided, macros_in_use
 from rtl_grader.hdl.text import BOUNDARY, Module, bare, code_of, modules
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 
 PASSES = 3
@@ -64,7 +65,7 @@ _ASSERTION_CONTROL = re.compile(
 _SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re.I)
 
 
-def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def as_graded(problem: Problem, files: Files) -> tuple[dict[str, str], list[str]]:
     """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     several = uses_several_tools(problem.harness)
     design, left_out = without_test_benches(problem, files)
@@ -97,9 +98,7 @@ def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool =
     return text
 
 
-def without_test_benches(
-    problem: Problem, files: Mapping[str, str]
-) -> tuple[dict[str, str], list[str]]:
+def without_test_benches(problem: Problem, files: Files) -> tuple[dict[str, str], list[str]]:
     """Return the answer's files without test benches, and a sentence for each bench that was removed."""
     kept: set[str] | None = None
     result = dict(files)

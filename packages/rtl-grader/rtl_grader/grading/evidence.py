@@ -12,6 +12,7 @@ from rtl_grader.grading.executors.base import StepResult
 from rtl_grader.grading.interface_check import in_bits
 from rtl_grader.grading.limits import Budget, Limits
 from rtl_grader.grading.requirements import uses_cocotb
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind, shortened
 
@@ -92,7 +93,7 @@ def refusals(results: Sequence[StepResult]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reason for result in results for reason in result.refused))
 
 
-def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple[str, ...]:
+def cheating(results: Sequence[StepResult], harness: Files) -> tuple[str, ...]:
     """Evidence that the results are not the simulators' own; empty if there is none.
 
     A changed results file counts as evidence only if the harness passed and the simulation itself did not

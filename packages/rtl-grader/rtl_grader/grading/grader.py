@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from posixpath import basename
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, StageResult, Verdict
 
@@ -214,14 +215,14 @@ class Grader:
             return lambda name: name != "cocotb.runner" or self.executor.has_module(name)
         return self.executor.has_module
 
-    def is_valid(self, problem: Problem, files: Mapping[str, str]) -> bool:
+    def is_valid(self, problem: Problem, files: Files) -> bool:
         """Whether slang finds no error in an answer's files with all HDL of the problem."""
         sources = {**problem.context, **files, **problem.harness}
         return self._analyst.analyse(
             AnalysisRequest(answer=sources, top=None, design=(), validity=True)
         ).valid
 
-    def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
+    def analyse(self, problem: Problem, files: Files) -> Analysis:
         python = "\n".join(
             text for path, text in problem.harness.items() if path.endswith((".py", ".env"))
         )

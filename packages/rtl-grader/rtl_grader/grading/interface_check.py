@@ -21,6 +21,7 @@ from rtl_grader.hdl.interface import (
 )
 from rtl_grader.hdl.text import code_of, module_names
 from rtl_grader.problems.harness_use import HarnessUse, harness_use
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_grader.types.verdict import FRAGMENT, MOST_CHARS, InterfaceMismatch, MismatchKind
 
@@ -45,7 +46,7 @@ _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
 def compare(
-    expected: Interface, got: Interface | None, answer: Mapping[str, str]
+    expected: Interface, got: Interface | None, answer: Files
 ) -> tuple[InterfaceMismatch, ...]:
     """Return every forbidden difference; `got` None means that the module is missing.
 
@@ -71,7 +72,7 @@ def compare(
 
 
 def _port_differences(
-    expected: Interface, got: Interface, answer: Mapping[str, str]
+    expected: Interface, got: Interface, answer: Files
 ) -> Iterator[InterfaceMismatch]:
     theirs = {port.name: port for port in got.ports}
     for port in expected.ports:
@@ -119,7 +120,7 @@ def _parameter_differences(expected: Interface, got: Interface) -> Iterator[Inte
 
 
 def is_fatal(
-    mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str], sources: Iterable[str]
+    mismatches: tuple[InterfaceMismatch, ...], harness: Files, sources: Iterable[str]
 ) -> bool:
     """Whether the harness cannot build because no source has the module that it names as its top level.
 
@@ -132,7 +133,7 @@ def is_fatal(
     )
 
 
-def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
+def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Files) -> bool:
     """Whether the harness' executed code uses a port that the answer lacks, so that one failing test is enough."""
     return not names_of(MismatchKind.MISSING_PORT, mismatches).isdisjoint(
         harness_use(harness).names
@@ -158,7 +159,7 @@ def certain_differences(
     problem: Problem,
     mismatches: Collection[InterfaceMismatch],
     got: Iterable[Port],
-    answer: Mapping[str, str],
+    answer: Files,
 ) -> Iterator[InterfaceMismatch]:
     """Yield the differences that fail an answer although it passes its harness, which may read an inner
     object by the name of a port. An answer without a demanded input can also set what the harness reads
@@ -229,7 +230,7 @@ def likely_direction(port: Port, text: str) -> str:
     return port.direction or ("input" if is_input else "output")
 
 
-def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
+def _is_read_open(name: str, answer: Files) -> bool:
     """Whether an answer reads a port that nobody connects, perhaps by a pasted name, and does not pull it."""
     code, name = _code(answer), rf"\b{re.escape(name)}\b"
     used = _SINK.sub(
@@ -244,9 +245,7 @@ def _is_certain(expected: Interface, use: HarnessUse) -> bool:
     return expected.source is InterfaceSource.GOLDEN
 
 
-def _may_have_direction(
-    name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]
-) -> bool:
+def _may_have_direction(name: str, direction: str | None, problem: Problem, answer: Files) -> bool:
     """Whether a name known only from the harness may be a port of this direction, or an inner object (None)."""
     text = specification(problem)
     if direction == "inout":
@@ -261,7 +260,7 @@ def _may_have_direction(
     return inside and not _is_read(name, problem.harness)
 
 
-def _is_read(name: str, harness: Mapping[str, str]) -> bool:
+def _is_read(name: str, harness: Files) -> bool:
     """Whether the harness' Python may read `dut.name`, that is, does more with the name than set it."""
     python = python_of(harness)
     unnamed = _ANY_NAME.search(python)
@@ -290,11 +289,11 @@ def is_described_as(name: str, direction: str, text: str) -> bool:
     return bool(re.search(f"{before}|{behind}", text, re.I))
 
 
-def _declared(name: str, answer: Mapping[str, str]) -> bool:
+def _declared(name: str, answer: Files) -> bool:
     return bool(re.search(rf"\b{re.escape(name)}\b", _code(answer)))
 
 
-def _code(answer: Mapping[str, str]) -> str:
+def _code(answer: Files) -> str:
     return "\n".join(map(code_of, answer.values()))
 
 

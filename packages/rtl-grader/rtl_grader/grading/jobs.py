@@ -14,6 +14,7 @@ from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_grader.grading.requirements import is_scripted
 from rtl_grader.hdl.clocking import CLOCK_LIKE
 from rtl_grader.hdl.interface import HDL_SUFFIXES, top_levels
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 
 SOURCE_SUFFIXES = (".v", ".sv")
@@ -103,7 +104,7 @@ def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
     )
 
 
-def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
+def compile_step(problem: Problem, files: Files, *, top_level: bool) -> Step:
     """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
     tops = top_levels(problem.harness)[:1] if top_level else []
     argv = [
@@ -118,7 +119,7 @@ def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool)
     return Step("compile", (*argv, *sources(problem, files)))
 
 
-def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
+def sources(problem: Problem, files: Files) -> list[str]:
     """Source files that the harness names, else all of the design; absolute paths in the sandbox."""
     design = {
         p
@@ -136,7 +137,7 @@ def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
     return [f"/code/{path}" for path in found or sorted(design)]
 
 
-def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
+def workspace_files(harness: Files) -> dict[str, str]:
     """Files of a harness that go into the workspace, which docker-compose.yml and Dockerfile do not."""
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 

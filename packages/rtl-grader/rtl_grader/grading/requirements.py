@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rtl_grader.grading.executors.toolchain import shortcomings
 from rtl_grader.problems.harness_use import is_used, parse_python
+from rtl_grader.types.files import Files
 
 _VERILATED = re.compile(r"verilator\b.{0,300}?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
 """A command that makes a program; its options may stand on several lines."""
@@ -22,45 +23,45 @@ _HINTS = {
 }
 
 
-def python_of(harness: Mapping[str, str]) -> str:
+def python_of(harness: Files) -> str:
     """The text of all Python files of a harness."""
     return "\n".join(text for path, text in harness.items() if path.endswith(".py"))
 
 
-def cocotb_generation(harness: Mapping[str, str]) -> int:
+def cocotb_generation(harness: Files) -> int:
     """1 for a harness that needs cocotb 1.x (2.0 moved the runner to `cocotb_tools`), else 2."""
     return (
         1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", python_of(harness), re.M) else 2
     )
 
 
-def draws_random(harness: Mapping[str, str]) -> bool:
+def draws_random(harness: Files) -> bool:
     """Whether the harness' Python imports a random number generator, so that verdicts may depend on the seed."""
     imports = r"^\s*(?:import|from)\s[^\n]*\brandom\b|\bnp\.random\b|\bnumpy\.random\b"
     return bool(re.search(imports, python_of(harness), re.M))
 
 
-def uses_cocotb(harness: Mapping[str, str]) -> bool:
+def uses_cocotb(harness: Files) -> bool:
     """Whether the harness has cocotb tests, so that it cannot pass without a simulation."""
     python = python_of(harness)
     return "cocotb" in python and bool(_COCOTB_TEST.search(python))
 
 
-def is_scripted(harness: Mapping[str, str]) -> bool:
+def is_scripted(harness: Files) -> bool:
     """Whether a simulation can only be one of the harness' own scripts: without cocotb or a rewritten test bench."""
     return "src/bench.json" not in harness and not any(
         "cocotb" in text for text in harness.values()
     )
 
 
-def uses_several_tools(harness: Mapping[str, str]) -> bool:
+def uses_several_tools(harness: Files) -> bool:
     """Whether a linter or synthesiser reads the design besides Icarus; it may see different text."""
     text = "\n".join(harness.values())
     return any(re.search(rf"\b{tool}\b", text) for tool in ("verilator", "yosys") if tool in text)
 
 
 def missing_requirements(
-    harness: Mapping[str, str], available: Mapping[str, str], has_module: Callable[[str], bool]
+    harness: Files, available: Mapping[str, str], has_module: Callable[[str], bool]
 ) -> list[str]:
     """Descriptions of what the harness' used Python files import or call and the executor lacks.
 
@@ -97,7 +98,7 @@ def missing_requirements(
     return lacking
 
 
-def simulator(harness: Mapping[str, str]) -> str | None:
+def simulator(harness: Files) -> str | None:
     """The simulator that cocotb's runner gets: the setting SIM, a name in the call, or a default; None if unknown."""
     named = r"(?:^[\s-]*SIM\s*[=:]\s*[\"']?|get_runner\(\s*[\"']|\bSIM[\"']\]?\s*[,=]\s*[\"'])(\w+)"
     texts = "\n".join(harness[path] for path in sorted(harness))
@@ -117,7 +118,7 @@ def _imported(trees: Iterable[ast.Module], harness: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.split(".")[0] not in own]
 
 
-def _programs(trees: Iterable[ast.Module], harness: Mapping[str, str]) -> set[str]:
+def _programs(trees: Iterable[ast.Module], harness: Files) -> set[str]:
     """Programs that the harness runs: named in a Python string, a compose command, or SIM of an env file."""
     constants = (
         node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)

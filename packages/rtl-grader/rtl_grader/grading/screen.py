@@ -14,7 +14,7 @@ files in Icarus are checked in the compiled program (inside/lib/compiled.py), an
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from posixpath import basename
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS,
 from rtl_grader.hdl.directives import differences, macros_in_use
 from rtl_grader.hdl.interface import HDL_SUFFIXES, compilation_options, hdl_files, syntax_tree
 from rtl_grader.hdl.text import code_of
+from rtl_grader.types.files import Files
 
 MAX_FILE_CHARS = 1_000_000
 MAX_FINDINGS = 20
@@ -70,8 +71,8 @@ class ScreenFinding(BaseModel):
 
 
 def screen(
-    answer: Mapping[str, str],
-    context: Mapping[str, str],
+    answer: Files,
+    context: Files,
     top: str | None = None,
     *,
     harness: Collection[str] = (),
@@ -144,7 +145,7 @@ class _Rules(NamedTuple):
 class _File:
     """Screens the tokens and nodes of one file."""
 
-    def __init__(self, path: str, text: str, beside: Mapping[str, str], rules: _Rules) -> None:
+    def __init__(self, path: str, text: str, beside: Files, rules: _Rules) -> None:
         self.path, self.text, self.rules = path, text, rules
         name = path if path.endswith((".v", ".sv")) else path + ".sv"
         self.tree, self.manager, _ = syntax_tree({**beside, name: text})
@@ -226,7 +227,7 @@ def _is_outside_path(path: str) -> bool:
     return path.startswith("/") and not re.match(r"/code/(?!src/)[\w/]", path)
 
 
-def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[ScreenFinding]:
+def _hierarchical(sources: Files, top: str | None) -> Iterator[ScreenFinding]:
     """Dotted names whose first part is not declared in the design."""
     tree, manager, options = syntax_tree(sources)
     if top is not None:

@@ -9,7 +9,7 @@ certain interface differences fail the answer (interface_check.py); their stage 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -49,6 +49,7 @@ from rtl_grader.grading.limits import Budget
 from rtl_grader.grading.requirements import cocotb_generation, is_scripted
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Port, Problem
 from rtl_grader.types.verdict import (
     MOST_LISTED,
@@ -299,7 +300,7 @@ class Grading:
         self,
         steps: tuple[Step, ...],
         mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
-        harness: Mapping[str, str] | None = None,
+        harness: Files | None = None,
     ) -> tuple[StepResult, ...]:
         """Run steps in the answer's workspace, with the problem's harness by default."""
         problem = self.problem

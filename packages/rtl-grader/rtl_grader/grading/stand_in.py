@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from posixpath import basename
 
 from rtl_grader.grading.interface_check import CLOCK_OR_RESET, likely_direction, specification
@@ -13,6 +12,7 @@ from rtl_grader.hdl.interface import top_levels
 from rtl_grader.hdl.text import module_names
 from rtl_grader.hdl.tree import SourceTree, tokens
 from rtl_grader.problems.harness_use import harness_use
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 
 VALUE = 8
@@ -87,7 +87,7 @@ def _known(port: Port, problem: Problem) -> Port:
     return port.model_copy(update={"direction": direction, "width": width})
 
 
-def _possible_parameters(harness: Mapping[str, str]) -> set[str]:
+def _possible_parameters(harness: Files) -> set[str]:
     """Every name that the harness may set as a parameter. Icarus 12 rejects parameters that a module lacks;
     extra ones are harmless. Includes the keys of all dictionaries, since some harnesses pass parameters
     through variables.

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.limits import Limits
+from rtl_grader.types.files import Files
 
 Overrun = Literal["wall", "cpu", "asleep", "memory", "processes", "output"]
 
@@ -45,9 +46,9 @@ class Step:
 class Job:
     """A workspace and the commands to run in it, in order; with `stop_at_failure` until one fails."""
 
-    files: Mapping[str, str]
+    files: Files
     """Context and answer: path relative to the workspace -> text."""
-    harness: Mapping[str, str]
+    harness: Files
     """Files of the harness. They override `files`; the directory `src` is read-only at every mount."""
     steps: tuple[Step, ...]
     mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
