@@ -97,7 +97,5 @@ def normalised(text: str) -> str:
     Other Unicode white space (no-break space, line separator, ...) is an error for simulators and stays.
     """
     # White space after a backslash stays: a backslash continues the line only if nothing follows it.
-    return (
-        re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M).rstrip("\n")
-        + "\n"
-    )
+    lines = re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M)
+    return lines.rstrip("\n") + "\n"

@@ -40,33 +40,30 @@ def read_services(harness: Files) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
             f"the harness' docker-compose.yml cannot be read: {error!r}"
         ) from error
     steps = []
-    mounts = dict.fromkeys([Mount("src", "/src")])
+    mounts = [Mount("src", "/src")]
     for name, service in entries:
         if not isinstance(service, dict):
             raise InfrastructureError(f"service {name} is not a mapping")
-        env = {
-            **_env_files(name, service.get("env_file"), harness),
-            **_environment(service.get("environment")),
-        }
+        env = _env_files(name, service.get("env_file"), harness)
+        env.update(_environment(service.get("environment")))
         try:
-            mounts.update(dict.fromkeys(_volumes(name, service.get("volumes") or ())))
+            mounts += _volumes(name, service.get("volumes") or ())
             steps.append(Step(name=str(name), argv=_command(name, service), env=env, cwd=WORKDIR))
         except (TypeError, ValueError) as error:
             raise InfrastructureError(f"service {name} cannot be read: {error}") from error
-    return tuple(steps), tuple(mounts)
+    return tuple(steps), tuple(dict.fromkeys(mounts))
 
 
 def parse_env(text: str) -> dict[str, str]:
     """Parse an env file: `KEY = value` with any spacing, comments, optional `export` and quotes."""
-    found = {}
+    values = {}
     for line in text.splitlines():
-        if line.lstrip().startswith("#"):
-            continue
-        match = _ASSIGNMENT.match(line)
-        if match:
-            quoted = _QUOTED.fullmatch(match[2])
-            found[match[1]] = quoted[2] if quoted else re.sub(r"\s+#.*$", "", match[2])
-    return found
+        # A comment begins with `#` and so is no assignment.
+        if match := _ASSIGNMENT.match(line):
+            name, value = match.groups()
+            quoted = _QUOTED.fullmatch(value)
+            values[name] = quoted[2] if quoted else re.sub(r"\s+#.*$", "", value)
+    return values
 
 
 def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
@@ -86,50 +83,48 @@ def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _env_files(name: str, value: object, harness: Files) -> dict[str, str]:
     entries = value if isinstance(value, list) else [value] if value else []
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for entry in entries:
-        path = entry.get("path") if isinstance(entry, dict) else entry
+        options = entry if isinstance(entry, dict) else {"path": entry}
+        path = options.get("path")
         plain = posixpath.normpath(str(path))
         if plain in harness:
-            found.update(parse_env(harness[plain]))
-        elif not (isinstance(entry, dict) and entry.get("required") is False):
+            values.update(parse_env(harness[plain]))
+        elif options.get("required") is not False:
             raise InfrastructureError(
                 f"service {name}: the env file {path} is not part of the harness"
             )
-    return found
+    return values
 
 
 def _environment(value: object) -> dict[str, str]:
     if isinstance(value, dict):
-        return {
-            str(key): ""
-            if entry is None
-            else str(entry).lower()
-            if isinstance(entry, bool)
-            else str(entry)
-            for key, entry in value.items()
-        }
+        return {str(key): _text(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return parse_env("\n".join(str(entry) for entry in value))
+        return parse_env("\n".join(map(str, value)))
     return {}
 
 
+def _text(value: object) -> str:
+    """A value of YAML as compose passes it on."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _volumes(name: str, volumes: Any) -> list[Mount]:
-    found = []
+    mounts = []
     for volume in volumes:
         if isinstance(volume, dict):
-            source, target, read_only = (
-                volume.get("source"),
-                volume.get("target"),
-                bool(volume.get("read_only")),
-            )
+            source, target = volume.get("source"), volume.get("target")
+            read_only = bool(volume.get("read_only"))
         else:
             source, _, rest = str(volume).partition(":")
             target, _, mode = rest.partition(":")
             read_only = "ro" in mode.split(",")
         if str(target or source).startswith("/code"):
             continue
-        if not source or not str(source).startswith(("./", ".")) or not target:
+        if not source or not str(source).startswith(".") or not target:
             raise InfrastructureError(
                 f"service {name}: the volume {volume} is not a directory of the workspace"
             )
@@ -145,5 +140,5 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
             raise InfrastructureError(
                 f"service {name}: the sandbox has /code, /src and /rundir, no {target} for a volume"
             )
-        found.append(Mount(plain, inside, read_only))
-    return found
+        mounts.append(Mount(plain, inside, read_only))
+    return mounts

@@ -62,10 +62,10 @@ class VerdictFile:
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the record with this key, or None."""
-        place = self._places.get(bytes.fromhex(key))
-        return (
-            None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
-        )
+        if bytes.fromhex(key) not in self._places:
+            return None
+        offset, length = self._places[bytes.fromhex(key)]
+        return json.loads(os.pread(self._file.fileno(), length, offset))
 
     def add(self, record: dict[str, Any]) -> None:
         """Append a record. Raises InfrastructureError if it cannot be written."""
@@ -107,41 +107,33 @@ class VerdictFile:
     def _read(self) -> None:
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                cut = not line.endswith(b"\n")
+                is_whole = line.endswith(b"\n")
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
                     record = None
-                if (
-                    record is None
-                    and cut
-                    and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line))
-                ):
-                    break  # by a kill
+                    if not is_whole and line[: len(_BEGINNING)] == _BEGINNING[: len(line)]:
+                        break  # by a kill
                 try:
                     if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
                         raise ValueError
-                    if not cut:
+                    if is_whole:
                         self._index(record, len(line))
-                except (
-                    ValueError,
-                    KeyError,
-                    TypeError,
-                ) as error:  # such as a record whose key was edited
+                except (ValueError, KeyError, TypeError) as error:  # such as an edited key
                     raise ProblemError(
                         f"{self.path}:{number}: not a verdict, so this file is not overwritten",
                         "name another file",
                     ) from error
 
     def _index(self, record: dict[str, Any], length: int) -> None:
-        if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "graded" in record:
+        if record["outcome"] == Outcome.INFRASTRUCTURE_ERROR or "graded" not in record:
+            self.unusable += 1
+        else:
             if self._regular:  # nothing can be read back from a pipe
                 self._places[bytes.fromhex(record["key"])] = self._end, length
             if record["passed"]:
                 problem = record["graded"]["problem"]
                 self.passing[problem] = max(record["cpu_s"], self.passing.get(problem, 0.0))
-        else:
-            self.unusable += 1
         self._end += length
 
 

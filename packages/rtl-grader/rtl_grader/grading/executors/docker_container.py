@@ -42,29 +42,46 @@ START_S = 120.0
 CONTROL = "/control"
 CPUS = 2
 
-_FILES = """read write open openat openat2 close close_range stat fstat lstat newfstatat statx lseek pread64 pwrite64 readv writev preadv
-pwritev preadv2 pwritev2 access faccessat faccessat2 dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs truncate ftruncate getdents
-getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink symlinkat
-readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat umask utime utimes utimensat futimesat mknod mknodat
-fallocate fadvise64 readahead sendfile splice tee copy_file_range statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr
-flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr ioctl memfd_create
-inotify_init inotify_init1 inotify_add_watch inotify_rm_watch"""
-_MEMORY = """mmap mprotect munmap brk mremap msync mincore madvise mlock mlock2 munlock mlockall munlockall membarrier pkey_alloc pkey_free
-pkey_mprotect shmget shmat shmctl shmdt"""
-_PROCESSES = """fork vfork clone clone3 execve execveat exit exit_group wait4 waitid kill tkill tgkill getpid gettid getppid getpgrp getpgid setpgid getsid
-setsid getrlimit setrlimit prlimit64 getrusage getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid
-setregid setresuid setresgid setgroups setfsuid setfsgid capget capset prctl arch_prctl set_robust_list get_robust_list set_tid_address rseq sched_yield
-sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler sched_setscheduler sched_setparam sched_get_priority_max sched_get_priority_min
-sched_rr_get_interval sched_getattr getpriority setpriority getcpu ioprio_get futex futex_waitv restart_syscall
-pidfd_open pidfd_send_signal seccomp uname sysinfo times getrandom"""
+_FILES = """
+read write open openat openat2 close close_range stat fstat lstat newfstatat statx lseek pread64
+pwrite64 readv writev preadv pwritev preadv2 pwritev2 access faccessat faccessat2 dup dup2 dup3
+fcntl flock fsync fdatasync sync syncfs truncate ftruncate getdents getdents64 getcwd chdir
+fchdir rename renameat renameat2 mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink
+symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat umask
+utime utimes utimensat futimesat mknod mknodat fallocate fadvise64 readahead sendfile splice tee
+copy_file_range statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
+setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr ioctl memfd_create
+inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
+"""
+_MEMORY = """
+mmap mprotect munmap brk mremap msync mincore madvise mlock mlock2 munlock mlockall munlockall
+membarrier pkey_alloc pkey_free pkey_mprotect shmget shmat shmctl shmdt
+"""
+_PROCESSES = """
+fork vfork clone clone3 execve execveat exit exit_group wait4 waitid kill tkill tgkill getpid
+gettid getppid getpgrp getpgid setpgid getsid setsid getrlimit setrlimit prlimit64 getrusage
+getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid setregid
+setresuid setresgid setgroups setfsuid setfsgid capget capset prctl arch_prctl set_robust_list
+get_robust_list set_tid_address rseq sched_yield sched_getaffinity sched_setaffinity
+sched_getparam sched_getscheduler sched_setscheduler sched_setparam sched_get_priority_max
+sched_get_priority_min sched_rr_get_interval sched_getattr getpriority setpriority getcpu
+ioprio_get futex futex_waitv restart_syscall pidfd_open pidfd_send_signal seccomp uname sysinfo
+times getrandom
+"""
 _ISOLATION = "mount umount2 unshare"
-_EVENTS = """rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo rt_sigsuspend sigaltstack
-pause poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd
-signalfd4 pipe pipe2 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time alarm setitimer getitimer timerfd_create
-timerfd_settime timerfd_gettime timer_create timer_settime timer_gettime timer_getoverrun timer_delete
-semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr"""
-_SOCKETS = """connect accept accept4 sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown bind listen getsockname getpeername
-socketpair setsockopt getsockopt"""
+_EVENTS = """
+rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo
+rt_tgsigqueueinfo rt_sigsuspend sigaltstack pause poll ppoll select pselect6 epoll_create
+epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd signalfd4
+pipe pipe2 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time alarm
+setitimer getitimer timerfd_create timerfd_settime timerfd_gettime timer_create timer_settime
+timer_gettime timer_getoverrun timer_delete semget semop semtimedop semctl msgget msgsnd msgrcv
+msgctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr
+"""
+_SOCKETS = """
+connect accept accept4 sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown bind listen
+getsockname getpeername socketpair setsockopt getsockopt
+"""
 
 _FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6; the container has no network."""
