@@ -51,7 +51,8 @@ class MemoryCache:
     def drain(self) -> dict[str, Verdict]:
         """Verdicts put since the last drain, by key."""
         with self._lock:
-            new, self._new = self._new, {}
+            new = self._new
+            self._new = {}
         return new
 
     def __len__(self) -> int:

@@ -116,7 +116,8 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
     mounts = []
     for volume in volumes:
         if isinstance(volume, dict):
-            source, target = volume.get("source"), volume.get("target")
+            source = volume.get("source")
+            target = volume.get("target")
             read_only = bool(volume.get("read_only"))
         else:
             source, _, rest = str(volume).partition(":")

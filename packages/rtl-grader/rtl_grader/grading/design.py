@@ -106,7 +106,8 @@ def without_test_benches(problem: Problem, files: Files) -> tuple[dict[str, str]
 
 def _without(text: str, benches: Iterable[Module]) -> str:
     """The text with empty lines in place of the benches."""
-    parts, at = [], 0
+    parts = []
+    at = 0
     for bench in benches:
         lines = text.count("\n", bench.start, bench.end)
         parts += [text[at : bench.start], "\n" * lines]
@@ -129,7 +130,8 @@ def _benches(text: str) -> list[Module]:
     benches: list[Module] = []
     end = 0
     for module in all_modules:
-        gap, end = code[end : module.start], module.end
+        gap = code[end : module.start]
+        end = module.end
         own = code[module.start : end]
         if module.start not in candidates or "`" in own or not _may_begin_after(gap):
             continue

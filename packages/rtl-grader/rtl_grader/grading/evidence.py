@@ -9,18 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rtl_grader.grading.executors.base import Session, StepResult
-from rtl_grader.grading.interface_check import in_bits
+from rtl_grader.grading.interface_check import Mismatches, in_bits, mismatch_of
 from rtl_grader.grading.limits import Budget, Limits
 from rtl_grader.grading.requirements import uses_cocotb
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
-from rtl_grader.types.verdict import InterfaceMismatch, MismatchKind, shortened
+from rtl_grader.types.verdict import MismatchKind, shortened
 
 Results = Sequence[StepResult]
 """Results of a harness' services, in order."""
 Reasons = tuple[str, ...]
 """Reasons of a verdict, one sentence each."""
-Mismatches = tuple[InterfaceMismatch, ...]
 
 _SETTING = re.compile(r"-P\w+\.(\w+)=(.*)", re.S)
 _NOT_TAKEN = re.compile(
@@ -155,10 +154,12 @@ def parameter_mismatches(
             expected = right[0] if right else setting
             if setting:
                 if got not in right:
-                    mismatches.append(_mismatch(MismatchKind.WRONG_PARAMETER, name, expected, got))
+                    mismatches.append(
+                        mismatch_of(MismatchKind.WRONG_PARAMETER, name, expected, got)
+                    )
             elif right and int(got) < int(expected):
                 widths = in_bits(expected), in_bits(got)
-                mismatches.append(_mismatch(MismatchKind.WRONG_WIDTH, name, *widths))
+                mismatches.append(mismatch_of(MismatchKind.WRONG_WIDTH, name, *widths))
     return tuple(dict.fromkeys(mismatches))
 
 
@@ -167,11 +168,7 @@ def refused_parameters(build: Mapping[str, Any]) -> Mismatches:
     settings = _settings(build["argv"])
     names = dict.fromkeys(first or second for first, second in _NOT_TAKEN.findall(build["output"]))
     kind = MismatchKind.WRONG_PARAMETER
-    return tuple(_mismatch(kind, name, settings.get(name), "none") for name in names)
-
-
-def _mismatch(kind: MismatchKind, name: str, expected: str | None, got: str) -> InterfaceMismatch:
-    return InterfaceMismatch(kind=kind, name=name, expected=expected, got=got)
+    return tuple(mismatch_of(kind, name, settings.get(name), "none") for name in names)
 
 
 def _settings(argv: Sequence[str]) -> dict[str, str]:
@@ -200,9 +197,11 @@ def pacer(results: Results) -> str:
 def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> str:
     """Description of the limit that a step exceeded."""
     assert step.overrun is not None
-    values, origin = limits.model_dump(), ""
+    values = limits.model_dump()
+    origin = ""
     if budget is not None and step.overrun in ("cpu", "asleep"):
-        values, origin = {"cpu_s": budget.cpu_s}, f"; {budget}"
+        values = {"cpu_s": budget.cpu_s}
+        origin = f"; {budget}"
     return f"{step.name} {_OVERRUNS[step.overrun].format(**values)}{origin}"
 
 
@@ -222,7 +221,8 @@ def is_unreadable(output: str) -> bool:
 
 def test_reasons(step: StepResult) -> Reasons:
     """The failed tests of a step with their messages; else lines of its output: those that name errors, or the last."""
-    lines, text = _lines(step.output), _NOISE.sub("", step.output)
+    lines = _lines(step.output)
+    text = _NOISE.sub("", step.output)
     exceptions = [exception for _, exception in _TRACEBACK.findall(text)]
     failures = [f"{test['name']}: {test['message'] or 'failed'}" for test in step.failed_tests]
     if not failures:

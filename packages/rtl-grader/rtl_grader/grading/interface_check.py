@@ -25,6 +25,8 @@ from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_grader.types.verdict import FRAGMENT, MOST_CHARS, InterfaceMismatch, MismatchKind
 
+Mismatches = tuple[InterfaceMismatch, ...]
+
 _NUMBER = re.compile(r"(?<![\w'+*/-])(?<![+*/-]\s)\d+(?![\w'])")
 _ANY_NAME = re.compile(
     r"getattr\(\s*[\w.]+\s*,\s*(?![\"']\w+[\"']\s*[,)])|\bin\s+[\w.]*dut\b|\bdut\[|__getattr__|\b_id\(|_handles\b"
@@ -44,9 +46,7 @@ _PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
-def compare(
-    expected: Interface, got: Interface | None, answer: Files
-) -> tuple[InterfaceMismatch, ...]:
+def compare(expected: Interface, got: Interface | None, answer: Files) -> Mismatches:
     """Return every forbidden difference; `got` None means that the module is missing.
 
     Unknown directions, widths and types (None) are not compared. Extra parameters with defaults are
@@ -56,13 +56,13 @@ def compare(
     if got is None:
         names = sorted({name for text in answer.values() for name in module_names(text)})
         listed = ", ".join(names[:5]) or FRAGMENT
-        return (_differs(MismatchKind.WRONG_MODULE, expected.module, expected.module, listed),)
+        return (mismatch_of(MismatchKind.WRONG_MODULE, expected.module, expected.module, listed),)
     mismatches = [*_port_differences(expected, got, answer), *_parameter_differences(expected, got)]
     if mismatches and expected.exact:
         names = [parameter.name for parameter in expected.parameters]
         extra = (parameter for parameter in got.parameters if parameter.name not in names)
         kind = MismatchKind.EXTRA_PARAMETER
-        mismatches += [_differs(kind, each.name, "nothing", each.default) for each in extra]
+        mismatches += [mismatch_of(kind, each.name, "nothing", each.default) for each in extra]
     return tuple(mismatches)
 
 
@@ -74,17 +74,19 @@ def _port_differences(
         other = theirs.pop(port.name, None)
         if other is None:
             if expected.source is not InterfaceSource.HARNESS or not _declared(port.name, answer):
-                yield _differs(MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing")
+                yield mismatch_of(MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing")
             continue
         if port.direction and other.direction and port.direction != other.direction:
-            yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction)
+            yield mismatch_of(
+                MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction
+            )
         if port.width and other.width and port.width != other.width:
             widths = in_bits(port.width), in_bits(other.width)
-            yield _differs(MismatchKind.WRONG_WIDTH, port.name, *widths)
+            yield mismatch_of(MismatchKind.WRONG_WIDTH, port.name, *widths)
         if port.form and other.form and not _fits(other.form, port.form):
-            yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
+            yield mismatch_of(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
     for port in theirs.values() if expected.exact else ():
-        yield _differs(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
+        yield mismatch_of(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
 
 
 def _fits(form: str, demand: str) -> bool:
@@ -97,20 +99,19 @@ def _fits(form: str, demand: str) -> bool:
 def _parameter_differences(expected: Interface, got: Interface) -> Iterator[InterfaceMismatch]:
     theirs = {parameter.name: parameter for parameter in got.parameters}
     for parameter in expected.parameters:
-        name, default = parameter.name, parameter.default
+        name = parameter.name
+        default = parameter.default
         other = theirs.get(name)
         if other is None:
-            yield _differs(MismatchKind.MISSING_PARAMETER, name, default, "nothing")
+            yield mismatch_of(MismatchKind.MISSING_PARAMETER, name, default, "nothing")
         elif parameter.is_type != other.is_type:
             demand = "a type" if parameter.is_type else "a value"
-            yield _differs(MismatchKind.WRONG_TYPE, name, demand, None)
+            yield mismatch_of(MismatchKind.WRONG_TYPE, name, demand, None)
         elif None not in (default, other.default) and default != other.default:
-            yield _differs(MismatchKind.WRONG_PARAMETER, name, default, other.default)
+            yield mismatch_of(MismatchKind.WRONG_PARAMETER, name, default, other.default)
 
 
-def is_fatal(
-    mismatches: tuple[InterfaceMismatch, ...], harness: Files, sources: Iterable[str]
-) -> bool:
+def is_fatal(mismatches: Mismatches, harness: Files, sources: Iterable[str]) -> bool:
     """Whether the harness cannot build because no source has the module that it names as its top level.
 
     `sources` are the texts of all design files. Every other mismatch is only advice, since the demand was
@@ -120,7 +121,7 @@ def is_fatal(
     return bool(tops) and all(tops.isdisjoint(module_names(text)) for text in sources)
 
 
-def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Files) -> bool:
+def is_hopeless(mismatches: Mismatches, harness: Files) -> bool:
     """Whether the harness' executed code uses a port that the answer lacks, so that one failing test is enough."""
     ports = names_of(MismatchKind.MISSING_PORT, mismatches)
     return not ports.isdisjoint(harness_use(harness).names)
@@ -180,9 +181,10 @@ def certain_differences(
     outputs = [port for port in ports if likely_direction(port, text) != "input"]
     inner = [port for port in outputs if theirs.get(port.name) not in ways]
     if not outputs and {*theirs.values()} == {"input"}:
-        yield _differs(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")
+        yield mismatch_of(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")
     for port in expected.ports:
-        name, have = port.name, theirs.get(port.name)
+        name = port.name
+        have = theirs.get(port.name)
         demand = port.direction or "output"
         if port.direction == "input" and name in use.moved:
             wrong = have != "input"
@@ -193,7 +195,7 @@ def certain_differences(
         else:
             wrong = False
         if wrong:
-            yield _differs(MismatchKind.WRONG_DIRECTION, name, demand, have or "no port")
+            yield mismatch_of(MismatchKind.WRONG_DIRECTION, name, demand, have or "no port")
 
 
 def _is_grave(mismatch: InterfaceMismatch, words: set[str], text: str, answer: Files) -> bool:
@@ -218,7 +220,8 @@ def likely_direction(port: Port, text: str) -> str:
 
 def _is_read_open(name: str, answer: Files) -> bool:
     """Whether an answer reads a port that nobody connects, perhaps by a pasted name, and does not pull it."""
-    code, name = _code(answer), rf"\b{re.escape(name)}\b"
+    code = _code(answer)
+    name = rf"\b{re.escape(name)}\b"
 
     def if_used(sink: re.Match[str]) -> str:
         return sink[0] if code.count(sink[1]) > 1 else ""
@@ -282,7 +285,7 @@ def _code(answer: Files) -> str:
     return "\n".join(map(code_of, answer.values()))
 
 
-def _differs(kind: MismatchKind, name: str, expected: object, got: object) -> InterfaceMismatch:
+def mismatch_of(kind: MismatchKind, name: str, expected: object, got: object) -> InterfaceMismatch:
     demand = None if expected is None else str(expected)
     text = None if got is None else str(got)[:MOST_CHARS]
     return InterfaceMismatch(kind=kind, name=name[:MOST_CHARS], expected=demand, got=text)
@@ -308,7 +311,9 @@ def demanded_values(
     """
     if problem.interface is None:
         return {}
-    use, demand, settings = harness_use(problem.harness), problem.interface, settings or {}
+    use = harness_use(problem.harness)
+    demand = problem.interface
+    settings = settings or {}
     # Some harnesses do not call the design `dut`, or guard their reads.
     read = use.parameters.intersection(re.findall(r"\.(\w+)", python_of(problem.harness)))
     if settings:

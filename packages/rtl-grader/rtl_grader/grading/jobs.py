@@ -190,12 +190,11 @@ class Watched:
 
     def __post_init__(self) -> None:
         executor = self.executor
-        self.name, self.derives_images = executor.name, executor.derives_images
-        self.tools, self.has_module, self.close = (
-            executor.tools,
-            executor.has_module,
-            executor.close,
-        )
+        self.name = executor.name
+        self.derives_images = executor.derives_images
+        self.tools = executor.tools
+        self.has_module = executor.has_module
+        self.close = executor.close
         self.cpu_s = 0.0
         self._services = {step.name for step in read_services(self.problem.harness)[0]}
 

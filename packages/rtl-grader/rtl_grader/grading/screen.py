@@ -144,7 +144,9 @@ class _File:
     """Screens the tokens and nodes of one file."""
 
     def __init__(self, path: str, text: str, beside: Files, rules: _Rules) -> None:
-        self.path, self.text, self.rules = path, text, rules
+        self.path = path
+        self.text = text
+        self.rules = rules
         name = path if path.endswith((".v", ".sv")) else path + ".sv"
         self.tree, self.manager, _ = syntax_tree({**beside, name: text})
         self.findings: list[ScreenFinding] = []
@@ -174,7 +176,7 @@ class _File:
             literals = _LITERAL.findall(self.text[match.start(2) : match.end(2)])
             if not literals and task != "dumpfile":
                 # The name comes from a string elsewhere in the file.
-                literals = filter(_DATA_PATH.search, _LITERAL.findall(self.text))
+                literals = list(filter(_DATA_PATH.search, _LITERAL.findall(self.text)))
             line = _line_at(code, match.start())
             for literal in filter(None, literals):
                 if self._is_outside(task, literal):

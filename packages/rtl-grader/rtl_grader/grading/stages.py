@@ -22,7 +22,6 @@ from rtl_grader.grading.evidence import (
     FORGEABLE,
     NO_TEST,
     TOO_OLD,
-    Mismatches,
     Reasons,
     Results,
     compile_reasons,
@@ -31,6 +30,7 @@ from rtl_grader.grading.evidence import (
 )
 from rtl_grader.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_grader.grading.interface_check import (
+    Mismatches,
     certain_differences,
     compare,
     demanded_values,
@@ -267,7 +267,8 @@ class Grading:
         self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
         outcome = Outcome.TESTS_FAILED
         if self.mismatches:
-            outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
+            outcome = Outcome.INTERFACE_MISMATCH
+            reasons = self._interface_reasons + reasons
         elif overrun and overrun.overrun in ("wall", "cpu", "asleep"):
             outcome = Outcome.TIMEOUT
         return self._verdict(outcome, reasons, *evidence.count_tests(results))

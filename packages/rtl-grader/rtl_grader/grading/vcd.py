@@ -70,11 +70,13 @@ class Dump:
         size = _BLOCK
         while start and times(start, middle) <= before:
             place = self.body.rfind(b"\n#", 0, max(0, middle - size))
-            start, size = max(0, place), size * 4
+            start = max(0, place)
+            size *= 4
         size = _BLOCK
         while stop < len(self.body) and times(middle, stop) < after:
             place = self.body.find(b"\n#", middle + size)
-            stop, size = len(self.body) if place < 0 else place, size * 4
+            stop = len(self.body) if place < 0 else place
+            size *= 4
         values: dict[str, dict[int, str]] = {code: {} for code in codes}
         for at, code, value in self.lines(start, stop):
             if code in codes:
@@ -100,7 +102,8 @@ class Dump:
 
     def _behind(self, time: int) -> int:
         """The offset after all changes up to `time`."""
-        low, high = 0, len(self.body)  # everything before `low` is at `time` or earlier
+        low = 0
+        high = len(self.body)  # everything before `low` is at `time` or earlier
         while low < high:
             middle = self.body.find(b"\n#", (low + high) // 2, high)
             if middle < 0:
@@ -132,7 +135,8 @@ class Dump:
 
     def _last(self, variable: Variable, place: int) -> int | None:
         """Offset of the newline in front of the last change before `place`."""
-        code, last = b"%s\n" % variable.code.encode(), -1
+        code = b"%s\n" % variable.code.encode()
+        last = -1
         if variable.width > 1:
             vector = self.body.rfind(b" " + code, 0, place + 1)
             return self.body.rfind(b"\n", 0, vector) if vector >= 0 else None
@@ -148,15 +152,16 @@ def read_vcd(data: bytes) -> Dump:
     if not end:
         return Dump()
     complete = body[: body.rfind(b"\n") + 1]  # the last line may be cut off
-    dump, text = Dump(body=complete or b"\n"), head.decode("utf-8", "replace")
+    dump = Dump(body=complete or b"\n")
+    text = head.decode("utf-8", "replace")
     if scale := _TIMESCALE.search(text.partition("$timescale")[2]):
         dump.step_s = int(scale[1]) / 10 ** _UNITS[scale[2]]
     path: list[str] = []
     words = iter(text.split())
     for word in words:
         if word == "$scope":
-            _kind, name = next(words), next(words)
-            path.append(name)
+            next(words)  # its kind
+            path.append(next(words))
         elif word == "$upscope":
             path.pop()
         elif word == "$var":

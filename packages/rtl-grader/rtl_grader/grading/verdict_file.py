@@ -13,12 +13,11 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rtl_grader.errors import InfrastructureError, ProblemError
 from rtl_grader.files import replacing
 from rtl_grader.grading.answer_file import AnswerLine
-from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.grading.verdict_record import Record, sealed
 from rtl_grader.types.verdict import Outcome
 
 _BEGINNING = b'{"id":'
@@ -60,14 +59,14 @@ class VerdictFile:
                 f"cannot open the verdicts file {self.path}: {error.strerror}", "check the path"
             ) from error
 
-    def get(self, key: str) -> dict[str, Any] | None:
+    def get(self, key: str) -> Record | None:
         """Return the record with this key, or None."""
         if bytes.fromhex(key) not in self._places:
             return None
         offset, length = self._places[bytes.fromhex(key)]
         return json.loads(os.pread(self._file.fileno(), length, offset))
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         """Append a record. Raises InfrastructureError if it cannot be written."""
         line = json.dumps(record).encode() + b"\n"
         try:
@@ -80,7 +79,7 @@ class VerdictFile:
             raise InfrastructureError(words, "is the disk full?") from error
         self._index(record, len(line))
 
-    def replace(self, records: Iterable[dict[str, Any]]) -> None:
+    def replace(self, records: Iterable[Record]) -> None:
         """Replace the contents atomically by the given records. A pipe stays as it is. ProblemError if it
         cannot be written."""
         if not self._regular:
@@ -125,7 +124,7 @@ class VerdictFile:
                         "name another file",
                     ) from error
 
-    def _index(self, record: dict[str, Any], length: int) -> None:
+    def _index(self, record: Record, length: int) -> None:
         if record["outcome"] == Outcome.INFRASTRUCTURE_ERROR or "graded" not in record:
             self.unusable += 1
         else:
@@ -137,7 +136,7 @@ class VerdictFile:
         self._end += length
 
 
-def named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
+def named(record: Record, line: AnswerLine) -> Record:
     """The record with the id and sample of an answer, since equal answers share one record."""
     place = {"id": line.problem.id, "sample": line.sample}
     return record if place.items() <= record.items() else sealed({**record, **place})

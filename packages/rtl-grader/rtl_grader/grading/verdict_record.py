@@ -7,7 +7,7 @@ altered and sealed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,7 +20,7 @@ from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
-Record = Mapping[str, Any]
+Record = dict[str, Any]
 """The JSON object of one answer, as in a file of verdicts."""
 _SEAL = ("sums", "digest")
 _RESULT = ("outcome", "tests_passed", "tests_total", "mismatches")
@@ -65,7 +65,7 @@ class VerdictRecord(BaseModel):
 
 def verdict_record(
     line: AnswerLine, verdict: Verdict, key: str, conditions: Conditions, flips: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> Record:
     """Return the sealed record of one answer. `key` is its `answer_key`, `flips` the outcomes of gradings
     that disagree."""
     values = verdict.model_dump(mode="json")
@@ -119,7 +119,7 @@ def digests(problem: Problem, answer: Answer) -> dict[str, str]:
     }
 
 
-def sealed(record: Record) -> dict[str, Any]:
+def sealed(record: Record) -> Record:
     """Return the record with `sums`, a short hash of each field, and `digest`, the SHA-256 (hex) of all fields."""
     fields = {name: value for name, value in record.items() if name not in _SEAL}
     return {
@@ -132,7 +132,8 @@ def sealed(record: Record) -> dict[str, Any]:
 def changed_fields(record: Record) -> list[str]:
     """Fields that were altered, added or removed since the record was sealed."""
     again = sealed(record)
-    right, sums = again["sums"], record.get("sums")
+    right = again["sums"]
+    sums = record.get("sums")
     if not isinstance(sums, dict):
         return ["sums"]
     names = [name for name in {**right, **sums} if right.get(name) != sums.get(name)]
@@ -158,10 +159,12 @@ def differences(was: Record, now: Record) -> Iterator[tuple[str, str]]:
         if before != after:
             yield "other conditions", f"{name} {before}, now {after}"
     for name in _RESULT:
-        before, after = was.get(name), now[name]
+        before = was.get(name)
+        after = now[name]
         if before != after:
             yield "other outcome", f"{name} {before}, now {after}"
     for name, stage in now["stages"].items():
-        before, after = was.get("stages", {}).get(name, {}).get("status"), stage["status"]
+        before = was.get("stages", {}).get(name, {}).get("status")
+        after = stage["status"]
         if before != after:
             yield "other outcome", f"{name} stage {before}, now {after}"

@@ -18,6 +18,10 @@ from rtl_grader.types.files import Files
 Overrun = Literal["wall", "cpu", "asleep", "memory", "processes", "output"]
 
 
+Message = dict[str, Any]
+"""A JSON object from or to an agent."""
+
+
 class ExecutorDiedError(InfrastructureError):
     """The sandbox ended without an answer; the job may be retried."""
 
@@ -90,7 +94,7 @@ class Session:
     """Whether the simulation got as far as writing its results."""
     forged: bool
     """Whether the results file differed from what cocotb wrote once the simulator had ended."""
-    tests: tuple[dict[str, Any], ...] = ()
+    tests: tuple[Message, ...] = ()
     """Per test: name, status (`passed`, `failed`, `skipped`), message, module file, simulated nanoseconds."""
     changes: int = 0
     """Number of changes of watched inputs."""
@@ -116,7 +120,7 @@ class StepResult:
     """The longest stretch in which all of them slept."""
     overrun: Overrun | None = None
     sessions: tuple[Session, ...] = ()
-    builds: tuple[dict[str, Any], ...] = ()
+    builds: tuple[Message, ...] = ()
     """Compiles by the harness' runner: argv, exit code, output, and as `parameters` the settings that had no effect
     ([name, value set, value in the design]).
     """
@@ -129,12 +133,12 @@ class StepResult:
     """Whether a rewritten test bench saw no output change."""
 
     @property
-    def tests(self) -> list[dict[str, Any]]:
+    def tests(self) -> list[Message]:
         """The tests of all sessions, see `Session.tests`."""
         return [test for session in self.sessions for test in session.tests]
 
     @property
-    def failed_tests(self) -> list[dict[str, Any]]:
+    def failed_tests(self) -> list[Message]:
         """Those that failed; a service may fail without one."""
         return [test for test in self.tests if test["status"] == "failed"]
 

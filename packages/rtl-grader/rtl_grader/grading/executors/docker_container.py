@@ -115,7 +115,8 @@ class Container(Cell):
         self, settings: Settings, kind: Kind, program: Sequence[str] = (), **streams: bool
     ) -> None:
         """Create a container without starting it. Raises InfrastructureError if the engine refuses."""
-        self.kind, self._settings = kind, settings
+        self.kind = kind
+        self._settings = settings
         self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
         self._folder = settings.folder / self.name
         """Shared with this host."""
@@ -163,7 +164,8 @@ class Container(Cell):
 
     def connect(self) -> Connection:
         """Wait until its program listens and return the socket. Raises ExecutorDiedError if it never does."""
-        deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
+        deadline = time.monotonic() + START_S
+        look = time.monotonic() + 0.5
         while True:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -172,8 +174,10 @@ class Container(Cell):
             except OSError as error:
                 channel.close()
                 now = time.monotonic()
-                ended = now > look and self._state().get("Status") not in ("created", "running")
-                look = now + 0.5 if now > look else look
+                ended = False
+                if now > look:
+                    look = now + 0.5
+                    ended = self._state().get("Status") not in ("created", "running")
                 if now > deadline or ended:
                     raise ExecutorDiedError(
                         f"the container's agent does not answer: {error}"
@@ -185,8 +189,7 @@ class Container(Cell):
             self._settings.api.kill(self.name)
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self._settings.api.remove_container(self.name, force=True, v=True)
+        remove(self._settings.api, self.name)
         shutil.rmtree(self._folder, ignore_errors=True)
         if hasattr(self, "agent"):
             self.agent.close()
@@ -222,14 +225,19 @@ def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
     }
 
 
+def remove(api: Any, container: str) -> None:
+    """Remove a container with its volumes, if it exists and the engine answers."""
+    with contextlib.suppress(Exception):
+        api.remove_container(container, force=True, v=True)
+
+
 @cache
 def _profile() -> str:
     """The seccomp profile in Docker's JSON (`seccomp=...`)."""
-    plain = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
-    rules: list[dict[str, object]] = [{"names": plain, "action": "SCMP_ACT_ALLOW"}]
-    for name, firsts in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):
-        arguments = ([{"index": 0, "value": value, "op": "SCMP_CMP_EQ"}] for value in firsts)
-        rules += [
-            {"names": [name], "action": "SCMP_ACT_ALLOW", "args": given} for given in arguments
-        ]
+    names = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
+    rules: list[dict[str, object]] = [{"names": names, "action": "SCMP_ACT_ALLOW"}]
+    for name, values in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):
+        for value in values:
+            first = {"index": 0, "value": value, "op": "SCMP_CMP_EQ"}
+            rules.append({"names": [name], "action": "SCMP_ACT_ALLOW", "args": [first]})
     return json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules})

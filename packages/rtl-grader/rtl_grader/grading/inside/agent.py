@@ -21,7 +21,8 @@ import steps
 
 WORKSPACE = "/code"
 DIRECTORIES = ("docs", "rundir", "rtl", "verif", "src")
-FIRST_UID, USERS = 61000, 1 << 30
+FIRST_UID = 61000
+USERS = 1 << 30
 """Range of the users that jobs run as if the agent is root; a user namespace of 65,536 has fewer."""
 SHARED = ("/control", "/dev/mqueue")
 """Directories of a container that outlive a job, and are hidden from it."""
@@ -106,7 +107,9 @@ def own_uid(uid_map="/proc/self/uid_map"):
 
 def prepare(job):
     """Mount and fill the workspace. The harness overrides other files; `src` is read-only at every mount."""
-    limits, uid, keep = job["limits"], job["uid"], job["prefixes"]
+    limits = job["limits"]
+    uid = job["uid"]
+    keep = job["prefixes"]
     namespaces.tmpfs(WORKSPACE, limits["disk_mb"], keep=keep)
     namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777", keep=keep)
     namespaces.tmpfs("/rundir", 16, mode="1777", keep=keep)

@@ -92,7 +92,8 @@ class Reports:
         connection.close()
         if state and state["session"]:
             session = state["session"]
-            found, told = digest(session["results_file"]), session.pop("digest", None)
+            found = digest(session["results_file"])
+            told = session.pop("digest", None)
             session["forged"] = found is not None and found != told
 
     def close(self):

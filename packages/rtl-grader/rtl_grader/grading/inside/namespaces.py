@@ -20,7 +20,10 @@ CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _CLONE3 = 435
 _NEW_NAMESPACES = 0x7E020000
@@ -57,7 +60,8 @@ def isolate(in_user_namespace):
     user namespace."""
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC
     if in_user_namespace:
-        uid, gid = os.getuid(), os.getgid()
+        uid = os.getuid()
+        gid = os.getgid()
         # Only a dumpable process can write the maps.
         prctl(PR_SET_DUMPABLE, 1)
         _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
@@ -128,7 +132,11 @@ def refuse_namespaces():
     `unshare`, `mount`, `umount2`, and `clone` with such flags fail with EPERM; `clone3`, whose flags a
     filter cannot see, fails with ENOSYS."""
     architecture, clone, *refused = MACHINES[os.uname().machine]
-    load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06  # of a classic BPF program
+    load = 0x20
+    equal = 0x15
+    at_least = 0x35
+    any_of = 0x45
+    give = 0x06  # of a classic BPF program
     program = (
         (load, 0, 0, 4),
         (equal, 0, 9, architecture),

@@ -70,7 +70,8 @@ def waves(job):
         return found
     for name in sorted(os.listdir(WAVES), reverse=True):
         if name.endswith(".vcd") and left > 0:
-            packed, data = zlib.compressobj(1), b""
+            packed = zlib.compressobj(1)
+            data = b""
             try:
                 with plain(f"{WAVES}/{name}") as file:
                     while part := file.read(min(left, 1 << 20)):
@@ -108,15 +109,20 @@ class Running:
     """
 
     def __init__(self, job, step, server, launch):
-        self.job, self.step, self.server, self.launch = job, step, server, launch
-        self.limits, self.budget_s = job["limits"], job["budget_s"]
+        self.job = job
+        self.step = step
+        self.server = server
+        self.launch = launch
+        self.limits = job["limits"]
+        self.budget_s = job["budget_s"]
         self.own = {int(os.readlink("/proc/self")), *job["own"]}
         self.started = time.monotonic()
         self.cpu_before = cpu_of_children()
         self.cpu_s = self.counted_s = self.asleep_s = self.longest_sleep_s = 0.0
         self.reading, writing = os.pipe()
         os.set_blocking(self.reading, False)
-        self.output, self.reports = Output(self.limits["output_kb"] << 10), attestation.Reports()
+        self.output = Output(self.limits["output_kb"] << 10)
+        self.reports = attestation.Reports()
         self.status = self.overrun = None
         self.watched = self.started
         self.killed_before = oom_kills()
@@ -177,7 +183,8 @@ class Running:
         if cpu_s > most_s:
             # A process that ended meanwhile may have been counted twice, with its parent.
             cpu_s = min(cpu_s, self.look()[2])
-        computed, self.cpu_s = cpu_s - self.cpu_s, max(cpu_s, self.cpu_s)
+        computed = cpu_s - self.cpu_s
+        self.cpu_s = max(cpu_s, self.cpu_s)
         asleep = not waited_for and computed <= 0 and all_asleep(self.own)
         # Count at most two intervals as sleep: if this check is late, the machine was busy.
         counted = min(passed, 2 * WATCH_EVERY_S if asleep else computed)
@@ -296,7 +303,8 @@ def usage(own):
     """(processes, resident bytes, CPU seconds with ended children) of all processes except `own`; a sandbox
     runs one job at a time. Parents are read before their younger children, so that none is counted twice.
     """
-    page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+    page = os.sysconf("SC_PAGE_SIZE")
+    tick = os.sysconf("SC_CLK_TCK")
     count = memory = ticks = 0
     for pid in processes(own):
         try:

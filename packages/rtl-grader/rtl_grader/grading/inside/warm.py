@@ -189,7 +189,8 @@ def _preload_rewriting():
     them."""
     from _pytest.config import Config
 
-    usual, variables = Config.fromdictargs, _pytest_variables()
+    usual = Config.fromdictargs
+    variables = _pytest_variables()
     finders = list(sys.meta_path)
     made = usual({}, list(_COCOTBS_ARGUMENTS))
     sys.meta_path[:] = (
@@ -290,7 +291,9 @@ def _search_path(environment, base, first=None):
 
 def _run_program(job, step, program, launcher, writing, requests):
     """In a fork: run the program and exit with its exit code."""
-    code, base, prefix = 1, launcher.base, launcher.prefix
+    code = 1
+    base = launcher.base
+    prefix = launcher.prefix
     try:
         requests = steps.confine(job, step, writing, keep=requests)
         kind, arguments = program
@@ -348,7 +351,8 @@ class _Simulations:
     def __call__(self, command, named):
         """Return the exit code, or None if the command must be run in the ordinary way."""
         words = [str(word) for word in command]
-        design, plus = (words[5:6] or [""])[0], words[6:]
+        design = (words[5:6] or [""])[0]
+        plus = words[6:]
         fits = (
             words[:5] == self.prefix
             and 0 < len(os.fsencode(design)) < DESIGN_SLOT
@@ -361,7 +365,8 @@ class _Simulations:
             return None
         sys.stdout.flush()
         sys.stderr.flush()
-        out, error = named.get("stdout"), named.get("stderr")
+        out = named.get("stdout")
+        error = named.get("stderr")
         out = 1 if out is None else out.fileno() if hasattr(out, "fileno") else None
         error = 2 if error is None else out if error == -2 else None
         if out is None or error is None:
@@ -408,7 +413,8 @@ def _argument_place():
     """(address, length) of this process' command line in memory."""
     with open("/proc/self/stat") as file:
         fields = file.read().rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])
+    start = int(fields[45])
+    end = int(fields[46])
     return start, end - start
 
 

@@ -71,7 +71,8 @@ def parameters(instance, names):
 def hides_inputs(instance, program):
     """Whether an input may have a net of another name, as in `module m(.a(b))`: beside a bench, none of its
     name is driven."""
-    text, free = instance[0].text, _FREE.findall(program)
+    text = instance[0].text
+    free = _FREE.findall(program)
     driven = [name for name, _, source, _ in _NET.findall(text) if source not in free]
     return any(
         direction == "INPUT" and name not in driven for direction, _, name in PORT.findall(text)

@@ -132,7 +132,8 @@ def _witness_results(module):
     """Wrap XUnitReporter: report `begin` when cocotb opens its results, and `end` with tests and digest
     after it wrote them."""
     reporter = module.XUnitReporter
-    construct, write = reporter.__init__, reporter.write
+    construct = reporter.__init__
+    write = reporter.write
 
     def __init__(self, filename="results.xml", **further):
         construct(self, filename, **further)
@@ -154,7 +155,8 @@ def _witness_results(module):
             self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()}
         )
 
-    reporter.__init__, reporter.write = __init__, wrapped_write
+    reporter.__init__ = __init__
+    reporter.write = wrapped_write
 
 
 class _Ports:
@@ -284,7 +286,9 @@ class _Ports:
 
 
 def _test(case):
-    failure, error, owner = case.find("failure"), case.find("error"), case.get("classname")
+    failure = case.find("failure")
+    error = case.find("error")
+    owner = case.get("classname")
     bad = failure if failure is not None else error
     status = (
         "failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"
