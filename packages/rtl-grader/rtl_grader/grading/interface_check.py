@@ -172,7 +172,7 @@ def certain_differences(
     guess = expected.source is InterfaceSource.HARNESS
     theirs = {port.name: port.direction or "output" for port in got}
     ways = {"output", "inout"} if _BOTH_WAYS.search(text) else {"output"}
-    names = use.names
+    names: Collection[str] = use.names
     if guess:
         # What the harness uses and the answer does not contain is no port but, for example, a method of a
         # class around the design.

@@ -78,7 +78,8 @@ def completed(interface: Interface, problem: Problem) -> Interface:
     if not any(port.direction == "output" for port in ports):
         ports += (Port(name="unnamed_output", direction="output", width=1),)
     names = _possible_parameters(problem.harness) - {interface.module}
-    names -= {declaration.name for declaration in (*ports, *interface.parameters)}
+    names -= {port.name for port in ports}
+    names -= {parameter.name for parameter in interface.parameters}
     further = [Parameter(name=name) for name in sorted(filter(_is_identifier, names))]
     parameters = (*interface.parameters, *further)
     return interface.model_copy(update={"ports": ports, "parameters": parameters})

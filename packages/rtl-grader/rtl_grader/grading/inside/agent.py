@@ -101,19 +101,19 @@ def own_uid(uid_map="/proc/self/uid_map"):
     """Choose a user for one job. The kernel limits processes per user: jobs of other runs must not count
     against this one."""
     with open(uid_map) as file:
-        end = max(int(first) + int(count) for first, _, count in map(str.split, file))
+        ranges = [list(map(int, line.split())) for line in file]
+    end = max(first + count for first, _, count in ranges)
     return FIRST_UID + int.from_bytes(os.urandom(8), "little") % min(USERS, end - FIRST_UID)
 
 
 def prepare(job):
     """Mount and fill the workspace. The harness overrides other files; `src` is read-only at every mount."""
-    limits = job["limits"]
+    disk_mb = job["limits"]["disk_mb"]
     uid = job["uid"]
     keep = job["prefixes"]
-    namespaces.tmpfs(WORKSPACE, limits["disk_mb"], keep=keep)
-    namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777", keep=keep)
-    namespaces.tmpfs("/rundir", 16, mode="1777", keep=keep)
-    namespaces.tmpfs("/dev/shm", min(64, limits["disk_mb"]), mode="1777", keep=keep)
+    namespaces.tmpfs(WORKSPACE, disk_mb, keep=keep)
+    for place, size_mb in (("/tmp", disk_mb), ("/rundir", 16), ("/dev/shm", min(64, disk_mb))):
+        namespaces.tmpfs(place, size_mb, mode="1777", keep=keep)
     for shared in SHARED:
         if os.path.isdir(shared):
             namespaces.tmpfs(shared, 1, mode="700")
@@ -138,11 +138,8 @@ def prepare(job):
 
 def write_files(files):
     for path, text in files.items():
-        if (
-            path.startswith("/")
-            or path != os.path.normpath(path)
-            or path.split("/")[0] in ("..", ".")
-        ):
+        is_plain = path == os.path.normpath(path)
+        if not is_plain or path.startswith("/") or path.split("/")[0] in ("..", "."):
             raise ValueError(f"path outside the workspace: {path!r}")
         full = WORKSPACE + "/" + path
         os.makedirs(os.path.dirname(full), exist_ok=True)
@@ -192,13 +189,14 @@ def _supervise(control, first, reading):
             data += part
             open_pipe = bool(part)
     os.waitpid(first, 0)
-    lines = [json.loads(line) for line in bytes(data).split(b"\n")[:-1]]
-    errors = [line["error"] for line in lines if "error" in line]
-    if errors or not lines or "done" not in lines[-1]:
-        send(control, {"error": (errors or ["process 1 of the job was killed"])[0]})
-        return
-    waves = next(line["waves"] for line in lines if "waves" in line)
-    send(control, {"steps": [line for line in lines if "name" in line], "waves": waves})
+    results = [json.loads(line) for line in bytes(data).split(b"\n")[:-1]]
+    errors = [result for result in results if "error" in result]
+    if not errors and results[-1:] == [{"done": True}]:
+        *results, waves, _ = results
+        send(control, {"steps": results, **waves})
+    else:
+        unknown = {"error": "process 1 of the job was killed"}
+        send(control, errors[0] if errors else unknown)
 
 
 if __name__ == "__main__":

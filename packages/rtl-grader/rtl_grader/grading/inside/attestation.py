@@ -92,9 +92,9 @@ class Reports:
         connection.close()
         if state and state["session"]:
             session = state["session"]
-            found = digest(session["results_file"])
-            told = session.pop("digest", None)
-            session["forged"] = found is not None and found != told
+            actual = digest(session["results_file"])
+            reported = session.pop("digest", None)
+            session["forged"] = actual not in (None, reported)
 
     def close(self):
         for connection in list(self.buffers):

@@ -7,13 +7,7 @@ import resource
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = [
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_ulong,
-    ctypes.c_char_p,
-]
+_libc.mount.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p]
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
@@ -51,8 +45,9 @@ def prctl(option, value):
 
 
 def mount(source, target, kind, flags, data=None):
-    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), f"mount {target}")
+    texts = (source, target, kind, data)
+    source, path, kind, data = (None if text is None else os.fsencode(text) for text in texts)
+    _check(_libc.mount(source, path, kind, flags, data), f"mount {target}")
 
 
 def isolate(in_user_namespace):
@@ -65,11 +60,8 @@ def isolate(in_user_namespace):
         # Only a dumpable process can write the maps.
         prctl(PR_SET_DUMPABLE, 1)
         _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{uid} {uid} 1"),
-            ("gid_map", f"{gid} {gid} 1"),
-        ):
+        maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+        for name, text in maps.items():
             with open("/proc/self/" + name, "w") as file:
                 file.write(text)
         prctl(PR_SET_DUMPABLE, 0)
@@ -80,19 +72,11 @@ def isolate(in_user_namespace):
 
 def tmpfs(target, megabytes, mode="755", keep=()):
     """Mount an empty file system at `target`. Directories of `keep` below it are mounted again, read-only."""
-    held = [
-        (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
-        for path in keep
-        if path.startswith(target + "/")
-    ]
-    mount(
-        "tmpfs",
-        target,
-        "tmpfs",
-        MS_NOSUID | MS_NODEV,
-        f"size={megabytes}m,nr_inodes=20k,mode={mode}",
-    )
-    for path, handle in held:
+    paths = [path for path in keep if path.startswith(target + "/")]
+    handles = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in paths]
+    options = f"size={megabytes}m,nr_inodes=20k,mode={mode}"
+    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, options)
+    for path, handle in zip(paths, handles, strict=True):
         parent = target
         for part in path[len(target) + 1 :].split("/"):
             parent += "/" + part
@@ -121,9 +105,8 @@ def become(uid):
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    _check(
-        _libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()), "capset"
-    )  # version 3, this thread
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this thread
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
     refuse_namespaces()
 
 
@@ -152,8 +135,8 @@ def refuse_namespaces():
         (give, 0, 0, 0x7FFF0000),
     )
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
-    whole = _Program(len(program), ctypes.addressof(code))
-    _check(_libc.prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole), 0, 0), "seccomp")
+    filters = _Program(len(program), ctypes.addressof(code))
+    _check(_libc.prctl(PR_SET_SECCOMP, 2, ctypes.byref(filters), 0, 0), "seccomp")
 
 
 def limit(limits):
@@ -170,8 +153,7 @@ def limit(limits):
         (resource.RLIMIT_CORE, 0),
     ):
         hard = resource.getrlimit(what)[1]
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        # One second between SIGXCPU, which tells the cause, and SIGKILL.
-        spare = 1 if what == resource.RLIMIT_CPU else 0
-        resource.setrlimit(what, (value, value + spare if hard == resource.RLIM_INFINITY else hard))
+        if hard == resource.RLIM_INFINITY:
+            # One second between SIGXCPU, which tells the cause, and SIGKILL.
+            hard = value + 1 if what == resource.RLIMIT_CPU else value
+        resource.setrlimit(what, (min(value, hard), hard))
