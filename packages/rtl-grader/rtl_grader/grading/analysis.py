@@ -91,7 +91,9 @@ class Analyst:
         """
         for _ in range(TRIES):
             with self._lock:
-                child = self._free.pop() if self._free else None
+                child = None
+                if self._free:
+                    child = self._free.pop()
             child = child or _Child()
             reply = child.ask(request, self._timeout_s)
             if reply is not None:

@@ -75,7 +75,9 @@ def line_of(
         raise ValueError("id: is missing or not a string")
     if identity not in problems:
         reason = why_not.get(identity)
-        why = f"is left out: {reason}" if reason else "is not one of the problems"
+        why = "is not one of the problems"
+        if reason:
+            why = f"is left out: {reason}"
         raise ValueError(f"id: {identity!r} {why}")
     sample = record.get("sample", counts[identity])
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
@@ -86,7 +88,8 @@ def line_of(
     if isinstance(files, dict) and response is None:
         for path, text in files.items():
             if not isinstance(text, str):
-                raise ValueError(f"files.{path[:80]}: is {type(text).__name__}, not a string")
+                kind = type(text).__name__
+                raise ValueError(f"files.{path[:80]}: is {kind}, not a string")
         size = sum(map(len, files.values()))
         too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
         answer = Answer(error=too_long) if size > MAX_RESPONSE_CHARS else Answer(files=files)

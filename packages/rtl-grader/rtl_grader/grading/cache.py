@@ -37,7 +37,9 @@ class MemoryCache:
 
     def get(self, key: str) -> Verdict | None:
         text = self._texts.get(key)
-        return None if text is None else Verdict.model_validate(json.loads(text))
+        if text is None:
+            return None
+        return Verdict.model_validate(json.loads(text))
 
     def put(self, key: str, verdict: Verdict) -> None:
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -71,7 +73,9 @@ def cache_key(
     until: Stage,
 ) -> str:
     """SHA-256 (hex) of everything that decides a verdict. Line endings and trailing white space do not matter."""
-    interface = problem.interface.model_dump(mode="json") if problem.interface else None
+    interface = None
+    if problem.interface:
+        interface = problem.interface.model_dump(mode="json")
     parts = {
         "grader": GRADER_VERSION,
         "problem": problem.fingerprint,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import Mount, Step
+from rtl_grader.grading.executors.base import SOURCE_MOUNTS, Environment, Mount, Mounts, Step, Steps
 from rtl_grader.problems.cvdp import FieldError, compose_services
 from rtl_grader.types.files import Files
 
@@ -27,7 +27,7 @@ _QUOTED = re.compile(r"(['\"])(.*?)\1(?:\s+#.*)?")
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
 
 
-def read_services(harness: Files) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
+def read_services(harness: Files) -> tuple[Steps, Mounts]:
     """Return the services of a harness as steps, in the file's order, and all their volumes.
 
     `harness` maps paths (`docker-compose.yml`, `src/.env`, ...) to texts. Raises InfrastructureError that names the
@@ -40,7 +40,7 @@ def read_services(harness: Files) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
             f"the harness' docker-compose.yml cannot be read: {error!r}"
         ) from error
     steps = []
-    mounts = [Mount("src", "/src")]
+    mounts = [*SOURCE_MOUNTS]
     for name, service in entries:
         if not isinstance(service, dict):
             raise InfrastructureError(f"service {name} is not a mapping")
@@ -54,7 +54,7 @@ def read_services(harness: Files) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
     return tuple(steps), tuple(dict.fromkeys(mounts))
 
 
-def parse_env(text: str) -> dict[str, str]:
+def parse_env(text: str) -> Environment:
     """Parse an env file: `KEY = value` with any spacing, comments, optional `export` and quotes."""
     values = {}
     for line in text.splitlines():
@@ -81,11 +81,13 @@ def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _env_files(name: str, value: object, harness: Files) -> dict[str, str]:
+def _env_files(name: str, value: object, harness: Files) -> Environment:
     entries = value if isinstance(value, list) else [value] if value else []
-    values: dict[str, str] = {}
+    values: Environment = {}
     for entry in entries:
-        options = entry if isinstance(entry, dict) else {"path": entry}
+        options = {"path": entry}
+        if isinstance(entry, dict):
+            options = entry
         path = options.get("path")
         plain = posixpath.normpath(str(path))
         if plain in harness:
@@ -97,7 +99,7 @@ def _env_files(name: str, value: object, harness: Files) -> dict[str, str]:
     return values
 
 
-def _environment(value: object) -> dict[str, str]:
+def _environment(value: object) -> Environment:
     if isinstance(value, dict):
         return {str(key): _text(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -109,7 +111,9 @@ def _text(value: object) -> str:
     """A value of YAML as compose passes it on."""
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 def _volumes(name: str, volumes: Any) -> list[Mount]:
@@ -130,7 +134,8 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
                 f"service {name}: the volume {volume} is not a directory of the workspace"
             )
         plain = posixpath.normpath(str(source))
-        if plain.startswith("..") or plain.split("/")[0] not in (*DIRECTORIES, "."):
+        folder = plain.split("/")[0]
+        if plain.startswith("..") or folder not in (*DIRECTORIES, "."):
             raise InfrastructureError(
                 f"service {name}: the volume {volume} is outside the workspace"
             )

@@ -51,7 +51,7 @@ _ASSERTION_CONTROL = re.compile(
 _SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re.I)
 
 
-def as_graded(problem: Problem, files: Files) -> tuple[dict[str, str], list[str]]:
+def as_graded(problem: Problem, files: Files) -> tuple[Files, list[str]]:
     """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     several = uses_several_tools(problem.harness)
     design, notes = without_test_benches(problem, files)
@@ -77,14 +77,20 @@ def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool =
         text = decided(text, macros)
     if "$assert" in text:
         # Icarus ignores concurrent assertions and lacks the tasks that control them.
-        text = _ASSERTION_CONTROL.sub(lambda match: "begin end" + "\n" * match[0].count("\n"), text)
+        text = _ASSERTION_CONTROL.sub(_null_statement, text)
     if re.search("translate_o|synthesis", text, re.I):
         text = _TRANSLATE_OFF.sub(r"\1-\2", text)
         text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)
     return text
 
 
-def without_test_benches(problem: Problem, files: Files) -> tuple[dict[str, str], list[str]]:
+def _null_statement(match: re.Match[str]) -> str:
+    """A statement without effect on as many lines as the match."""
+    lines = match[0].count("\n")
+    return "begin end" + "\n" * lines
+
+
+def without_test_benches(problem: Problem, files: Files) -> tuple[Files, list[str]]:
     """Return the answer's files without test benches, and a sentence for each bench that was removed."""
     result = dict(files)
     notes: list[str] = []
@@ -124,7 +130,9 @@ def _benches(text: str) -> list[Module]:
     code, is_closed = bare(text)
     all_modules = modules(code)
     candidates = {module.start for module in all_modules if module.name and module.is_bench}
-    if not is_closed or not candidates or not _is_plain(code, all_modules):
+    if not is_closed or not candidates:
+        return []
+    if not _is_plain(code, all_modules):
         return []
     uses = Counter(_WORD.findall(code))
     benches: list[Module] = []
@@ -137,13 +145,17 @@ def _benches(text: str) -> list[Module]:
             continue
         if uses[module.name] == _WORD.findall(own).count(module.name):
             benches.append(module)
-    return benches if len(benches) < len(all_modules) else []
+    if len(benches) < len(all_modules):
+        return benches
+    return []
 
 
 def _is_plain(code: str, all_modules: list[Module]) -> bool:
     """Whether the module boundaries are certain: no module is nested, cut by a conditional, or made by a macro."""
+    if not all(module.closed for module in all_modules):
+        return False
     boundaries = BOUNDARY.findall(code)
-    if len(boundaries) != 2 * len(all_modules) or not all(m.closed for m in all_modules):
+    if len(boundaries) != 2 * len(all_modules):
         return False
     if any(map(BOUNDARY.search, _DEFINE.findall(code))):
         return False

@@ -147,11 +147,15 @@ def parameter_mismatches(
     mismatches = []
     for build in (build for result in results for build in result.builds if build["parameters"]):
         settings = _settings(build["argv"])
-        numbers = {name: int(value) for name, value in settings.items() if _NUMBER.fullmatch(value)}
+        numbers = {name: int(text) for name, text in settings.items() if _NUMBER.fullmatch(text)}
         right_values = demanded_values(numbers)
         for name, setting, got in build["parameters"]:
-            right = [] if name in settings else list(map(str, right_values.get(name, ())))
-            expected = right[0] if right else setting
+            right: list[str] = []
+            if name not in settings:
+                right += map(str, right_values.get(name, ()))
+            expected = setting
+            if right:
+                expected = right[0]
             if setting:
                 if got not in right:
                     mismatches.append(
@@ -166,7 +170,8 @@ def parameter_mismatches(
 def refused_parameters(build: Mapping[str, Any]) -> Mismatches:
     """Parameters that a build of the harness set and the compiler refused because the design lacks them."""
     settings = _settings(build["argv"])
-    names = dict.fromkeys(first or second for first, second in _NOT_TAKEN.findall(build["output"]))
+    errors = _NOT_TAKEN.findall(build["output"])
+    names = dict.fromkeys(first or second for first, second in errors)
     kind = MismatchKind.WRONG_PARAMETER
     return tuple(mismatch_of(kind, name, settings.get(name), "none") for name in names)
 
@@ -202,7 +207,8 @@ def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> s
     if budget is not None and step.overrun in ("cpu", "asleep"):
         values = {"cpu_s": budget.cpu_s}
         origin = f"; {budget}"
-    return f"{step.name} {_OVERRUNS[step.overrun].format(**values)}{origin}"
+    excess = _OVERRUNS[step.overrun].format(**values)
+    return f"{step.name} {excess}{origin}"
 
 
 def compile_reasons(text: str) -> Reasons:
@@ -224,7 +230,10 @@ def test_reasons(step: StepResult) -> Reasons:
     lines = _lines(step.output)
     text = _NOISE.sub("", step.output)
     exceptions = [exception for _, exception in _TRACEBACK.findall(text)]
-    failures = [f"{test['name']}: {test['message'] or 'failed'}" for test in step.failed_tests]
+    failures = []
+    for test in step.failed_tests:
+        message = test["message"] or "failed"
+        failures.append(f"{test['name']}: {message}")
     if not failures:
         reasons = [*exceptions, *filter(_ERROR_LINE.match, lines)]
         without_words = f"{step.name} ended with exit code {step.exit_code}"
@@ -245,13 +254,17 @@ def own_faults(results: Results, problem: Problem) -> list[str]:
     faults: list[str] = []
     cocotb = uses_cocotb(problem.harness)
     nothing_ran = cocotb and all(result.reach < 2 for result in results)
-    of_harness = _NAMES_ERROR if problem.golden else _SURROUNDINGS
+    of_harness = _SURROUNDINGS
+    if problem.golden:
+        of_harness = _NAMES_ERROR
     for step in (result for result in results if result.exit_code):
         at_once = [test["name"] for test in step.failed_tests if test["ns"] in ("0", "0.0")]
         before_tests = cocotb and step.reach > 1 and not step.failed_tests
         for line in test_reasons(step):
             is_early = before_tests or line.partition(": ")[0] in at_once
-            pattern = _BEFORE_READING if is_early else of_harness
+            pattern = of_harness
+            if is_early:
+                pattern = _BEFORE_READING
             if nothing_ran or pattern.search(line):
                 faults.append(line)
     return faults
@@ -259,7 +272,8 @@ def own_faults(results: Results, problem: Problem) -> list[str]:
 
 def _lines(text: str) -> list[str]:
     """The lines of an output without noise, indentation and empty lines."""
-    return list(filter(None, map(str.strip, _NOISE.sub("", text).splitlines())))
+    lines = _NOISE.sub("", text).splitlines()
+    return list(filter(None, map(str.strip, lines)))
 
 
 def _listed(lines: list[str]) -> Reasons:

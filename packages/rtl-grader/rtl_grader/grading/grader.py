@@ -88,9 +88,14 @@ class Grader:
         """
         start = time.monotonic()
         until = until or self.until
-        cache = self.cache if answer.files else None
-        key = "" if cache is None else self.key(problem, answer, until)
-        earlier = None if cache is None else cache.get(key)
+        cache = None
+        if answer.files:
+            cache = self.cache
+        key = ""
+        earlier = None
+        if cache is not None:
+            key = self.key(problem, answer, until)
+            earlier = cache.get(key)
         if earlier is not None and self._still_holds(earlier, problem, answer):
             verdict = earlier.model_copy(update={"cached": True})
         else:
@@ -145,7 +150,9 @@ class Grader:
         verdict = first.run()
         verdicts = [verdict]
         may_vary = first.failed_tests and verdict.cpu_s <= MORE_SEEDS_SHARE * self.limits.cpu_s
-        seeds = seeds_for(problem, self.seeds) if may_vary else 1
+        seeds = 1
+        if may_vary:
+            seeds = seeds_for(problem, self.seeds)
         majority = seeds // 2 + 1
         for seed in range(self.seed + 1, self.seed + seeds):
             passed = sum(each.passed for each in verdicts)
@@ -183,7 +190,9 @@ class Grader:
 
     def limit_s(self, budget: Budget | None) -> float:
         """CPU seconds that an answer with this budget may use."""
-        return self.limits.cpu_s if budget is None else budget.cpu_s
+        if budget is None:
+            return self.limits.cpu_s
+        return budget.cpu_s
 
     def _still_holds(self, verdict: Verdict, problem: Problem, answer: Answer) -> bool:
         """Whether a cached verdict is still valid: it did not run out of CPU time, or the limit has not grown much."""
@@ -233,16 +242,18 @@ class Grader:
     def analyse(self, problem: Problem, files: Files) -> Analysis:
         """Read the interface of the requested module and screen the design, in an analysis process."""
         harness = problem.harness
-        scripts = "\n".join(harness[path] for path in harness if path.endswith((".py", ".env")))
+        paths = [path for path in harness if path.endswith((".py", ".env"))]
+        scripts = "\n".join(harness[path] for path in paths)
         context = macro_file(harness)
         for path, text in problem.context.items():
             context[path] = text if path.endswith(HDL_SUFFIXES) else ""
+        # Testbenches that no harness compiles are not screened.
+        design = [p for p in files if p.startswith("rtl/") or basename(p) in scripts]
         request = AnalysisRequest(
             answer=dict(files),
             context=context,
             top=problem.interface.module if problem.interface else None,
-            # Testbenches that no harness compiles are not screened.
-            design=tuple(p for p in files if p.startswith("rtl/") or basename(p) in scripts),
+            design=tuple(design),
             harness=tuple(map(basename, harness)),
             several_tools=uses_several_tools(harness),
         )
@@ -251,4 +262,6 @@ class Grader:
 
 def seeds_for(problem: Problem, seeds: int) -> int:
     """Number of seeds to try: one if the harness draws no random numbers or the problem has a golden answer."""
-    return seeds if problem.golden is None and draws_random(problem.harness) else 1
+    if problem.golden is None and draws_random(problem.harness):
+        return seeds
+    return 1

@@ -105,7 +105,9 @@ def _parameter_differences(expected: Interface, got: Interface) -> Iterator[Inte
         if other is None:
             yield mismatch_of(MismatchKind.MISSING_PARAMETER, name, default, "nothing")
         elif parameter.is_type != other.is_type:
-            demand = "a type" if parameter.is_type else "a value"
+            demand = "a value"
+            if parameter.is_type:
+                demand = "a type"
             yield mismatch_of(MismatchKind.WRONG_TYPE, name, demand, None)
         elif None not in (default, other.default) and default != other.default:
             yield mismatch_of(MismatchKind.WRONG_PARAMETER, name, default, other.default)
@@ -139,7 +141,9 @@ def unnamed_ports(problem: Problem) -> list[str]:
         return []
     words = _words(problem.prompt, *problem.context.values())
     names = [port.name for port in interface.ports if port.name not in words]
-    return names if len(names) < len(interface.ports) else []
+    if len(names) < len(interface.ports):
+        return names
+    return []
 
 
 def certain_differences(
@@ -224,7 +228,9 @@ def _is_read_open(name: str, answer: Files) -> bool:
     name = rf"\b{re.escape(name)}\b"
 
     def if_used(sink: re.Match[str]) -> str:
-        return sink[0] if code.count(sink[1]) > 1 else ""
+        if code.count(sink[1]) > 1:
+            return sink[0]
+        return ""
 
     statements = _SINK.sub(if_used, _DECLARING.sub("", code))
     return bool(re.search(f"``|{name}", statements)) and not re.search(_PULLING + name, code)
@@ -286,18 +292,26 @@ def _code(answer: Files) -> str:
 
 
 def mismatch_of(kind: MismatchKind, name: str, expected: object, got: object) -> InterfaceMismatch:
-    demand = None if expected is None else str(expected)
-    text = None if got is None else str(got)[:MOST_CHARS]
+    demand = None
+    if expected is not None:
+        demand = str(expected)
+    text = None
+    if got is not None:
+        text = str(got)[:MOST_CHARS]
     return InterfaceMismatch(kind=kind, name=name[:MOST_CHARS], expected=demand, got=text)
 
 
 def in_bits(width: int | str) -> str:
-    return "1 bit" if str(width) == "1" else f"{width} bits"
+    if str(width) == "1":
+        return "1 bit"
+    return f"{width} bits"
 
 
 def _describe(port: Port) -> str:
     words = port.direction or "port"
-    return words if port.width is None else f"{words} of {in_bits(port.width)}"
+    if port.width is None:
+        return words
+    return f"{words} of {in_bits(port.width)}"
 
 
 def demanded_values(

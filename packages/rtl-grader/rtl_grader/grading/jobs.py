@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rtl_grader.grading.compose import DIRECTORIES, read_services
-from rtl_grader.grading.executors.base import Executor, Job, JobResult, Step
+from rtl_grader.grading.executors.base import Environment, Executor, Job, JobResult, Step, Steps
 from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_grader.grading.requirements import is_scripted
 from rtl_grader.hdl.clocking import CLOCK_LIKE
@@ -95,7 +95,7 @@ runner.test(hdl_toplevel=settings["top"], test_module="activity")
 '''
 
 
-def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
+def stop_at_first_failure(steps: Steps) -> Steps:
     """Return the services of a harness with pytest stopping at the first failing test."""
     name = "PYTEST_ADDOPTS"
     impatient = []
@@ -126,14 +126,14 @@ def sources(problem: Problem, files: Files) -> list[str]:
     return [f"/code/{path}" for path in present or sorted(design)]
 
 
-def workspace_files(harness: Files) -> dict[str, str]:
+def workspace_files(harness: Files) -> Files:
     """Files of a harness that go into the workspace, which docker-compose.yml and Dockerfile do not."""
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 
 
 def witness_environment(
     problem: Problem, ports: Sequence[Port] | None, right_values: Mapping[str, list[int]]
-) -> dict[str, str]:
+) -> Environment:
     """Return environment variables for witness and gate: the answer's ports to watch (none if None), system
     tasks that the problem's own files call, whether scripts of the harness run the simulator, and the right
     values of parameters, none for a port whose width counts.
@@ -156,7 +156,7 @@ def witness_environment(
 
 def activity_check(
     top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
-) -> tuple[dict[str, str], Step] | None:
+) -> tuple[Files, Step] | None:
     """Return the harness files and the command of the activity check; None if no output or no input's width is known.
 
     `sources` are absolute paths inside the workspace; `pacer` is an input, see `Session.pacer`, or empty; then an input
@@ -164,7 +164,9 @@ def activity_check(
     """
     widths = {port.name: port.width for port in ports if port.direction == "input" and port.width}
     bits = [name for name, width in widths.items() if width == 1]
-    clock = pacer if pacer in bits else next(filter(CLOCK_LIKE.search, bits), "")
+    clock = pacer
+    if pacer not in bits:
+        clock = next(filter(CLOCK_LIKE.search, bits), "")
     outputs = [port.name for port in ports if port.direction == "output"]
     if not widths or not outputs:
         return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-from rtl_grader.grading.executors.toolchain import shortcomings
+from rtl_grader.grading.executors.toolchain import Versions, shortcomings
 from rtl_grader.problems.harness_use import is_used, parse_python
 from rtl_grader.types.files import Files
 
@@ -34,7 +34,9 @@ def python_of(harness: Files) -> str:
 def cocotb_generation(harness: Files) -> int:
     """1 for a harness that needs cocotb 1.x (2.0 moved the runner to `cocotb_tools`), else 2."""
     older = re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", python_of(harness), re.M)
-    return 1 if older else 2
+    if older:
+        return 1
+    return 2
 
 
 def draws_random(harness: Files) -> bool:
@@ -62,7 +64,7 @@ def uses_several_tools(harness: Files) -> bool:
 
 
 def missing_requirements(
-    harness: Files, available: Mapping[str, str], has_module: Callable[[str], bool]
+    harness: Files, available: Versions, has_module: Callable[[str], bool]
 ) -> list[str]:
     """Descriptions of what the harness' used Python files import or call and the executor lacks.
 

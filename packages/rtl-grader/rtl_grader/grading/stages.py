@@ -28,7 +28,14 @@ from rtl_grader.grading.evidence import (
     overrun_reason,
     test_reasons,
 )
-from rtl_grader.grading.executors.base import Job, Mount, Step, StepResult
+from rtl_grader.grading.executors.base import (
+    SOURCE_MOUNTS,
+    Environment,
+    Job,
+    Mounts,
+    StepResult,
+    Steps,
+)
 from rtl_grader.grading.interface_check import (
     Mismatches,
     certain_differences,
@@ -96,12 +103,12 @@ class Grading:
     """A sentence for each service that did not run because one before it exceeded a limit."""
 
     @property
-    def files(self) -> dict[str, str]:
+    def files(self) -> Files:
         """The answer's files at the problem's target paths, as every tool gets them; no other file is written."""
         return self._design[0]
 
     @cached_property
-    def _design(self) -> tuple[dict[str, str], list[str]]:
+    def _design(self) -> tuple[Files, list[str]]:
         files = self.answer.files
         targets = {path: files[path] for path in files if path in self.problem.targets}
         return as_graded(self.problem, targets)
@@ -294,8 +301,8 @@ class Grading:
 
     def _run(
         self,
-        steps: tuple[Step, ...],
-        mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
+        steps: Steps,
+        mounts: Mounts = SOURCE_MOUNTS,
         harness: Files | None = None,
     ) -> tuple[StepResult, ...]:
         """Run steps in the answer's workspace, with the problem's harness by default."""
@@ -322,7 +329,7 @@ class Grading:
         return self.grader.budget(self.problem, self.answer)
 
     @cached_property
-    def _environment(self) -> dict[str, str]:
+    def _environment(self) -> Environment:
         return witness_environment(
             self.problem, self.ports, self.grader.demanded_values(self.problem)
         )
@@ -349,11 +356,13 @@ class Grading:
                 return self._verdict(outcome, result.reasons)
         return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
 
-    def _explained(self, reasons: Reasons, output: str) -> tuple[str, ...]:
+    def _explained(self, reasons: Reasons, output: str) -> Reasons:
         """The reasons, headed by the tool whose output this is if it does not understand a valid text."""
         if not evidence.is_unreadable(output) or not self.grader.is_valid(self.problem, self.files):
             return reasons
-        tool = "verilator" if "%Error" in output else "iverilog"
+        tool = "iverilog"
+        if "%Error" in output:
+            tool = "verilator"
         return (f"{tool} {self.grader.tools.get(tool)} {TOO_OLD}", *reasons)
 
     def _add(

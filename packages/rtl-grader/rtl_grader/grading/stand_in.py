@@ -60,7 +60,9 @@ def render_module(interface: Interface, body: str = "") -> str:
     """Return a module with this interface; widths are those of the default parameters, or one bit if unknown."""
     lines = []
     for parameter in interface.parameters:
-        value = VALUE if parameter.default is None else parameter.default
+        value = parameter.default
+        if value is None:
+            value = VALUE
         lines.append(f"parameter {parameter.name} = {value}")
     parameters = f" #({', '.join(lines)})" if lines else ""
     lines = [f"  {port.direction} {port.packed}{port.name}" for port in interface.ports]
@@ -94,7 +96,9 @@ def _specified(port: Port, problem: Problem) -> Port:
         width = 1
     else:
         # Any number that a harness writes fits into a wide input.
-        width = 1024 if direction == "input" else 32
+        width = 32
+        if direction == "input":
+            width = 1024
     return port.model_copy(update={"direction": direction, "width": width})
 
 

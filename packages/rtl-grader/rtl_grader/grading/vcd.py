@@ -75,7 +75,9 @@ class Dump:
         size = _BLOCK
         while stop < len(self.body) and times(middle, stop) < after:
             place = self.body.find(b"\n#", middle + size)
-            stop = len(self.body) if place < 0 else place
+            stop = place
+            if place < 0:
+                stop = len(self.body)
             size *= 4
         values: dict[str, dict[int, str]] = {code: {} for code in codes}
         for at, code, value in self.lines(start, stop):
@@ -118,7 +120,9 @@ class Dump:
 
     def _time_before(self, place: int) -> int:
         at = self.body.rfind(b"\n#", 0, place)
-        return int(self._line(at)[1:]) if at >= 0 else 0
+        if at >= 0:
+            return int(self._line(at)[1:])
+        return 0
 
     def _line(self, at: int) -> bytes:
         """The line after the newline at an offset."""
@@ -139,11 +143,15 @@ class Dump:
         last = -1
         if variable.width > 1:
             vector = self.body.rfind(b" " + code, 0, place + 1)
-            return self.body.rfind(b"\n", 0, vector) if vector >= 0 else None
+            if vector >= 0:
+                return self.body.rfind(b"\n", 0, vector)
+            return None
         for value in b"01xz":
             change = b"\n%c%s" % (value, code)
             last = max(last, self.body.rfind(change, max(last, 0), place + 1))
-        return last if last >= 0 else None
+        if last >= 0:
+            return last
+        return None
 
 
 def read_vcd(data: bytes) -> Dump:

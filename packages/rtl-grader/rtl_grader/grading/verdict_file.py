@@ -139,4 +139,6 @@ class VerdictFile:
 def named(record: Record, line: AnswerLine) -> Record:
     """The record with the id and sample of an answer, since equal answers share one record."""
     place = {"id": line.problem.id, "sample": line.sample}
-    return record if place.items() <= record.items() else sealed({**record, **place})
+    if place.items() <= record.items():
+        return record
+    return sealed({**record, **place})

@@ -110,7 +110,9 @@ def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
 
 def digests(problem: Problem, answer: Answer) -> dict[str, str]:
     """See `VerdictRecord.graded`."""
-    interface = problem.interface.model_dump(mode="json") if problem.interface else None
+    interface = None
+    if problem.interface:
+        interface = problem.interface.model_dump(mode="json")
     return {
         "problem": problem.fingerprint,
         "harness": sha256_of(problem.harness),

@@ -18,6 +18,8 @@ from rtl_grader.types.files import Files
 Overrun = Literal["wall", "cpu", "asleep", "memory", "processes", "output"]
 
 
+Environment = dict[str, str]
+"""Environment variables: name -> value."""
 Message = dict[str, Any]
 """A JSON object from or to an agent."""
 
@@ -42,8 +44,14 @@ class Step:
 
     name: str
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
     cwd: str = "/code/rundir"
+
+
+Steps = tuple[Step, ...]
+Mounts = tuple[Mount, ...]
+SOURCE_MOUNTS: Mounts = (Mount("src", "/src"),)
+"""The volume that every harness has."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,8 @@ class Job:
     """Context and answer: path relative to the workspace -> text."""
     harness: Files
     """Files of the harness. They override `files`; the directory `src` is read-only at every mount."""
-    steps: tuple[Step, ...]
-    mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
+    steps: Steps
+    mounts: Mounts = SOURCE_MOUNTS
     limits: Limits = field(default_factory=Limits)
     budget_s: float | None = None
     """CPU seconds of all processes of a step together, and the longest time in which all of them may sleep. None: only
@@ -151,7 +159,11 @@ class StepResult:
     def reach(self) -> int:
         """How far the harness got: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3
         tests began."""
-        return 3 if self.sessions else 2 if self.started else 1 if self.builds else 0
+        if self.sessions:
+            return 3
+        if self.started:
+            return 2
+        return 1 if self.builds else 0
 
 
 @dataclass(frozen=True)

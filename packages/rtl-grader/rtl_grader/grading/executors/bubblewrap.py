@@ -128,7 +128,8 @@ class BubblewrapExecutor(CellExecutor):
 def _with_control(command: list[str], theirs: int) -> list[str]:
     """Add the environment variable by which the agent finds its socket; bwrap passes the descriptor on."""
     at = command.index("--")
-    return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs), *command[at:]]
+    setting = ["--setenv", "RTL_CONTROL_FD", str(theirs)]
+    return command[:at] + setting + command[at:]
 
 
 class _BubblewrapCell(Cell):
@@ -151,7 +152,9 @@ class _BubblewrapCell(Cell):
         except ExecutorDiedError as error:
             self.close()
             complaint = self._complaint() or error.message
-            hint = _NO_NAMESPACES if complaint.startswith("bwrap:") else _NO_PACKAGES
+            hint = _NO_PACKAGES
+            if complaint.startswith("bwrap:"):
+                hint = _NO_NAMESPACES
             raise InfrastructureError(f"the sandbox does not start: {complaint}", hint) from error
         assert hello.get("ready"), hello
 
@@ -181,7 +184,8 @@ def _run_attached(command: Sequence[str], keep: int) -> int:
     On a terminal it gets a pseudo-terminal, so that it cannot write to ours (TIOCSTI) and has Ctrl-C and job control.
     """
     sys.stdout.flush()
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not has_terminal:
         return subprocess.call(command, pass_fds=[keep])
     os.set_inheritable(keep, True)
     terminals: list[int] = []
@@ -194,7 +198,8 @@ def _run_attached(command: Sequence[str], keep: int) -> int:
 
     def copy_size(*_: object) -> None:
         for terminal in terminals:
-            fcntl.ioctl(terminal, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8))
+            size = fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8)
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
 
     previous = signal.signal(signal.SIGWINCH, copy_size)
     try:

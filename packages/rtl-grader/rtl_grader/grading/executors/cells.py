@@ -145,7 +145,7 @@ class CellExecutor(Executor, ABC):
     def _take(self, kind: Hashable, *, fresh: bool) -> Cell:
         """Return an idle cell of this kind, else a new one, and mark it as busy."""
         with self._lock:
-            fitting = () if fresh else (cell for cell in self._free[::-1] if cell.kind == kind)
+            fitting = [cell for cell in reversed(self._free) if cell.kind == kind and not fresh]
             cell = next(chain(fitting, self._free), None)
             if cell is not None:
                 self._free.remove(cell)

@@ -77,8 +77,11 @@ class DockerExecutor(CellExecutor):
                 f"no Docker engine answers: {error}", "start one (dockerd), or set DOCKER_HOST"
             ) from error
         pid = str(os.getpid())
-        self._owner = f"{socket.gethostname()}:{pid}:{_start_of(pid)}"
-        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        host = socket.gethostname()
+        self._owner = f"{host}:{pid}:{_start_of(pid)}"
+        memory = None
+        if os.path.isdir("/dev/shm"):
+            memory = "/dev/shm"
         self._folder = Path(tempfile.mkdtemp(prefix="rtl-distill-docker-", dir=memory))
         (self._folder / "owner").write_text(self._owner)
         self._folder.chmod(0o711)
@@ -263,8 +266,11 @@ class DerivedImages:
     def _build(self, additions: list[str]) -> str:
         import docker.errors
 
-        text = "\n".join([f"FROM {self._base.tools['image']}", *additions]) + "\n"
-        tag = f"{IMAGE}-derived:{uuid.uuid5(uuid.NAMESPACE_OID, text).hex[:16]}"
+        base = self._base.tools["image"]
+        lines = [f"FROM {base}", *additions]
+        text = "\n".join(lines) + "\n"
+        digest = uuid.uuid5(uuid.NAMESPACE_OID, text).hex
+        tag = f"{IMAGE}-derived:{digest[:16]}"
         with contextlib.suppress(docker.errors.ImageNotFound):
             return str(self._api.inspect_image(tag)["Id"])
         folder = Path(tempfile.mkdtemp(prefix="rtl-distill-image-"))

@@ -127,6 +127,7 @@ class Container(Cell):
             **agent_environment(toolchain.python),
             "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock",
         }
+        binds = [f"{INSIDE}:{GUARD}:ro", f"{self._folder}:{CONTROL}:rw"]
         try:
             settings.api.create_container(
                 kind.image,
@@ -135,7 +136,7 @@ class Container(Cell):
                 environment={**toolchain.environment(), **agent},
                 labels=dict(settings.labels),
                 host_config=settings.api.create_host_config(
-                    binds=[f"{INSIDE}:{GUARD}:ro", f"{self._folder}:{CONTROL}:rw"],
+                    binds=binds,
                     **_confinement(kind.memory_mb, kind.processes),
                 ),
                 user="0:0",

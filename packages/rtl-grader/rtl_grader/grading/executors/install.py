@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from rtl_grader.errors import InfrastructureError, ToolMissingError
+from rtl_grader.grading.executors.docker import BUILD, IMAGE
 from rtl_grader.grading.executors.toolchain import (
     MANIFEST,
     PROBE,
@@ -45,7 +46,9 @@ def install(source: Source | None = None) -> Toolchain:
     shutil.rmtree(fresh, ignore_errors=True)
     try:
         try:
-            export = _from_debootstrap if source == "debootstrap" else _from_docker
+            export = _from_docker
+            if source == "debootstrap":
+                export = _from_debootstrap
             origin = export(fresh)
         except ToolMissingError:
             if source == "docker":
@@ -75,8 +78,6 @@ def scripts() -> Path:
 def _from_docker(root: Path) -> str:
     """Export the image's files; return the image's digest."""
     import docker
-
-    from rtl_grader.grading.executors.docker import BUILD, IMAGE
 
     root.mkdir()
     try:
@@ -109,7 +110,9 @@ def _from_docker(root: Path) -> str:
 
 
 def _from_debootstrap(root: Path) -> str:
-    condition = "as root" if os.geteuid() else "with debootstrap installed"
+    condition = "with debootstrap installed"
+    if os.geteuid():
+        condition = "as root"
     if os.geteuid() or not shutil.which("debootstrap"):
         raise ToolMissingError(
             f"there is no Docker engine with the image, and the toolchain can be built here only {condition}",
@@ -128,7 +131,8 @@ def _from_debootstrap(root: Path) -> str:
 
 def _probe(root: Path) -> str:
     """Run the probe in the new root, in a sandbox like the executor's; return its output."""
-    command = [bwrap_path(), *_ISOLATION.split(), *root_binds(root), *_MOUNTS.split(), "--", *PROBE]
+    command = [bwrap_path(), *_ISOLATION.split(), *root_binds(root)]
+    command += [*_MOUNTS.split(), "--", *PROBE]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if result.returncode:
         complaint = result.stderr.strip()[-300:]

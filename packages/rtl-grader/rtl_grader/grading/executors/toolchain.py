@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rtl_grader.errors import ToolMissingError
+from rtl_grader.grading.executors.base import Environment
 from rtl_grader.grading.executors.probe import COCOTB1, SIMULATORS, probe
 
+Versions = Mapping[str, str]
+"""Name of a tool or package -> its version."""
 SIM_PYTHON = "/opt/sim/bin/python3"
 """The Python of the simulation image."""
 PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
@@ -43,7 +46,9 @@ _ETC = "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime passwd group 
 def tools_home() -> Path:
     """Directory of `rtl-distill toolchain install`; RTL_DISTILL_TOOLS overrides it."""
     home = os.environ.get("RTL_DISTILL_TOOLS")
-    return Path(home) if home else Path.home() / ".local/share/rtl-distill/tools"
+    if home:
+        return Path(home)
+    return Path.home() / ".local/share/rtl-distill/tools"
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Toolchain:
     libraries: str
     """Directory of cocotb's simulator libraries."""
     libpython: str
-    tools: Mapping[str, str]
+    tools: Versions
     """Name -> version; `image` or `toolchain` -> origin of another root file system."""
     cocotb1: str | None = None
     """Directory of cocotb 1.9 for older harnesses; None if not installed."""
@@ -64,7 +69,7 @@ class Toolchain:
     """Directory of another root file system, if any."""
     modules: frozenset[str] | None = None
     """Top-level modules of installed packages; None to ask the running Python."""
-    packages: Mapping[str, str] = field(default_factory=dict)
+    packages: Versions = field(default_factory=dict)
     """In another root file system: pip's package name (lower case, hyphens) -> version."""
     prefixes: tuple[str, ...] = ()
     """Directories mounted read-only at the same path, besides the system's."""
@@ -73,7 +78,7 @@ class Toolchain:
 
     @classmethod
     def of_root(
-        cls, report: Mapping[str, Any], origin: Mapping[str, str], root: Path | None = None
+        cls, report: Mapping[str, Any], origin: Versions, root: Path | None = None
     ) -> Toolchain:
         """The toolchain of another root file system, from the probe's output there. `origin` precedes the
         tools' versions."""
@@ -106,7 +111,7 @@ class Toolchain:
         Raises ToolMissingError if a simulator, package or library that grading needs is missing, or the
         sandbox would hide it.
         """
-        if shutil.which("iverilog") is None or shutil.which("vvp") is None:
+        if not all(map(shutil.which, ("iverilog", "vvp"))):
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
         prefixes, directories = _places()
         if hidden := [place for place in prefixes if place.startswith(_WORKSPACE)]:
@@ -116,7 +121,9 @@ class Toolchain:
                 "grade with --executor docker",
             )
         older = tools_home() / "cocotb1"
-        cocotb1 = str(older) if (older / "cocotb").is_dir() else None
+        cocotb1 = None
+        if (older / "cocotb").is_dir():
+            cocotb1 = str(older)
         try:
             report = probe(cocotb1)
         except PackageNotFoundError as error:
@@ -153,9 +160,10 @@ class Toolchain:
             arguments += ["--ro-bind", prefix, prefix]
         return arguments
 
-    def environment(self) -> dict[str, str]:
+    def environment(self) -> Environment:
         """Environment of every step, before the harness' own settings."""
-        places = (str(Path(self.python).parent), *self.tool_directories, *_PATH.split(":"))
+        own = str(Path(self.python).parent)
+        places = (own, *self.tool_directories, *_PATH.split(":"))
         return {
             "PATH": ":".join(dict.fromkeys(places)),
             "HOME": "/code/rundir",
@@ -212,11 +220,12 @@ def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(outside), tuple(directories)
 
 
-def shortcomings(tools: Mapping[str, str]) -> dict[str, str]:
+def shortcomings(tools: Versions) -> dict[str, str]:
     """What tools (name -> version) cannot do because they are too old: name -> sentence."""
     sentences = {}
     for tool, (oldest, shortcoming) in _OLDEST.items():
-        version = tuple(map(int, re.findall(r"\d+", tools.get(tool, ""))))
+        numbers = re.findall(r"\d+", tools.get(tool, ""))
+        version = tuple(map(int, numbers))
         if () < version < oldest:
             sentences[tool] = f"{tool} {tools[tool]} {shortcoming}"
     return sentences
@@ -249,10 +258,11 @@ def system_binds(root: str = "") -> list[str]:
     """bwrap arguments for the system directories of a root file system and the files of /etc that programs need."""
     arguments = ["--ro-bind", f"{root}/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-        if os.path.islink(f"{root}/{name}"):
-            arguments += ["--symlink", os.readlink(f"{root}/{name}"), f"/{name}"]
-        elif os.path.isdir(f"{root}/{name}"):
-            arguments += ["--ro-bind", f"{root}/{name}", f"/{name}"]
+        place = f"{root}/{name}"
+        if os.path.islink(place):
+            arguments += ["--symlink", os.readlink(place), f"/{name}"]
+        elif os.path.isdir(place):
+            arguments += ["--ro-bind", place, f"/{name}"]
     arguments += ["--perms", "0755", "--dir", "/etc"]
     for name in _ETC.split():
         arguments += ["--ro-bind-try", f"{root}/etc/{name}", f"/etc/{name}"]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.executors.base import (
+    Environment,
     ExecutorDiedError,
     Job,
     JobResult,
@@ -87,7 +88,7 @@ def job_message(job: Job, toolchain: Toolchain) -> Message:
     }
 
 
-def agent_environment(python: str) -> dict[str, str]:
+def agent_environment(python: str) -> Environment:
     """Environment variables that turn a simulator into a warm agent; `python` is the toolchain's interpreter."""
     return {"PYTHONPATH": f"{GUARD}/warm:{GUARD}:{GUARD}/lib", "PYGPI_PYTHON_BIN": python}
 
@@ -95,8 +96,9 @@ def agent_environment(python: str) -> dict[str, str]:
 def warm_command(toolchain: Toolchain) -> list[str]:
     """The command line of a warm vvp, with slots for a design and plusargs that
     packages/rtl-grader/rtl_grader/grading/inside/warm.py overwrites."""
-    slots = ["d" * DESIGN_SLOT, *["+" + "p" * (SLOT - 1)] * SLOTS]
-    return ["vvp", "-M", toolchain.libraries, "-m", "libcocotbvpi_icarus", *slots]
+    command = ["vvp", "-M", toolchain.libraries, "-m", "libcocotbvpi_icarus"]
+    plusarg = "+".ljust(SLOT, "p")
+    return [*command, "d" * DESIGN_SLOT, *[plusarg] * SLOTS]
 
 
 def plain_command(toolchain: Toolchain, script: str) -> list[str]:
@@ -132,9 +134,13 @@ def _wave(wave: Message) -> Wave:
 
 def _step_result(step: Message) -> StepResult:
     lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused", "started")}
-    sessions = step.get("sessions", ())
-    reports = tuple(Session(**{**each, "tests": tuple(each["tests"])}) for each in sessions)
-    return StepResult(**{**step, **lists, "sessions": reports})
+    sessions = tuple(map(_session, step.get("sessions", ())))
+    return StepResult(**{**step, **lists, "sessions": sessions})
+
+
+def _session(session: Message) -> Session:
+    tests = tuple(session["tests"])
+    return Session(**{**session, "tests": tests})
 
 
 def _step(step: Step, job: Job, toolchain: Toolchain) -> Message:
@@ -151,16 +157,22 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> Message:
     }
 
 
-def _environment(step: Step, job: Job, toolchain: Toolchain) -> dict[str, str]:
+def _environment(step: Step, job: Job, toolchain: Toolchain) -> Environment:
     environment = {**toolchain.environment(), **step.env}
     # Our `vvp` comes first: it checks the compiled program before it runs the real one.
     # The path of the waves' programs does not begin with /guard: rewritten test benches skip such directories.
-    waves = f"/.{GUARD}/waves:" if job.waves else ""
+    waves = ""
+    if job.waves:
+        waves = f"/.{GUARD}/waves:"
     environment["PATH"] = f"{GUARD}/bin:{waves}{environment['PATH']}"
-    older = toolchain.cocotb1 if job.cocotb == 1 else None
+    older = None
+    if job.cocotb == 1:
+        older = toolchain.cocotb1
     places = step.env.get("PYTHONPATH"), older, f"{GUARD}/lib"
     environment["PYTHONPATH"] = ":".join(filter(None, places))
     if "RANDOM_SEED" not in environment:
-        variable = "RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED"
+        variable = "COCOTB_RANDOM_SEED"
+        if job.cocotb == 1:
+            variable = "RANDOM_SEED"
         environment.setdefault(variable, str(job.seed))
     return environment

@@ -103,7 +103,8 @@ def own_uid(uid_map="/proc/self/uid_map"):
     with open(uid_map) as file:
         ranges = [list(map(int, line.split())) for line in file]
     end = max(first + count for first, _, count in ranges)
-    return FIRST_UID + int.from_bytes(os.urandom(8), "little") % min(USERS, end - FIRST_UID)
+    number = int.from_bytes(os.urandom(8), "little")
+    return FIRST_UID + number % min(USERS, end - FIRST_UID)
 
 
 def prepare(job):
@@ -128,11 +129,13 @@ def prepare(job):
     source = WORKSPACE + "/src"
     namespaces.bind(source, source, True)
     for volume in job["mounts"]:
-        read_only = volume["read_only"] or volume["source"].split("/")[0] == "src"
-        inside = WORKSPACE + "/" + volume["source"]
-        if os.path.normpath(inside) != os.path.normpath(volume["target"]):
-            os.makedirs(volume["target"], exist_ok=True)
-            namespaces.bind(inside, volume["target"], read_only)
+        folder = volume["source"]
+        target = volume["target"]
+        read_only = volume["read_only"] or folder.split("/")[0] == "src"
+        inside = f"{WORKSPACE}/{folder}"
+        if os.path.normpath(inside) != os.path.normpath(target):
+            os.makedirs(target, exist_ok=True)
+            namespaces.bind(inside, target, read_only)
     namespaces.protect_processes()
 
 
@@ -189,7 +192,8 @@ def _supervise(control, first, reading):
             data += part
             open_pipe = bool(part)
     os.waitpid(first, 0)
-    results = [json.loads(line) for line in bytes(data).split(b"\n")[:-1]]
+    *lines, _ = bytes(data).split(b"\n")
+    results = list(map(json.loads, lines))
     errors = [result for result in results if "error" in result]
     if not errors and results[-1:] == [{"done": True}]:
         *results, waves, _ = results

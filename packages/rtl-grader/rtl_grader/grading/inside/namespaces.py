@@ -19,6 +19,7 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+_READ_ONLY = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
 _CLONE3 = 435
 _NEW_NAMESPACES = 0x7E020000
 """All CLONE_NEW* flags but CLONE_NEWTIME, which shares its bit with a signal number."""
@@ -60,7 +61,9 @@ def isolate(in_user_namespace):
         # Only a dumpable process can write the maps.
         prctl(PR_SET_DUMPABLE, 1)
         _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
-        maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+        maps = {"setgroups": "deny"}
+        maps["uid_map"] = f"{uid} {uid} 1"
+        maps["gid_map"] = f"{gid} {gid} 1"
         for name, text in maps.items():
             with open("/proc/self/" + name, "w") as file:
                 file.write(text)
@@ -90,12 +93,12 @@ def tmpfs(target, megabytes, mode="755", keep=()):
 def bind(source, target, read_only):
     mount(source, target, None, MS_BIND)
     if read_only:
-        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+        mount(None, target, None, _READ_ONLY)
 
 
 def protect_processes():
     """Make /proc read-only, so that no process can be written to through it, for example by `mem`."""
-    mount(None, "/proc", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount(None, "/proc", None, _READ_ONLY | MS_NOEXEC)
 
 
 def become(uid):
@@ -134,7 +137,8 @@ def refuse_namespaces():
         (give, 0, 0, 0x00050000 | errno.ENOSYS),
         (give, 0, 0, 0x7FFF0000),
     )
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    lines = (struct.pack("=HBBI", *line) for line in program)
+    code = ctypes.create_string_buffer(b"".join(lines))
     filters = _Program(len(program), ctypes.addressof(code))
     _check(_libc.prctl(PR_SET_SECCOMP, 2, ctypes.byref(filters), 0, 0), "seccomp")
 
@@ -155,5 +159,7 @@ def limit(limits):
         hard = resource.getrlimit(what)[1]
         if hard == resource.RLIM_INFINITY:
             # One second between SIGXCPU, which tells the cause, and SIGKILL.
-            hard = value + 1 if what == resource.RLIMIT_CPU else value
+            hard = value
+            if what == resource.RLIMIT_CPU:
+                hard = value + 1
         resource.setrlimit(what, (min(value, hard), hard))

@@ -45,13 +45,17 @@ class Output:
     def text(self):
         tail = bytes(self.tail[-self.half :])
         gap = self.total - len(self.head) - len(tail)
-        middle = b"\n[... %d bytes left out ...]\n" % gap if gap else b""
+        middle = b""
+        if gap:
+            middle = b"\n[... %d bytes left out ...]\n" % gap
         return (bytes(self.head) + middle + tail).decode("utf-8", "replace")
 
 
 def run_steps(job, report, launch=None):
     """Run the steps in order and call `report(result)` after each. `launch` may start them from warm memory."""
-    server = attestation.listen() if job["trusted"] else None
+    server = None
+    if job["trusted"]:
+        server = attestation.listen()
     for step in job["steps"]:
         result = Running(job, step, server, launch).to_end()
         report(result)
@@ -66,7 +70,8 @@ def waves(job):
     """The waves of a job's simulations, in the order of their starts: [{modules, vcd: compressed text}]."""
     results: list = []
     room = MAX_WAVES
-    if not job["waves"] or os.path.islink(WAVES) or not os.path.isdir(WAVES):
+    is_folder = os.path.isdir(WAVES) and not os.path.islink(WAVES)
+    if not job["waves"] or not is_folder:
         return results
     for name in sorted(os.listdir(WAVES), reverse=True):
         if name.endswith(".vcd") and room > 0:
@@ -290,7 +295,10 @@ class Running:
         while self.on_connection(None):
             pass
         for connection in list(self.reports.buffers):
-            while connection in self.reports.buffers and select.select([connection], [], [], 0)[0]:
+            while connection in self.reports.buffers:
+                readable, _, _ = select.select([connection], [], [], 0)
+                if not readable:
+                    break
                 self.on_report(connection)
         with contextlib.suppress(OSError):
             requests.send(str(code).encode())
@@ -340,14 +348,16 @@ def stat_of(process):
 
 def processes(own):
     """Ids of all processes except `own`, the oldest first."""
-    return sorted({int(name) for name in os.listdir("/proc") if name.isdigit()} - own)
+    numbers = filter(str.isdigit, os.listdir("/proc"))
+    return sorted(set(map(int, numbers)) - own)
 
 
 def oom_kills():
     """Number of processes of this container that the kernel killed for memory; 0 without a cgroup of its own."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
-            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+            kills = (line for line in file if line.startswith("oom_kill "))
+            return sum(int(line.split()[1]) for line in kills)
     return 0
 
 
@@ -409,4 +419,6 @@ def confine(job, step, writing, keep=None):
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
             signal.signal(number, signal.SIG_DFL)
-    return None if keep is None else socket.socket(fileno=3)
+    if keep is None:
+        return None
+    return socket.socket(fileno=3)

@@ -33,7 +33,7 @@ SLOT = 250
 SLOTS = 16
 DESIGN_SLOT = 1000
 MAX_MESSAGE = 1 << 20
-_SHELLS = (["sh"], ["bash"], ["/bin/sh"], ["/bin/bash"])
+_SHELLS = tuple([shell, "-c"] for shell in ("sh", "bash", "/bin/sh", "/bin/bash"))
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = "COCOTB_RANDOM_SEED LIBPYTHON_LOC PYTHONPATH PYTHONHASHSEED PYTHONDONTWRITEBYTECODE"
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
@@ -202,7 +202,7 @@ def _keep_shared_modules():
 def _program(step):
     """Parse a command as (kind, arguments); None if it is not a Python program that a fork can run."""
     argv = list(step["argv"])
-    if argv[:1] in _SHELLS and argv[1:2] == ["-c"] and len(argv) == 3:
+    if len(argv) == 3 and argv[:2] in _SHELLS:
         if _SHELL & set(argv[2]):
             return None
         argv = shlex.split(argv[2])
@@ -233,7 +233,8 @@ def _modules_ahead(environment, cwd, base, program=None):
     """Names of modules in the directories ahead of the interpreter's own."""
     places = [*environment.get("PYTHONPATH", "").split(":"), cwd]
     if program and program[0] == "script":
-        places.append(os.path.dirname(os.path.join(cwd, program[1][0])))
+        script = os.path.join(cwd, program[1][0])
+        places.append(os.path.dirname(script))
     names = set()
     for place in places:
         if place and place not in base and not place.startswith("/guard"):
@@ -291,7 +292,9 @@ def _run_program(job, step, program, launcher, writing, requests):
             import pytest
 
             place = os.path.join(os.path.dirname(pytest.__file__), "__main__.py")
-            sys.argv = [place if kind == "module" else os.path.join(first, "pytest"), *arguments]
+            if kind == "pytest":
+                place = os.path.join(first, "pytest")
+            sys.argv = [place, *arguments]
             code = int(pytest.console_main())
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
@@ -324,17 +327,27 @@ class _Simulations:
         plus = words[6:]
         if words[:5] != self.prefix or not named.keys() <= _RUN_ARGUMENTS:
             return None
-        if not 0 < len(os.fsencode(design)) < DESIGN_SLOT or design.startswith("-"):
+        size = len(os.fsencode(design))
+        if size == 0 or size >= DESIGN_SLOT or design.startswith("-"):
             return None
-        if len(plus) > SLOTS or any(len(os.fsencode(word)) >= SLOT for word in plus):
+        sizes = [len(os.fsencode(word)) for word in plus]
+        if len(sizes) > SLOTS or max(sizes, default=0) >= SLOT:
             return None
         sys.stdout.flush()
         sys.stderr.flush()
         out = named.get("stdout")
         error = named.get("stderr")
-        out = 1 if out is None else out.fileno() if hasattr(out, "fileno") else None
-        error = 2 if error is None else out if error == -2 else None
-        if out is None or error is None:
+        if out is None:
+            out = 1
+        elif hasattr(out, "fileno"):
+            out = out.fileno()
+        else:
+            return None
+        if error is None:
+            error = 2
+        elif error == -2:
+            error = out
+        else:
             return None
         variables = (named.get("env") or os.environ).items()
         plan = {
@@ -349,7 +362,9 @@ class _Simulations:
         length = socket.send_fds(self.requests, [data], [out, error])
         self.requests.sendall(data[length:])
         answer = self.requests.recv(64)
-        return int(answer) if answer else -signal.SIGKILL
+        if answer:
+            return int(answer)
+        return -signal.SIGKILL
 
 
 def _become_simulator(plan, base, place):
@@ -384,7 +399,8 @@ def _write_arguments(place, design, plus):
     words = ctypes.string_at(start, length).split(b"\0")
     at = start + sum(len(word) + 1 for word in words[:5])
     sizes = [DESIGN_SLOT, *[SLOT] * SLOTS]
-    for word, size in zip([design, *plus, *[""] * SLOTS], sizes, strict=False):
+    words = [design, *plus, *[""] * SLOTS]
+    for word, size in zip(words, sizes, strict=False):
         data = os.fsencode(word)
         ctypes.memset(at, 0, size)
         ctypes.memmove(at, data, len(data))

@@ -105,7 +105,7 @@ def scopes(program):
         start = head.end()
         end = following.start() if following else program.find(_CODE, start)
         text = program[start:end] if end >= 0 else program[start:]
-        results.append(Scope(*head.groups(), text))
+        results.append(Scope._make((*head.groups(), text)))
     return results
 
 
@@ -122,8 +122,10 @@ def _reaches_unnamed(program):
         if scope.kind != "module":
             module = modules.get(scope.parent, label)
         modules[label] = module
-        if scope.parent in owners or (scope.parent and scope.name[:1] == "$"):
-            owners.update(dict.fromkeys([label, *_DECLARED.findall(scope.text)], module))
+        is_unnamed = scope.parent and scope.name.startswith("$")
+        if is_unnamed or scope.parent in owners:
+            labels = [label, *_DECLARED.findall(scope.text)]
+            owners.update(dict.fromkeys(labels, module))
     parts = iter(_PIECE.split(program)[1:] if owners else ())
     for label, text in zip(parts, parts, strict=True):
         names = owners.keys() & _LABEL.findall(text)
@@ -160,7 +162,8 @@ def refusals(program, more=frozenset(), harness=frozenset()):
     if _reaches_unnamed(program):
         reasons.append("a name that leads into an unnamed block of another module")
     names = _file_names(program)
-    strings = {p.label: _TEXT.fullmatch(p.value) for p in parameters(program) if p.kind == "str"}
+    texts = [parameter for parameter in parameters(program) if parameter.kind == "str"]
+    strings = {parameter.label: _TEXT.fullmatch(parameter.value) for parameter in texts}
     for call in calls:
         number, line, task, text, other = call.groups()
         place = f"{names.get(int(number), 'the design')}:{line}: "
@@ -221,7 +224,8 @@ def _without_wave_dumper(program):
     pieces = list(zip(parts[::2], parts[1::2], strict=True))
     dumper = "".join(text for scope, text in pieces if scope in own)
     calls = [call[3].lstrip("$") for call in _CALL.finditer(dumper)]
-    if len(calls) != len(_CALL_WORD.findall(dumper)) or not _DUMPS.issuperset(calls):
+    words = _CALL_WORD.findall(dumper)
+    if len(calls) != len(words) or not _DUMPS.issuperset(calls):
         return program
     code = (text for scope, text in pieces if scope not in own)
     # The table of file names follows the last piece of code.
@@ -247,19 +251,17 @@ def _file_name(task, text, harness):
 
 def _character(escape):
     code = escape[1]
-    return chr(int(code, 8)) if len(code) == 3 else code
-
-
-def _character(escape):
-    code = escape[1]
-    return chr(int(code, 8)) if len(code) == 3 else code
+    if len(code) == 3:
+        return chr(int(code, 8))
+    return code
 
 
 def _file_names(program):
     """Index -> base name, from the table at the program's end."""
     _, _, table = program.rpartition("\n:file_names ")
-    names = (posixpath.basename(line.strip('\t ";')) for line in table.split("\n")[1:])
-    return dict(enumerate(names))
+    _, *lines = table.split("\n")
+    paths = (line.strip('\t ";') for line in lines)
+    return dict(enumerate(map(posixpath.basename, paths)))
 
 
 def changed_parameters(program, top, settings):
@@ -297,8 +299,11 @@ def port_widths(program, top):
 
 
 def _has_value(parameter, setting):
+    if parameter.kind == "str":
+        text = setting.strip().strip('"')
+        return text == parameter.value.strip('"')
     if parameter.number is None:
-        return parameter.kind != "str" or setting.strip().strip('"') == parameter.value.strip('"')
+        return True
     try:
         return int(setting) in parameter.readings
     except ValueError:

@@ -34,7 +34,9 @@ def stop_if_refused(paths, environment):
             reasons += instances.root_complaints(program, *_analysed(environment))
     _stop(reasons)
     # A rewritten test bench asks without the grader's environment: it attests its own end.
-    count = len(programs) if "RTL_WATCH" in environment else 0
+    count = 0
+    if "RTL_WATCH" in environment:
+        count = len(programs)
     witness.report({"kind": "started", "programs": count})
 
 

@@ -62,10 +62,13 @@ def parameters(instance, names):
     for parameter in compiled.parameters(instance[0].text):
         if parameter.local or not ({parameter.name, "*"} & set(names)):
             continue
-        value = parameter.value if parameter.kind == "str" else ""
+        value = ""
+        if parameter.kind == "str":
+            value = parameter.value
         if parameter.number:
             is_signed, bits = parameter.number
-            value = f"{len(bits)}'{'s' if is_signed else ''}b{bits}"
+            base = "sb" if is_signed else "b"
+            value = f"{len(bits)}'{base}{bits}"
         if value:
             settings.append(f".{parameter.name}({value})")
     return ", ".join(settings)
@@ -95,13 +98,17 @@ def port_complaint(instance, text, program, expected, connected):
     directions = dict(expected)
     for place, (direction, _, name) in enumerate(ports):
         if connected == "positional":
-            right = expected[place][1] if place < len(expected) else None
+            right = None
+            if place < len(expected):
+                _, right = expected[place]
         elif connected == "wildcard" and expected and name not in directions:
             return f"the answer has a port {name} that was not asked for"
         else:
             right = directions.get(name)
         if direction.lower() != right and (right or direction == "INOUT"):
-            difference = f", not an {right}" if right else ""
+            difference = ""
+            if right:
+                difference = f", not an {right}"
             return f"the answer's port {name} is an {direction.lower()}{difference}"
     for name in driven_inputs(text, program, ports):
         return f"the answer drives its own input {name}, or joins it with another"
@@ -116,7 +123,8 @@ def driven_inputs(text, program, ports):
     arrays = dict(_ARRAY.findall(text))
     nets: dict = {}
     for name, array, source, drivers in _NET.findall(text):
-        nets.setdefault(arrays.get(array) if array else name, []).append((source, drivers))
+        name = arrays.get(array) if array else name
+        nets.setdefault(name, []).append((source, drivers))
     free = {(label, "1" if label[0] == "L" else "0") for label in _FREE.findall(program)}
     earlier: set = set()
     names = []

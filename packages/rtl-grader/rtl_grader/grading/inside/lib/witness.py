@@ -150,7 +150,8 @@ def _witness_results(module):
 
         with open(self.filename, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
-        tests = [_test(case) for case in list(self.results.iter("testcase"))[:_MAX_TESTS]]
+        cases = itertools.islice(self.results.iter("testcase"), _MAX_TESTS)
+        tests = list(map(_test, cases))
         _tell(
             self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()}
         )
@@ -196,7 +197,9 @@ class _Ports:
         def leaves(name, handle):
             """Yield what has bits of a port: itself, or an unpacked array's elements. On others the
             simulator would crash."""
-            kind = None if handle is None else handle.get_type()
+            kind = None
+            if handle is not None:
+                kind = handle.get_type()
             if kind == simulator.NETARRAY:
                 bounds = sorted(handle.get_range()[:2])
                 for index in range(bounds[0], bounds[1] + 1):
@@ -244,8 +247,9 @@ class _Ports:
     def _set_pace(self, name):
         # Callbacks of other inputs stay: removing one during its time step can crash the simulator.
         self.pacer = name
-        samples = [*self.before.get(name, {}).values(), *self.after.get(name, {}).values()]
-        self.moved = "" in samples
+        before = self.before.get(name, {})
+        after = self.after.get(name, {})
+        self.moved = "" in before.values() or "" in after.values()
 
     def _settled(self, name):
         self.waiting.pop(name, None)
@@ -258,7 +262,8 @@ class _Ports:
         samples = kind.setdefault(name, {})
         for output, handle in self.outputs.items():
             value = handle.get_signal_val_binstr()
-            if not set(value) - {"0", "1"} and samples.setdefault(output, value) != value:
+            is_known = not set(value) - {"0", "1"}
+            if is_known and samples.setdefault(output, value) != value:
                 samples[output] = ""
         if self.pacer == name:
             self.moved = "" in samples.values()
@@ -316,7 +321,9 @@ def _witness_builds(module):
         @staticmethod
         def run(command, *positional, **named):
             if not _is_build(command):
-                code = simulate(command, named) if simulate is not None and not positional else None
+                code = None
+                if simulate is not None and not positional:
+                    code = simulate(command, named)
                 if code is None:
                     return real.run(command, *positional, **named)
                 if named.get("check") and code:
