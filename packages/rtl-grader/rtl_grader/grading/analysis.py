@@ -14,18 +14,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, Pipe
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import ExecutorDiedError
+from rtl_grader.grading.executors.base import ExecutorDiedError, Message
 from rtl_grader.grading.executors.wire import ask, receive, send
 from rtl_grader.grading.screen import ScreenFinding, screen
 from rtl_grader.hdl.interface import is_valid, parse_interface
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource
 
 MEMORY_MB = 1024
@@ -47,10 +47,10 @@ not among them."""
 class AnalysisRequest:
     """A request to read the interface of `top` and screen the `design` files of an answer."""
 
-    answer: Mapping[str, str]
+    answer: Files
     top: str | None
     design: Sequence[str]
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Files = field(default_factory=dict)
     """The problem's own files; only the names matter for files other than HDL."""
     harness: Sequence[str] = ()
     """Base names of the harness' files."""
@@ -91,15 +91,17 @@ class Analyst:
         """
         for _ in range(TRIES):
             with self._lock:
-                child = self._free.pop() if self._free else None
+                child = None
+                if self._free:
+                    child = self._free.pop()
             child = child or _Child()
             reply = child.ask(request, self._timeout_s)
             if reply is not None:
                 with self._lock:
-                    kept = not self._closed
-                    if kept:
+                    if not self._closed:
                         self._free.append(child)
-                if not kept:
+                        child = None
+                if child is not None:
                     child.close()
                 return Analysis.model_validate(reply)
             if child.end() in TEXT_EXIT_CODES:
@@ -111,7 +113,8 @@ class Analyst:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            children, self._free = self._free, []
+            children = self._free
+            self._free = []
         for child in children:
             child.close()
 
@@ -136,7 +139,7 @@ class _Child:
                 "the analysis process does not start", "python -m rtl_grader.grading.analysis"
             ) from error
 
-    def ask(self, request: AnalysisRequest, timeout_s: float) -> dict[str, Any] | None:
+    def ask(self, request: AnalysisRequest, timeout_s: float) -> Message | None:
         """Return the reply, or None if the child ended or was too slow."""
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(ExecutorDiedError):
@@ -160,23 +163,20 @@ class _Child:
 
 def analyse_here(request: AnalysisRequest) -> Analysis:
     """Analyse in this process, without limits; for the child."""
-    design = {path: text for path, text in request.answer.items() if path in request.design}
+    answer = request.answer
+    context = request.context
+    top = request.top
+    design = {path: answer[path] for path in answer if path in request.design}
     findings = screen(
-        design,
-        request.context,
-        request.top,
-        harness=request.harness,
-        several_tools=request.several_tools,
+        design, context, top, harness=request.harness, several_tools=request.several_tools
     )
     if findings:
         return Analysis(findings=tuple(findings))
     if request.validity:
-        return Analysis(valid=is_valid(request.answer))
-    interface = None
-    if request.top is not None:
-        interface = parse_interface(
-            {**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT
-        )
+        return Analysis(valid=is_valid(answer))
+    if top is None:
+        return Analysis()
+    interface = parse_interface({**context, **answer}, top, InterfaceSource.CONTEXT)
     return Analysis(interface=interface)
 
 

@@ -29,26 +29,26 @@ class AnswerLine:
     answer: Answer
 
 
-def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[str]]:
+def read_answers(path: Path, problem_set: ProblemSet) -> tuple[list[AnswerLine], list[str]]:
     """Return the valid lines, and an error with file and line for each invalid one. `sample` defaults to a
     counter per id."""
-    problems = {problem.id: problem for problem in found.problems}
-    why_not = {left.id: left.reason for left in found.left_out}
-    why_not.update({broken.id: str(broken) for broken in found.broken if broken.id})
+    problems = {problem.id: problem for problem in problem_set.problems}
+    why_not = {omission.id: omission.reason for omission in problem_set.left_out}
+    why_not.update({error.id: str(error) for error in problem_set.broken if error.id})
     lines: list[AnswerLine] = []
     complaints: list[str] = []
-    counted: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     try:
         with path.open("rb") as file:
             for number, record in json_lines(file, MAX_LINE_BYTES):
                 try:
                     if isinstance(record, str):
                         raise ValueError(record)
-                    line = line_of(record, number, problems, why_not, counted)
+                    line = line_of(record, number, problems, why_not, counts)
                 except ValueError as error:
                     complaints.append(f"{path.name}:{number}: {error}")
                 else:
-                    counted[line.problem.id] += 1
+                    counts[line.problem.id] += 1
                     lines.append(line)
     except OSError as error:
         raise ProblemError(
@@ -62,12 +62,12 @@ def line_of(
     number: int,
     problems: Mapping[str, Problem],
     why_not: Mapping[str, str],
-    counted: Mapping[str, int],
+    counts: Mapping[str, int],
 ) -> AnswerLine:
     """Parse an answer: `id`, `response` or `files`, and optionally `sample`. Raises ValueError with the
     field and the error.
 
-    `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counted` to
+    `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counts` to
     default samples.
     """
     identity = record.get("id")
@@ -75,20 +75,22 @@ def line_of(
         raise ValueError("id: is missing or not a string")
     if identity not in problems:
         reason = why_not.get(identity)
-        raise ValueError(
-            f"id: {identity!r} "
-            + (f"is left out: {reason}" if reason else "is not one of the problems")
-        )
-    sample = record.get("sample", counted[identity])
+        why = "is not one of the problems"
+        if reason:
+            why = f"is left out: {reason}"
+        raise ValueError(f"id: {identity!r} {why}")
+    sample = record.get("sample", counts[identity])
     if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
         raise ValueError("sample: is not an integer >= 0")
     problem = problems[identity]
-    files, response = record.get("files"), record.get("response")
+    files = record.get("files")
+    response = record.get("response")
     if isinstance(files, dict) and response is None:
         for path, text in files.items():
             if not isinstance(text, str):
-                raise ValueError(f"files.{path[:80]}: is {type(text).__name__}, not a string")
-        size = sum(len(text) for text in files.values())
+                kind = type(text).__name__
+                raise ValueError(f"files.{path[:80]}: is {kind}, not a string")
+        size = sum(map(len, files.values()))
         too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
         answer = Answer(error=too_long) if size > MAX_RESPONSE_CHARS else Answer(files=files)
     elif isinstance(response, str) and files is None:

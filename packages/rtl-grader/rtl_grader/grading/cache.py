@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rtl_grader.grading.limits import Limits
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
@@ -36,7 +37,9 @@ class MemoryCache:
 
     def get(self, key: str) -> Verdict | None:
         text = self._texts.get(key)
-        return None if text is None else Verdict.model_validate(json.loads(text))
+        if text is None:
+            return None
+        return Verdict.model_validate(json.loads(text))
 
     def put(self, key: str, verdict: Verdict) -> None:
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -50,7 +53,8 @@ class MemoryCache:
     def drain(self) -> dict[str, Verdict]:
         """Verdicts put since the last drain, by key."""
         with self._lock:
-            new, self._new = self._new, {}
+            new = self._new
+            self._new = {}
         return new
 
     def __len__(self) -> int:
@@ -59,7 +63,7 @@ class MemoryCache:
 
 def cache_key(
     problem: Problem,
-    files: Mapping[str, str],
+    files: Files,
     *,
     executor: str,
     tools: Mapping[str, str],
@@ -69,7 +73,9 @@ def cache_key(
     until: Stage,
 ) -> str:
     """SHA-256 (hex) of everything that decides a verdict. Line endings and trailing white space do not matter."""
-    interface = problem.interface.model_dump(mode="json") if problem.interface else None
+    interface = None
+    if problem.interface:
+        interface = problem.interface.model_dump(mode="json")
     parts = {
         "grader": GRADER_VERSION,
         "problem": problem.fingerprint,
@@ -96,7 +102,5 @@ def normalised(text: str) -> str:
     Other Unicode white space (no-break space, line separator, ...) is an error for simulators and stays.
     """
     # White space after a backslash stays: a backslash continues the line only if nothing follows it.
-    return (
-        re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M).rstrip("\n")
-        + "\n"
-    )
+    lines = re.sub(r"(?<![\\ \t])[ \t]+$", "", text.replace("\r\n", "\n"), flags=re.M)
+    return lines.rstrip("\n") + "\n"

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import Mount, Step
+from rtl_grader.grading.executors.base import SOURCE_MOUNTS, Environment, Mount, Mounts, Step, Steps
 from rtl_grader.problems.cvdp import FieldError, compose_services
+from rtl_grader.types.files import Files
 
 WORKDIR = "/code/rundir"
 DIRECTORIES = ("src", "rtl", "verif", "docs", "rundir")
@@ -26,7 +27,7 @@ _QUOTED = re.compile(r"(['\"])(.*?)\1(?:\s+#.*)?")
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
 
 
-def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
+def read_services(harness: Files) -> tuple[Steps, Mounts]:
     """Return the services of a harness as steps, in the file's order, and all their volumes.
 
     `harness` maps paths (`docker-compose.yml`, `src/.env`, ...) to texts. Raises InfrastructureError that names the
@@ -39,33 +40,30 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
             f"the harness' docker-compose.yml cannot be read: {error!r}"
         ) from error
     steps = []
-    mounts = dict.fromkeys([Mount("src", "/src")])
+    mounts = [*SOURCE_MOUNTS]
     for name, service in entries:
         if not isinstance(service, dict):
             raise InfrastructureError(f"service {name} is not a mapping")
-        env = {
-            **_env_files(name, service.get("env_file"), harness),
-            **_environment(service.get("environment")),
-        }
+        env = _env_files(name, service.get("env_file"), harness)
+        env.update(_environment(service.get("environment")))
         try:
-            mounts.update(dict.fromkeys(_volumes(name, service.get("volumes") or ())))
+            mounts += _volumes(name, service.get("volumes") or ())
             steps.append(Step(name=str(name), argv=_command(name, service), env=env, cwd=WORKDIR))
         except (TypeError, ValueError) as error:
             raise InfrastructureError(f"service {name} cannot be read: {error}") from error
-    return tuple(steps), tuple(mounts)
+    return tuple(steps), tuple(dict.fromkeys(mounts))
 
 
-def parse_env(text: str) -> dict[str, str]:
+def parse_env(text: str) -> Environment:
     """Parse an env file: `KEY = value` with any spacing, comments, optional `export` and quotes."""
-    found = {}
+    values = {}
     for line in text.splitlines():
-        if line.lstrip().startswith("#"):
-            continue
-        match = _ASSIGNMENT.match(line)
-        if match:
-            quoted = _QUOTED.fullmatch(match[2])
-            found[match[1]] = quoted[2] if quoted else re.sub(r"\s+#.*$", "", match[2])
-    return found
+        # A comment begins with `#` and so is no assignment.
+        if match := _ASSIGNMENT.match(line):
+            name, value = match.groups()
+            quoted = _QUOTED.fullmatch(value)
+            values[name] = quoted[2] if quoted else re.sub(r"\s+#.*$", "", value)
+    return values
 
 
 def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
@@ -83,57 +81,61 @@ def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _env_files(name: str, value: object, harness: Mapping[str, str]) -> dict[str, str]:
+def _env_files(name: str, value: object, harness: Files) -> Environment:
     entries = value if isinstance(value, list) else [value] if value else []
-    found: dict[str, str] = {}
+    values: Environment = {}
     for entry in entries:
-        path = entry.get("path") if isinstance(entry, dict) else entry
+        options = {"path": entry}
+        if isinstance(entry, dict):
+            options = entry
+        path = options.get("path")
         plain = posixpath.normpath(str(path))
         if plain in harness:
-            found.update(parse_env(harness[plain]))
-        elif not (isinstance(entry, dict) and entry.get("required") is False):
+            values.update(parse_env(harness[plain]))
+        elif options.get("required") is not False:
             raise InfrastructureError(
                 f"service {name}: the env file {path} is not part of the harness"
             )
-    return found
+    return values
 
 
-def _environment(value: object) -> dict[str, str]:
+def _environment(value: object) -> Environment:
     if isinstance(value, dict):
-        return {
-            str(key): ""
-            if entry is None
-            else str(entry).lower()
-            if isinstance(entry, bool)
-            else str(entry)
-            for key, entry in value.items()
-        }
+        return {str(key): _text(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return parse_env("\n".join(str(entry) for entry in value))
+        return parse_env("\n".join(map(str, value)))
     return {}
 
 
+def _text(value: object) -> str:
+    """A value of YAML as compose passes it on."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
 def _volumes(name: str, volumes: Any) -> list[Mount]:
-    found = []
+    mounts = []
     for volume in volumes:
         if isinstance(volume, dict):
-            source, target, read_only = (
-                volume.get("source"),
-                volume.get("target"),
-                bool(volume.get("read_only")),
-            )
+            source = volume.get("source")
+            target = volume.get("target")
+            read_only = bool(volume.get("read_only"))
         else:
             source, _, rest = str(volume).partition(":")
             target, _, mode = rest.partition(":")
             read_only = "ro" in mode.split(",")
         if str(target or source).startswith("/code"):
             continue
-        if not source or not str(source).startswith(("./", ".")) or not target:
+        if not source or not str(source).startswith(".") or not target:
             raise InfrastructureError(
                 f"service {name}: the volume {volume} is not a directory of the workspace"
             )
         plain = posixpath.normpath(str(source))
-        if plain.startswith("..") or plain.split("/")[0] not in (*DIRECTORIES, "."):
+        folder = plain.split("/")[0]
+        if plain.startswith("..") or folder not in (*DIRECTORIES, "."):
             raise InfrastructureError(
                 f"service {name}: the volume {volume} is outside the workspace"
             )
@@ -144,5 +146,5 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
             raise InfrastructureError(
                 f"service {name}: the sandbox has /code, /src and /rundir, no {target} for a volume"
             )
-        found.append(Mount(plain, inside, read_only))
-    return found
+        mounts.append(Mount(plain, inside, read_only))
+    return mounts

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from posixpath import basename
 
 from rtl_grader.extraction.answer_to import demanded_modules
@@ -26,6 +26,7 @@ from rtl_grader.grading.requirements import uses_several_tools
 from rtl_grader.grading.screen import MAX_FILE_CHARS
 from rtl_grader.hdl.directives import decided, macros_in_use
 from rtl_grader.hdl.text import BOUNDARY, Module, bare, code_of, modules
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 
 PASSES = 3
@@ -39,23 +40,9 @@ _DIRECTIVE = re.compile(r"`(\w*)")
 _DEFINE = re.compile(r"`define\b[^\n]*")
 _ITEM_END = re.compile(r"(?:;|\bend[a-z]+(?:\s{0,9}:\s{0,9}\w{1,99})?)\Z")
 _OPENING = frozenset({"ifdef", "ifndef"})
-_BETWEEN = frozenset(
-    {
-        "timescale",
-        "default_nettype",
-        "define",
-        "undef",
-        "include",
-        "resetall",
-        "celldefine",
-        "endcelldefine",
-        "ifdef",
-        "ifndef",
-        "elsif",
-        "else",
-        "endif",
-    }
-)
+_BETWEEN = """timescale default_nettype define undef include resetall celldefine endcelldefine
+ifdef ifndef elsif else endif"""
+_BETWEEN_MODULES = frozenset(_BETWEEN.split())
 """Directives allowed between modules, each on its own line."""
 _TRANSLATE_OFF = re.compile(r"((?://|/\*)[^\n]*?translate)_(o(?:ff|n))", re.I)
 _ASSERTION_CONTROL = re.compile(
@@ -64,18 +51,18 @@ _ASSERTION_CONTROL = re.compile(
 _SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re.I)
 
 
-def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def as_graded(problem: Problem, files: Files) -> tuple[Files, list[str]]:
     """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     several = uses_several_tools(problem.harness)
-    design, left_out = without_test_benches(problem, files)
-    macros = (
-        macros_in_use(design.values(), problem.context.values(), problem.harness.values())
-        if several
-        else ()
-    )
-    return {
+    design, notes = without_test_benches(problem, files)
+    macros: Collection[str] = ()
+    if several:
+        texts = (design, problem.context, problem.harness)
+        macros = macros_in_use(*(files.values() for files in texts))
+    neutral = {
         path: neutralise(text, macros, several_tools=several) for path, text in design.items()
-    }, left_out
+    }
+    return neutral, notes
 
 
 def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool = True) -> str:
@@ -90,87 +77,89 @@ def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool =
         text = decided(text, macros)
     if "$assert" in text:
         # Icarus ignores concurrent assertions and lacks the tasks that control them.
-        text = _ASSERTION_CONTROL.sub(lambda match: "begin end" + "\n" * match[0].count("\n"), text)
+        text = _ASSERTION_CONTROL.sub(_null_statement, text)
     if re.search("translate_o|synthesis", text, re.I):
         text = _TRANSLATE_OFF.sub(r"\1-\2", text)
         text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)
     return text
 
 
-def without_test_benches(
-    problem: Problem, files: Mapping[str, str]
-) -> tuple[dict[str, str], list[str]]:
+def _null_statement(match: re.Match[str]) -> str:
+    """A statement without effect on as many lines as the match."""
+    lines = match[0].count("\n")
+    return "begin end" + "\n" * lines
+
+
+def without_test_benches(problem: Problem, files: Files) -> tuple[Files, list[str]]:
     """Return the answer's files without test benches, and a sentence for each bench that was removed."""
-    kept: set[str] | None = None
     result = dict(files)
-    removed: list[str] = []
-    for path, text in files.items():
+    notes: list[str] = []
+    for path in files:
         if not path.endswith(_HDL) or path.startswith("verif/"):
             continue
         for _ in range(PASSES):
-            benches = _benches(text)
+            benches = _benches(result[path])
+            if benches:
+                others = _words(text for other, text in result.items() if other != path)
+                used = others | _names_in(problem)
+                benches = [bench for bench in benches if bench.name not in used]
             if not benches:
                 break
-            if kept is None:
-                kept = _names_in(problem)
-            elsewhere = _words(other for at, other in result.items() if at != path)
-            benches = [
-                bench for bench in benches if bench.name not in kept and bench.name not in elsewhere
-            ]
-            if not benches:
-                break
-            text = _without(text, benches)
-            removed += [
-                f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches
-            ]
-            result[path] = text
-    return result, removed
+            result[path] = _without(result[path], benches)
+            notes += [f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches]
+    return result, notes
 
 
 def _without(text: str, benches: Iterable[Module]) -> str:
     """The text with empty lines in place of the benches."""
-    parts, at = [], 0
+    parts = []
+    at = 0
     for bench in benches:
-        parts += [text[at : bench.start], "\n" * text.count("\n", bench.start, bench.end)]
+        lines = text.count("\n", bench.start, bench.end)
+        parts += [text[at : bench.start], "\n" * lines]
         at = bench.end
     return "".join(parts) + text[at:]
 
 
 def _benches(text: str) -> list[Module]:
     """Modules that can be removed as far as this text tells; empty if that is not certain."""
-    if (
-        "initial" not in text
-        or text.count("endmodule") < 2
-        or len(text) > MAX_FILE_CHARS
-        or _CONTINUED.search(text)
-    ):
+    if "initial" not in text or text.count("endmodule") < 2:
         return []
-    code, closed = bare(text)
-    found = modules(code)
-    looks = {module.start for module in found if module.name and module.is_bench}
-    if not closed or not looks or not _is_plain(code, found):
+    if len(text) > MAX_FILE_CHARS or _CONTINUED.search(text):
         return []
-    said = Counter(_WORD.findall(code))
-    alone: list[Module] = []
-    begin = 0
-    for module in found:
-        end, gap = module.end, code[begin : module.start]
+    code, is_closed = bare(text)
+    all_modules = modules(code)
+    candidates = {module.start for module in all_modules if module.name and module.is_bench}
+    if not is_closed or not candidates:
+        return []
+    if not _is_plain(code, all_modules):
+        return []
+    uses = Counter(_WORD.findall(code))
+    benches: list[Module] = []
+    end = 0
+    for module in all_modules:
+        gap = code[end : module.start]
+        end = module.end
         own = code[module.start : end]
-        begin = end
-        if module.start not in looks or "`" in own or not _may_begin_after(gap):
+        if module.start not in candidates or "`" in own or not _may_begin_after(gap):
             continue
-        if said[module.name] == _WORD.findall(own).count(module.name):
-            alone.append(module)
-    return alone if len(alone) < len(found) else []
+        if uses[module.name] == _WORD.findall(own).count(module.name):
+            benches.append(module)
+    if len(benches) < len(all_modules):
+        return benches
+    return []
 
 
-def _is_plain(code: str, found: list[Module]) -> bool:
+def _is_plain(code: str, all_modules: list[Module]) -> bool:
     """Whether the module boundaries are certain: no module is nested, cut by a conditional, or made by a macro."""
-    if not all(module.closed for module in found) or len(BOUNDARY.findall(code)) != 2 * len(found):
+    if not all(module.closed for module in all_modules):
         return False
-    if any(BOUNDARY.search(macro) for macro in _DEFINE.findall(code)):
+    boundaries = BOUNDARY.findall(code)
+    if len(boundaries) != 2 * len(all_modules):
         return False
-    edges = sorted(edge for module in found for edge in (module.start, module.end))
+    if any(map(BOUNDARY.search, _DEFINE.findall(code))):
+        return False
+    edges = sorted(edge for module in all_modules for edge in (module.start, module.end))
     depth = at = 0
     for directive in _DIRECTIVE.finditer(code):
         while at < len(edges) and edges[at] <= directive.start():
@@ -190,7 +179,7 @@ def _may_begin_after(gap: str) -> bool:
         directive = _DIRECTIVE.match(line.strip())
         if directive is None:
             lines.append(line)
-        elif directive[1] not in _BETWEEN:
+        elif directive[1] not in _BETWEEN_MODULES:
             return False
     rest = "\n".join(lines).rstrip()
     return not rest or bool(_ITEM_END.search(rest[-200:]))
@@ -198,22 +187,17 @@ def _may_begin_after(gap: str) -> bool:
 
 def _names_in(problem: Problem) -> set[str]:
     """Names of modules that the problem asks for, and all words in the HDL beside the answer and in the harness."""
-    names = {
-        *demanded_modules(problem),
-        *(basename(path).rsplit(".", 1)[0] for path in problem.targets),
-    }
-    given = [
-        text
-        for path, text in problem.context.items()
-        if path.endswith(_HDL) and path not in problem.targets
-    ]
+    names = set(demanded_modules(problem))
+    names.update(basename(path).rsplit(".", 1)[0] for path in problem.targets)
+    beside = problem.context.keys() - problem.targets
+    texts = [problem.context[path] for path in beside if path.endswith(_HDL)]
     for path, text in problem.harness.items():
         if path.endswith(".py"):
             # Python code names a module in quotes; other words, as in `tb = TB(dut)`, are its own.
             names.update(_QUOTED.findall(text))
         else:
-            given.append(text)
-    return names | _words(given)
+            texts.append(text)
+    return names | _words(texts)
 
 
 def _words(texts: Iterable[str]) -> set[str]:

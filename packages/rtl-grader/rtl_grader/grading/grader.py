@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from posixpath import basename
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, StageResult, Verdict
 
@@ -30,6 +31,7 @@ REGRADE_FACTOR = 2.0
 """A cached CPU-time overrun is graded again when the answer may now use more than this multiple of its old limit."""
 MORE_SEEDS_SHARE = 0.25
 """Further seeds are tried only when the first grading used at most this share of the CPU limit."""
+_INSTALLS = re.compile(r"^\s*RUN\b.*\binstall\b", re.M)
 _T = TypeVar("_T")
 
 
@@ -70,7 +72,7 @@ class Grader:
         self._analyst = Analyst()
         self.excuses_answers = True
         """Whether an answer whose failure is the harness' own fault gets an infrastructure error."""
-        self._known: dict[tuple[object, ...], Any] = {}
+        self._facts: dict[tuple[object, ...], Any] = {}
         """Facts about problems, see `_once`."""
 
     def but(self, **changes: Any) -> Grader:
@@ -84,40 +86,50 @@ class Grader:
 
         Never raises: a failure of the grader or the sandbox is an `infrastructure_error` verdict.
         """
-        started = time.monotonic()
+        start = time.monotonic()
         until = until or self.until
-        cache = self.cache if answer.files else None
-        key = "" if cache is None else self.key(problem, answer, until)
-        known = None if cache is None else cache.get(key)
-        if known is not None and self._still_holds(known, problem, answer):
-            verdict = known.model_copy(update={"cached": True})
+        cache = None
+        if answer.files:
+            cache = self.cache
+        key = ""
+        earlier = None
+        if cache is not None:
+            key = self.key(problem, answer, until)
+            earlier = cache.get(key)
+        if earlier is not None and self._still_holds(earlier, problem, answer):
+            verdict = earlier.model_copy(update={"cached": True})
         else:
-            try:
-                verdict = self._under_seeds(problem, answer, until)
-                budget = self.budget(problem, answer)
-                if budget and not budget.good_s and verdict.cpu_limit_s is not None:
-                    self.grade(problem, Answer(files=problem.golden or {}))
-                    self.known_good.golden.setdefault(problem.fingerprint, NO_BUDGET)
-                    verdict = self._under_seeds(problem, answer, until)
-            except Exception as error:
-                verdict = Verdict(
-                    outcome=Outcome.INFRASTRUCTURE_ERROR,
-                    stages=tuple(StageResult(stage=stage, status="skipped") for stage in Stage),
-                    reasons=(
-                        error.message
-                        if isinstance(error, InfrastructureError)
-                        else f"the grader failed: {type(error).__name__}: {error}",
-                    ),
-                    executor=self.executor.name,
-                    tools=self.tools,
-                    seed=self.seed,
-                )
-        verdict = verdict.model_copy(update={"wall_s": time.monotonic() - started})
+            verdict = self._without_cache(problem, answer, until)
+        verdict = verdict.model_copy(update={"wall_s": time.monotonic() - start})
         if verdict.passed:
             self.known_good.learn(problem, answer, verdict.cpu_s)
         if cache is not None and not verdict.cached:
             cache.put(key, verdict)
         return verdict.noted(answer.notes)
+
+    def _without_cache(self, problem: Problem, answer: Answer, until: Stage) -> Verdict:
+        """Grade. An exception becomes an `infrastructure_error` verdict."""
+        try:
+            verdict = self._under_seeds(problem, answer, until)
+            budget = self.budget(problem, answer)
+            if budget and not budget.good_s and verdict.cpu_limit_s is not None:
+                # Only the golden answer's CPU time tells how much this answer may use.
+                self.grade(problem, Answer(files=problem.golden or {}))
+                self.known_good.golden.setdefault(problem.fingerprint, NO_BUDGET)
+                verdict = self._under_seeds(problem, answer, until)
+            return verdict
+        except InfrastructureError as error:
+            reason = error.message
+        except Exception as error:
+            reason = f"the grader failed: {type(error).__name__}: {error}"
+        return Verdict(
+            outcome=Outcome.INFRASTRUCTURE_ERROR,
+            stages=tuple(StageResult(stage=stage, status="skipped") for stage in Stage),
+            reasons=(reason,),
+            executor=self.executor.name,
+            tools=self.tools,
+            seed=self.seed,
+        )
 
     def key(self, problem: Problem, answer: Answer, until: Stage | None = None) -> str:
         """Return the cache key of this grader's verdict on the answer's files, see `cache_key`."""
@@ -138,28 +150,32 @@ class Grader:
         verdict = first.run()
         verdicts = [verdict]
         may_vary = first.failed_tests and verdict.cpu_s <= MORE_SEEDS_SHARE * self.limits.cpu_s
-        seeds = seeds_for(problem, self.seeds) if may_vary else 1
-        needed = seeds // 2 + 1
-        for number in range(1, seeds):
-            passed = sum(found.passed for found in verdicts)
-            if needed in (passed, len(verdicts) - passed):
+        seeds = 1
+        if may_vary:
+            seeds = seeds_for(problem, self.seeds)
+        majority = seeds // 2 + 1
+        for seed in range(self.seed + 1, self.seed + seeds):
+            passed = sum(each.passed for each in verdicts)
+            if majority in (passed, len(verdicts) - passed):
                 break
-            verdicts.append(Grading(self, problem, answer, until, self.seed + number).run())
-        passes = [found for found in verdicts if found.passed]
+            verdicts.append(Grading(self, problem, answer, until, seed).run())
+        passes = [each for each in verdicts if each.passed]
         if not passes:
             self._raise_if_the_harness_failed(first, verdict)
         if not passes or seeds == 1:
             return verdict
-        said = f"the tests pass under {len(passes)} of {len(verdicts)} seeds"
-        verdict = passes[0] if len(passes) >= needed else verdict
-        return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
+        note = f"the tests pass under {len(passes)} of {len(verdicts)} seeds"
+        if len(passes) >= majority:
+            verdict = passes[0]
+        return verdict.model_copy(update={"reasons": (*verdict.reasons, note)})
 
     def _raise_if_the_harness_failed(self, grading: Grading, verdict: Verdict) -> None:
         """Blame the harness if an answer that no model wrote fails alike."""
         faults = [fault for fault in grading.faults if fault in self._faults(grading.problem)]
         if faults and self.excuses_answers:
-            faults[:0] = (reason for reason in verdict.reasons if TOO_OLD in reason)
-            raise InfrastructureError(f"{HARNESS_FAILED}: {'; '.join(faults[:8])}")
+            too_old = [reason for reason in verdict.reasons if TOO_OLD in reason]
+            listed = "; ".join([*too_old, *faults][:8])
+            raise InfrastructureError(f"{HARNESS_FAILED}: {listed}")
 
     def _faults(self, problem: Problem) -> list[str]:
         """The harness' possible faults (`own_faults`) with a stand-in for the answer; cached per problem."""
@@ -174,12 +190,15 @@ class Grader:
 
     def limit_s(self, budget: Budget | None) -> float:
         """CPU seconds that an answer with this budget may use."""
-        return self.limits.cpu_s if budget is None else budget.cpu_s
+        if budget is None:
+            return self.limits.cpu_s
+        return budget.cpu_s
 
-    def _still_holds(self, known: Verdict, problem: Problem, answer: Answer) -> bool:
+    def _still_holds(self, verdict: Verdict, problem: Problem, answer: Answer) -> bool:
         """Whether a cached verdict is still valid: it did not run out of CPU time, or the limit has not grown much."""
-        limit_s = self.limit_s(self.budget(problem, answer))
-        return known.cpu_limit_s is None or limit_s <= REGRADE_FACTOR * known.cpu_limit_s
+        if verdict.cpu_limit_s is None:
+            return True
+        return self.limit_s(self.budget(problem, answer)) <= REGRADE_FACTOR * verdict.cpu_limit_s
 
     def close(self) -> None:
         """End the analysis processes. The executor belongs to the caller."""
@@ -193,57 +212,56 @@ class Grader:
             lambda: missing_requirements(problem.harness, self.tools, self._has_module(problem)),
         )
 
-    def demanded(self, problem: Problem) -> dict[str, list[int]]:
-        """See `demanded_values`; cached per problem."""
+    def demanded_values(self, problem: Problem) -> dict[str, list[int]]:
+        """See `interface_check.demanded_values`; cached per problem."""
         return self._once("demanded", problem, lambda: demanded_values(problem))
 
     def _once(self, what: str, problem: Problem, find: Callable[[], _T]) -> _T:
         """Return the result of `find`, cached per problem. Two threads may both compute it; the results are equal."""
         # A golden answer found among samples comes with an interface but does not change the fingerprint.
         key = (what, problem.fingerprint, problem.interface, problem.golden is None)
-        if key not in self._known:
-            self._known[key] = find()
-        return self._known[key]
+        if key not in self._facts:
+            self._facts[key] = find()
+        return self._facts[key]
 
     def _has_module(self, problem: Problem) -> Callable[[str], bool]:
         """Return a check for the executor's modules. It accepts any module where an image with the harness'
         own is built later."""
-        if self.executor.derives_images and re.search(
-            r"^\s*RUN\b.*\binstall\b", problem.harness.get("Dockerfile", ""), re.M
-        ):
-            return lambda name: name != "cocotb.runner" or self.executor.has_module(name)
-        return self.executor.has_module
+        has_module = self.executor.has_module
+        dockerfile = problem.harness.get("Dockerfile", "")
+        if self.executor.derives_images and _INSTALLS.search(dockerfile):
+            return lambda name: name != "cocotb.runner" or has_module(name)
+        return has_module
 
-    def is_valid(self, problem: Problem, files: Mapping[str, str]) -> bool:
+    def is_valid(self, problem: Problem, files: Files) -> bool:
         """Whether slang finds no error in an answer's files with all HDL of the problem."""
         sources = {**problem.context, **files, **problem.harness}
-        return self._analyst.analyse(
-            AnalysisRequest(answer=sources, top=None, design=(), validity=True)
-        ).valid
+        request = AnalysisRequest(answer=sources, top=None, design=(), validity=True)
+        return self._analyst.analyse(request).valid
 
-    def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
-        python = "\n".join(
-            text for path, text in problem.harness.items() if path.endswith((".py", ".env"))
+    def analyse(self, problem: Problem, files: Files) -> Analysis:
+        """Read the interface of the requested module and screen the design, in an analysis process."""
+        harness = problem.harness
+        paths = [path for path in harness if path.endswith((".py", ".env"))]
+        scripts = "\n".join(harness[path] for path in paths)
+        context = macro_file(harness)
+        for path, text in problem.context.items():
+            context[path] = text if path.endswith(HDL_SUFFIXES) else ""
+        # Testbenches that no harness compiles are not screened.
+        design = [p for p in files if p.startswith("rtl/") or basename(p) in scripts]
+        request = AnalysisRequest(
+            answer=dict(files),
+            context=context,
+            top=problem.interface.module if problem.interface else None,
+            design=tuple(design),
+            harness=tuple(map(basename, harness)),
+            several_tools=uses_several_tools(harness),
         )
-        return self._analyst.analyse(
-            AnalysisRequest(
-                answer=dict(files),
-                context={
-                    **macro_file(problem.harness),
-                    **{
-                        p: text if p.endswith(HDL_SUFFIXES) else ""
-                        for p, text in problem.context.items()
-                    },
-                },
-                top=problem.interface.module if problem.interface else None,
-                # Testbenches that no harness compiles are not screened.
-                design=tuple(p for p in files if p.startswith("rtl/") or basename(p) in python),
-                harness=tuple(basename(path) for path in problem.harness),
-                several_tools=uses_several_tools(problem.harness),
-            )
-        )
+        return self._analyst.analyse(request)
 
 
 def seeds_for(problem: Problem, seeds: int) -> int:
     """Number of seeds to try: one if the harness draws no random numbers or the problem has a golden answer."""
-    return seeds if problem.golden is None and draws_random(problem.harness) else 1
+    if problem.golden is None and draws_random(problem.harness):
+        return seeds
+    return 1

@@ -21,15 +21,17 @@ from rtl_grader.hdl.interface import (
 )
 from rtl_grader.hdl.text import code_of, module_names
 from rtl_grader.problems.harness_use import HarnessUse, harness_use
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_grader.types.verdict import FRAGMENT, MOST_CHARS, InterfaceMismatch, MismatchKind
+
+Mismatches = tuple[InterfaceMismatch, ...]
 
 _NUMBER = re.compile(r"(?<![\w'+*/-])(?<![+*/-]\s)\d+(?![\w'])")
 _ANY_NAME = re.compile(
     r"getattr\(\s*[\w.]+\s*,\s*(?![\"']\w+[\"']\s*[,)])|\bin\s+[\w.]*dut\b|\bdut\[|__getattr__|\b_id\(|_handles\b"
 )
 """Python code that may read an object of the design without naming it."""
-_OF_PORTS = (MismatchKind.WRONG_DIRECTION, MismatchKind.WRONG_TYPE)
 _VECTORS = ("vector", "signed vector")
 _SIGNED = re.compile(r"\b(?:un)?signed\b|complement|\bnegative\b", re.I)
 _DECLARING = re.compile(r"\b(?:module|input|inout|pullup|pulldown)\b[^;]*;")
@@ -44,9 +46,7 @@ _PULLING = r"\b(?:tri0|tri1|pullup|pulldown)\b(?:(?!\b(?:input|output)\b)[^;])*"
 _BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
-def compare(
-    expected: Interface, got: Interface | None, answer: Mapping[str, str]
-) -> tuple[InterfaceMismatch, ...]:
+def compare(expected: Interface, got: Interface | None, answer: Files) -> Mismatches:
     """Return every forbidden difference; `got` None means that the module is missing.
 
     Unknown directions, widths and types (None) are not compared. Extra parameters with defaults are
@@ -55,88 +55,78 @@ def compare(
     """
     if got is None:
         names = sorted({name for text in answer.values() for name in module_names(text)})
-        there = ", ".join(names[:5]) or FRAGMENT
-        return (_differs(MismatchKind.WRONG_MODULE, expected.module, expected.module, there),)
-    found = [*_port_differences(expected, got, answer), *_parameter_differences(expected, got)]
-    if found and expected.exact:
-        known = {parameter.name for parameter in expected.parameters}
-        found += [
-            _differs(
-                MismatchKind.EXTRA_PARAMETER, parameter.name, "nothing", _number(parameter.default)
-            )
-            for parameter in got.parameters
-            if parameter.name not in known
-        ]
-    return tuple(found)
+        listed = ", ".join(names[:5]) or FRAGMENT
+        return (mismatch_of(MismatchKind.WRONG_MODULE, expected.module, expected.module, listed),)
+    mismatches = [*_port_differences(expected, got, answer), *_parameter_differences(expected, got)]
+    if mismatches and expected.exact:
+        names = [parameter.name for parameter in expected.parameters]
+        extra = (parameter for parameter in got.parameters if parameter.name not in names)
+        kind = MismatchKind.EXTRA_PARAMETER
+        mismatches += [mismatch_of(kind, each.name, "nothing", each.default) for each in extra]
+    return tuple(mismatches)
 
 
 def _port_differences(
-    expected: Interface, got: Interface, answer: Mapping[str, str]
+    expected: Interface, got: Interface, answer: Files
 ) -> Iterator[InterfaceMismatch]:
     theirs = {port.name: port for port in got.ports}
     for port in expected.ports:
         other = theirs.pop(port.name, None)
         if other is None:
             if expected.source is not InterfaceSource.HARNESS or not _declared(port.name, answer):
-                yield _differs(MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing")
+                yield mismatch_of(MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing")
             continue
         if port.direction and other.direction and port.direction != other.direction:
-            yield _differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction)
-        if port.width and other.width and port.width != other.width:
-            yield _differs(
-                MismatchKind.WRONG_WIDTH, port.name, in_bits(port.width), in_bits(other.width)
+            yield mismatch_of(
+                MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction
             )
-        packed = port.form in _VECTORS and (other.form or "").startswith(_PACKED)
-        if (
-            port.form
-            and other.form
-            and port.form not in (other.form, f"signed {other.form}")
-            and not packed
-        ):
-            yield _differs(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
+        if port.width and other.width and port.width != other.width:
+            widths = in_bits(port.width), in_bits(other.width)
+            yield mismatch_of(MismatchKind.WRONG_WIDTH, port.name, *widths)
+        if port.form and other.form and not _fits(other.form, port.form):
+            yield mismatch_of(MismatchKind.WRONG_TYPE, port.name, port.form, other.form)
     for port in theirs.values() if expected.exact else ():
-        yield _differs(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
+        yield mismatch_of(MismatchKind.EXTRA_PORT, port.name, "nothing", _describe(port))
+
+
+def _fits(form: str, demand: str) -> bool:
+    """Whether a port of this type may stand for one of the demanded type."""
+    if demand in _VECTORS and form.startswith(_PACKED):
+        return True
+    return demand in (form, f"signed {form}")
 
 
 def _parameter_differences(expected: Interface, got: Interface) -> Iterator[InterfaceMismatch]:
     theirs = {parameter.name: parameter for parameter in got.parameters}
     for parameter in expected.parameters:
-        other = theirs.get(parameter.name)
-        default = _number(parameter.default)
+        name = parameter.name
+        default = parameter.default
+        other = theirs.get(name)
         if other is None:
-            yield _differs(MismatchKind.MISSING_PARAMETER, parameter.name, default, "nothing")
+            yield mismatch_of(MismatchKind.MISSING_PARAMETER, name, default, "nothing")
         elif parameter.is_type != other.is_type:
-            yield _differs(
-                MismatchKind.WRONG_TYPE,
-                parameter.name,
-                "a type" if parameter.is_type else "a value",
-                None,
-            )
-        elif None not in (parameter.default, other.default) and parameter.default != other.default:
-            yield _differs(
-                MismatchKind.WRONG_PARAMETER, parameter.name, default, _number(other.default)
-            )
+            demand = "a value"
+            if parameter.is_type:
+                demand = "a type"
+            yield mismatch_of(MismatchKind.WRONG_TYPE, name, demand, None)
+        elif None not in (default, other.default) and default != other.default:
+            yield mismatch_of(MismatchKind.WRONG_PARAMETER, name, default, other.default)
 
 
-def is_fatal(
-    mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str], sources: Iterable[str]
-) -> bool:
+def is_fatal(mismatches: Mismatches, harness: Files, sources: Iterable[str]) -> bool:
     """Whether the harness cannot build because no source has the module that it names as its top level.
 
     `sources` are the texts of all design files. Every other mismatch is only advice, since the demand was
     derived from a specification or the harness' code; running the harness decides.
     """
-    missing = names_of(MismatchKind.WRONG_MODULE, mismatches).intersection(top_levels(harness))
-    return bool(missing) and missing.isdisjoint(
-        name for text in sources for name in module_names(text)
-    )
+    tops = names_of(MismatchKind.WRONG_MODULE, mismatches).intersection(top_levels(harness))
+    return bool(tops) and all(tops.isdisjoint(module_names(text)) for text in sources)
 
 
-def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
+def is_hopeless(mismatches: Mismatches, harness: Files) -> bool:
     """Whether the harness' executed code uses a port that the answer lacks, so that one failing test is enough."""
-    return not names_of(MismatchKind.MISSING_PORT, mismatches).isdisjoint(
-        harness_use(harness).names
-    )
+    ports = names_of(MismatchKind.MISSING_PORT, mismatches)
+    return not ports.isdisjoint(harness_use(harness).names)
 
 
 def names_of(kind: MismatchKind, mismatches: Iterable[InterfaceMismatch]) -> set[str]:
@@ -151,14 +141,16 @@ def unnamed_ports(problem: Problem) -> list[str]:
         return []
     words = _words(problem.prompt, *problem.context.values())
     names = [port.name for port in interface.ports if port.name not in words]
-    return names if len(names) < len(interface.ports) else []
+    if len(names) < len(interface.ports):
+        return names
+    return []
 
 
 def certain_differences(
     problem: Problem,
     mismatches: Collection[InterfaceMismatch],
     got: Iterable[Port],
-    answer: Mapping[str, str],
+    answer: Files,
 ) -> Iterator[InterfaceMismatch]:
     """Yield the differences that fail an answer although it passes its harness, which may read an inner
     object by the name of a port. An answer without a demanded input can also set what the harness reads
@@ -177,50 +169,51 @@ def certain_differences(
     text = specification(problem)
     if _is_certain(expected, use):
         words = _words(text, *problem.harness.values()) if mismatches else set()
-        for m in mismatches:
-            if m.kind is MismatchKind.EXTRA_PORT:
-                counts = str(m.got).startswith("in") and _is_read_open(m.name, answer)
-            elif m.kind is MismatchKind.MISSING_PORT:
-                counts = m.name in words
-            else:
-                counts = m.kind in _OF_PORTS and (
-                    (m.expected, m.got) != _VECTORS or not _SIGNED.search(text)
-                )
-            if counts:
-                yield m
+        for mismatch in mismatches:
+            if _is_grave(mismatch, words, text, answer):
+                yield mismatch
         return
     guess = expected.source is InterfaceSource.HARNESS
     theirs = {port.name: port.direction or "output" for port in got}
-    ways = ("output", "inout" if _BOTH_WAYS.search(text) else "output")
-    # What the harness uses and the answer does not contain is no port but, for example, a method of a class
-    # around the design.
-    own = _words(_code(answer))
-    names = own.intersection(use.names) if guess else use.names
-    others = [
-        port
-        for port in expected.ports
-        if port.name in names and likely_direction(port, text) != "input"
-    ]
-    inner = [port for port in others if theirs.get(port.name) not in ways]
-    if not others and {*theirs.values()} == {"input"}:
-        yield _differs(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")
+    ways = {"output", "inout"} if _BOTH_WAYS.search(text) else {"output"}
+    names: Collection[str] = use.names
+    if guess:
+        # What the harness uses and the answer does not contain is no port but, for example, a method of a
+        # class around the design.
+        names = _words(_code(answer)).intersection(names)
+    ports = [port for port in expected.ports if port.name in names]
+    outputs = [port for port in ports if likely_direction(port, text) != "input"]
+    inner = [port for port in outputs if theirs.get(port.name) not in ways]
+    if not outputs and {*theirs.values()} == {"input"}:
+        yield mismatch_of(MismatchKind.MISSING_PORT, expected.module, "an output", "nothing")
     for port in expected.ports:
+        name = port.name
         have = theirs.get(port.name)
-        if port.direction == "input" and port.name in use.moved:
-            wrong = have != "input" and not (
-                guess and _may_have_direction(port.name, have, problem, answer)
-            )
+        demand = port.direction or "output"
+        if port.direction == "input" and name in use.moved:
+            wrong = have != "input"
+            if wrong and guess:
+                wrong = not _may_have_direction(name, have, problem, answer)
+        elif port in inner:
+            wrong = port.direction == "output" or inner == outputs or _is_output(name, text)
         else:
-            wrong = port in inner and (
-                port.direction == "output" or inner == others or _is_output(port.name, text)
-            )
+            wrong = False
         if wrong:
-            yield _differs(
-                MismatchKind.WRONG_DIRECTION,
-                port.name,
-                port.direction or "output",
-                have or "no port",
-            )
+            yield mismatch_of(MismatchKind.WRONG_DIRECTION, name, demand, have or "no port")
+
+
+def _is_grave(mismatch: InterfaceMismatch, words: set[str], text: str, answer: Files) -> bool:
+    """Whether a difference from a certain interface fails an answer that passes its harness. `words` are
+    those of the specification's `text` and of the harness."""
+    match mismatch.kind:
+        case MismatchKind.EXTRA_PORT:
+            return str(mismatch.got).startswith("in") and _is_read_open(mismatch.name, answer)
+        case MismatchKind.MISSING_PORT:
+            return mismatch.name in words
+        case MismatchKind.WRONG_DIRECTION | MismatchKind.WRONG_TYPE:
+            is_sign = (mismatch.expected, mismatch.got) == _VECTORS
+            return not (is_sign and _SIGNED.search(text))
+    return False
 
 
 def likely_direction(port: Port, text: str) -> str:
@@ -229,13 +222,18 @@ def likely_direction(port: Port, text: str) -> str:
     return port.direction or ("input" if is_input else "output")
 
 
-def _is_read_open(name: str, answer: Mapping[str, str]) -> bool:
+def _is_read_open(name: str, answer: Files) -> bool:
     """Whether an answer reads a port that nobody connects, perhaps by a pasted name, and does not pull it."""
-    code, name = _code(answer), rf"\b{re.escape(name)}\b"
-    used = _SINK.sub(
-        lambda sink: sink[0] if code.count(sink[1]) > 1 else "", _DECLARING.sub("", code)
-    )
-    return bool(re.search(f"``|{name}", used)) and not re.search(_PULLING + name, code)
+    code = _code(answer)
+    name = rf"\b{re.escape(name)}\b"
+
+    def if_used(sink: re.Match[str]) -> str:
+        if code.count(sink[1]) > 1:
+            return sink[0]
+        return ""
+
+    statements = _SINK.sub(if_used, _DECLARING.sub("", code))
+    return bool(re.search(f"``|{name}", statements)) and not re.search(_PULLING + name, code)
 
 
 def _is_certain(expected: Interface, use: HarnessUse) -> bool:
@@ -244,29 +242,24 @@ def _is_certain(expected: Interface, use: HarnessUse) -> bool:
     return expected.source is InterfaceSource.GOLDEN
 
 
-def _may_have_direction(
-    name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]
-) -> bool:
+def _may_have_direction(name: str, direction: str | None, problem: Problem, answer: Files) -> bool:
     """Whether a name known only from the harness may be a port of this direction, or an inner object (None)."""
     text = specification(problem)
     if direction == "inout":
         return bool(_BOTH_WAYS.search(text))
     if direction == "output":
         return is_described_as(name, "output", text)
-    inside = (
-        _declared(name, answer)
-        and bool(re.search(rf"\b{name}\b", text))
-        and not is_described_as(name, "input", text)
-    )
-    return inside and not _is_read(name, problem.harness)
+    if not _declared(name, answer) or not re.search(rf"\b{name}\b", text):
+        return False
+    return not is_described_as(name, "input", text) and not _is_read(name, problem.harness)
 
 
-def _is_read(name: str, harness: Mapping[str, str]) -> bool:
+def _is_read(name: str, harness: Files) -> bool:
     """Whether the harness' Python may read `dut.name`, that is, does more with the name than set it."""
     python = python_of(harness)
-    unnamed = _ANY_NAME.search(python)
-    written = len(re.findall(rf"\.{name}(?:\[[^\]\n]*\])?\.value\s*=(?!=)", python))
-    return bool(unnamed) or written < len(re.findall(rf"\b{name}\b", python))
+    writes = re.findall(rf"\.{name}(?:\[[^\]\n]*\])?\.value\s*=(?!=)", python)
+    uses = re.findall(rf"\b{name}\b", python)
+    return bool(_ANY_NAME.search(python)) or len(writes) < len(uses)
 
 
 def specification(problem: Problem) -> str:
@@ -290,33 +283,35 @@ def is_described_as(name: str, direction: str, text: str) -> bool:
     return bool(re.search(f"{before}|{behind}", text, re.I))
 
 
-def _declared(name: str, answer: Mapping[str, str]) -> bool:
+def _declared(name: str, answer: Files) -> bool:
     return bool(re.search(rf"\b{re.escape(name)}\b", _code(answer)))
 
 
-def _code(answer: Mapping[str, str]) -> str:
+def _code(answer: Files) -> str:
     return "\n".join(map(code_of, answer.values()))
 
 
-def _differs(
-    kind: MismatchKind, name: str, expected: str | None, got: str | None
-) -> InterfaceMismatch:
-    return InterfaceMismatch(
-        kind=kind, name=name[:MOST_CHARS], expected=expected, got=got and got[:MOST_CHARS]
-    )
-
-
-def _number(value: int | None) -> str | None:
-    return None if value is None else str(value)
+def mismatch_of(kind: MismatchKind, name: str, expected: object, got: object) -> InterfaceMismatch:
+    demand = None
+    if expected is not None:
+        demand = str(expected)
+    text = None
+    if got is not None:
+        text = str(got)[:MOST_CHARS]
+    return InterfaceMismatch(kind=kind, name=name[:MOST_CHARS], expected=demand, got=text)
 
 
 def in_bits(width: int | str) -> str:
-    return "1 bit" if str(width) == "1" else f"{width} bits"
+    if str(width) == "1":
+        return "1 bit"
+    return f"{width} bits"
 
 
 def _describe(port: Port) -> str:
-    parts = [port.direction or "port", None if port.width is None else f"of {in_bits(port.width)}"]
-    return " ".join(filter(None, parts))
+    words = port.direction or "port"
+    if port.width is None:
+        return words
+    return f"{words} of {in_bits(port.width)}"
 
 
 def demanded_values(
@@ -330,7 +325,9 @@ def demanded_values(
     """
     if problem.interface is None:
         return {}
-    use, demand, settings = harness_use(problem.harness), problem.interface, settings or {}
+    use = harness_use(problem.harness)
+    demand = problem.interface
+    settings = settings or {}
     # Some harnesses do not call the design `dut`, or guard their reads.
     read = use.parameters.intersection(re.findall(r"\.(\w+)", python_of(problem.harness)))
     if settings:
@@ -343,29 +340,27 @@ def demanded_values(
             parameters=settings,
         )
         demand = again or demand
-    vectors = demand.ports if _is_certain(demand, use) else ()
-    right = {port.name: [port.width] for port in vectors if port.width and port.form in _VECTORS}
-    for port, variables in use.measured.items():
-        named = [
-            value for name, value in settings.items() if name.lower().endswith(tuple(variables))
-        ]
-        if len(named) == 1:
-            right[port] = named
+    ports = demand.ports if _is_certain(demand, use) else ()
+    right = {port.name: [port.width] for port in ports if port.width and port.form in _VECTORS}
+    for name, variables in use.measured.items():
+        endings = tuple(variables)
+        lengths = [settings[key] for key in settings if key.lower().endswith(endings)]
+        if len(lengths) == 1:
+            right[name] = lengths
     if not read:
         return right
-    given = hdl_files(problem.context)
-    before = (
-        parse_interface(given, demand.module, InterfaceSource.CONTEXT, settings) if given else None
-    )
-    lines = problem.prompt.splitlines()
-    for parameter in (*(before.parameters if before else ()), *demand.parameters):
+    parameters = demand.parameters
+    if context := hdl_files(problem.context):
+        before = parse_interface(context, demand.module, InterfaceSource.CONTEXT, settings)
+        parameters = (*(before.parameters if before else ()), *parameters)
+    for parameter in parameters:
         name = parameter.name
         if name in read and parameter.default is not None:
-            told = [
-                n
-                for line in lines
-                if re.search(rf"\b{name}\b", line)
-                for n in _NUMBER.findall(line)
-            ]
-            right[name] = [parameter.default, *map(int, told)]
+            right[name] = [parameter.default, *_numbers_beside(name, problem.prompt)]
     return right
+
+
+def _numbers_beside(name: str, prompt: str) -> list[int]:
+    """Numbers in the lines of a prompt that contain a name."""
+    lines = (line for line in prompt.splitlines() if re.search(rf"\b{name}\b", line))
+    return [int(number) for line in lines for number in _NUMBER.findall(line)]

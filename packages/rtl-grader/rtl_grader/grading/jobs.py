@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rtl_grader.grading.compose import DIRECTORIES, read_services
-from rtl_grader.grading.executors.base import Executor, Job, JobResult, Step
+from rtl_grader.grading.executors.base import Environment, Executor, Job, JobResult, Step, Steps
 from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_grader.grading.requirements import is_scripted
 from rtl_grader.hdl.clocking import CLOCK_LIKE
-from rtl_grader.hdl.interface import HDL_SUFFIXES, top_levels
+from rtl_grader.hdl.interface import hdl_files, top_levels
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 
 SOURCE_SUFFIXES = (".v", ".sv")
 """Files that a compiler gets by name; headers are included by them."""
+_COMPILE = "iverilog -g2012 -t null -I /code/rtl"
+_SOURCES = re.compile(r"^[ \t]*VERILOG_SOURCES[ \t]*=(.*)$", re.M)
 ACTIVITY_TEST = '''\
 """Drives every input at random and passes when an output took two values; with a clock, at its rising edges."""
 
@@ -92,76 +95,60 @@ runner.test(hdl_toplevel=settings["top"], test_module="activity")
 '''
 
 
-def stop_at_first_failure(steps: Iterable[Step]) -> tuple[Step, ...]:
+def stop_at_first_failure(steps: Steps) -> Steps:
     """Return the services of a harness with pytest stopping at the first failing test."""
-    return tuple(
-        replace(
-            step,
-            env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()},
-        )
-        for step in steps
-    )
+    name = "PYTEST_ADDOPTS"
+    impatient = []
+    for step in steps:
+        options = f"{step.env.get(name, '')} -x".strip()
+        impatient.append(replace(step, env={**step.env, name: options}))
+    return tuple(impatient)
 
 
-def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
+def compile_step(problem: Problem, files: Files, *, top_level: bool) -> Step:
     """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
-    tops = top_levels(problem.harness)[:1] if top_level else []
-    argv = [
-        "iverilog",
-        "-g2012",
-        "-t",
-        "null",
-        "-I",
-        "/code/rtl",
-        *(word for top in tops for word in ("-s", top)),
-    ]
+    argv = _COMPILE.split()
+    if top_level:
+        for top in top_levels(problem.harness)[:1]:
+            argv += ["-s", top]
     return Step("compile", (*argv, *sources(problem, files)))
 
 
-def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
+def sources(problem: Problem, files: Files) -> list[str]:
     """Source files that the harness names, else all of the design; absolute paths in the sandbox."""
-    design = {
-        p
-        for p in (*problem.context, *files)
-        if p.endswith(SOURCE_SUFFIXES) and not p.startswith("verif/")
-    }
-    named = [
-        word.removeprefix("/code/")
-        for path, text in sorted(problem.harness.items())
-        if ".env" in path
-        for line in re.findall(r"^[ \t]*VERILOG_SOURCES[ \t]*=(.*)$", text, re.M)
-        for word in line.split()
-    ]
-    found = [path for path in dict.fromkeys(named) if path in design or path in problem.harness]
-    return [f"/code/{path}" for path in found or sorted(design)]
+    hdl = {path for path in (*problem.context, *files) if path.endswith(SOURCE_SUFFIXES)}
+    design = {path for path in hdl if not path.startswith("verif/")}
+    harness = problem.harness
+    settings = "\n".join(harness[path] for path in sorted(harness) if ".env" in path)
+    words = " ".join(_SOURCES.findall(settings)).split()
+    paths = dict.fromkeys(word.removeprefix("/code/") for word in words)
+    present = [path for path in paths if path in design or path in harness]
+    return [f"/code/{path}" for path in present or sorted(design)]
 
 
-def workspace_files(harness: Mapping[str, str]) -> dict[str, str]:
+def workspace_files(harness: Files) -> Files:
     """Files of a harness that go into the workspace, which docker-compose.yml and Dockerfile do not."""
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 
 
 def witness_environment(
-    problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]
-) -> dict[str, str]:
+    problem: Problem, ports: Sequence[Port] | None, right_values: Mapping[str, list[int]]
+) -> Environment:
     """Return environment variables for witness and gate: the answer's ports to watch (none if None), system
     tasks that the problem's own files call, whether scripts of the harness run the simulator, and the right
     values of parameters, none for a port whose width counts.
     """
     watch = [[p.name for p in ports or () if p.direction == d] for d in ("input", "output")]
-    given = [
-        text
-        for p, text in (*problem.context.items(), *problem.harness.items())
-        if p.endswith(HDL_SUFFIXES)
-    ]
-    tasks = {task for text in given for task in re.findall(r"\$([a-z]\w*)", text)} - ALLOWED_TASKS
-    forced = {"force" for text in given if re.search(r"\bforce\b", text)}
+    texts = [*hdl_files(problem.context).values(), *hdl_files(problem.harness).values()]
+    own_hdl = "\n".join(texts)
+    tasks = set(re.findall(r"\$([a-z]\w*)", own_hdl)) - ALLOWED_TASKS
+    if re.search(r"\bforce\b", own_hdl):
+        tasks.add("force")
     demand = problem.interface or Interface(module="", source=InterfaceSource.HARNESS)
-    ports_of_demand = {port.name for port in demand.ports}
-    values = {name: [] if name in ports_of_demand else right for name, right in demanded.items()}
+    values = {**right_values, **{p.name: [] for p in demand.ports if p.name in right_values}}
     return {
         "RTL_WATCH": "" if ports is None else json.dumps(watch),
-        "RTL_TASKS": ",".join(sorted(tasks | forced)),
+        "RTL_TASKS": ",".join(sorted(tasks)),
         "RTL_SCRIPTED": "1" if is_scripted(problem.harness) else "",
         "RTL_PARAMETERS": json.dumps({"top": demand.module, "values": values}),
     }
@@ -169,32 +156,29 @@ def witness_environment(
 
 def activity_check(
     top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
-) -> tuple[dict[str, str], Step] | None:
+) -> tuple[Files, Step] | None:
     """Return the harness files and the command of the activity check; None if no output or no input's width is known.
 
     `sources` are absolute paths inside the workspace; `pacer` is an input, see `Session.pacer`, or empty; then an input
     that is named like a clock is one.
     """
-    inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
-    bits = [name for name, width in inputs if width == 1]
-    clock = pacer if pacer in bits else next(filter(CLOCK_LIKE.search, bits), "")
+    widths = {port.name: port.width for port in ports if port.direction == "input" and port.width}
+    bits = [name for name, width in widths.items() if width == 1]
+    clock = pacer
+    if pacer not in bits:
+        clock = next(filter(CLOCK_LIKE.search, bits), "")
     outputs = [port.name for port in ports if port.direction == "output"]
-    if not inputs or not outputs:
+    if not widths or not outputs:
         return None
-    given = {
-        "inputs": [entry for entry in inputs if entry[0] != clock],
-        "outputs": outputs,
-        "clock": clock,
-    }
+    widths.pop(clock, None)
+    driven = json.dumps({"inputs": list(widths.items()), "outputs": outputs, "clock": clock})
+    settings = json.dumps({"sources": list(sources), "top": top})
     files = {
-        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps(given)),
-        "src/run_activity.py": ACTIVITY_RUNNER.format(
-            settings=json.dumps({"sources": list(sources), "top": top})
-        ),
+        "src/activity.py": ACTIVITY_TEST.format(ports=driven),
+        "src/run_activity.py": ACTIVITY_RUNNER.format(settings=settings),
     }
-    return files, Step(
-        "activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"}
-    )
+    command = ("python3", "/code/src/run_activity.py")
+    return files, Step("activity", command, env={"PYTHONPATH": "/code/src"})
 
 
 @dataclass
@@ -207,12 +191,12 @@ class Watched:
     runs: list[tuple[Job, JobResult]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.name, self.derives_images = self.executor.name, self.executor.derives_images
-        self.tools, self.has_module, self.close = (
-            self.executor.tools,
-            self.executor.has_module,
-            self.executor.close,
-        )
+        executor = self.executor
+        self.name = executor.name
+        self.derives_images = executor.derives_images
+        self.tools = executor.tools
+        self.has_module = executor.has_module
+        self.close = executor.close
         self.cpu_s = 0.0
         self._services = {step.name for step in read_services(self.problem.harness)[0]}
 

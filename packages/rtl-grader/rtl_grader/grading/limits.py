@@ -60,7 +60,9 @@ class Budget:
     """Whether the known-good answer is the golden one."""
 
     def __str__(self) -> str:
-        who = "the known-good answer takes" if self.golden else "answers that pass take at most"
+        who = "answers that pass take at most"
+        if self.golden:
+            who = "the known-good answer takes"
         return f"{who} {self.good_s:.2g} s"
 
 
@@ -73,7 +75,9 @@ class KnownGood:
 
     def learn(self, problem: Problem, answer: Answer, cpu_s: float) -> None:
         """Record the CPU seconds of an answer that passed."""
-        kind = self.golden if answer.files == problem.golden else self.passing
+        kind = self.passing
+        if answer.files == problem.golden:
+            kind = self.golden
         kind[problem.fingerprint] = max(cpu_s, kind.get(problem.fingerprint, 0.0))
 
     def budget(self, problem: Problem, answer: Answer, limits: Limits) -> Budget | None:
@@ -81,7 +85,9 @@ class KnownGood:
         before the golden answer is graded."""
         waits = problem.golden is not None and limits.cpu_floor_s < limits.cpu_s
         golden = self.golden.get(problem.fingerprint, 0.0 if waits else NO_BUDGET)
-        good_s = self.passing.get(problem.fingerprint) if golden == NO_BUDGET else golden
+        good_s: float | None = golden
+        if golden == NO_BUDGET:
+            good_s = self.passing.get(problem.fingerprint)
         if good_s is None or answer.files == problem.golden:
             return None
         cpu_s = min(limits.cpu_s, max(limits.cpu_floor_s, limits.cpu_factor * good_s))

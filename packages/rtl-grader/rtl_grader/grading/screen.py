@@ -14,7 +14,7 @@ files in Icarus are checked in the compiled program (inside/lib/compiled.py), an
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from posixpath import basename
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS,
 from rtl_grader.hdl.directives import differences, macros_in_use
 from rtl_grader.hdl.interface import HDL_SUFFIXES, compilation_options, hdl_files, syntax_tree
 from rtl_grader.hdl.text import code_of
+from rtl_grader.types.files import Files
 
 MAX_FILE_CHARS = 1_000_000
 MAX_FINDINGS = 20
@@ -70,8 +71,8 @@ class ScreenFinding(BaseModel):
 
 
 def screen(
-    answer: Mapping[str, str],
-    context: Mapping[str, str],
+    answer: Files,
+    context: Files,
     top: str | None = None,
     *,
     harness: Collection[str] = (),
@@ -83,117 +84,115 @@ def screen(
     names of the harness' files: a design must not read them or have names that lead into their HDL.
     `several_tools` tells whether the harness uses more than Icarus. `top` is the requested module.
     """
-    found = [finding for path, text in answer.items() for finding in _unreadable(path, text)]
-    if found:
-        return found
+    findings = [finding for path, text in answer.items() for finding in _unfit(path, text)]
+    if findings:
+        return findings
     hdl = hdl_files(answer)
-    given = {basename(path) for path in (*answer, *context)}
+    design = {**context, **hdl}
+    headers = {path: design[path] for path in design if path.endswith((".vh", ".svh", ".h"))}
+    files = {basename(path) for path in (*answer, *context)}
     macros = macros_in_use(hdl.values(), context.values(), ()) if several_tools else ()
-    rules = _Rules(given, harness, several_tools, macros)
+    rules = _Rules(files, harness, several_tools, macros)
     for path, text in hdl.items():
-        beside = {
-            p: t
-            for p, t in {**context, **hdl}.items()
-            if p != path and p.endswith((".vh", ".svh", ".h"))
-        }
-        found += _File(path, text, beside, rules).findings()
-    if found:
-        allowed = {
-            finding.what
-            for path, text in context.items()
-            if path.endswith(HDL_SUFFIXES) and len(text) <= MAX_FILE_CHARS
-            for finding in _File(path, text, {}, rules).findings()
-        }
-        found = [finding for finding in found if finding.what not in allowed]
-    if not found and any(name.endswith(HDL_SUFFIXES) for name in harness):
-        found = [
-            finding for finding in _hierarchical({**context, **hdl}, top) if finding.path in hdl
-        ]
-    return found[:MAX_FINDINGS]
+        beside = {other: headers[other] for other in headers if other != path}
+        findings += _File(path, text, beside, rules).screen()
+    if findings:
+        allowed: set[str] = set()
+        for path, text in hdl_files(context).items():
+            if len(text) <= MAX_FILE_CHARS:
+                allowed.update(finding.what for finding in _File(path, text, {}, rules).screen())
+        findings = [finding for finding in findings if finding.what not in allowed]
+    if not findings and any(name.endswith(HDL_SUFFIXES) for name in harness):
+        findings = [finding for finding in _hierarchical(design, top) if finding.path in hdl]
+    return findings[:MAX_FINDINGS]
 
 
-def _unreadable(path: str, text: str) -> Iterator[ScreenFinding]:
+def _unfit(path: str, text: str) -> Iterator[ScreenFinding]:
     """Findings that make a file unfit for the parser: its size, characters that cannot be encoded, NUL bytes."""
     if len(text) > MAX_FILE_CHARS:
-        yield ScreenFinding(
-            what=f"the file has {len(text)} characters, more than {MAX_FILE_CHARS}",
-            path=path,
-            line=1,
-        )
+        size = f"the file has {len(text)} characters, more than {MAX_FILE_CHARS}"
+        yield ScreenFinding(what=size, path=path, line=1)
         return
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        yield ScreenFinding(
-            what="a character that is none", path=path, line=text.count("\n", 0, error.start) + 1
-        )
+        line = _line_at(text, error.start)
+        yield ScreenFinding(what="a character that is none", path=path, line=line)
     at = text.find("\0")
     if at >= 0:
-        yield ScreenFinding(what="a NUL byte", path=path, line=text.count("\n", 0, at) + 1)
+        yield ScreenFinding(what="a NUL byte", path=path, line=_line_at(text, at))
+
+
+def _line_at(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
 
 
 class _Rules(NamedTuple):
-    """Base names of the given and of the harness' files, whether the harness uses more than Icarus, known macros."""
+    """What the screen of one answer allows."""
 
-    given: Collection[str]
+    files: Collection[str]
+    """Base names of the answer's and the context's files."""
     harness: Collection[str]
+    """Base names of the harness' files."""
     several_tools: bool
+    """Whether the harness uses more than Icarus."""
     macros: Collection[str]
+    """See `macros_in_use`."""
 
 
 class _File:
     """Screens the tokens and nodes of one file."""
 
-    def __init__(self, path: str, text: str, beside: Mapping[str, str], rules: _Rules) -> None:
-        self.path, self.text, self.rules = path, text, rules
+    def __init__(self, path: str, text: str, beside: Files, rules: _Rules) -> None:
+        self.path = path
+        self.text = text
+        self.rules = rules
         name = path if path.endswith((".v", ".sv")) else path + ".sv"
         self.tree, self.manager, _ = syntax_tree({**beside, name: text})
-        self.found: list[ScreenFinding] = []
+        self.findings: list[ScreenFinding] = []
 
-    def findings(self) -> list[ScreenFinding]:
+    def screen(self) -> list[ScreenFinding]:
         self.tree.root.visit(self._visit)
         if self.rules.several_tools:
             self._find_outside_access()
-            for at, what in () if self.found else differences(self.text, self.rules.macros):
-                self._add(what, self.text.count("\n", 0, at) + 1)
-        if parsers := _PARSERS.search(self.text):
-            self._add(
-                f"a macro of the parser ({parsers[0][:40]})",
-                self.text.count("\n", 0, parsers.start()) + 1,
-            )
-        return self.found
+            if not self.findings:
+                for at, what in differences(self.text, self.rules.macros):
+                    self._add(what, _line_at(self.text, at))
+        if macro := _PARSERS.search(self.text):
+            line = _line_at(self.text, macro.start())
+            self._add(f"a macro of the parser ({macro[0][:40]})", line)
+        return self.findings
 
     def _find_outside_access(self) -> None:
         """Add tasks and file names that reach outside, in all conditional branches: the gate does not see a
         harness' own Verilator builds."""
-        seen = code_of(self.text)
-        for match in _REACHING.finditer(seen):
-            line = seen.count("\n", 0, match.start()) + 1
-            if not any(finding.line == line for finding in self.found):
+        code = code_of(self.text)
+        for match in _REACHING.finditer(code):
+            line = _line_at(code, match.start())
+            if not any(finding.line == line for finding in self.findings):
                 self._add(f"the system task {match[0]}", line)
-        for match in _NAMING.finditer(seen):
+        for match in _NAMING.finditer(code):
+            task = match[1]
             literals = _LITERAL.findall(self.text[match.start(2) : match.end(2)])
-            if match[1] != "dumpfile":
-                # If the name is not a literal, it comes from a string elsewhere in the file.
-                literals = literals or [
-                    text for text in _LITERAL.findall(self.text) if _DATA_PATH.search(text)
-                ]
+            if not literals and task != "dumpfile":
+                # The name comes from a string elsewhere in the file.
+                literals = list(filter(_DATA_PATH.search, _LITERAL.findall(self.text)))
+            line = _line_at(code, match.start())
             for literal in filter(None, literals):
-                if self._is_outside(match[1], literal):
-                    line = seen.count("\n", 0, match.start()) + 1
-                    self._add(f"${match[1]} of a file that was not given ({literal[:60]})", line)
+                if self._is_outside(task, literal):
+                    self._add(f"${task} of a file that was not given ({literal[:60]})", line)
 
     def _is_outside(self, task: str, literal: str) -> bool:
         if task == "dumpfile":
             return not WAVES.fullmatch(literal)
         name = basename(literal)
-        return name not in self.rules.given and (
-            _is_outside_path(literal) or ".." in literal or name in self.rules.harness
-        )
+        if name in self.rules.files:
+            return False
+        return _is_outside_path(literal) or ".." in literal or name in self.rules.harness
 
     def _add(self, what: str, line: int) -> None:
-        if len(self.found) < MAX_FINDINGS:
-            self.found.append(ScreenFinding(what=what, path=self.path, line=line))
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(ScreenFinding(what=what, path=self.path, line=line))
 
     def _visit(self, item: Any) -> None:
         if isinstance(item, slang_parsing.Token):
@@ -216,7 +215,7 @@ class _File:
     def _directive(self, node: Any) -> None:
         if node.kind.name == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')
-            if basename(name) not in self.rules.given or _is_outside_path(name):
+            if basename(name) not in self.rules.files or _is_outside_path(name):
                 line = _line(self.manager, node.sourceRange.start)
                 self._add(f"an include of what was not given ({name[:60]})", line)
 
@@ -226,7 +225,7 @@ def _is_outside_path(path: str) -> bool:
     return path.startswith("/") and not re.match(r"/code/(?!src/)[\w/]", path)
 
 
-def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[ScreenFinding]:
+def _hierarchical(sources: Files, top: str | None) -> Iterator[ScreenFinding]:
     """Dotted names whose first part is not declared in the design."""
     tree, manager, options = syntax_tree(sources)
     if top is not None:
@@ -240,13 +239,9 @@ def _hierarchical(sources: Mapping[str, str], top: str | None) -> Iterator[Scree
         place = manager.getFullyOriginalLoc(diagnostic.location)
         path = paths[basename(manager.getFileName(place))]
         name = str(diagnostic.args[0])
-        behind = (
-            sources[path]
-            .encode()[place.offset :][: len(name) + 60]
-            .decode(errors="replace")
-            .lstrip("\\")
-        )
-        if re.match(rf"{re.escape(name)}\s*\.", behind):
+        rest = sources[path].encode()[place.offset :][: len(name) + 60]
+        code = rest.decode(errors="replace").lstrip("\\")
+        if re.match(rf"{re.escape(name)}\s*\.", code):
             what = f"a hierarchical name out of the module ({name[:60]}.)"
             yield ScreenFinding(what=what, path=path, line=_line(manager, place))
 

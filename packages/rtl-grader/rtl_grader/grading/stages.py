@@ -9,9 +9,8 @@ certain interface differences fail the answer (interface_check.py); their stage 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from rtl_grader.errors import InfrastructureError
@@ -23,12 +22,22 @@ from rtl_grader.grading.evidence import (
     FORGEABLE,
     NO_TEST,
     TOO_OLD,
+    Reasons,
+    Results,
     compile_reasons,
     overrun_reason,
     test_reasons,
 )
-from rtl_grader.grading.executors.base import Job, Mount, Step, StepResult
+from rtl_grader.grading.executors.base import (
+    SOURCE_MOUNTS,
+    Environment,
+    Job,
+    Mounts,
+    StepResult,
+    Steps,
+)
 from rtl_grader.grading.interface_check import (
+    Mismatches,
     certain_differences,
     compare,
     demanded_values,
@@ -49,10 +58,10 @@ from rtl_grader.grading.limits import Budget
 from rtl_grader.grading.requirements import cocotb_generation, is_scripted
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Port, Problem
 from rtl_grader.types.verdict import (
     MOST_LISTED,
-    InterfaceMismatch,
     MismatchKind,
     Outcome,
     Stage,
@@ -66,6 +75,11 @@ if TYPE_CHECKING:
     from rtl_grader.grading.grader import Grader
 
 
+NO_DEMAND = "the problem demands no interface that could be derived"
+_FAILURES = {Stage.INTERFACE: Outcome.INTERFACE_MISMATCH, Stage.SYNTAX: Outcome.COMPILE_FAILED}
+"""The outcome when grading stops after a stage that failed."""
+
+
 @dataclass
 class Grading:
     """Grades one answer under one seed; `run` adds stages until one decides."""
@@ -76,7 +90,7 @@ class Grading:
     until: Stage
     seed: int
     stages: dict[Stage, StageResult] = field(default_factory=dict)
-    mismatches: tuple[InterfaceMismatch, ...] = ()
+    mismatches: Mismatches = ()
     ports: tuple[Port, ...] | None = None
     """Ports that the answer's text declares; None before the analysis, or if no interface is demanded."""
     failed_tests: bool = False
@@ -85,23 +99,22 @@ class Grading:
     """Results of all steps so far."""
     faults: list[str] = field(default_factory=list)
     """Reasons of failing services that may be the harness' own fault, see `evidence.own_faults`."""
-    not_run: tuple[str, ...] = ()
+    not_run: Reasons = ()
     """A sentence for each service that did not run because one before it exceeded a limit."""
 
     @property
-    def files(self) -> dict[str, str]:
+    def files(self) -> Files:
         """The answer's files at the problem's target paths, as every tool gets them; no other file is written."""
         return self._design[0]
 
     @cached_property
-    def _design(self) -> tuple[dict[str, str], list[str]]:
-        asked = {
-            path: text for path, text in self.answer.files.items() if path in self.problem.targets
-        }
-        return as_graded(self.problem, asked)
+    def _design(self) -> tuple[Files, list[str]]:
+        files = self.answer.files
+        targets = {path: files[path] for path in files if path in self.problem.targets}
+        return as_graded(self.problem, targets)
 
     def run(self) -> Verdict:
-        foreign = sorted(set(self.answer.files) - set(self.problem.targets))
+        foreign = sorted(self.answer.files.keys() - self.problem.targets)
         notes = tuple(
             f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign
         )
@@ -112,9 +125,8 @@ class Grading:
         self._add(Stage.FORMAT, "passed", (*notes, *self._design[1]))
         if self.until is Stage.FORMAT:
             return self._not_tested()
-        refused = self._analyse()
-        if refused:
-            return self._verdict(Outcome.REJECTED, refused)
+        if objections := self._analyse():
+            return self._verdict(Outcome.REJECTED, objections)
         if self.until is Stage.INTERFACE:
             return self._not_tested()
         files = {**self.problem.context, **self.files, **self.problem.harness}
@@ -132,33 +144,29 @@ class Grading:
 
     # Screen and interface
 
-    def _analyse(self) -> tuple[str, ...]:
+    def _analyse(self) -> Reasons:
         """Add the interface stage. Return the reasons to reject the answer, empty if there are none."""
-        started = time.monotonic()
-        found = self.grader.analyse(self.problem, self.files)
-        spent = time.monotonic() - started
-        refused = (found.failed,) if found.failed else tuple(map(str, found.findings))
-        expected = self.problem.interface
-        if refused:
-            self._add(Stage.INTERFACE, "skipped", (), spent)
-        elif expected is None:
-            self._add(
-                Stage.INTERFACE,
-                "passed",
-                ("the problem demands no interface that could be derived",),
-                spent,
-            )
+        start = time.monotonic()
+        analysis = self.grader.analyse(self.problem, self.files)
+        wall_s = time.monotonic() - start
+        objections = tuple(map(str, analysis.findings))
+        if analysis.failed:
+            objections = (analysis.failed,)
+        if objections:
+            self._add(Stage.INTERFACE, "skipped", (), wall_s)
+        elif self.problem.interface is None:
+            self._add(Stage.INTERFACE, "passed", (NO_DEMAND,), wall_s)
         else:
-            self.ports = found.interface.ports if found.interface else ()
-            self.mismatches = compare(expected, found.interface, self.files)
-            missing = names_of(MismatchKind.MISSING_PORT, self.mismatches)
-            unnamed = missing.intersection(unnamed_ports(self.problem)) if missing else ()
-            contradictions = (
-                f"the specification does not name the port {name}" for name in sorted(unnamed)
-            )
-            reasons = (*contradictions, *map(str, self.mismatches))
-            self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
-        return refused
+            got = analysis.interface
+            self.ports = got.ports if got else ()
+            self.mismatches = compare(self.problem.interface, got, self.files)
+            reasons = tuple(map(str, self.mismatches))
+            if ports := names_of(MismatchKind.MISSING_PORT, self.mismatches):
+                ports.intersection_update(unnamed_ports(self.problem))
+                unnamed = (f"the specification does not name the port {p}" for p in sorted(ports))
+                reasons = (*unnamed, *reasons)
+            self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, wall_s)
+        return objections
 
     # Syntax
 
@@ -167,7 +175,7 @@ class Grading:
         # If the interface differs or is unknown, the module that the harness names may be missing.
         step = compile_step(self.problem, self.files, top_level=not self._interface_reasons)
         (result,) = self._run((step,))
-        reasons: tuple[str, ...] = ()
+        reasons: Reasons = ()
         if result.overrun:
             reasons = (self._overrun(result),)
         elif result.exit_code != 0:
@@ -175,17 +183,20 @@ class Grading:
         self._add(Stage.SYNTAX, "failed" if reasons else "passed", reasons, result.wall_s)
         return not reasons
 
-    def _compiled(self, failed: Sequence[StepResult], overrun: StepResult | None) -> bool:
+    def _compiles(self, failures: Results, overrun: StepResult | None) -> bool:
         """Whether the answer compiles: by the harness' build commands if it ran any, else by our own compile.
 
         A harness that exceeded a limit before any simulation was still compiling.
         """
-        builds = [build for result in failed for build in result.builds]
-        broken = next((build for build in builds if build["exit_code"] != 0), None)
-        if broken is not None:
-            self._add(Stage.SYNTAX, "failed", compile_reasons(broken["output"] or failed[0].output))
-            if refused := evidence.refused_parameters(broken):
-                self._add_mismatches(refused)
+        builds = [build for result in failures for build in result.builds]
+        for build in builds:
+            if build["exit_code"] == 0:
+                continue
+            self._add(
+                Stage.SYNTAX, "failed", compile_reasons(build["output"] or failures[0].output)
+            )
+            if mismatches := evidence.refused_parameters(build):
+                self._add_mismatches(mismatches)
             return False
         if builds:
             return True
@@ -205,28 +216,24 @@ class Grading:
         results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
         if is_scripted(self.problem.harness) and not all(result.is_attested for result in results):
             raise InfrastructureError(f"{FORGEABLE}; use rtl_grader.problems.testbench, or cocotb")
-        self.not_run = tuple(
-            f"the service {step.name} was not run" for step in services[len(results) :]
-        )
+        rest = services[len(results) :]
+        self.not_run = tuple(f"the service {step.name} was not run" for step in rest)
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
         if cheat:
             return self._fail(Outcome.REJECTED, cheat, results)
-        if all(result.exit_code == 0 for result in results):
-            return self._all_services_passed(results)
-        return self._a_service_failed(results, hopeless)
+        if any(result.exit_code != 0 for result in results):
+            return self._a_service_failed(results, hopeless)
+        return self._all_services_passed(results)
 
-    def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
+    def _all_services_passed(self, results: Results) -> Verdict:
         """Pass the answer unless its interface is certainly wrong or the harness cannot tell it from a constant."""
-        changed = evidence.changed_parameters(
-            results, lambda settings: demanded_values(self.problem, settings)
-        )
+        problem = self.problem
+        certain = evidence.parameter_mismatches(results, partial(demanded_values, problem))
         if self.ports is not None:
-            changed += tuple(
-                certain_differences(self.problem, self.mismatches, self.ports, self.files)
-            )
-        if changed:
-            self._add_mismatches(changed)
-            return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, changed)), results)
+            certain += tuple(certain_differences(problem, self.mismatches, self.ports, self.files))
+        if certain:
+            self._add_mismatches(certain)
+            return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, certain)), results)
         passed, total = evidence.count_tests(results)
         if not total:
             return self._fail(Outcome.TESTS_FAILED, (NO_TEST,), results)
@@ -235,22 +242,19 @@ class Grading:
         self._add(Stage.SYNTAX, "passed")
         self._add(Stage.TESTS, "passed", (), _wall_s(results))
         if self.mismatches:
-            accepted = tuple(
-                f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches
-            )
-            self._amend_interface("passed", accepted)
+            notes = tuple(f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches)
+            self._amend_interface("passed", notes)
         return self._verdict(Outcome.PASSED, (), passed, total)
 
-    def _a_service_failed(self, results: tuple[StepResult, ...], hopeless: bool) -> Verdict:
+    def _a_service_failed(self, results: Results, hopeless: bool) -> Verdict:
         """Return the verdict on an answer that does not compile or fails tests, unless the harness fails
         for every answer."""
-        failed = [result for result in results if result.exit_code != 0]
-        overrun = next((result for result in failed if result.overrun), None)
-        simulated = any(result.sessions for result in results)
-        self.failed_tests = (
-            overrun is None and not hopeless and any(result.failed_tests for result in failed)
-        )
-        if not simulated and not self._compiled(failed, overrun):
+        failures = [result for result in results if result.exit_code != 0]
+        overrun = next((result for result in failures if result.overrun), None)
+        has_simulation = any(result.sessions for result in results)
+        if overrun is None and not hopeless:
+            self.failed_tests = any(result.failed_tests for result in failures)
+        if not has_simulation and not self._compiles(failures, overrun):
             if self.mismatches:
                 return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
             if overrun:
@@ -259,36 +263,36 @@ class Grading:
         self.faults = evidence.own_faults(results, self.problem)
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed")
-        reasons: tuple[str, ...] = ()
-        for result in failed:
+        reasons: Reasons = ()
+        for result in failures:
             reasons += (self._overrun(result),) if result.overrun else test_reasons(result)
         if hopeless:
             self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
-        if not simulated:
-            reasons = self._explained(reasons, "\n".join(result.output for result in failed))
+        if not has_simulation:
+            reasons = self._explained(reasons, "\n".join(result.output for result in failures))
         self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
-        out_of_time = overrun and overrun.overrun in ("wall", "cpu", "asleep")
-        outcome = Outcome.TIMEOUT if out_of_time else Outcome.TESTS_FAILED
+        outcome = Outcome.TESTS_FAILED
         if self.mismatches:
-            outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
+            outcome = Outcome.INTERFACE_MISMATCH
+            reasons = self._interface_reasons + reasons
+        elif overrun and overrun.overrun in ("wall", "cpu", "asleep"):
+            outcome = Outcome.TIMEOUT
         return self._verdict(outcome, reasons, *evidence.count_tests(results))
 
     def _is_active(self, pacer: str) -> bool:
         """Whether an output changes when the inputs are driven at random; True if this cannot be checked."""
-        assert self.problem.interface is not None, "without an interface nothing is watched"
-        check = activity_check(
-            self.problem.interface.module,
-            sources(self.problem, self.files),
-            self.ports or (),
-            pacer,
-        )
+        interface = self.problem.interface
+        assert interface is not None, "without an interface nothing is watched"
+        paths = sources(self.problem, self.files)
+        check = activity_check(interface.module, paths, self.ports or (), pacer)
         if check is None:
             return True
         harness, step = check
         (result,) = self._run((step,), harness=harness)
-        compiled = all(build["exit_code"] == 0 for build in result.builds)
-        return not compiled or any(test["status"] == "passed" for test in result.tests)
+        if any(build["exit_code"] != 0 for build in result.builds):
+            return True
+        return any(test["status"] == "passed" for test in result.tests)
 
     def _overrun(self, result: StepResult) -> str:
         return overrun_reason(result, self.grader.limits, self._budget)
@@ -297,13 +301,14 @@ class Grading:
 
     def _run(
         self,
-        steps: tuple[Step, ...],
-        mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
-        harness: Mapping[str, str] | None = None,
+        steps: Steps,
+        mounts: Mounts = SOURCE_MOUNTS,
+        harness: Files | None = None,
     ) -> tuple[StepResult, ...]:
         """Run steps in the answer's workspace, with the problem's harness by default."""
         problem = self.problem
-        harness = problem.harness if harness is None else harness
+        if harness is None:
+            harness = problem.harness
         job = Job(
             files={**problem.context, **self.files},
             harness=workspace_files(harness),
@@ -324,21 +329,19 @@ class Grading:
         return self.grader.budget(self.problem, self.answer)
 
     @cached_property
-    def _environment(self) -> dict[str, str]:
-        return witness_environment(self.problem, self.ports, self.grader.demanded(self.problem))
+    def _environment(self) -> Environment:
+        return witness_environment(
+            self.problem, self.ports, self.grader.demanded_values(self.problem)
+        )
 
     # Verdicts
 
     @property
-    def _interface_reasons(self) -> tuple[str, ...]:
+    def _interface_reasons(self) -> Reasons:
         return self.stages[Stage.INTERFACE].reasons
 
     def _fail(
-        self,
-        outcome: Outcome,
-        reasons: tuple[str, ...],
-        results: tuple[StepResult, ...],
-        total: int = 0,
+        self, outcome: Outcome, reasons: Reasons, results: Results, total: int = 0
     ) -> Verdict:
         """The verdict on an answer that fails although it compiled, whatever the harness reported."""
         self._add(Stage.SYNTAX, "passed")
@@ -347,24 +350,23 @@ class Grading:
 
     def _not_tested(self) -> Verdict:
         """The verdict when grading was asked to stop before the tests."""
-        failing = {
-            Stage.INTERFACE: Outcome.INTERFACE_MISMATCH,
-            Stage.SYNTAX: Outcome.COMPILE_FAILED,
-        }
-        for stage, outcome in failing.items():
-            if stage in self.stages and self.stages[stage].status == "failed":
-                return self._verdict(outcome, self.stages[stage].reasons)
+        for stage, outcome in _FAILURES.items():
+            result = self.stages.get(stage)
+            if result and result.status == "failed":
+                return self._verdict(outcome, result.reasons)
         return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
 
-    def _explained(self, reasons: tuple[str, ...], output: str) -> tuple[str, ...]:
+    def _explained(self, reasons: Reasons, output: str) -> Reasons:
         """The reasons, headed by the tool whose output this is if it does not understand a valid text."""
         if not evidence.is_unreadable(output) or not self.grader.is_valid(self.problem, self.files):
             return reasons
-        tool = "verilator" if "%Error" in output else "iverilog"
+        tool = "iverilog"
+        if "%Error" in output:
+            tool = "verilator"
         return (f"{tool} {self.grader.tools.get(tool)} {TOO_OLD}", *reasons)
 
     def _add(
-        self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0
+        self, stage: Stage, status: StageStatus, reasons: Reasons = (), wall_s: float = 0.0
     ) -> None:
         if stage is Stage.SYNTAX:
             reasons = self._explained(reasons, "\n".join(reasons))
@@ -372,23 +374,21 @@ class Grading:
             stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s
         )
 
-    def _add_mismatches(self, found: tuple[InterfaceMismatch, ...]) -> None:
-        self.mismatches = tuple(dict.fromkeys(self.mismatches + found))
+    def _add_mismatches(self, more: Mismatches) -> None:
+        self.mismatches = tuple(dict.fromkeys(self.mismatches + more))
         self._amend_interface("failed", tuple(map(str, self.mismatches)))
 
-    def _amend_interface(self, status: StageStatus, reasons: tuple[str, ...]) -> None:
+    def _amend_interface(self, status: StageStatus, reasons: Reasons) -> None:
         self._add(Stage.INTERFACE, status, reasons, self.stages[Stage.INTERFACE].wall_s)
 
     def _verdict(
-        self, outcome: Outcome, reasons: tuple[str, ...], passed: int = 0, total: int = 0
+        self, outcome: Outcome, reasons: Reasons, passed: int = 0, total: int = 0
     ) -> Verdict:
         ran_out = any(step.overrun in ("cpu", "asleep") for step in self.steps)
+        skipped = (StageResult(stage=stage, status="skipped") for stage in Stage)
         return Verdict(
             outcome=outcome,
-            stages=tuple(
-                self.stages.get(stage) or StageResult(stage=stage, status="skipped")
-                for stage in Stage
-            ),
+            stages=tuple(self.stages.get(result.stage, result) for result in skipped),
             tests_passed=passed,
             tests_total=total,
             # Reasons of two stages, of which each may have a long list.
@@ -403,5 +403,5 @@ class Grading:
         )
 
 
-def _wall_s(results: Sequence[StepResult]) -> float:
+def _wall_s(results: Results) -> float:
     return sum(result.wall_s for result in results)

@@ -30,6 +30,10 @@ class Variable:
     width: int
     code: str
 
+    def extended(self, value: str) -> str:
+        """The value with a character for each bit; a file leaves out leading zeros."""
+        return value.rjust(self.width, _FILL.get(value[0], "x"))
+
 
 @dataclass
 class Dump:
@@ -58,34 +62,32 @@ class Dump:
 
         The window has, if the file does, `before` distinct times with a change up to `time`, and `after` later ones."""
         codes = {variable.code for variable in variables}
-        middle = self._behind(time)
-        start, stop, size = middle, middle, _BLOCK
-        while (
-            start
-            and len({at for at, code, _ in self.lines(start, middle) if code in codes}) <= before
-        ):
-            start, size = max(0, self.body.rfind(b"\n#", 0, max(0, middle - size))), size * 4
+        start = stop = middle = self._behind(time)
+
+        def times(start: int, stop: int) -> int:
+            return len({at for at, code, _ in self.lines(start, stop) if code in codes})
+
         size = _BLOCK
-        while (
-            stop < len(self.body)
-            and len({at for at, code, _ in self.lines(middle, stop) if code in codes}) < after
-        ):
-            found = self.body.find(b"\n#", middle + size)
-            stop, size = len(self.body) if found < 0 else found, size * 4
+        while start and times(start, middle) <= before:
+            place = self.body.rfind(b"\n#", 0, max(0, middle - size))
+            start = max(0, place)
+            size *= 4
+        size = _BLOCK
+        while stop < len(self.body) and times(middle, stop) < after:
+            place = self.body.find(b"\n#", middle + size)
+            stop = place
+            if place < 0:
+                stop = len(self.body)
+            size *= 4
         values: dict[str, dict[int, str]] = {code: {} for code in codes}
         for at, code, value in self.lines(start, stop):
             if code in codes:
                 values[code][at] = value
-        return {
-            variable.name: tuple(
-                (at, value.rjust(variable.width, _FILL.get(value[0], "x")))
-                for at, value in {
-                    **self._value_before(variable, start),
-                    **values[variable.code],
-                }.items()
-            )
-            for variable in variables
-        }
+        changes: dict[str, Changes] = {}
+        for variable in variables:
+            own = {**self._value_before(variable, start), **values[variable.code]}
+            changes[variable.name] = tuple((at, variable.extended(own[at])) for at in own)
+        return changes
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, str, str]]:
         """(time, code, value) of each change between two offsets of the body at line boundaries."""
@@ -102,14 +104,15 @@ class Dump:
 
     def _behind(self, time: int) -> int:
         """The offset after all changes up to `time`."""
-        low, high = 0, len(self.body)  # everything before `low` is at `time` or earlier
+        low = 0
+        high = len(self.body)  # everything before `low` is at `time` or earlier
         while low < high:
             middle = self.body.find(b"\n#", (low + high) // 2, high)
             if middle < 0:
                 middle = self.body.find(b"\n#", low, high)
             if middle < 0:
                 return high
-            if int(self.body[middle + 2 : self.body.index(b"\n", middle + 1)]) <= time:
+            if int(self._line(middle)[1:]) <= time:
                 low = middle + 1
             else:
                 high = middle
@@ -117,48 +120,61 @@ class Dump:
 
     def _time_before(self, place: int) -> int:
         at = self.body.rfind(b"\n#", 0, place)
-        return int(self.body[at + 2 : self.body.index(b"\n", at + 1)]) if at >= 0 else 0
+        if at >= 0:
+            return int(self._line(at)[1:])
+        return 0
+
+    def _line(self, at: int) -> bytes:
+        """The line after the newline at an offset."""
+        return self.body[at + 1 : self.body.index(b"\n", at + 1)]
 
     def _value_before(self, variable: Variable, place: int) -> dict[int, str]:
         """{time: value} of the last change before an offset; empty if there is none."""
         at = self._last(variable, place)
         if at is None:
             return {}
-        word = self.body[at + 1 : self.body.index(b"\n", at + 1)].decode()
-        return {self._time_before(at): word[1:].partition(" ")[0] if word[0] == "b" else word[0]}
+        line = self._line(at).decode()
+        value = line[1:].partition(" ")[0] if line[0] == "b" else line[0]
+        return {self._time_before(at): value}
 
     def _last(self, variable: Variable, place: int) -> int | None:
         """Offset of the newline in front of the last change before `place`."""
-        code, last = b"%s\n" % variable.code.encode(), -1
+        code = b"%s\n" % variable.code.encode()
+        last = -1
         if variable.width > 1:
             vector = self.body.rfind(b" " + code, 0, place + 1)
-            return self.body.rfind(b"\n", 0, vector) if vector >= 0 else None
+            if vector >= 0:
+                return self.body.rfind(b"\n", 0, vector)
+            return None
         for value in b"01xz":
-            last = max(last, self.body.rfind(b"\n%c%s" % (value, code), max(last, 0), place + 1))
-        return last if last >= 0 else None
+            change = b"\n%c%s" % (value, code)
+            last = max(last, self.body.rfind(change, max(last, 0), place + 1))
+        if last >= 0:
+            return last
+        return None
 
 
 def read_vcd(data: bytes) -> Dump:
     """Parse a file. The result is empty if its header is incomplete, as after a simulator was killed early."""
-    head, found, body = data.partition(
-        b"\n$enddefinitions"
-    )  # within a line it may be part of a name
-    if not found:
+    head, end, body = data.partition(b"\n$enddefinitions")  # within a line it may be part of a name
+    if not end:
         return Dump()
-    # The last line may be cut off.
-    dump, text = Dump(body=body[: body.rfind(b"\n") + 1] or b"\n"), head.decode("utf-8", "replace")
+    complete = body[: body.rfind(b"\n") + 1]  # the last line may be cut off
+    dump = Dump(body=complete or b"\n")
+    text = head.decode("utf-8", "replace")
     if scale := _TIMESCALE.search(text.partition("$timescale")[2]):
         dump.step_s = int(scale[1]) / 10 ** _UNITS[scale[2]]
     path: list[str] = []
     words = iter(text.split())
     for word in words:
         if word == "$scope":
-            _kind, name = next(words), next(words)
-            path.append(name)
+            next(words)  # its kind
+            path.append(next(words))
         elif word == "$upscope":
             path.pop()
         elif word == "$var":
             kind, width, code, name = (next(words) for _ in range(4))
             if kind not in _SKIPPED:
-                dump.scopes.setdefault(".".join(path), {})[name] = Variable(name, int(width), code)
+                scope = dump.scopes.setdefault(".".join(path), {})
+                scope[name] = Variable(name, int(width), code)
     return dump

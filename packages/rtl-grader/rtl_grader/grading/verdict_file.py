@@ -13,12 +13,11 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rtl_grader.errors import InfrastructureError, ProblemError
 from rtl_grader.files import replacing
 from rtl_grader.grading.answer_file import AnswerLine
-from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.grading.verdict_record import Record, sealed
 from rtl_grader.types.verdict import Outcome
 
 _BEGINNING = b'{"id":'
@@ -60,14 +59,14 @@ class VerdictFile:
                 f"cannot open the verdicts file {self.path}: {error.strerror}", "check the path"
             ) from error
 
-    def get(self, key: str) -> dict[str, Any] | None:
+    def get(self, key: str) -> Record | None:
         """Return the record with this key, or None."""
-        place = self._places.get(bytes.fromhex(key))
-        return (
-            None if place is None else json.loads(os.pread(self._file.fileno(), place[1], place[0]))
-        )
+        if bytes.fromhex(key) not in self._places:
+            return None
+        offset, length = self._places[bytes.fromhex(key)]
+        return json.loads(os.pread(self._file.fileno(), length, offset))
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         """Append a record. Raises InfrastructureError if it cannot be written."""
         line = json.dumps(record).encode() + b"\n"
         try:
@@ -80,7 +79,7 @@ class VerdictFile:
             raise InfrastructureError(words, "is the disk full?") from error
         self._index(record, len(line))
 
-    def replace(self, records: Iterable[dict[str, Any]]) -> None:
+    def replace(self, records: Iterable[Record]) -> None:
         """Replace the contents atomically by the given records. A pipe stays as it is. ProblemError if it
         cannot be written."""
         if not self._regular:
@@ -107,45 +106,39 @@ class VerdictFile:
     def _read(self) -> None:
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                cut = not line.endswith(b"\n")
+                is_whole = line.endswith(b"\n")
                 try:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
                     record = None
-                if (
-                    record is None
-                    and cut
-                    and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line))
-                ):
-                    break  # by a kill
+                    if not is_whole and line[: len(_BEGINNING)] == _BEGINNING[: len(line)]:
+                        break  # by a kill
                 try:
                     if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
                         raise ValueError
-                    if not cut:
+                    if is_whole:
                         self._index(record, len(line))
-                except (
-                    ValueError,
-                    KeyError,
-                    TypeError,
-                ) as error:  # such as a record whose key was edited
+                except (ValueError, KeyError, TypeError) as error:  # such as an edited key
                     raise ProblemError(
                         f"{self.path}:{number}: not a verdict, so this file is not overwritten",
                         "name another file",
                     ) from error
 
-    def _index(self, record: dict[str, Any], length: int) -> None:
-        if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "graded" in record:
+    def _index(self, record: Record, length: int) -> None:
+        if record["outcome"] == Outcome.INFRASTRUCTURE_ERROR or "graded" not in record:
+            self.unusable += 1
+        else:
             if self._regular:  # nothing can be read back from a pipe
                 self._places[bytes.fromhex(record["key"])] = self._end, length
             if record["passed"]:
                 problem = record["graded"]["problem"]
                 self.passing[problem] = max(record["cpu_s"], self.passing.get(problem, 0.0))
-        else:
-            self.unusable += 1
         self._end += length
 
 
-def named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
+def named(record: Record, line: AnswerLine) -> Record:
     """The record with the id and sample of an answer, since equal answers share one record."""
     place = {"id": line.problem.id, "sample": line.sample}
-    return record if place.items() <= record.items() else sealed({**record, **place})
+    if place.items() <= record.items():
+        return record
+    return sealed({**record, **place})

@@ -7,7 +7,7 @@ altered and sealed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,8 +20,13 @@ from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
 
+Record = dict[str, Any]
+"""The JSON object of one answer, as in a file of verdicts."""
 _SEAL = ("sums", "digest")
 _RESULT = ("outcome", "tests_passed", "tests_total", "mismatches")
+_MEASURES = "tests_passed tests_total reasons mismatches wall_s cpu_s cpu_limit_s"
+_VALUES = (*_MEASURES.split(), "executor", "tools", "seed")
+"""Fields that a record and its verdict share by name."""
 
 
 class Conditions(BaseModel):
@@ -60,32 +65,20 @@ class VerdictRecord(BaseModel):
 
 def verdict_record(
     line: AnswerLine, verdict: Verdict, key: str, conditions: Conditions, flips: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> Record:
     """Return the sealed record of one answer. `key` is its `answer_key`, `flips` the outcomes of gradings
     that disagree."""
+    values = verdict.model_dump(mode="json")
+    for stage in (values, *values["stages"]):
+        stage["wall_s"] = round(stage["wall_s"], 4)
+    values["cpu_s"] = round(verdict.cpu_s, 4)
     record = {
         "id": line.problem.id,
         "sample": line.sample,
-        "outcome": verdict.outcome.value,
+        "outcome": values["outcome"],
         "passed": verdict.passed,
-        "stages": {
-            r.stage.value: {
-                "status": r.status,
-                "reasons": list(r.reasons),
-                "wall_s": round(r.wall_s, 4),
-            }
-            for r in verdict.stages
-        },
-        "tests_passed": verdict.tests_passed,
-        "tests_total": verdict.tests_total,
-        "reasons": list(verdict.reasons),
-        "mismatches": [mismatch.model_dump(mode="json") for mismatch in verdict.mismatches],
-        "wall_s": round(verdict.wall_s, 4),
-        "cpu_s": round(verdict.cpu_s, 4),
-        "cpu_limit_s": verdict.cpu_limit_s,
-        "executor": verdict.executor,
-        "tools": verdict.tools,
-        "seed": verdict.seed,
+        "stages": {stage.pop("stage"): stage for stage in values["stages"]},
+        **{name: values[name] for name in _VALUES},
         "conditions": conditions.model_dump(mode="json"),
         "graded": digests(line.problem, line.answer),
         "answer": {"files": line.answer.files, "error": line.answer.error},
@@ -117,19 +110,18 @@ def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
 
 def digests(problem: Problem, answer: Answer) -> dict[str, str]:
     """See `VerdictRecord.graded`."""
-    interface = problem.interface.model_dump(mode="json") if problem.interface else None
-    parts = {
-        "harness": problem.harness,
-        "interface": interface,
-        "answer": [answer.files, answer.error],
-    }
+    interface = None
+    if problem.interface:
+        interface = problem.interface.model_dump(mode="json")
     return {
         "problem": problem.fingerprint,
-        **{name: sha256_of(part) for name, part in parts.items()},
+        "harness": sha256_of(problem.harness),
+        "interface": sha256_of(interface),
+        "answer": sha256_of([answer.files, answer.error]),
     }
 
 
-def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(record: Record) -> Record:
     """Return the record with `sums`, a short hash of each field, and `digest`, the SHA-256 (hex) of all fields."""
     fields = {name: value for name, value in record.items() if name not in _SEAL}
     return {
@@ -139,39 +131,42 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def changed_fields(record: Mapping[str, Any]) -> list[str]:
+def changed_fields(record: Record) -> list[str]:
     """Fields that were altered, added or removed since the record was sealed."""
     again = sealed(record)
+    right = again["sums"]
     sums = record.get("sums")
     if not isinstance(sums, dict):
         return ["sums"]
-    names = [
-        name for name in {**again["sums"], **sums} if again["sums"].get(name) != sums.get(name)
-    ]
-    return names or (["digest"] if again["digest"] != record.get("digest") else [])
+    names = [name for name in {**right, **sums} if right.get(name) != sums.get(name)]
+    if not names and again["digest"] != record.get("digest"):
+        return ["digest"]
+    return names
 
 
-def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def differences(was: Record, now: Record) -> Iterator[tuple[str, str]]:
     """Yield the differences between two records of one answer: (kind, detail). Times and reasons are not compared."""
     if was["executor"] != now["executor"]:
         yield "other tools", f"executor {was['executor']}, now {now['executor']}"
     for name in sorted({*was["tools"], *now["tools"]}):
-        before, after = was["tools"].get(name, "none"), now["tools"].get(name, "none")
+        before, after = (record["tools"].get(name, "none") for record in (was, now))
         if before != after:
             yield "other tools", f"{name} {before}, now {after}"
-    for name in now["graded"]:
-        if was["graded"].get(name) != now["graded"][name]:
-            yield (
-                f"other {name}",
-                f"{was['graded'].get(name, 'none')[:12]}, now {now['graded'][name][:12]}",
-            )
-    for name, value in now["conditions"].items():
-        if was["conditions"].get(name) != value:
-            yield "other conditions", f"{name} {was['conditions'].get(name)}, now {value}"
+    for name, after in now["graded"].items():
+        before = was["graded"].get(name, "none")
+        if before != after:
+            yield f"other {name}", f"{before[:12]}, now {after[:12]}"
+    for name, after in now["conditions"].items():
+        before = was["conditions"].get(name)
+        if before != after:
+            yield "other conditions", f"{name} {before}, now {after}"
     for name in _RESULT:
-        if was.get(name) != now[name]:
-            yield "other outcome", f"{name} {was.get(name)}, now {now[name]}"
+        before = was.get(name)
+        after = now[name]
+        if before != after:
+            yield "other outcome", f"{name} {before}, now {after}"
     for name, stage in now["stages"].items():
-        status = was.get("stages", {}).get(name, {}).get("status")
-        if status != stage["status"]:
-            yield "other outcome", f"{name} stage {status}, now {stage['status']}"
+        before = was.get("stages", {}).get(name, {}).get("status")
+        after = stage["status"]
+        if before != after:
+            yield "other outcome", f"{name} stage {before}, now {after}"

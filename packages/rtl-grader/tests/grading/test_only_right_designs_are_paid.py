@@ -335,13 +335,13 @@ def test_a_wrong_design_is_simulated_twice_at_most(counting):
 def test_a_golden_answer_found_later_invalidates_cached_facts_about_a_problem(grader):
     """A teacher's sample may become the golden answer after the problem was graded."""
     problem = gray_problem(runner=UNSET)
-    assert grader.demanded(problem) == {}
+    assert grader.demanded_values(problem) == {}
     width = Parameter(name="WIDTH", default=4)
     interface = Interface(
         module="gray", parameters=(width,), source=InterfaceSource.CONTEXT, exact=False
     )
     found = problem.model_copy(update={"golden": {"rtl/gray.sv": RIGHT}, "interface": interface})
-    assert grader.demanded(found) == {"WIDTH": [4]}
+    assert grader.demanded_values(found) == {"WIDTH": [4]}
     answer = Answer(files={"rtl/gray.sv": RIGHT})
     assert grader.key(problem, answer) != grader.key(found, answer)
 

@@ -13,8 +13,15 @@ from typing import Any, Literal, Protocol
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.limits import Limits
+from rtl_grader.types.files import Files
 
 Overrun = Literal["wall", "cpu", "asleep", "memory", "processes", "output"]
+
+
+Environment = dict[str, str]
+"""Environment variables: name -> value."""
+Message = dict[str, Any]
+"""A JSON object from or to an agent."""
 
 
 class ExecutorDiedError(InfrastructureError):
@@ -37,20 +44,26 @@ class Step:
 
     name: str
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
     cwd: str = "/code/rundir"
+
+
+Steps = tuple[Step, ...]
+Mounts = tuple[Mount, ...]
+SOURCE_MOUNTS: Mounts = (Mount("src", "/src"),)
+"""The volume that every harness has."""
 
 
 @dataclass(frozen=True)
 class Job:
     """A workspace and the commands to run in it, in order; with `stop_at_failure` until one fails."""
 
-    files: Mapping[str, str]
+    files: Files
     """Context and answer: path relative to the workspace -> text."""
-    harness: Mapping[str, str]
+    harness: Files
     """Files of the harness. They override `files`; the directory `src` is read-only at every mount."""
-    steps: tuple[Step, ...]
-    mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
+    steps: Steps
+    mounts: Mounts = SOURCE_MOUNTS
     limits: Limits = field(default_factory=Limits)
     budget_s: float | None = None
     """CPU seconds of all processes of a step together, and the longest time in which all of them may sleep. None: only
@@ -89,7 +102,7 @@ class Session:
     """Whether the simulation got as far as writing its results."""
     forged: bool
     """Whether the results file differed from what cocotb wrote once the simulator had ended."""
-    tests: tuple[dict[str, Any], ...] = ()
+    tests: tuple[Message, ...] = ()
     """Per test: name, status (`passed`, `failed`, `skipped`), message, module file, simulated nanoseconds."""
     changes: int = 0
     """Number of changes of watched inputs."""
@@ -115,7 +128,7 @@ class StepResult:
     """The longest stretch in which all of them slept."""
     overrun: Overrun | None = None
     sessions: tuple[Session, ...] = ()
-    builds: tuple[dict[str, Any], ...] = ()
+    builds: tuple[Message, ...] = ()
     """Compiles by the harness' runner: argv, exit code, output, and as `parameters` the settings that had no effect
     ([name, value set, value in the design]).
     """
@@ -128,12 +141,12 @@ class StepResult:
     """Whether a rewritten test bench saw no output change."""
 
     @property
-    def tests(self) -> list[dict[str, Any]]:
+    def tests(self) -> list[Message]:
         """The tests of all sessions, see `Session.tests`."""
         return [test for session in self.sessions for test in session.tests]
 
     @property
-    def failed_tests(self) -> list[dict[str, Any]]:
+    def failed_tests(self) -> list[Message]:
         """Those that failed; a service may fail without one."""
         return [test for test in self.tests if test["status"] == "failed"]
 
@@ -146,7 +159,11 @@ class StepResult:
     def reach(self) -> int:
         """How far the harness got: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3
         tests began."""
-        return 3 if self.sessions else 2 if self.started else 1 if self.builds else 0
+        if self.sessions:
+            return 3
+        if self.started:
+            return 2
+        return 1 if self.builds else 0
 
 
 @dataclass(frozen=True)

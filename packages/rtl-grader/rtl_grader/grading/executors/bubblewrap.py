@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,10 +24,10 @@ from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Pipe
 
-from rtl_grader.errors import InfrastructureError, ToolMissingError
+from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.executors.base import ExecutorDiedError, Job
 from rtl_grader.grading.executors.cells import CAPABILITIES, Cell, CellExecutor
-from rtl_grader.grading.executors.toolchain import Toolchain, warn_of_older
+from rtl_grader.grading.executors.toolchain import Toolchain, bwrap_path, warn_of_older
 from rtl_grader.grading.executors.wire import (
     DESIGN_SLOT,
     GUARD,
@@ -36,12 +35,20 @@ from rtl_grader.grading.executors.wire import (
     agent_at,
     agent_environment,
     job_message,
+    plain_command,
     receive,
     send,
     warm_command,
 )
 
 START_S = 120.0
+_ISOLATION = """--unshare-ipc --unshare-pid --unshare-net --unshare-uts --hostname sandbox
+--unshare-cgroup-try --die-with-parent --new-session --clearenv"""
+_NO_NAMESPACES = (
+    "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+    "kernel.apparmor_restrict_unprivileged_userns=0)"
+)
+_NO_PACKAGES = "`make setup` installs the versions of cocotb and pytest that fit"
 
 
 class BubblewrapExecutor(CellExecutor):
@@ -67,10 +74,7 @@ class BubblewrapExecutor(CellExecutor):
         self.toolchain = toolchain or Toolchain.installed() or Toolchain.of_this_machine()
         if toolchain is None and self.toolchain.root is None:
             warn_of_older(self.toolchain.tools.get("iverilog", "unknown"))
-        bwrap = shutil.which("bwrap")
-        if bwrap is None:
-            raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
-        self._bwrap = bwrap
+        self._bwrap = bwrap_path()
         self.warm = warm
         # bwrap's --die-with-parent refers to the starting thread, which must live as long as the executor.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cell-starter")
@@ -79,14 +83,12 @@ class BubblewrapExecutor(CellExecutor):
     def shell(self, job: Job) -> int:
         """Run the only step of a job on this process' terminal or streams, in its own sandbox; return the exit code."""
         message = job_message(job, self.toolchain)
-        plain = [self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
+        command = self._command(plain_command(self.toolchain, "shell.py"))
         ours, theirs = Pipe()
         with ours, theirs:
             # In a thread: a large workspace does not fit into the socket until it is read.
             threading.Thread(target=send, args=(ours, message), daemon=True).start()
-            return _run_attached(
-                _with_control(self._command(plain), theirs.fileno()), theirs.fileno()
-            )
+            return _run_attached(_with_control(command, theirs.fileno()), theirs.fileno())
 
     def close(self) -> None:
         super().close()
@@ -100,15 +102,7 @@ class BubblewrapExecutor(CellExecutor):
 
     def _command(self, program: Sequence[str] = ()) -> list[str]:
         """The bwrap command line of a `program`, by default of a cell."""
-        command = [self._bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
-        command += [
-            "--hostname",
-            "sandbox",
-            "--unshare-cgroup-try",
-            "--die-with-parent",
-            "--new-session",
-            "--clearenv",
-        ]
+        command = [self._bwrap, *_ISOLATION.split()]
         if os.geteuid() == 0:
             command += ["--cap-drop", "ALL"]
             for capability in CAPABILITIES:
@@ -125,7 +119,7 @@ class BubblewrapExecutor(CellExecutor):
         if program:
             return [*command, "--", *program]
         if not self.warm:
-            return [*command, "--", self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
+            return [*command, "--", *plain_command(self.toolchain, "agent.py")]
         for name, value in agent_environment(self.toolchain.python).items():
             command += ["--setenv", name, value]
         return [*command, "--", *warm_command(self.toolchain)]
@@ -134,7 +128,8 @@ class BubblewrapExecutor(CellExecutor):
 def _with_control(command: list[str], theirs: int) -> list[str]:
     """Add the environment variable by which the agent finds its socket; bwrap passes the descriptor on."""
     at = command.index("--")
-    return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs), *command[at:]]
+    setting = ["--setenv", "RTL_CONTROL_FD", str(theirs)]
+    return command[:at] + setting + command[at:]
 
 
 class _BubblewrapCell(Cell):
@@ -156,14 +151,11 @@ class _BubblewrapCell(Cell):
             hello = receive(self.agent, START_S)
         except ExecutorDiedError as error:
             self.close()
-            why = self._complaint() or error.message
-            hint = (
-                "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
-                "kernel.apparmor_restrict_unprivileged_userns=0)"
-                if why.startswith("bwrap:")
-                else "`make setup` installs the versions of cocotb and pytest that fit"
-            )
-            raise InfrastructureError(f"the sandbox does not start: {why}", hint) from error
+            complaint = self._complaint() or error.message
+            hint = _NO_PACKAGES
+            if complaint.startswith("bwrap:"):
+                hint = _NO_NAMESPACES
+            raise InfrastructureError(f"the sandbox does not start: {complaint}", hint) from error
         assert hello.get("ready"), hello
 
     def kill(self) -> None:
@@ -179,16 +171,11 @@ class _BubblewrapCell(Cell):
             self._process.wait()
 
     def _complaint(self) -> str:
-        text = (
-            self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
-        )
+        assert self._process.stderr is not None
+        text = self._process.stderr.read().decode("utf-8", "replace")
         # Without an agent, vvp complains about the placeholder of the design: the cause is in an earlier line.
-        lines = [
-            line
-            for line in text.splitlines()
-            if line.strip() and not line.startswith("d" * DESIGN_SLOT)
-        ]
-        return lines[-1].strip() if lines else ""
+        lines = [line for line in text.splitlines() if not line.startswith("d" * DESIGN_SLOT)]
+        return next(filter(None, map(str.strip, reversed(lines))), "")
 
 
 def _run_attached(command: Sequence[str], keep: int) -> int:
@@ -197,7 +184,8 @@ def _run_attached(command: Sequence[str], keep: int) -> int:
     On a terminal it gets a pseudo-terminal, so that it cannot write to ours (TIOCSTI) and has Ctrl-C and job control.
     """
     sys.stdout.flush()
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not has_terminal:
         return subprocess.call(command, pass_fds=[keep])
     os.set_inheritable(keep, True)
     terminals: list[int] = []
@@ -210,7 +198,8 @@ def _run_attached(command: Sequence[str], keep: int) -> int:
 
     def copy_size(*_: object) -> None:
         for terminal in terminals:
-            fcntl.ioctl(terminal, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8))
+            size = fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8)
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
 
     previous = signal.signal(signal.SIGWINCH, copy_size)
     try:

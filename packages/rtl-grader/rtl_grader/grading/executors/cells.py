@@ -11,24 +11,17 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from itertools import chain
 from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import Self
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import Executor, ExecutorDiedError, Job, JobResult
+from rtl_grader.grading.executors.base import Executor, ExecutorDiedError, Job, JobResult, Message
 from rtl_grader.grading.executors.toolchain import Toolchain
 from rtl_grader.grading.executors.wire import ask, job_message, job_result, patience
 
-CAPABILITIES = (
-    "SYS_ADMIN",
-    "SETUID",
-    "SETGID",
-    "CHOWN",
-    "DAC_OVERRIDE",
-    "FOWNER",
-    "KILL",
-    "SYS_PTRACE",
-)
+_CAPABILITIES = "SYS_ADMIN SETUID SETGID CHOWN DAC_OVERRIDE FOWNER KILL SYS_PTRACE"
+CAPABILITIES = tuple(_CAPABILITIES.split())
 """Capabilities of an agent that is root: to mount, watch its jobs, and drop privileges before code of a job runs."""
 
 
@@ -72,15 +65,16 @@ class CellExecutor(Executor, ABC):
 
     def run(self, job: Job) -> JobResult:
         for attempt in range(self.tries):
-            last, started = attempt + 1 == self.tries, time.monotonic()
+            is_last = attempt + 1 == self.tries
+            start = time.monotonic()
             try:
                 # What ended one sandbox may have ended the idle ones, too, so retries use a new one.
                 answer = self._serve(job, fresh=attempt > 0)
             except ExecutorDiedError:
-                if last or self._closed:
+                if is_last or self._closed:
                     raise
                 continue
-            result = job_result(answer, started, last=last)
+            result = job_result(answer, start, last=is_last)
             if result is not None:
                 with self._lock:
                     self.cpu_s += result.cpu_s
@@ -97,7 +91,8 @@ class CellExecutor(Executor, ABC):
         """See the protocol. Running jobs raise ExecutorDiedError."""
         with self._lock:
             self._closed = True
-            free, self._free = self._free, []
+            free = self._free
+            self._free = []
             busy = list(self._busy)
         for cell in busy:
             cell.kill()
@@ -118,55 +113,51 @@ class CellExecutor(Executor, ABC):
         """The kind of cell that a job needs."""
         return None
 
-    def _last_words(self, cell: Cell, job: Job, started: float) -> dict[str, Any] | None:
-        """The answer to a job, begun at `started` (monotonic), whose cell died; None if the cause is unknown."""
+    def _last_words(self, cell: Cell, job: Job, start: float) -> Message | None:
+        """The answer to a job, begun at `start` (monotonic), whose cell died; None if the cause is unknown."""
         return None
 
-    def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
+    def _serve(self, job: Job, *, fresh: bool) -> Message:
         """Return an agent's answer, with `fresh` from a new cell. Raises ExecutorDiedError if there is none."""
         cell = self._take(self._kind_of(job), fresh=fresh)
-        started, kept = time.monotonic(), False
+        start = time.monotonic()
+        reusable = False
         try:
             answer = ask(cell.agent, job_message(job, self.toolchain), patience(job))
             # A cell that ran out of memory may have lost more than the job's own processes.
-            kept = "error" not in answer and not any(
-                step["overrun"] == "memory" for step in answer["steps"]
-            )
+            overruns = [step["overrun"] for step in answer.get("steps", ())]
+            reusable = "error" not in answer and "memory" not in overruns
             return answer
         except ExecutorDiedError:
-            last_words = self._last_words(cell, job, started)
+            last_words = self._last_words(cell, job, start)
             if last_words is None:
                 raise
             return last_words
         finally:
             with self._lock:
                 self._busy.discard(cell)
-                kept = kept and not self._closed
-                if kept:
+                reusable = reusable and not self._closed
+                if reusable:
                     self._free.append(cell)
-            if not kept:
+            if not reusable:
                 cell.close()
 
     def _take(self, kind: Hashable, *, fresh: bool) -> Cell:
         """Return an idle cell of this kind, else a new one, and mark it as busy."""
         with self._lock:
-            fitting = (
-                None
-                if fresh
-                else next((cell for cell in self._free[::-1] if cell.kind == kind), None)
-            )
-            spare = fitting or (self._free[0] if self._free else None)
-            if spare is not None:
-                self._free.remove(spare)
-        if fitting is None or not fitting.alive:
-            if spare is not None:
-                spare.close()
+            fitting = [cell for cell in reversed(self._free) if cell.kind == kind and not fresh]
+            cell = next(chain(fitting, self._free), None)
+            if cell is not None:
+                self._free.remove(cell)
+        if cell is None or fresh or cell.kind != kind or not cell.alive:
+            if cell is not None:
+                cell.close()
             if self._closed:
                 raise InfrastructureError("the executor was closed")
-            fitting = self._start(kind)
+            cell = self._start(kind)
         with self._lock:
             if not self._closed:
-                self._busy.add(fitting)
-                return fitting
-        fitting.close()
+                self._busy.add(cell)
+                return cell
+        cell.close()
         raise ExecutorDiedError("the executor was closed")

@@ -25,21 +25,28 @@ import threading
 import time
 import uuid
 from collections.abc import Hashable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rtl_grader.errors import InfrastructureError, ToolMissingError
-from rtl_grader.grading.executors.base import ExecutorDiedError, Job
+from rtl_grader.grading.executors.base import ExecutorDiedError, Job, Message, StepResult
 from rtl_grader.grading.executors.cells import Cell, CellExecutor
-from rtl_grader.grading.executors.docker_container import Container, Kind, Settings
+from rtl_grader.grading.executors.docker_container import Container, Kind, Settings, remove
 from rtl_grader.grading.executors.toolchain import PROBE, SIM_PYTHON, Toolchain
-from rtl_grader.grading.executors.wire import GUARD, job_message, send
+from rtl_grader.grading.executors.wire import job_message, plain_command, send
 
 IMAGE = "rtl-distill-sim"
-_ANY_PYTHON = f'for python in {SIM_PYTHON} python3; do command -v "$python" >/dev/null && exec "$python" -c "$0"; done; exit 127'
+_ANY_PYTHON = f"""for python in {SIM_PYTHON} python3
+do command -v "$python" >/dev/null && exec "$python" -c "$0"
+done
+exit 127"""
 """Runs the probe with our Python, or with the one on the image's PATH."""
 BUILD = "make sim-image (packages/rtl-grader/rtl_grader/grading/sim/build.sh)"
 LABEL = "rtl-distill.owner"
+_PIP_INSTALL = re.compile(r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", re.S)
+_WITHOUT_EFFECT = re.compile(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", re.I)
+"""Instructions that do not change what grading uses of an image."""
 SPARE_MB = 1024
 SPARE_PROCESSES = 32
 """Memory and processes of the agent in addition to a job's."""
@@ -69,12 +76,13 @@ class DockerExecutor(CellExecutor):
             raise InfrastructureError(
                 f"no Docker engine answers: {error}", "start one (dockerd), or set DOCKER_HOST"
             ) from error
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(str(os.getpid()))}"
-        self._folder = Path(
-            tempfile.mkdtemp(
-                prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
-            )
-        )
+        pid = str(os.getpid())
+        host = socket.gethostname()
+        self._owner = f"{host}:{pid}:{_start_of(pid)}"
+        memory = None
+        if os.path.isdir("/dev/shm"):
+            memory = "/dev/shm"
+        self._folder = Path(tempfile.mkdtemp(prefix="rtl-distill-docker-", dir=memory))
         (self._folder / "owner").write_text(self._owner)
         self._folder.chmod(0o711)
         try:
@@ -101,11 +109,10 @@ class DockerExecutor(CellExecutor):
             raise ToolMissingError(
                 "the client `docker` is not installed", "apt-get install docker-cli"
             )
-        program = [self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
+        program = plain_command(self.toolchain, "shell.py")
         terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        container = Container(
-            self._settings, self._kind_of(job), program, stdin_open=True, tty=terminal
-        )
+        kind = self._kind_of(job)
+        container = Container(self._settings, kind, program, stdin_open=True, tty=terminal)
         message = job_message(job, self.toolchain)
 
         def hand_over() -> None:
@@ -123,18 +130,20 @@ class DockerExecutor(CellExecutor):
             return
         super().close()
         with contextlib.suppress(Exception):
-            for entry in self._api.containers(
-                all=True, filters={"label": f"{LABEL}={self._owner}"}
-            ):
-                self._remove(entry["Id"])
+            for entry in self._containers(f"{LABEL}={self._owner}"):
+                remove(self._api, entry["Id"])
         shutil.rmtree(self._folder, ignore_errors=True)
         self._api.close()
 
+    def _containers(self, label: str) -> list[dict[str, Any]]:
+        """The engine's descriptions of all containers with a label."""
+        return list(self._api.containers(all=True, filters={"label": label}))
+
     def _sweep(self) -> None:
         """Remove containers and directories whose grader on this host has ended."""
-        for entry in self._api.containers(all=True, filters={"label": LABEL}):
+        for entry in self._containers(LABEL):
             if is_gone(entry["Labels"][LABEL]):
-                self._remove(entry["Id"])
+                remove(self._api, entry["Id"])
         for folder in self._folder.parent.glob("rtl-distill-docker-*"):
             if _is_orphan(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -145,29 +154,24 @@ class DockerExecutor(CellExecutor):
 
     def _kind_of(self, job: Job) -> Kind:
         # The agent enforces the limit. The kernel's is well above it, since near it everything inside becomes slow.
-        memory_mb = job.limits.memory_mb + job.limits.disk_mb + SPARE_MB
-        return Kind(
-            self._images.digest(job.dockerfile), memory_mb, job.limits.processes + SPARE_PROCESSES
-        )
+        limits = job.limits
+        memory_mb = limits.memory_mb + limits.disk_mb + SPARE_MB
+        digest = self._images.digest(job.dockerfile)
+        return Kind(digest, memory_mb, limits.processes + SPARE_PROCESSES)
 
-    def _last_words(self, cell: Cell, job: Job, started: float) -> dict[str, Any] | None:
+    def _last_words(self, cell: Cell, job: Job, start: float) -> Message | None:
         """When all memory is used up, the kernel kills the agent itself."""
         assert isinstance(cell, Container)
         if not cell.out_of_memory():
             return None
-        wall_s = time.monotonic() - started
-        step = {
-            "name": job.steps[0].name,
-            "exit_code": None,
-            "output": "",
-            "wall_s": wall_s,
-            "overrun": "memory",
-        }
-        return {"steps": [step]}
-
-    def _remove(self, container: str) -> None:
-        with contextlib.suppress(Exception):
-            self._api.remove_container(container, force=True, v=True)
+        result = StepResult(
+            name=job.steps[0].name,
+            exit_code=None,
+            output="",
+            wall_s=time.monotonic() - start,
+            overrun="memory",
+        )
+        return {"steps": [asdict(result)]}
 
 
 def is_gone(owner: str) -> bool:
@@ -217,16 +221,14 @@ def image_toolchain(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain
             code = api.wait(container)["StatusCode"]
             output = str(api.logs(container, stderr=code != 0).decode())
         finally:
-            with contextlib.suppress(Exception):
-                api.remove_container(container, force=True, v=True)
+            remove(api, container)
     except docker.errors.APIError as error:
         raise InfrastructureError(
             f"the engine cannot start a container: {error}", "is its disk full?"
         ) from error
     if code:
-        raise InfrastructureError(
-            f"the image {name} lacks what grading needs: {output.strip()[-300:]}", BUILD
-        )
+        complaint = output.strip()[-300:]
+        raise InfrastructureError(f"the image {name} lacks what grading needs: {complaint}", BUILD)
     return Toolchain.of_root(json.loads(output), {"image": digest})
 
 
@@ -235,9 +237,10 @@ class DerivedImages:
     Thread-safe."""
 
     def __init__(self, api: Any, base: Toolchain) -> None:
-        self._api, self._base = api, base
+        self._api = api
+        self._base = base
         self._lock = threading.Lock()
-        self._known: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
 
     def digest(self, dockerfile: str | None) -> str:
         """Return the image of a harness, built if needed. Raises InfrastructureError if its additions
@@ -248,26 +251,26 @@ class DerivedImages:
         key = "\n".join(additions)
         with self._lock:
             # Held while building, so that each image is built once.
-            if key not in self._known:
-                self._known[key] = self._build(additions)
-            return self._known[key]
+            if key not in self._digests:
+                self._digests[key] = self._build(additions)
+            return self._digests[key]
 
     def _has(self, instruction: str) -> bool:
         """Whether an instruction only pip-installs packages that the image has."""
-        match = re.fullmatch(
-            r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", instruction, re.S
-        )
+        match = _PIP_INSTALL.fullmatch(instruction)
         if not match:
             return False
-        return all(
-            self._base.has_package(word) for word in match[1].split() if not word.startswith("-")
-        )
+        packages = (word for word in match[1].split() if not word.startswith("-"))
+        return all(map(self._base.has_package, packages))
 
     def _build(self, additions: list[str]) -> str:
         import docker.errors
 
-        text = "\n".join([f"FROM {self._base.tools['image']}", *additions]) + "\n"
-        tag = f"{IMAGE}-derived:{uuid.uuid5(uuid.NAMESPACE_OID, text).hex[:16]}"
+        base = self._base.tools["image"]
+        lines = [f"FROM {base}", *additions]
+        text = "\n".join(lines) + "\n"
+        digest = uuid.uuid5(uuid.NAMESPACE_OID, text).hex
+        tag = f"{IMAGE}-derived:{digest[:16]}"
         with contextlib.suppress(docker.errors.ImageNotFound):
             return str(self._api.inspect_image(tag)["Id"])
         folder = Path(tempfile.mkdtemp(prefix="rtl-distill-image-"))
@@ -283,15 +286,16 @@ class DerivedImages:
                     decode=True,
                 )
             )
-            failed = next((line["error"] for line in log if "error" in line), None)
+            complaint = next((line["error"] for line in log if "error" in line), None)
         except docker.errors.APIError as error:
-            failed = str(error)
+            complaint = str(error)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        if failed:
+        if complaint:
+            names = "; ".join(additions)[:200]
             raise InfrastructureError(
-                f"the harness' own additions to the image ({'; '.join(additions)[:200]}) cannot be installed: "
-                f"{failed.strip()[-200:]}",
+                f"the harness' own additions to the image ({names}) cannot be installed: "
+                f"{complaint.strip()[-200:]}",
                 "check the network, or build the image with them "
                 "(packages/rtl-grader/rtl_grader/grading/sim/requirements.txt)",
             )
@@ -301,9 +305,5 @@ class DerivedImages:
 def instructions(dockerfile: str) -> list[str]:
     """Instructions of a harness' Dockerfile that change the image, one per entry, without comments."""
     text = re.sub(r"\\\s*\n", " ", re.sub(r"^\s*#.*$", "", dockerfile, flags=re.M))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return [
-        line
-        for line in lines
-        if not re.match(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", line, re.I)
-    ]
+    lines = filter(None, map(str.strip, text.splitlines()))
+    return [line for line in lines if not _WITHOUT_EFFECT.match(line)]

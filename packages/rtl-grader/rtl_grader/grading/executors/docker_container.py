@@ -42,29 +42,46 @@ START_S = 120.0
 CONTROL = "/control"
 CPUS = 2
 
-_FILES = """read write open openat openat2 close close_range stat fstat lstat newfstatat statx lseek pread64 pwrite64 readv writev preadv
-pwritev preadv2 pwritev2 access faccessat faccessat2 dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs truncate ftruncate getdents
-getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink symlinkat
-readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat umask utime utimes utimensat futimesat mknod mknodat
-fallocate fadvise64 readahead sendfile splice tee copy_file_range statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr
-flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr ioctl memfd_create
-inotify_init inotify_init1 inotify_add_watch inotify_rm_watch"""
-_MEMORY = """mmap mprotect munmap brk mremap msync mincore madvise mlock mlock2 munlock mlockall munlockall membarrier pkey_alloc pkey_free
-pkey_mprotect shmget shmat shmctl shmdt"""
-_PROCESSES = """fork vfork clone clone3 execve execveat exit exit_group wait4 waitid kill tkill tgkill getpid gettid getppid getpgrp getpgid setpgid getsid
-setsid getrlimit setrlimit prlimit64 getrusage getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid
-setregid setresuid setresgid setgroups setfsuid setfsgid capget capset prctl arch_prctl set_robust_list get_robust_list set_tid_address rseq sched_yield
-sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler sched_setscheduler sched_setparam sched_get_priority_max sched_get_priority_min
-sched_rr_get_interval sched_getattr getpriority setpriority getcpu ioprio_get futex futex_waitv restart_syscall
-pidfd_open pidfd_send_signal seccomp uname sysinfo times getrandom"""
+_FILES = """
+read write open openat openat2 close close_range stat fstat lstat newfstatat statx lseek pread64
+pwrite64 readv writev preadv pwritev preadv2 pwritev2 access faccessat faccessat2 dup dup2 dup3
+fcntl flock fsync fdatasync sync syncfs truncate ftruncate getdents getdents64 getcwd chdir
+fchdir rename renameat renameat2 mkdir mkdirat rmdir creat link linkat unlink unlinkat symlink
+symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat umask
+utime utimes utimensat futimesat mknod mknodat fallocate fadvise64 readahead sendfile splice tee
+copy_file_range statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
+setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr ioctl memfd_create
+inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
+"""
+_MEMORY = """
+mmap mprotect munmap brk mremap msync mincore madvise mlock mlock2 munlock mlockall munlockall
+membarrier pkey_alloc pkey_free pkey_mprotect shmget shmat shmctl shmdt
+"""
+_PROCESSES = """
+fork vfork clone clone3 execve execveat exit exit_group wait4 waitid kill tkill tgkill getpid
+gettid getppid getpgrp getpgid setpgid getsid setsid getrlimit setrlimit prlimit64 getrusage
+getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid setregid
+setresuid setresgid setgroups setfsuid setfsgid capget capset prctl arch_prctl set_robust_list
+get_robust_list set_tid_address rseq sched_yield sched_getaffinity sched_setaffinity
+sched_getparam sched_getscheduler sched_setscheduler sched_setparam sched_get_priority_max
+sched_get_priority_min sched_rr_get_interval sched_getattr getpriority setpriority getcpu
+ioprio_get futex futex_waitv restart_syscall pidfd_open pidfd_send_signal seccomp uname sysinfo
+times getrandom
+"""
 _ISOLATION = "mount umount2 unshare"
-_EVENTS = """rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo rt_sigsuspend sigaltstack
-pause poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd
-signalfd4 pipe pipe2 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time alarm setitimer getitimer timerfd_create
-timerfd_settime timerfd_gettime timer_create timer_settime timer_gettime timer_getoverrun timer_delete
-semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr"""
-_SOCKETS = """connect accept accept4 sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown bind listen getsockname getpeername
-socketpair setsockopt getsockopt"""
+_EVENTS = """
+rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo
+rt_tgsigqueueinfo rt_sigsuspend sigaltstack pause poll ppoll select pselect6 epoll_create
+epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd signalfd4
+pipe pipe2 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time alarm
+setitimer getitimer timerfd_create timerfd_settime timerfd_gettime timer_create timer_settime
+timer_gettime timer_getoverrun timer_delete semget semop semtimedop semctl msgget msgsnd msgrcv
+msgctl mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr
+"""
+_SOCKETS = """
+connect accept accept4 sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg shutdown bind listen
+getsockname getpeername socketpair setsockopt getsockopt
+"""
 
 _FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6; the container has no network."""
@@ -98,7 +115,8 @@ class Container(Cell):
         self, settings: Settings, kind: Kind, program: Sequence[str] = (), **streams: bool
     ) -> None:
         """Create a container without starting it. Raises InfrastructureError if the engine refuses."""
-        self.kind, self._settings = kind, settings
+        self.kind = kind
+        self._settings = settings
         self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
         self._folder = settings.folder / self.name
         """Shared with this host."""
@@ -109,6 +127,7 @@ class Container(Cell):
             **agent_environment(toolchain.python),
             "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock",
         }
+        binds = [f"{INSIDE}:{GUARD}:ro", f"{self._folder}:{CONTROL}:rw"]
         try:
             settings.api.create_container(
                 kind.image,
@@ -117,7 +136,7 @@ class Container(Cell):
                 environment={**toolchain.environment(), **agent},
                 labels=dict(settings.labels),
                 host_config=settings.api.create_host_config(
-                    binds=[f"{INSIDE}:{GUARD}:ro", f"{self._folder}:{CONTROL}:rw"],
+                    binds=binds,
                     **_confinement(kind.memory_mb, kind.processes),
                 ),
                 user="0:0",
@@ -146,7 +165,8 @@ class Container(Cell):
 
     def connect(self) -> Connection:
         """Wait until its program listens and return the socket. Raises ExecutorDiedError if it never does."""
-        deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
+        deadline = time.monotonic() + START_S
+        look = time.monotonic() + 0.5
         while True:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -155,8 +175,10 @@ class Container(Cell):
             except OSError as error:
                 channel.close()
                 now = time.monotonic()
-                ended = now > look and self._state().get("Status") not in ("created", "running")
-                look = now + 0.5 if now > look else look
+                ended = False
+                if now > look:
+                    look = now + 0.5
+                    ended = self._state().get("Status") not in ("created", "running")
                 if now > deadline or ended:
                     raise ExecutorDiedError(
                         f"the container's agent does not answer: {error}"
@@ -168,8 +190,7 @@ class Container(Cell):
             self._settings.api.kill(self.name)
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self._settings.api.remove_container(self.name, force=True, v=True)
+        remove(self._settings.api, self.name)
         shutil.rmtree(self._folder, ignore_errors=True)
         if hasattr(self, "agent"):
             self.agent.close()
@@ -205,14 +226,19 @@ def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
     }
 
 
+def remove(api: Any, container: str) -> None:
+    """Remove a container with its volumes, if it exists and the engine answers."""
+    with contextlib.suppress(Exception):
+        api.remove_container(container, force=True, v=True)
+
+
 @cache
 def _profile() -> str:
     """The seccomp profile in Docker's JSON (`seccomp=...`)."""
-    plain = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
-    rules: list[dict[str, object]] = [{"names": plain, "action": "SCMP_ACT_ALLOW"}]
-    for name, firsts in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):
-        arguments = ([{"index": 0, "value": value, "op": "SCMP_CMP_EQ"}] for value in firsts)
-        rules += [
-            {"names": [name], "action": "SCMP_ACT_ALLOW", "args": given} for given in arguments
-        ]
+    names = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
+    rules: list[dict[str, object]] = [{"names": names, "action": "SCMP_ACT_ALLOW"}]
+    for name, values in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):
+        for value in values:
+            first = {"index": 0, "value": value, "op": "SCMP_CMP_EQ"}
+            rules.append({"names": [name], "action": "SCMP_ACT_ALLOW", "args": [first]})
     return json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules})

@@ -16,16 +16,22 @@ from pathlib import Path
 from typing import Literal
 
 from rtl_grader.errors import InfrastructureError, ToolMissingError
+from rtl_grader.grading.executors.docker import BUILD, IMAGE
 from rtl_grader.grading.executors.toolchain import (
     MANIFEST,
     PROBE,
     Toolchain,
-    system_binds,
+    bwrap_path,
+    root_binds,
     tools_home,
 )
 
 Source = Literal["docker", "debootstrap"]
 _OLDER = "cocotb==1.9.2"
+_PIP_INSTALL = "-m pip install --quiet --upgrade --no-deps"
+_UNPACK = "tar -x --no-same-owner --exclude=dev/* --exclude=./dev/*"
+_ISOLATION = "--unshare-all --clearenv --setenv PATH /opt/sim/bin:/usr/bin:/bin"
+_MOUNTS = "--proc /proc --dev /dev --tmpfs /tmp"
 
 
 def install(source: Source | None = None) -> Toolchain:
@@ -40,24 +46,28 @@ def install(source: Source | None = None) -> Toolchain:
     shutil.rmtree(fresh, ignore_errors=True)
     try:
         try:
-            made_of = _from_debootstrap(fresh) if source == "debootstrap" else _from_docker(fresh)
+            export = _from_docker
+            if source == "debootstrap":
+                export = _from_debootstrap
+            origin = export(fresh)
         except ToolMissingError:
             if source == "docker":
                 raise
-            made_of = _from_debootstrap(fresh)
-        manifest = {"made_of": made_of, "inside": json.loads(_probe(fresh))}
+            origin = _from_debootstrap(fresh)
+        manifest = {"made_of": origin, "inside": json.loads(_probe(fresh))}
         (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         fresh.chmod(0o755)
-        root, old = home / "root", home / f"root.{os.getpid()}.old"
+        root = home / "root"
+        old = home / f"root.{os.getpid()}.old"
         if root.exists():
             root.rename(old)
         fresh.rename(root)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    found = Toolchain.installed()
-    assert found is not None
-    return found
+    toolchain = Toolchain.installed()
+    assert toolchain is not None
+    return toolchain
 
 
 def scripts() -> Path:
@@ -69,8 +79,6 @@ def _from_docker(root: Path) -> str:
     """Export the image's files; return the image's digest."""
     import docker
 
-    from rtl_grader.grading.executors.docker import BUILD, IMAGE
-
     root.mkdir()
     try:
         with contextlib.closing(
@@ -79,18 +87,8 @@ def _from_docker(root: Path) -> str:
             digest = str(api.inspect_image(IMAGE)["Id"])
             container = api.create_container(digest, command=["true"], network_disabled=True)["Id"]
             try:
-                with subprocess.Popen(
-                    [
-                        "tar",
-                        "-x",
-                        "-C",
-                        str(root),
-                        "--no-same-owner",
-                        "--exclude=dev/*",
-                        "--exclude=./dev/*",
-                    ],
-                    stdin=subprocess.PIPE,
-                ) as tar:
+                command = [*_UNPACK.split(), "-C", str(root)]
+                with subprocess.Popen(command, stdin=subprocess.PIPE) as tar:
                     assert tar.stdin is not None
                     for part in api.export(container):
                         tar.stdin.write(part)
@@ -112,58 +110,34 @@ def _from_docker(root: Path) -> str:
 
 
 def _from_debootstrap(root: Path) -> str:
-    missing = (
-        "as root"
-        if os.geteuid()
-        else ""
-        if shutil.which("debootstrap")
-        else "with debootstrap installed"
-    )
-    if missing:
+    condition = "with debootstrap installed"
+    if os.geteuid():
+        condition = "as root"
+    if os.geteuid() or not shutil.which("debootstrap"):
         raise ToolMissingError(
-            f"there is no Docker engine with the image, and the toolchain can be built here only {missing}",
+            f"there is no Docker engine with the image, and the toolchain can be built here only {condition}",
             "make sim-image; or run this as root after apt-get install debootstrap; or --source "
             "pip, for cocotb 1.9 alone",
         )
     # `bash script`, since wheels do not preserve the executable bit.
     command = ["bash", str(scripts() / "root.sh"), str(root)]
     environment = {**os.environ, "PYTHON": sys.executable}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise ToolMissingError(
-            f"debootstrap failed: {done.stderr.strip()[-400:]}", "check the network"
-        )
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if result.returncode:
+        complaint = result.stderr.strip()[-400:]
+        raise ToolMissingError(f"debootstrap failed: {complaint}", "check the network")
     return "debootstrap"
 
 
 def _probe(root: Path) -> str:
     """Run the probe in the new root, in a sandbox like the executor's; return its output."""
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
-        raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
-    command = [
-        bwrap,
-        "--unshare-all",
-        "--clearenv",
-        "--setenv",
-        "PATH",
-        "/opt/sim/bin:/usr/bin:/bin",
-    ]
-    command += [
-        *system_binds(str(root)),
-        "--ro-bind",
-        f"{root}/opt",
-        "/opt",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-    ]
-    command += ["--tmpfs", "/tmp", "--", *PROBE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise InfrastructureError(f"the new toolchain does not work: {done.stderr.strip()[-300:]}")
-    return done.stdout
+    command = [bwrap_path(), *_ISOLATION.split(), *root_binds(root)]
+    command += [*_MOUNTS.split(), "--", *PROBE]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if result.returncode:
+        complaint = result.stderr.strip()[-300:]
+        raise InfrastructureError(f"the new toolchain does not work: {complaint}")
+    return result.stdout
 
 
 def install_older_cocotb() -> Path:
@@ -171,20 +145,9 @@ def install_older_cocotb() -> Path:
     if pip fails."""
     target = tools_home() / "cocotb1"
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--upgrade",
-        "--no-deps",
-        "--target",
-        str(target),
-    ]
-    done = subprocess.run([*command, _OLDER], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ToolMissingError(
-            f"pip could not install {_OLDER}: {done.stderr.strip()[-300:]}", "check the network"
-        )
+    command = [sys.executable, *_PIP_INSTALL.split(), "--target", str(target), _OLDER]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        complaint = result.stderr.strip()[-300:]
+        raise ToolMissingError(f"pip could not install {_OLDER}: {complaint}", "check the network")
     return target

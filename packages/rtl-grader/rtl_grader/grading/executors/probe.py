@@ -37,7 +37,9 @@ def probe(cocotb1):
     tools = {"python": ".".join(map(str, sys.version_info[:3]))}
     tools.update({package: metadata.version(package) for package in ("cocotb", "pytest")})
     tools.update(simulators())
-    older = next(Path(cocotb1).glob("cocotb-*.dist-info"), None) if cocotb1 else None
+    older = None
+    if cocotb1:
+        older = next(Path(cocotb1).glob("cocotb-*.dist-info"), None)
     if older:
         tools["cocotb1"] = older.name.removeprefix("cocotb-").removesuffix(".dist-info")
     import cocotb_tools.config
@@ -53,7 +55,8 @@ def probe(cocotb1):
 
 if __name__ == "__main__":
     modules = sorted({name.split(".")[0] for name in metadata.packages_distributions()})
-    packages = {
-        d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()
-    }
+    packages = {}
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"].lower().replace("_", "-")
+        packages[name] = distribution.version
     print(json.dumps({**probe(COCOTB1), "modules": modules, "packages": packages}))

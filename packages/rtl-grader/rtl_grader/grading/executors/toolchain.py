@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from rtl_grader.errors import ToolMissingError
+from rtl_grader.grading.executors.base import Environment
 from rtl_grader.grading.executors.probe import COCOTB1, SIMULATORS, probe
 
+Versions = Mapping[str, str]
+"""Name of a tool or package -> its version."""
 SIM_PYTHON = "/opt/sim/bin/python3"
 """The Python of the simulation image."""
 PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
@@ -34,22 +37,18 @@ _OLDEST = {
 }
 """First version without a shortcoming, and the shortcoming; the image's versions are in
 packages/rtl-grader/rtl_grader/grading/sim/tools.txt."""
-_ETC = (
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "alternatives",
-    "localtime",
-    "passwd",
-    "group",
-    "nsswitch.conf",
-)
+_WORKSPACE = ("/code/", "/src/", "/rundir/")
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_ETC = "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime passwd group nsswitch.conf"
+"""Files of /etc that programs need."""
 
 
 def tools_home() -> Path:
     """Directory of `rtl-distill toolchain install`; RTL_DISTILL_TOOLS overrides it."""
-    given = os.environ.get("RTL_DISTILL_TOOLS")
-    return Path(given) if given else Path.home() / ".local" / "share" / "rtl-distill" / "tools"
+    home = os.environ.get("RTL_DISTILL_TOOLS")
+    if home:
+        return Path(home)
+    return Path.home() / ".local/share/rtl-distill/tools"
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Toolchain:
     libraries: str
     """Directory of cocotb's simulator libraries."""
     libpython: str
-    tools: Mapping[str, str]
+    tools: Versions
     """Name -> version; `image` or `toolchain` -> origin of another root file system."""
     cocotb1: str | None = None
     """Directory of cocotb 1.9 for older harnesses; None if not installed."""
@@ -70,7 +69,7 @@ class Toolchain:
     """Directory of another root file system, if any."""
     modules: frozenset[str] | None = None
     """Top-level modules of installed packages; None to ask the running Python."""
-    packages: Mapping[str, str] = field(default_factory=dict)
+    packages: Versions = field(default_factory=dict)
     """In another root file system: pip's package name (lower case, hyphens) -> version."""
     prefixes: tuple[str, ...] = ()
     """Directories mounted read-only at the same path, besides the system's."""
@@ -79,20 +78,16 @@ class Toolchain:
 
     @classmethod
     def of_root(
-        cls, found: Mapping[str, Any], made_of: Mapping[str, str], root: Path | None = None
+        cls, report: Mapping[str, Any], origin: Versions, root: Path | None = None
     ) -> Toolchain:
-        """The toolchain of another root file system, from the probe's output there. `made_of` precedes the
+        """The toolchain of another root file system, from the probe's output there. `origin` precedes the
         tools' versions."""
-        return cls(
-            python=found["python"],
-            libraries=found["libraries"],
-            libpython=found["libpython"],
-            tools={**made_of, **found["tools"]},
-            cocotb1=COCOTB1 if "cocotb1" in found["tools"] else None,
-            root=root,
-            modules=frozenset(found["modules"]),
-            packages=dict(found["packages"]),
-        )
+        fields = {
+            **report,
+            "tools": {**origin, **report["tools"]},
+            "modules": frozenset(report["modules"]),
+        }
+        return cls(**fields, cocotb1=COCOTB1 if "cocotb1" in report["tools"] else None, root=root)
 
     @classmethod
     def installed(cls) -> Toolchain | None:
@@ -116,21 +111,21 @@ class Toolchain:
         Raises ToolMissingError if a simulator, package or library that grading needs is missing, or the
         sandbox would hide it.
         """
-        if shutil.which("iverilog") is None or shutil.which("vvp") is None:
+        if not all(map(shutil.which, ("iverilog", "vvp"))):
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
         prefixes, directories = _places()
-        if hidden := [
-            place for place in prefixes if place.startswith(("/code/", "/src/", "/rundir/"))
-        ]:
+        if hidden := [place for place in prefixes if place.startswith(_WORKSPACE)]:
             raise ToolMissingError(
                 f"{hidden[0]} is where the sandbox puts a problem's files",
                 "move the checkout out of /code, /src and /rundir and run `make setup` again, or "
                 "grade with --executor docker",
             )
         older = tools_home() / "cocotb1"
-        cocotb1 = str(older) if (older / "cocotb").is_dir() else None
+        cocotb1 = None
+        if (older / "cocotb").is_dir():
+            cocotb1 = str(older)
         try:
-            found = probe(cocotb1)
+            report = probe(cocotb1)
         except PackageNotFoundError as error:
             raise ToolMissingError(
                 f"{error.name} is not installed in this environment", "make setup"
@@ -139,42 +134,36 @@ class Toolchain:
             raise ToolMissingError(
                 "cocotb 2 is not installed in this environment", "pip install cocotb==2.0.1"
             ) from error
-        if not found["libpython"]:
+        if not report["libpython"]:
             version = "{}.{}".format(*sys.version_info[:2])
             raise ToolMissingError(
                 f"the shared library of Python {version}, which simulators load to run cocotb, is missing",
                 f"apt-get install libpython{version}",
             )
         return cls(
-            **found,
+            **report,
             cocotb1=cocotb1,
-            prefixes=(*prefixes, *filter(None, [cocotb1])),
+            prefixes=(*prefixes, cocotb1) if cocotb1 else prefixes,
             tool_directories=directories,
         )
 
     def binds(self) -> list[str]:
         """bwrap arguments for the root file system."""
         if self.root is not None:
-            return [*system_binds(str(self.root)), "--ro-bind", f"{self.root}/opt", "/opt"]
+            return root_binds(self.root)
         arguments = system_binds()
-        for parent in sorted(
-            {str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}
-        ):
+        parents = {str(parent) for prefix in self.prefixes for parent in Path(prefix).parents}
+        for parent in sorted(parents - {"/"}):
             # bwrap would create missing parents for root only; the steps run as another user.
             arguments += ["--perms", "0755", "--dir", parent]
         for prefix in self.prefixes:
             arguments += ["--ro-bind", prefix, prefix]
         return arguments
 
-    def environment(self) -> dict[str, str]:
+    def environment(self) -> Environment:
         """Environment of every step, before the harness' own settings."""
-        places = (
-            str(Path(self.python).parent),
-            *self.tool_directories,
-            "/usr/local/bin",
-            "/usr/bin",
-            "/bin",
-        )
+        own = str(Path(self.python).parent)
+        places = (own, *self.tool_directories, *_PATH.split(":"))
         return {
             "PATH": ":".join(dict.fromkeys(places)),
             "HOME": "/code/rundir",
@@ -201,14 +190,12 @@ class Toolchain:
     def has_package(self, requirement: str) -> bool:
         """Whether a `pip install` requirement is met: by any version of cocotb and pytest, else by the
         pinned version."""
-        name, _, version = (
-            part.strip()
-            for part in re.split(r"\[.*?\]", requirement, maxsplit=1)[0].partition("==")
-        )
+        without_extras = re.split(r"\[.*?\]", requirement, maxsplit=1)[0]
+        name, _, version = map(str.strip, without_extras.partition("=="))
         name = re.split(r"[<>~!]", name)[0].replace("_", "-").lower()
-        return name in self.packages and (
-            name in ("cocotb", "pytest") or version in ("", self.packages[name])
-        )
+        if name not in self.packages:
+            return False
+        return name in ("cocotb", "pytest") or version in ("", self.packages[name])
 
 
 def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -222,21 +209,26 @@ def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
             prefixes[str(site)] = None
     directories: dict[str, None] = {}
     for tool in ("vvp", *SIMULATORS):
-        found = shutil.which(tool)
-        if found and not os.path.realpath(found).startswith("/usr/"):
-            directories[str(Path(found).parent)] = None
-            prefixes[str(Path(os.path.realpath(found)).parent.parent)] = None
-    outside = tuple(p for p in prefixes if p not in ("/usr", "/") and not p.startswith("/usr/"))
-    return outside, tuple(directories)
+        path = shutil.which(tool)
+        if path is None:
+            continue
+        program = Path(os.path.realpath(path))
+        if not program.is_relative_to("/usr"):
+            directories[str(Path(path).parent)] = None
+            prefixes[str(program.parent.parent)] = None
+    outside = (p for p in prefixes if p != "/" and not Path(p).is_relative_to("/usr"))
+    return tuple(outside), tuple(directories)
 
 
-def shortcomings(tools: Mapping[str, str]) -> dict[str, str]:
+def shortcomings(tools: Versions) -> dict[str, str]:
     """What tools (name -> version) cannot do because they are too old: name -> sentence."""
-    found = {}
-    for tool, (oldest, words) in _OLDEST.items():
-        if () < tuple(map(int, re.findall(r"\d+", tools.get(tool, "")))) < oldest:
-            found[tool] = f"{tool} {tools[tool]} {words}"
-    return found
+    sentences = {}
+    for tool, (oldest, shortcoming) in _OLDEST.items():
+        numbers = re.findall(r"\d+", tools.get(tool, ""))
+        version = tuple(map(int, numbers))
+        if () < version < oldest:
+            sentences[tool] = f"{tool} {tools[tool]} {shortcoming}"
+    return sentences
 
 
 @cache
@@ -249,15 +241,29 @@ def warn_of_older(icarus: str) -> None:
         )
 
 
+def root_binds(root: Path) -> list[str]:
+    """bwrap arguments for a root file system with our own directory /opt."""
+    return [*system_binds(str(root)), "--ro-bind", f"{root}/opt", "/opt"]
+
+
+def bwrap_path() -> str:
+    """The path of bwrap. Raises ToolMissingError if it is not installed."""
+    path = shutil.which("bwrap")
+    if path is None:
+        raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
+    return path
+
+
 def system_binds(root: str = "") -> list[str]:
     """bwrap arguments for the system directories of a root file system and the files of /etc that programs need."""
     arguments = ["--ro-bind", f"{root}/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-        if os.path.islink(f"{root}/{name}"):
-            arguments += ["--symlink", os.readlink(f"{root}/{name}"), f"/{name}"]
-        elif os.path.isdir(f"{root}/{name}"):
-            arguments += ["--ro-bind", f"{root}/{name}", f"/{name}"]
+        place = f"{root}/{name}"
+        if os.path.islink(place):
+            arguments += ["--symlink", os.readlink(place), f"/{name}"]
+        elif os.path.isdir(place):
+            arguments += ["--ro-bind", place, f"/{name}"]
     arguments += ["--perms", "0755", "--dir", "/etc"]
-    for name in _ETC:
+    for name in _ETC.split():
         arguments += ["--ro-bind-try", f"{root}/etc/{name}", f"/etc/{name}"]
     return arguments

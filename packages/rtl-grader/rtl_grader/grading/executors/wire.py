@@ -8,17 +8,17 @@ import socket
 import struct
 import time
 import zlib
-from collections.abc import Mapping
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.executors.base import (
+    Environment,
     ExecutorDiedError,
     Job,
     JobResult,
+    Message,
     Session,
     Step,
     StepResult,
@@ -41,14 +41,13 @@ MAX_WAVE = 256 << 20
 
 def agent_at(channel: socket.socket) -> Connection:
     """Return our end of an agent's socket. An agent that stalls within a message raises OSError after `GRACE_S`."""
+    timeout = divmod(int(GRACE_S * 1e6), 1_000_000)  # seconds, microseconds
     for direction in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        channel.setsockopt(
-            socket.SOL_SOCKET, direction, struct.pack("ll", *divmod(int(GRACE_S * 1e6), 1_000_000))
-        )
+        channel.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", *timeout))
     return Connection(channel.detach())
 
 
-def ask(agent: Connection, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
+def ask(agent: Connection, message: Message, patience_s: float) -> Message:
     """Send a job and wait for its answer. Raises ExecutorDiedError if the agent ends or `patience_s` pass."""
     try:
         send(agent, message)
@@ -57,7 +56,7 @@ def ask(agent: Connection, message: Mapping[str, Any], patience_s: float) -> dic
     return receive(agent, patience_s)
 
 
-def receive(agent: Connection, patience_s: float) -> dict[str, Any]:
+def receive(agent: Connection, patience_s: float) -> Message:
     """Return the agent's next message. Raises ExecutorDiedError like `ask`."""
     try:
         if agent.poll(patience_s):
@@ -67,12 +66,12 @@ def receive(agent: Connection, patience_s: float) -> dict[str, Any]:
     raise ExecutorDiedError("the sandbox gave no answer in time")
 
 
-def send(agent: Connection, message: Mapping[str, Any]) -> None:
+def send(agent: Connection, message: Message) -> None:
     """Send one message. Raises OSError if the other end is closed."""
     agent.send_bytes(json.dumps(message).encode())
 
 
-def job_message(job: Job, toolchain: Toolchain) -> dict[str, Any]:
+def job_message(job: Job, toolchain: Toolchain) -> Message:
     """A job as a message to the agent."""
     return {
         "prefixes": list(toolchain.prefixes),
@@ -89,7 +88,7 @@ def job_message(job: Job, toolchain: Toolchain) -> dict[str, Any]:
     }
 
 
-def agent_environment(python: str) -> dict[str, str]:
+def agent_environment(python: str) -> Environment:
     """Environment variables that turn a simulator into a warm agent; `python` is the toolchain's interpreter."""
     return {"PYTHONPATH": f"{GUARD}/warm:{GUARD}:{GUARD}/lib", "PYGPI_PYTHON_BIN": python}
 
@@ -97,8 +96,14 @@ def agent_environment(python: str) -> dict[str, str]:
 def warm_command(toolchain: Toolchain) -> list[str]:
     """The command line of a warm vvp, with slots for a design and plusargs that
     packages/rtl-grader/rtl_grader/grading/inside/warm.py overwrites."""
-    slots = ["d" * DESIGN_SLOT, *["+" + "p" * (SLOT - 1)] * SLOTS]
-    return ["vvp", "-M", toolchain.libraries, "-m", "libcocotbvpi_icarus", *slots]
+    command = ["vvp", "-M", toolchain.libraries, "-m", "libcocotbvpi_icarus"]
+    plusarg = "+".ljust(SLOT, "p")
+    return [*command, "d" * DESIGN_SLOT, *[plusarg] * SLOTS]
+
+
+def plain_command(toolchain: Toolchain, script: str) -> list[str]:
+    """The command line of a script of the guard directory in a fresh Python."""
+    return [toolchain.python, "-E", "-s", "-S", f"{GUARD}/{script}"]
 
 
 def patience(job: Job) -> float:
@@ -106,66 +111,68 @@ def patience(job: Job) -> float:
     return SLOWEST * job.limits.wall_s * len(job.steps) + GRACE_S
 
 
-def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobResult | None:
-    """Parse an agent's answer to a job that began at `started` (monotonic); None if the agent failed and
+def job_result(answer: Message, start: float, *, last: bool) -> JobResult | None:
+    """Parse an agent's answer to a job that began at `start` (monotonic); None if the agent failed and
     may be retried.
 
     Raises InfrastructureError if it failed on the `last` try.
     """
     if "error" in answer:
         if last:
-            raise InfrastructureError(
-                f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}"
-            )
+            complaint = answer["error"].strip().splitlines()[-1]
+            raise InfrastructureError(f"the sandbox's agent failed: {complaint}")
         return None
-    waves = tuple(
-        Wave(
-            zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE),
-            wave["modules"],
-        )
-        for wave in answer.get("waves", ())
-    )
-    return JobResult(tuple(map(_step_result, answer["steps"])), time.monotonic() - started, waves)
+    results = tuple(map(_step_result, answer["steps"]))
+    waves = tuple(map(_wave, answer.get("waves", ())))
+    return JobResult(results, time.monotonic() - start, waves)
 
 
-def _step_result(step: Mapping[str, Any]) -> StepResult:
+def _wave(wave: Message) -> Wave:
+    vcd = zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE)
+    return Wave(vcd, wave["modules"])
+
+
+def _step_result(step: Message) -> StepResult:
     lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused", "started")}
-    sessions = tuple(
-        Session(**{**session, "tests": tuple(session["tests"])})
-        for session in step.get("sessions", ())
-    )
+    sessions = tuple(map(_session, step.get("sessions", ())))
     return StepResult(**{**step, **lists, "sessions": sessions})
 
 
-def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
+def _session(session: Message) -> Session:
+    tests = tuple(session["tests"])
+    return Session(**{**session, "tests": tests})
+
+
+def _step(step: Step, job: Job, toolchain: Toolchain) -> Message:
     environment = _environment(step, job, toolchain)
+    ours = toolchain.environment().items()
     return {
         "name": step.name,
         "argv": list(step.argv),
         "cwd": step.cwd,
         "env": environment,
-        # Our own variables, so that a warm start can tell which ones the harness set.
         "warm": job.cocotb == 2 and job.trusted,
-        "own": [
-            name
-            for name, value in toolchain.environment().items()
-            if environment.get(name) == value
-        ],
+        # Our own variables, so that a warm start can tell which ones the harness set.
+        "own": [name for name, value in ours if environment.get(name) == value],
     }
 
 
-def _environment(step: Step, job: Job, toolchain: Toolchain) -> dict[str, str]:
+def _environment(step: Step, job: Job, toolchain: Toolchain) -> Environment:
     environment = {**toolchain.environment(), **step.env}
     # Our `vvp` comes first: it checks the compiled program before it runs the real one.
     # The path of the waves' programs does not begin with /guard: rewritten test benches skip such directories.
-    waves = f"/.{GUARD}/waves:" if job.waves else ""
+    waves = ""
+    if job.waves:
+        waves = f"/.{GUARD}/waves:"
     environment["PATH"] = f"{GUARD}/bin:{waves}{environment['PATH']}"
-    older = toolchain.cocotb1 if job.cocotb == 1 else None
-    environment["PYTHONPATH"] = ":".join(
-        filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib"))
-    )
+    older = None
+    if job.cocotb == 1:
+        older = toolchain.cocotb1
+    places = step.env.get("PYTHONPATH"), older, f"{GUARD}/lib"
+    environment["PYTHONPATH"] = ":".join(filter(None, places))
     if "RANDOM_SEED" not in environment:
-        environment.setdefault(
-            "RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED", str(job.seed)
-        )
+        variable = "COCOTB_RANDOM_SEED"
+        if job.cocotb == 1:
+            variable = "RANDOM_SEED"
+        environment.setdefault(variable, str(job.seed))
     return environment

@@ -21,7 +21,8 @@ import steps
 
 WORKSPACE = "/code"
 DIRECTORIES = ("docs", "rundir", "rtl", "verif", "src")
-FIRST_UID, USERS = 61000, 1 << 30
+FIRST_UID = 61000
+USERS = 1 << 30
 """Range of the users that jobs run as if the agent is root; a user namespace of 65,536 has fewer."""
 SHARED = ("/control", "/dev/mqueue")
 """Directories of a container that outlive a job, and are hidden from it."""
@@ -100,17 +101,20 @@ def own_uid(uid_map="/proc/self/uid_map"):
     """Choose a user for one job. The kernel limits processes per user: jobs of other runs must not count
     against this one."""
     with open(uid_map) as file:
-        end = max(int(first) + int(count) for first, _, count in map(str.split, file))
-    return FIRST_UID + int.from_bytes(os.urandom(8), "little") % min(USERS, end - FIRST_UID)
+        ranges = [list(map(int, line.split())) for line in file]
+    end = max(first + count for first, _, count in ranges)
+    number = int.from_bytes(os.urandom(8), "little")
+    return FIRST_UID + number % min(USERS, end - FIRST_UID)
 
 
 def prepare(job):
     """Mount and fill the workspace. The harness overrides other files; `src` is read-only at every mount."""
-    limits, uid, keep = job["limits"], job["uid"], job["prefixes"]
-    namespaces.tmpfs(WORKSPACE, limits["disk_mb"], keep=keep)
-    namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777", keep=keep)
-    namespaces.tmpfs("/rundir", 16, mode="1777", keep=keep)
-    namespaces.tmpfs("/dev/shm", min(64, limits["disk_mb"]), mode="1777", keep=keep)
+    disk_mb = job["limits"]["disk_mb"]
+    uid = job["uid"]
+    keep = job["prefixes"]
+    namespaces.tmpfs(WORKSPACE, disk_mb, keep=keep)
+    for place, size_mb in (("/tmp", disk_mb), ("/rundir", 16), ("/dev/shm", min(64, disk_mb))):
+        namespaces.tmpfs(place, size_mb, mode="1777", keep=keep)
     for shared in SHARED:
         if os.path.isdir(shared):
             namespaces.tmpfs(shared, 1, mode="700")
@@ -125,21 +129,20 @@ def prepare(job):
     source = WORKSPACE + "/src"
     namespaces.bind(source, source, True)
     for volume in job["mounts"]:
-        read_only = volume["read_only"] or volume["source"].split("/")[0] == "src"
-        inside = WORKSPACE + "/" + volume["source"]
-        if os.path.normpath(inside) != os.path.normpath(volume["target"]):
-            os.makedirs(volume["target"], exist_ok=True)
-            namespaces.bind(inside, volume["target"], read_only)
+        folder = volume["source"]
+        target = volume["target"]
+        read_only = volume["read_only"] or folder.split("/")[0] == "src"
+        inside = f"{WORKSPACE}/{folder}"
+        if os.path.normpath(inside) != os.path.normpath(target):
+            os.makedirs(target, exist_ok=True)
+            namespaces.bind(inside, target, read_only)
     namespaces.protect_processes()
 
 
 def write_files(files):
     for path, text in files.items():
-        if (
-            path.startswith("/")
-            or path != os.path.normpath(path)
-            or path.split("/")[0] in ("..", ".")
-        ):
+        is_plain = path == os.path.normpath(path)
+        if not is_plain or path.startswith("/") or path.split("/")[0] in ("..", "."):
             raise ValueError(f"path outside the workspace: {path!r}")
         full = WORKSPACE + "/" + path
         os.makedirs(os.path.dirname(full), exist_ok=True)
@@ -189,13 +192,15 @@ def _supervise(control, first, reading):
             data += part
             open_pipe = bool(part)
     os.waitpid(first, 0)
-    lines = [json.loads(line) for line in bytes(data).split(b"\n")[:-1]]
-    errors = [line["error"] for line in lines if "error" in line]
-    if errors or not lines or "done" not in lines[-1]:
-        send(control, {"error": (errors or ["process 1 of the job was killed"])[0]})
-        return
-    waves = next(line["waves"] for line in lines if "waves" in line)
-    send(control, {"steps": [line for line in lines if "name" in line], "waves": waves})
+    *lines, _ = bytes(data).split(b"\n")
+    results = list(map(json.loads, lines))
+    errors = [result for result in results if "error" in result]
+    if not errors and results[-1:] == [{"done": True}]:
+        *results, waves, _ = results
+        send(control, {"steps": results, **waves})
+    else:
+        unknown = {"error": "process 1 of the job was killed"}
+        send(control, errors[0] if errors else unknown)
 
 
 if __name__ == "__main__":

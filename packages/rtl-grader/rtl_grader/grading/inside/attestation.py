@@ -62,17 +62,18 @@ class Reports:
         return True
 
     def take(self, state, message):
-        if message["kind"] == "build":
+        kind = message["kind"]
+        if kind == "build":
             self.builds.append(
                 {key: message[key] for key in ("argv", "exit_code", "output", "parameters")}
             )
-        elif message["kind"] == "started":
+        elif kind == "started":
             self.started.append(message["programs"])
-        elif message["kind"] == "still":
+        elif kind == "still":
             self.still = True
-        elif message["kind"] == "refused":
+        elif kind == "refused":
             self.refused += [str(reason) for reason in message["reasons"]]
-        elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
+        elif kind == "begin" and len(self.sessions) < MAX_SESSIONS:
             state["session"] = {
                 "results_file": message["file"],
                 "complete": False,
@@ -83,7 +84,7 @@ class Reports:
                 "pacer": "",
             }
             self.sessions.append(state["session"])
-        elif message["kind"] == "end" and state["session"] is not None:
+        elif kind == "end" and state["session"] is not None:
             facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
             state["session"].update(facts, complete=True)
 
@@ -92,8 +93,9 @@ class Reports:
         connection.close()
         if state and state["session"]:
             session = state["session"]
-            found, told = digest(session["results_file"]), session.pop("digest", None)
-            session["forged"] = found is not None and found != told
+            actual = digest(session["results_file"])
+            reported = session.pop("digest", None)
+            session["forged"] = actual not in (None, reported)
 
     def close(self):
         for connection in list(self.buffers):
@@ -104,7 +106,9 @@ def digest(path):
     """SHA-256 of a results file; None if it does not exist, `?` if cocotb cannot have written it."""
     try:
         if os.path.islink(path) or not os.path.isfile(path):
-            return "?" if os.path.lexists(path) else None
+            if os.path.lexists(path):
+                return "?"
+            return None
         if os.path.getsize(path) > MAX_RESULTS_FILE:
             return "?"
         with open(path, "rb") as file:

@@ -7,21 +7,19 @@ import resource
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = [
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_ulong,
-    ctypes.c_char_p,
-]
+_libc.mount.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p]
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
-MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+_READ_ONLY = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
 _CLONE3 = 435
 _NEW_NAMESPACES = 0x7E020000
 """All CLONE_NEW* flags but CLONE_NEWTIME, which shares its bit with a signal number."""
@@ -48,8 +46,9 @@ def prctl(option, value):
 
 
 def mount(source, target, kind, flags, data=None):
-    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), f"mount {target}")
+    texts = (source, target, kind, data)
+    source, path, kind, data = (None if text is None else os.fsencode(text) for text in texts)
+    _check(_libc.mount(source, path, kind, flags, data), f"mount {target}")
 
 
 def isolate(in_user_namespace):
@@ -57,15 +56,15 @@ def isolate(in_user_namespace):
     user namespace."""
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC
     if in_user_namespace:
-        uid, gid = os.getuid(), os.getgid()
+        uid = os.getuid()
+        gid = os.getgid()
         # Only a dumpable process can write the maps.
         prctl(PR_SET_DUMPABLE, 1)
         _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{uid} {uid} 1"),
-            ("gid_map", f"{gid} {gid} 1"),
-        ):
+        maps = {"setgroups": "deny"}
+        maps["uid_map"] = f"{uid} {uid} 1"
+        maps["gid_map"] = f"{gid} {gid} 1"
+        for name, text in maps.items():
             with open("/proc/self/" + name, "w") as file:
                 file.write(text)
         prctl(PR_SET_DUMPABLE, 0)
@@ -76,19 +75,11 @@ def isolate(in_user_namespace):
 
 def tmpfs(target, megabytes, mode="755", keep=()):
     """Mount an empty file system at `target`. Directories of `keep` below it are mounted again, read-only."""
-    held = [
-        (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
-        for path in keep
-        if path.startswith(target + "/")
-    ]
-    mount(
-        "tmpfs",
-        target,
-        "tmpfs",
-        MS_NOSUID | MS_NODEV,
-        f"size={megabytes}m,nr_inodes=20k,mode={mode}",
-    )
-    for path, handle in held:
+    paths = [path for path in keep if path.startswith(target + "/")]
+    handles = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in paths]
+    options = f"size={megabytes}m,nr_inodes=20k,mode={mode}"
+    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, options)
+    for path, handle in zip(paths, handles, strict=True):
         parent = target
         for part in path[len(target) + 1 :].split("/"):
             parent += "/" + part
@@ -102,12 +93,12 @@ def tmpfs(target, megabytes, mode="755", keep=()):
 def bind(source, target, read_only):
     mount(source, target, None, MS_BIND)
     if read_only:
-        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+        mount(None, target, None, _READ_ONLY)
 
 
 def protect_processes():
     """Make /proc read-only, so that no process can be written to through it, for example by `mem`."""
-    mount(None, "/proc", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount(None, "/proc", None, _READ_ONLY | MS_NOEXEC)
 
 
 def become(uid):
@@ -117,9 +108,8 @@ def become(uid):
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    _check(
-        _libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()), "capset"
-    )  # version 3, this thread
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this thread
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
     refuse_namespaces()
 
 
@@ -128,7 +118,11 @@ def refuse_namespaces():
     `unshare`, `mount`, `umount2`, and `clone` with such flags fail with EPERM; `clone3`, whose flags a
     filter cannot see, fails with ENOSYS."""
     architecture, clone, *refused = MACHINES[os.uname().machine]
-    load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06  # of a classic BPF program
+    load = 0x20
+    equal = 0x15
+    at_least = 0x35
+    any_of = 0x45
+    give = 0x06  # of a classic BPF program
     program = (
         (load, 0, 0, 4),
         (equal, 0, 9, architecture),
@@ -143,9 +137,10 @@ def refuse_namespaces():
         (give, 0, 0, 0x00050000 | errno.ENOSYS),
         (give, 0, 0, 0x7FFF0000),
     )
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
-    whole = _Program(len(program), ctypes.addressof(code))
-    _check(_libc.prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole), 0, 0), "seccomp")
+    lines = (struct.pack("=HBBI", *line) for line in program)
+    code = ctypes.create_string_buffer(b"".join(lines))
+    filters = _Program(len(program), ctypes.addressof(code))
+    _check(_libc.prctl(PR_SET_SECCOMP, 2, ctypes.byref(filters), 0, 0), "seccomp")
 
 
 def limit(limits):
@@ -162,8 +157,9 @@ def limit(limits):
         (resource.RLIMIT_CORE, 0),
     ):
         hard = resource.getrlimit(what)[1]
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        # One second between SIGXCPU, which tells the cause, and SIGKILL.
-        spare = 1 if what == resource.RLIMIT_CPU else 0
-        resource.setrlimit(what, (value, value + spare if hard == resource.RLIM_INFINITY else hard))
+        if hard == resource.RLIM_INFINITY:
+            # One second between SIGXCPU, which tells the cause, and SIGKILL.
+            hard = value
+            if what == resource.RLIMIT_CPU:
+                hard = value + 1
+        resource.setrlimit(what, (min(value, hard), hard))

@@ -37,6 +37,7 @@ def main():
 
 def become_shell(job):
     step = job["steps"][0]
+    program = step["argv"][0]
     try:
         os.setsid()
         # Ignored if the program was started in the background; the shell's children would inherit that.
@@ -48,9 +49,9 @@ def become_shell(job):
         namespaces.limit(job["limits"])
         namespaces.become(job["uid"])
         os.chdir(step["cwd"])
-        os.execvpe(step["argv"][0], step["argv"], step["env"])
+        os.execvpe(program, step["argv"], step["env"])
     except OSError as error:
-        sys.stderr.write(f"{step['argv'][0]}: {error}\n")
+        sys.stderr.write(f"{program}: {error}\n")
         sys.stderr.flush()
         os._exit(127)
 

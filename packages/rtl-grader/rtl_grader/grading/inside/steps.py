@@ -44,14 +44,18 @@ class Output:
 
     def text(self):
         tail = bytes(self.tail[-self.half :])
-        cut = self.total - len(self.head) - len(tail)
-        middle = b"\n[... %d bytes left out ...]\n" % cut if cut else b""
+        gap = self.total - len(self.head) - len(tail)
+        middle = b""
+        if gap:
+            middle = b"\n[... %d bytes left out ...]\n" % gap
         return (bytes(self.head) + middle + tail).decode("utf-8", "replace")
 
 
 def run_steps(job, report, launch=None):
     """Run the steps in order and call `report(result)` after each. `launch` may start them from warm memory."""
-    server = attestation.listen() if job["trusted"] else None
+    server = None
+    if job["trusted"]:
+        server = attestation.listen()
     for step in job["steps"]:
         result = Running(job, step, server, launch).to_end()
         report(result)
@@ -64,26 +68,27 @@ def run_steps(job, report, launch=None):
 
 def waves(job):
     """The waves of a job's simulations, in the order of their starts: [{modules, vcd: compressed text}]."""
-    found: list = []
-    left = MAX_WAVES
-    if not job["waves"] or os.path.islink(WAVES) or not os.path.isdir(WAVES):
-        return found
+    results: list = []
+    room = MAX_WAVES
+    is_folder = os.path.isdir(WAVES) and not os.path.islink(WAVES)
+    if not job["waves"] or not is_folder:
+        return results
     for name in sorted(os.listdir(WAVES), reverse=True):
-        if name.endswith(".vcd") and left > 0:
-            packed, data = zlib.compressobj(1), b""
+        if name.endswith(".vcd") and room > 0:
+            compressor = zlib.compressobj(1)
+            data = b""
             try:
                 with plain(f"{WAVES}/{name}") as file:
-                    while part := file.read(min(left, 1 << 20)):
-                        data += packed.compress(part)
-                        left -= len(part)
+                    while part := file.read(min(room, 1 << 20)):
+                        data += compressor.compress(part)
+                        room -= len(part)
                 with plain(f"{WAVES}/{name[:-3]}json") as file:
                     modules = json.loads(file.read(1 << 20))
             except (OSError, ValueError):
                 continue  # a simulator was killed between the two, or a harness put something else there
-            found.insert(
-                0, {"vcd": base64.b64encode(data + packed.flush()).decode(), "modules": modules}
-            )
-    return found
+            vcd = base64.b64encode(data + compressor.flush()).decode()
+            results.append({"vcd": vcd, "modules": modules})
+    return results[::-1]
 
 
 def plain(path):
@@ -108,42 +113,48 @@ class Running:
     """
 
     def __init__(self, job, step, server, launch):
-        self.job, self.step, self.server, self.launch = job, step, server, launch
-        self.limits, self.budget_s = job["limits"], job["budget_s"]
+        self.job = job
+        self.step = step
+        self.server = server
+        self.launch = launch
+        self.limits = job["limits"]
+        self.budget_s = job["budget_s"]
         self.own = {int(os.readlink("/proc/self")), *job["own"]}
-        self.started = time.monotonic()
+        self.start = time.monotonic()
         self.cpu_before = cpu_of_children()
         self.cpu_s = self.counted_s = self.asleep_s = self.longest_sleep_s = 0.0
         self.reading, writing = os.pipe()
         os.set_blocking(self.reading, False)
-        self.output, self.reports = Output(self.limits["output_kb"] << 10), attestation.Reports()
+        self.output = Output(self.limits["output_kb"] << 10)
+        self.reports = attestation.Reports()
         self.status = self.overrun = None
-        self.watched = self.started
+        self.last_check = self.start
         self.killed_before = oom_kills()
         self.simulators = {}
         self.selector = selectors.DefaultSelector()
-        self.pid, requests = (
-            launch.start(job, step, writing) if launch else (start(job, step, writing), None)
-        )
+        requests = None
+        if launch:
+            self.pid, requests = launch.start(job, step, writing)
+        else:
+            self.pid = start(job, step, writing)
         os.close(writing)
-        self.selector.register(self.reading, selectors.EVENT_READ, self.on_output)
+        self.register(self.reading, self.on_output)
         if server is not None:
-            self.selector.register(server, selectors.EVENT_READ, self.on_connection)
-        self.selector.register(os.pidfd_open(self.pid), selectors.EVENT_READ, self.on_end)
+            self.register(server, self.on_connection)
+        self.register(os.pidfd_open(self.pid), self.on_end)
         if requests is not None:
-            self.selector.register(requests, selectors.EVENT_READ, self.on_request)
+            self.register(requests, self.on_request)
         self.pipe_open = True
+
+    def register(self, source, react):
+        """Call `react(source)` whenever the source can be read."""
+        self.selector.register(source, selectors.EVENT_READ, react)
 
     def to_end(self):
         events: list = []
-        while (
-            self.status is None
-            or self.pipe_open
-            or self.reports.buffers
-            or self.on_connection(None)
-        ):
+        while self.is_open() or self.on_connection(None):
             if self.status is None:
-                self.watch(waited_for=bool(events))
+                self.watch(had_event=bool(events))
                 if self.output.total > self.limits["output_mb"] << 20:
                     self.overrun = self.overrun or "output"
                 if self.overrun:
@@ -162,27 +173,32 @@ class Running:
         self.selector.close()
         return self.result()
 
-    def watch(self, waited_for):
+    def is_open(self):
+        """Whether the step runs or its output or reports have not been read to their ends."""
+        return self.status is None or self.pipe_open or self.reports.buffers
+
+    def watch(self, had_event):
         """Check memory, processes and time. The kernel kills what grows faster than these checks.
 
-        `waited_for`: there was an event, so the processes may have slept only until we handled it.
+        `had_event`: there was an event, so the processes may have slept only until we handled it.
         """
         now = time.monotonic()
-        passed = now - self.watched
-        if passed < WATCH_EVERY_S:
+        interval = now - self.last_check
+        if interval < WATCH_EVERY_S:
             return
-        self.watched = now
+        self.last_check = now
         count, memory, cpu_s = self.look()
         most_s = self.budget_s or self.limits["cpu_s"]
         if cpu_s > most_s:
             # A process that ended meanwhile may have been counted twice, with its parent.
             cpu_s = min(cpu_s, self.look()[2])
-        computed, self.cpu_s = cpu_s - self.cpu_s, max(cpu_s, self.cpu_s)
-        asleep = not waited_for and computed <= 0 and all_asleep(self.own)
+        computed = cpu_s - self.cpu_s
+        self.cpu_s = max(cpu_s, self.cpu_s)
+        asleep = not had_event and computed <= 0 and all_asleep(self.own)
         # Count at most two intervals as sleep: if this check is late, the machine was busy.
-        counted = min(passed, 2 * WATCH_EVERY_S if asleep else computed)
-        self.counted_s += counted
-        self.asleep_s = self.asleep_s + counted if asleep else 0.0
+        time_s = min(interval, 2 * WATCH_EVERY_S if asleep else computed)
+        self.counted_s += time_s
+        self.asleep_s = self.asleep_s + time_s if asleep else 0.0
         self.longest_sleep_s = max(self.longest_sleep_s, self.asleep_s)
         if memory > self.limits["memory_mb"] << 20 or oom_kills() > self.killed_before:
             self.overrun = "memory"
@@ -192,7 +208,7 @@ class Running:
             self.overrun = "cpu"
         elif self.budget_s and self.asleep_s > self.budget_s:
             self.overrun = "asleep"
-        elif self.counted_s > self.limits["wall_s"] or now - self.started > self.job["longest_s"]:
+        elif self.counted_s > self.limits["wall_s"] or now - self.start > self.job["longest_s"]:
             self.overrun = "wall"
 
     def look(self):
@@ -212,7 +228,7 @@ class Running:
             "name": self.step["name"],
             "exit_code": None if self.overrun else exit_code,
             "output": self.output.text(),
-            "wall_s": time.monotonic() - self.started,
+            "wall_s": time.monotonic() - self.start,
             "cpu_s": max(self.cpu_s, cpu_of_children() - self.cpu_before),
             "asleep_s": self.longest_sleep_s,
             "overrun": self.overrun,
@@ -252,7 +268,7 @@ class Running:
             return False
         connection.setblocking(False)
         self.reports.begin(connection)
-        self.selector.register(connection, selectors.EVENT_READ, self.on_report)
+        self.register(connection, self.on_report)
         return True
 
     def on_report(self, connection):
@@ -267,7 +283,7 @@ class Running:
             return
         handle = os.pidfd_open(pid)
         self.simulators[handle] = (pid, requests)
-        self.selector.register(handle, selectors.EVENT_READ, self.on_simulator)
+        self.register(handle, self.on_simulator)
 
     def on_simulator(self, handle):
         """A simulator has ended: read its reports before the runner may continue."""
@@ -279,7 +295,10 @@ class Running:
         while self.on_connection(None):
             pass
         for connection in list(self.reports.buffers):
-            while connection in self.reports.buffers and select.select([connection], [], [], 0)[0]:
+            while connection in self.reports.buffers:
+                readable, _, _ = select.select([connection], [], [], 0)
+                if not readable:
+                    break
                 self.on_report(connection)
         with contextlib.suppress(OSError):
             requests.send(str(code).encode())
@@ -296,12 +315,12 @@ def usage(own):
     """(processes, resident bytes, CPU seconds with ended children) of all processes except `own`; a sandbox
     runs one job at a time. Parents are read before their younger children, so that none is counted twice.
     """
-    page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+    page = os.sysconf("SC_PAGE_SIZE")
+    tick = os.sysconf("SC_CLK_TCK")
     count = memory = ticks = 0
     for pid in processes(own):
         try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                ticks += sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))
+            ticks += sum(map(int, stat_of(pid)[11:15]))
             with open(f"/proc/{pid}/statm", "rb") as file:
                 fields = file.read().split()
             memory += (int(fields[1]) - int(fields[2])) * page
@@ -316,29 +335,36 @@ def all_asleep(own):
     for pid in processes(own):
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
-                    if file.read().rpartition(b")")[2].split()[0] in (b"R", b"D"):
-                        return False
+                if stat_of(f"{pid}/task/{thread}")[0] in (b"R", b"D"):
+                    return False
     return True
+
+
+def stat_of(process):
+    """The fields of a process' or thread's `stat` in /proc after its name. The first one is its state."""
+    with open(f"/proc/{process}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
 
 
 def processes(own):
     """Ids of all processes except `own`, the oldest first."""
-    return sorted({int(name) for name in os.listdir("/proc") if name.isdigit()} - own)
+    numbers = filter(str.isdigit, os.listdir("/proc"))
+    return sorted(set(map(int, numbers)) - own)
 
 
 def oom_kills():
     """Number of processes of this container that the kernel killed for memory; 0 without a cgroup of its own."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
         with contextlib.suppress(OSError, ValueError), open(path) as file:
-            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+            kills = (line for line in file if line.startswith("oom_kill "))
+            return sum(int(line.split()[1]) for line in kills)
     return 0
 
 
 def cpu_of_children():
     """CPU seconds of all ended children and their descendants."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    total = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return total.ru_utime + total.ru_stime
 
 
 def kill_all():
@@ -393,4 +419,6 @@ def confine(job, step, writing, keep=None):
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
             signal.signal(number, signal.SIG_DFL)
-    return None if keep is None else socket.socket(fileno=3)
+    if keep is None:
+        return None
+    return socket.socket(fileno=3)

@@ -33,41 +33,20 @@ SLOT = 250
 SLOTS = 16
 DESIGN_SLOT = 1000
 MAX_MESSAGE = 1 << 20
+_SHELLS = tuple([shell, "-c"] for shell in ("sh", "bash", "/bin/sh", "/bin/bash"))
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
-_OURS = {
-    "COCOTB_RANDOM_SEED",
-    "LIBPYTHON_LOC",
-    "PYTHONPATH",
-    "PYTHONHASHSEED",
-    "PYTHONDONTWRITEBYTECODE",
-}
+_OURS = "COCOTB_RANDOM_SEED LIBPYTHON_LOC PYTHONPATH PYTHONHASHSEED PYTHONDONTWRITEBYTECODE"
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
 _COCOTBS_ARGUMENTS = ["--capture=no", "-o", "python_files=*.py"]
 """Arguments of cocotb 2's pytest configuration (`RegressionManager.setup_pytest_assertion_rewriting`)."""
-_PYTEST_FILES = (
-    "pytest.ini",
-    ".pytest.ini",
-    "pyproject.toml",
-    "tox.ini",
-    "setup.cfg",
-    "setup.py",
-    "conftest.py",
-)
+_PYTEST_FILES = "pytest.ini .pytest.ini pyproject.toml tox.ini setup.cfg setup.py conftest.py"
 _PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-_PRELOADED = (
-    "cocotb_tools._coverage",
-    "cocotb._init",
-    "cocotb.clock",
-    "cocotb.queue",
-    "cocotb.result",
-    "cocotb_tools.runner",
-    "pygpi.entry",
-    "pytest",
-    "doctest",
-    "runpy",
-)
+_PRELOADED = """cocotb_tools._coverage cocotb._init cocotb.clock cocotb.queue cocotb.result
+cocotb_tools.runner pygpi.entry pytest doctest runpy"""
 """Modules that every job imports, directly or through these."""
 
+_RUN_ARGUMENTS = {"cwd", "env", "check", "stdout", "stderr"}
+"""Arguments of `subprocess.run` that a request for a simulator can express."""
 _SHARED = {}
 """Name -> module, of the modules imported before any fork."""
 
@@ -133,18 +112,15 @@ class Launcher:
             while data and data[-1:] != b"\n":  # a long request comes in parts
                 part = requests.recv(MAX_MESSAGE)
                 data = data + part if part else b""
-        except (
-            ConnectionResetError
-        ):  # the program was killed before it read its last simulator's exit code
+        except ConnectionResetError:
+            # The program was killed before it read its last simulator's exit code.
             return None
         if not data:
             return None
         pid = os.fork()
         if pid == 0:
-            plan = json.loads(data)
-            raise BecomeSimulator(
-                {**plan, "job": job, "out": descriptors[0], "err": descriptors[1]}
-            )
+            out, error = descriptors
+            raise BecomeSimulator({**json.loads(data), "job": job, "out": out, "err": error})
         for descriptor in descriptors:
             os.close(descriptor)
         return pid
@@ -156,7 +132,7 @@ def _preload():
 
     # Everything imported here stays, so collecting garbage would be wasted work.
     gc.disable()
-    for name in _PRELOADED:
+    for name in _PRELOADED.split():
         try:
             importlib.import_module(name)
         except ImportError:
@@ -166,14 +142,11 @@ def _preload():
     for name in default_plugins:
         importlib.import_module("_pytest." + name)
     _preload_rewriting()
-    inspect.getsource(
-        _preload
-    )  # as cocotb does for each test; this caches the compiled regular expressions
-    _SHARED.update(
-        (name, module)
-        for name, module in sys.modules.items()
-        if not name.startswith(("cocotb", "pygpi"))
-    )
+    # As cocotb does for each test; this caches the compiled regular expressions.
+    inspect.getsource(_preload)
+    for name, module in sys.modules.items():
+        if not name.startswith(("cocotb", "pygpi")):
+            _SHARED[name] = module
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -189,20 +162,18 @@ def _preload_rewriting():
     them."""
     from _pytest.config import Config
 
-    usual, variables = Config.fromdictargs, _pytest_variables()
+    usual = Config.fromdictargs
+    variables = _pytest_variables()
     finders = list(sys.meta_path)
-    made = usual({}, list(_COCOTBS_ARGUMENTS))
-    sys.meta_path[:] = (
-        finders  # remove the import hook that rewrites modules: cocotb installs its own
-    )
+    configuration = usual({}, list(_COCOTBS_ARGUMENTS))
+    # Remove the import hook that rewrites modules: cocotb installs its own.
+    sys.meta_path[:] = finders
 
     def fromdictargs(options, arguments):
         same = not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
-        return (
-            made
-            if same and not _has_pytest_files(pathlib.Path.cwd())
-            else usual(options, arguments)
-        )
+        if same and not _has_pytest_files(pathlib.Path.cwd()):
+            return configuration
+        return usual(options, arguments)
 
     Config.fromdictargs = fromdictargs
 
@@ -213,10 +184,10 @@ def _pytest_variables():
 
 def _has_pytest_files(place):
     """Whether pytest, started in this directory, would read a configuration file or a conftest.py."""
-    files = (folder / name for folder in (place, *place.parents) for name in _PYTEST_FILES)
-    return any(entry.is_dir() for entry in place.glob("test*")) or any(
-        file.exists() for file in files
-    )
+    if any(entry.is_dir() for entry in place.glob("test*")):
+        return True
+    names = _PYTEST_FILES.split()
+    return any((folder / name).exists() for folder in (place, *place.parents) for name in names)
 
 
 def _keep_shared_modules():
@@ -231,41 +202,39 @@ def _keep_shared_modules():
 def _program(step):
     """Parse a command as (kind, arguments); None if it is not a Python program that a fork can run."""
     argv = list(step["argv"])
-    if len(argv) == 3 and argv[0] in ("sh", "bash", "/bin/sh", "/bin/bash") and argv[1] == "-c":
+    if len(argv) == 3 and argv[:2] in _SHELLS:
         if _SHELL & set(argv[2]):
             return None
         argv = shlex.split(argv[2])
     if not argv or "=" in argv[0]:
         return None
-    if argv[0] in ("pytest", "py.test"):
-        return "pytest", argv[1:]
-    if argv[0] in ("python", "python3") and argv[1:3] == ["-m", "pytest"]:
-        return "module", argv[3:]
-    if argv[0] in ("python", "python3") and os.path.isfile(
-        os.path.join(step["cwd"], (argv[1:] or ["-"])[0])
-    ):
-        return "script", argv[1:]
+    program, *arguments = argv
+    if program in ("pytest", "py.test"):
+        return "pytest", arguments
+    if program not in ("python", "python3"):
+        return None
+    if arguments[:2] == ["-m", "pytest"]:
+        return "module", arguments[2:]
+    if arguments and os.path.isfile(os.path.join(step["cwd"], arguments[0])):
+        return "script", arguments
     return None
 
 
 def _same_as_fresh(step, program, base):
     """Whether no setting that is read at import differs, and no module shadows one of the interpreter."""
-    if any(
-        name.startswith(_READ_AT_IMPORT) and name not in _OURS | set(step["own"])
-        for name in step["env"]
-    ):
+    others = set(step["env"]).difference(step["own"], _OURS.split())
+    if any(name.startswith(_READ_AT_IMPORT) for name in others):
         return False
-    return not any(
-        name in sys.stdlib_module_names
-        for name in _offered(step["env"], step["cwd"], base, program)
-    )
+    modules = _modules_ahead(step["env"], step["cwd"], base, program)
+    return sys.stdlib_module_names.isdisjoint(modules)
 
 
-def _offered(environment, cwd, base, program=None):
+def _modules_ahead(environment, cwd, base, program=None):
     """Names of modules in the directories ahead of the interpreter's own."""
     places = [*environment.get("PYTHONPATH", "").split(":"), cwd]
     if program and program[0] == "script":
-        places.append(os.path.dirname(os.path.join(cwd, program[1][0])))
+        script = os.path.join(cwd, program[1][0])
+        places.append(os.path.dirname(script))
     names = set()
     for place in places:
         if place and place not in base and not place.startswith("/guard"):
@@ -284,21 +253,26 @@ def _forget(names):
 
 def _search_path(environment, base, first=None):
     entries = environment.get("PYTHONPATH", "").split(":") + base
-    absolute = [os.path.abspath(entry) for entry in entries if entry]
+    absolute = map(os.path.abspath, filter(None, entries))
     return ([] if first is None else [first]) + list(dict.fromkeys(absolute))
 
 
 def _run_program(job, step, program, launcher, writing, requests):
     """In a fork: run the program and exit with its exit code."""
-    code, base, prefix = 1, launcher.base, launcher.prefix
+    code = 1
+    base = launcher.base
+    prefix = launcher.prefix
     try:
         requests = steps.confine(job, step, writing, keep=requests)
         kind, arguments = program
-        names = _offered(step["env"], step["cwd"], base, program)
+        names = _modules_ahead(step["env"], step["cwd"], base, program)
         os.environ.clear()
         os.environ.update(step["env"])
-        first = {"pytest": os.path.dirname(sys.executable), "module": step["cwd"]}.get(kind)
-        if first is None:
+        if kind == "pytest":
+            first = os.path.dirname(sys.executable)
+        elif kind == "module":
+            first = step["cwd"]
+        else:
             first = os.path.dirname(os.path.abspath(arguments[0]))
         sys.path[:] = _search_path(step["env"], base, first)
         sys.path_importer_cache.clear()
@@ -318,14 +292,15 @@ def _run_program(job, step, program, launcher, writing, requests):
             import pytest
 
             place = os.path.join(os.path.dirname(pytest.__file__), "__main__.py")
-            sys.argv = [place if kind == "module" else os.path.join(first, "pytest"), *arguments]
+            if kind == "pytest":
+                place = os.path.join(first, "pytest")
+            sys.argv = [place, *arguments]
             code = int(pytest.console_main())
     except SystemExit as end:
-        code = end.code
-        if code is None:
-            code = 0
-        elif not isinstance(code, int):
-            print(code, file=sys.stderr)
+        if end.code is None or isinstance(end.code, int):
+            code = end.code or 0
+        else:
+            print(end.code, file=sys.stderr)
             code = 1
     except BaseException:
         traceback.print_exc()
@@ -347,41 +322,49 @@ class _Simulations:
 
     def __call__(self, command, named):
         """Return the exit code, or None if the command must be run in the ordinary way."""
-        words = [str(word) for word in command]
-        design, plus = (words[5:6] or [""])[0], words[6:]
-        fits = (
-            words[:5] == self.prefix
-            and 0 < len(os.fsencode(design)) < DESIGN_SLOT
-            and not design.startswith("-")
-            and len(plus) <= SLOTS
-            and all(len(os.fsencode(word)) < SLOT for word in plus)
-            and set(named) <= {"cwd", "env", "check", "stdout", "stderr"}
-        )
-        if not fits:
+        words = list(map(str, command))
+        design = (words[5:6] or [""])[0]
+        plus = words[6:]
+        if words[:5] != self.prefix or not named.keys() <= _RUN_ARGUMENTS:
+            return None
+        size = len(os.fsencode(design))
+        if size == 0 or size >= DESIGN_SLOT or design.startswith("-"):
+            return None
+        sizes = [len(os.fsencode(word)) for word in plus]
+        if len(sizes) > SLOTS or max(sizes, default=0) >= SLOT:
             return None
         sys.stdout.flush()
         sys.stderr.flush()
-        out, error = named.get("stdout"), named.get("stderr")
-        out = 1 if out is None else out.fileno() if hasattr(out, "fileno") else None
-        error = 2 if error is None else out if error == -2 else None
-        if out is None or error is None:
+        out = named.get("stdout")
+        error = named.get("stderr")
+        if out is None:
+            out = 1
+        elif hasattr(out, "fileno"):
+            out = out.fileno()
+        else:
             return None
-        environment = {
-            str(key): str(value) for key, value in (named.get("env") or os.environ).items()
-        }
+        if error is None:
+            error = 2
+        elif error == -2:
+            error = out
+        else:
+            return None
+        variables = (named.get("env") or os.environ).items()
         plan = {
             "design": design,
             "plus": plus,
-            "env": environment,
+            "env": {str(key): str(value) for key, value in variables},
             "cwd": str(named.get("cwd") or os.getcwd()),
         }
         data = json.dumps(plan).encode() + b"\n"
         if len(data) > MAX_MESSAGE // 8:
             return None
-        sent = socket.send_fds(self.requests, [data], [out, error])
-        self.requests.sendall(data[sent:])
+        length = socket.send_fds(self.requests, [data], [out, error])
+        self.requests.sendall(data[length:])
         answer = self.requests.recv(64)
-        return int(answer) if answer else -signal.SIGKILL
+        if answer:
+            return int(answer)
+        return -signal.SIGKILL
 
 
 def _become_simulator(plan, base, place):
@@ -390,7 +373,7 @@ def _become_simulator(plan, base, place):
     os.dup2(plan["out"], 1)
     os.dup2(plan["err"], 2)
     step = {"cwd": plan["cwd"]}
-    names = _offered(plan["env"], plan["cwd"], base)
+    names = _modules_ahead(plan["env"], plan["cwd"], base)
     steps.confine(job, step, None)
     os.environ.clear()
     os.environ.update(plan["env"])
@@ -406,9 +389,7 @@ def _become_simulator(plan, base, place):
 
 def _argument_place():
     """(address, length) of this process' command line in memory."""
-    with open("/proc/self/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])
+    start, end = map(int, steps.stat_of("self")[45:47])
     return start, end - start
 
 
@@ -417,10 +398,9 @@ def _write_arguments(place, design, plus):
     start, length = place
     words = ctypes.string_at(start, length).split(b"\0")
     at = start + sum(len(word) + 1 for word in words[:5])
-    for word, size in (
-        (design, DESIGN_SLOT),
-        *((plus[i] if i < len(plus) else "", SLOT) for i in range(SLOTS)),
-    ):
+    sizes = [DESIGN_SLOT, *[SLOT] * SLOTS]
+    words = [design, *plus, *[""] * SLOTS]
+    for word, size in zip(words, sizes, strict=False):
         data = os.fsencode(word)
         ctypes.memset(at, 0, size)
         ctypes.memmove(at, data, len(data))

@@ -100,11 +100,13 @@ class Parameter(namedtuple("Parameter", "label kind name local value")):
 def scopes(program):
     """All scopes of a program, each after the enclosing one."""
     heads = list(_SCOPE.finditer(program))
-    found = []
+    results = []
     for head, following in zip_longest(heads, heads[1:]):
-        end = following.start() if following else program.find(_CODE, head.end())
-        found.append(Scope._make((*head.groups(), program[head.end() : end if end >= 0 else None])))
-    return found
+        start = head.end()
+        end = following.start() if following else program.find(_CODE, start)
+        text = program[start:end] if end >= 0 else program[start:]
+        results.append(Scope._make((*head.groups(), text)))
+    return results
 
 
 def _reaches_unnamed(program):
@@ -113,29 +115,30 @@ def _reaches_unnamed(program):
     Icarus numbers these blocks through the whole program, and an escaped identifier can spell their names.
     So a name that leads to a block of the design when it is compiled alone may lead into a test bench.
     """
-    unit: dict = {}
-    unnamed: dict = {}
+    modules: dict = {}
+    owners: dict = {}
     for scope in scopes(program):
-        own = unit[scope.label] = (
-            scope.label if scope.kind == "module" else unit.get(scope.parent, scope.label)
-        )
-        if scope.parent in unnamed or (scope.parent and scope.name[:1] == "$"):
-            unnamed.update(dict.fromkeys([scope.label, *_DECLARED.findall(scope.text)], own))
-    parts = iter(_PIECE.split(program)[1:] if unnamed else ())
-    references = (
-        (label, name)
-        for label, text in zip(parts, parts, strict=True)
-        for name in _LABEL.findall(text)
-    )
-    return any(name in unnamed and unnamed[name] != unit.get(label) for label, name in references)
+        label = module = scope.label
+        if scope.kind != "module":
+            module = modules.get(scope.parent, label)
+        modules[label] = module
+        is_unnamed = scope.parent and scope.name.startswith("$")
+        if is_unnamed or scope.parent in owners:
+            labels = [label, *_DECLARED.findall(scope.text)]
+            owners.update(dict.fromkeys(labels, module))
+    parts = iter(_PIECE.split(program)[1:] if owners else ())
+    for label, text in zip(parts, parts, strict=True):
+        names = owners.keys() & _LABEL.findall(text)
+        if any(owners[name] != modules.get(label) for name in names):
+            return True
+    return False
 
 
 def parameters(text):
     """The parameters in the text of a scope or of a whole program."""
-    found = _PARAMETER.findall(text)
     return [
         Parameter(label, kind, name, local != "0", value)
-        for label, kind, name, local, value in found
+        for label, kind, name, local, value in _PARAMETER.findall(text)
     ]
 
 
@@ -145,34 +148,34 @@ def refusals(program, more=frozenset(), harness=frozenset()):
     `more` are further allowed tasks (those in the problem's own files); `harness` are the base names of the
     harness' files, which `$readmem` must not load.
     """
-    found = []
+    reasons = []
     program = _without_wave_dumper(program)
     calls = list(_CALL.finditer(program))
     # A name that breaks out of its quotes could inject instructions, so every call must have the known form.
     if len(calls) != len(_CALL_WORD.findall(program)):
-        found.append("the compiled design holds a call that cannot be read")
+        reasons.append("the compiled design holds a call that cannot be read")
     header = program.partition("\nS_")[0]
     if program.count(":vpi_module") != len(_LIBRARY.findall(header)):
-        found.append("the compiled design loads a library")
+        reasons.append("the compiled design loads a library")
     if _FORCE.search(program) and "force" not in more:
-        found.append("a `force`")
+        reasons.append("a `force`")
     if _reaches_unnamed(program):
-        found.append("a name that leads into an unnamed block of another module")
+        reasons.append("a name that leads into an unnamed block of another module")
     names = _file_names(program)
-    strings = {p.label: _TEXT.fullmatch(p.value) for p in parameters(program) if p.kind == "str"}
+    texts = [parameter for parameter in parameters(program) if parameter.kind == "str"]
+    strings = {parameter.label: _TEXT.fullmatch(parameter.value) for parameter in texts}
     for call in calls:
         number, line, task, text, other = call.groups()
         place = f"{names.get(int(number), 'the design')}:{line}: "
         name = task.lstrip("$")
         if name not in ALLOWED_TASKS and name not in more and not _METHOD.fullmatch(name):
-            found.append(f"{place}the system task ${name[:60]}")
-        elif name in _FILE_TASKS:
+            reasons.append(f"{place}the system task ${name[:60]}")
+        elif name in _FILE_TASKS and name not in more and (text, other) != (None, None):
             if string := strings.get(other):
                 text = string[1]
-            complaint = _file_name(name, text, harness) if (text, other) != (None, None) else None
-            if complaint and name not in more:
-                found.append(place + complaint)
-    return list(dict.fromkeys(found))
+            if complaint := _file_name(name, text, harness):
+                reasons.append(place + complaint)
+    return list(dict.fromkeys(reasons))
 
 
 _TOKEN = re.compile(
@@ -188,21 +191,21 @@ def refusals_of_text(text, more=frozenset()):
     every system task. Three quotes are refused: only newer versions begin a string with them. File names
     are not checked: tasks that access files are refused.
     """
-    found = []
+    reasons = []
+    tasks = (ALLOWED_TASKS - _FILE_TASKS) | more | {"root", "unit"} | TIMING_CHECKS
     for token in _TOKEN.finditer(text):
         directive, string, task, force = token.groups()
-        place = f"line {text.count(chr(10), 0, token.start()) + 1} after preprocessing: "
         if string in ("DPI-C", "DPI"):
-            found.append(place + "a DPI import")
-        elif (
-            task
-            and task[1:]
-            not in (ALLOWED_TASKS - _FILE_TASKS) | more | {"root", "unit"} | TIMING_CHECKS
-        ):
-            found.append(f"{place}the system task {task[:60]}")
+            what = "a DPI import"
+        elif task and task[1:] not in tasks:
+            what = f"the system task {task[:60]}"
         elif directive or (force and "force" not in more):
-            found.append(f"{place}{directive or 'a `force`'}")
-    return list(dict.fromkeys(found))
+            what = directive or "a `force`"
+        else:
+            continue
+        line = text.count("\n", 0, token.start()) + 1
+        reasons.append(f"line {line} after preprocessing: {what}")
+    return list(dict.fromkeys(reasons))
 
 
 def _without_wave_dumper(program):
@@ -215,32 +218,30 @@ def _without_wave_dumper(program):
         return program
     own = set()
     for scope in scopes(program):
-        if scope.parent in own if scope.parent else scope.name == _RUNNERS:
+        if scope.parent in own or (not scope.parent and scope.name == _RUNNERS):
             own.add(scope.label)
     head, *parts = _IN_SCOPE.split(program)
     pieces = list(zip(parts[::2], parts[1::2], strict=True))
     dumper = "".join(text for scope, text in pieces if scope in own)
     calls = [call[3].lstrip("$") for call in _CALL.finditer(dumper)]
-    if len(calls) != len(_CALL_WORD.findall(dumper)) or not _DUMPS.issuperset(calls):
+    words = _CALL_WORD.findall(dumper)
+    if len(calls) != len(words) or not _DUMPS.issuperset(calls):
         return program
     code = (text for scope, text in pieces if scope not in own)
     # The table of file names follows the last piece of code.
-    return "\n".join([head, *code, program[program.rfind("\n:file_names ") :]])
+    file_names = program[program.rfind("\n:file_names ") :]
+    return "\n".join([head, *code, file_names])
 
 
 def _file_name(task, text, harness):
     """Complaint about the file name of a task, its first argument; None if it is allowed."""
     if text is None:
         return f"${task} of a file whose name is not a constant"
-    path = _ESCAPE.sub(
-        lambda match: chr(int(match[1], 8)) if len(match[1]) == 3 else match[1], text
-    )
+    path = _ESCAPE.sub(_character, text)
     if task == "dumpfile":
-        return (
-            None
-            if WAVES.fullmatch(path)
-            else f"a $dumpfile that is no plain wave file ({path[:60]})"
-        )
+        if WAVES.fullmatch(path):
+            return None
+        return f"a $dumpfile that is no plain wave file ({path[:60]})"
     full = posixpath.normpath(posixpath.join("/code/rundir/sim_build", path))
     inside = full.startswith("/code/") and not full.startswith("/code/src/")
     if not path or (inside and posixpath.basename(full) not in harness):
@@ -248,12 +249,19 @@ def _file_name(task, text, harness):
     return f"${task} of a file that was not given ({path[:60]})"
 
 
+def _character(escape):
+    code = escape[1]
+    if len(code) == 3:
+        return chr(int(code, 8))
+    return code
+
+
 def _file_names(program):
     """Index -> base name, from the table at the program's end."""
     _, _, table = program.rpartition("\n:file_names ")
-    return {
-        n: posixpath.basename(line.strip('\t ";')) for n, line in enumerate(table.split("\n")[1:])
-    }
+    _, *lines = table.split("\n")
+    paths = (line.strip('\t ";') for line in lines)
+    return dict(enumerate(map(posixpath.basename, paths)))
 
 
 def changed_parameters(program, top, settings):
@@ -262,38 +270,42 @@ def changed_parameters(program, top, settings):
     `settings` maps names to texts, as after `-P top.`. Names that the top level lacks are ignored, but not
     if a variable, net or block has the name, since a test bench would read it in place of the parameter.
     """
-    found_scopes = scopes(program)
-    root = next(
-        (s for s in found_scopes if s.kind == "module" and s.name == top and s.parent is None), None
-    )
+    all_scopes = scopes(program)
+    root = next((scope for scope in roots(all_scopes) if scope.name == top), None)
     if root is None:
         return []
-    known = {parameter.name: parameter for parameter in parameters(root.text)}
-    others = {
-        *_NAMED.findall(root.text),
-        *(scope.name for scope in found_scopes if scope.parent == root.label),
-    }
-    found = []
-    for name, wanted in settings.items():
-        if name in known:
-            if not _arrived(wanted, known[name]):
-                found.append((name, wanted, _readable(known[name])))
+    own = {parameter.name: parameter for parameter in parameters(root.text)}
+    others = set(_NAMED.findall(root.text))
+    others.update(scope.name for scope in all_scopes if scope.parent == root.label)
+    changes = []
+    for name, setting in settings.items():
+        if name in own:
+            if not _has_value(own[name], setting):
+                changes.append((name, setting, _readable(own[name])))
         elif name in others:
-            found.append((name, wanted, "no parameter"))
-    return found
+            changes.append((name, setting, "no parameter"))
+    return changes
+
+
+def roots(all_scopes):
+    """The modules that no module instantiates."""
+    return [scope for scope in all_scopes if scope.kind == "module" and scope.parent is None]
 
 
 def port_widths(program, top):
     """(name, bits) of the ports of the top level."""
-    roots = (scope.text for scope in scopes(program) if scope.name == top and scope.parent is None)
-    return [(name, bits) for root in roots for _, bits, name in PORT.findall(root)]
+    texts = (scope.text for scope in roots(scopes(program)) if scope.name == top)
+    return [(name, bits) for text in texts for _, bits, name in PORT.findall(text)]
 
 
-def _arrived(wanted, parameter):
+def _has_value(parameter, setting):
+    if parameter.kind == "str":
+        text = setting.strip().strip('"')
+        return text == parameter.value.strip('"')
     if parameter.number is None:
-        return parameter.kind != "str" or wanted.strip().strip('"') == parameter.value.strip('"')
+        return True
     try:
-        return int(wanted) in parameter.readings
+        return int(setting) in parameter.readings
     except ValueError:
         return True
 

@@ -30,44 +30,39 @@ def stop_if_refused(paths, environment):
         if len(program) > MAX_PROGRAM:
             reasons.append(f"the compiled design has more than {MAX_PROGRAM >> 20} MiB")
         else:
-            reasons += compiled.refusals(program, _more(environment), harness)
-            reasons += instances.root_complaints(program, *_shown(environment))
+            reasons += compiled.refusals(program, _tasks(environment), harness)
+            reasons += instances.root_complaints(program, *_analysed(environment))
     _stop(reasons)
     # A rewritten test bench asks without the grader's environment: it attests its own end.
-    witness.report(
-        {"kind": "started", "programs": len(programs) if "RTL_WATCH" in environment else 0}
-    )
+    count = 0
+    if "RTL_WATCH" in environment:
+        count = len(programs)
+    witness.report({"kind": "started", "programs": count})
 
 
 def stop_if_refused_text(text, environment):
     """The same for a text that Verilator will compile."""
-    _stop(compiled.refusals_of_text(text, _more(environment)))
+    _stop(compiled.refusals_of_text(text, _tasks(environment)))
 
 
-def _shown(environment):
+def _analysed(environment):
     """The module that the grader analysed, and its (inputs, outputs); None in their place if it analysed none."""
-    shown = environment.get("RTL_WATCH", "")
-    return (
-        (json.loads(environment["RTL_PARAMETERS"])["top"], json.loads(shown))
-        if shown
-        else ("", None)
-    )
+    ports = environment.get("RTL_WATCH", "")
+    if not ports:
+        return "", None
+    return json.loads(environment["RTL_PARAMETERS"])["top"], json.loads(ports)
 
 
-def _more(environment):
+def _tasks(environment):
+    """The system tasks that the problem's own files call."""
     return frozenset(filter(None, environment.get("RTL_TASKS", "").split(",")))
 
 
 def _stop(reasons):
     if reasons:
-        witness.report(
-            {
-                "kind": "refused",
-                "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]],
-            }
-        )
-        sys.stderr.write(
-            "refused: " + "; ".join(reasons[:20]).encode("ascii", "replace").decode() + "\n"
-        )
+        reasons = [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]]
+        witness.report({"kind": "refused", "reasons": reasons})
+        text = "; ".join(reasons).encode("ascii", "replace").decode()
+        sys.stderr.write(f"refused: {text}\n")
         sys.stderr.flush()
         os._exit(compiled.REFUSED)

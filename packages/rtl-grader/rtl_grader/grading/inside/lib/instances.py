@@ -24,16 +24,19 @@ def instances(program, module):
 
     An instance below another is part of it.
     """
-    found: list = []
-    within: dict = {}
+    results: list = []
+    instance_of: dict = {}
     for scope in scopes(program):
-        if scope.parent in within:
-            within[scope.label] = within[scope.parent]
-            within[scope.label].append(scope)
+        if scope.parent in instance_of:
+            instance = instance_of[scope.parent]
+            instance.append(scope)
         elif scope.kind == "module" and scope.type == module:
-            within[scope.label] = [scope]
-            found.append(within[scope.label])
-    return found
+            instance = [scope]
+            results.append(instance)
+        else:
+            continue
+        instance_of[scope.label] = instance
+    return results
 
 
 def shape(instance):
@@ -41,14 +44,13 @@ def shape(instance):
 
     Generated names of unnamed scopes are omitted, since Icarus numbers them through the whole program.
     """
-    compared = []
+    parts = []
     for place, scope in enumerate(instance):
-        names = [
-            word if word[:1] != "$" else "$" for word in (scope.name if place else "", scope.type)
-        ]
-        held = [(p.kind, p.name, p.local, p.value) for p in compiled.parameters(scope.text)]
-        compared.append((scope.kind, *names, PORT.findall(scope.text), held))
-    return compared
+        names = [scope.name if place else "", scope.type]
+        names = ["$" if name.startswith("$") else name for name in names]
+        values = [parameter[1:] for parameter in compiled.parameters(scope.text)]
+        parts.append((scope.kind, *names, PORT.findall(scope.text), values))
+    return parts
 
 
 def parameters(instance, names):
@@ -56,26 +58,30 @@ def parameters(instance, names):
 
     Only those in `names`, or all if it contains `*`. Real numbers are omitted.
     """
-    given = []
+    settings = []
     for parameter in compiled.parameters(instance[0].text):
         if parameter.local or not ({parameter.name, "*"} & set(names)):
             continue
+        value = ""
+        if parameter.kind == "str":
+            value = parameter.value
         if parameter.number:
-            signed, bits = parameter.number
-            given.append(f".{parameter.name}({len(bits)}'{'s' if signed else ''}b{bits})")
-        elif parameter.kind == "str":
-            given.append(f".{parameter.name}({parameter.value})")
-    return ", ".join(given)
+            is_signed, bits = parameter.number
+            base = "sb" if is_signed else "b"
+            value = f"{len(bits)}'{base}{bits}"
+        if value:
+            settings.append(f".{parameter.name}({value})")
+    return ", ".join(settings)
 
 
 def hides_inputs(instance, program):
     """Whether an input may have a net of another name, as in `module m(.a(b))`: beside a bench, none of its
     name is driven."""
-    text, free = instance[0].text, _FREE.findall(program)
-    driven = [name for name, _, source, _ in _NET.findall(text) if source not in free]
-    return any(
-        direction == "INPUT" and name not in driven for direction, _, name in PORT.findall(text)
-    )
+    text = instance[0].text
+    free = _FREE.findall(program)
+    inputs = {name for direction, _, name in PORT.findall(text) if direction == "INPUT"}
+    nets = {name for name, _, source, _ in _NET.findall(text) if source not in free}
+    return not inputs <= nets
 
 
 def port_complaint(instance, text, program, expected, connected):
@@ -89,22 +95,24 @@ def port_complaint(instance, text, program, expected, connected):
     ports = PORT.findall(instance[0].text)
     if len({name for _, _, name in ports}) < len(ports):
         return "two ports of the answer have one name"
-    wanted = dict(expected)
+    directions = dict(expected)
     for place, (direction, _, name) in enumerate(ports):
         if connected == "positional":
-            right = expected[place][1] if place < len(expected) else None
-        elif connected == "wildcard" and expected and name not in wanted:
+            right = None
+            if place < len(expected):
+                _, right = expected[place]
+        elif connected == "wildcard" and expected and name not in directions:
             return f"the answer has a port {name} that was not asked for"
         else:
-            right = wanted.get(name)
+            right = directions.get(name)
         if direction.lower() != right and (right or direction == "INOUT"):
-            return f"the answer's port {name} is an {direction.lower()}" + (
-                f", not an {right}" if right else ""
-            )
-    driven = driven_inputs(text, program, ports)
-    return (
-        f"the answer drives its own input {driven[0]}, or joins it with another" if driven else None
-    )
+            difference = ""
+            if right:
+                difference = f", not an {right}"
+            return f"the answer's port {name} is an {direction.lower()}{difference}"
+    for name in driven_inputs(text, program, ports):
+        return f"the answer drives its own input {name}, or joins it with another"
+    return None
 
 
 def driven_inputs(text, program, ports):
@@ -115,17 +123,18 @@ def driven_inputs(text, program, ports):
     arrays = dict(_ARRAY.findall(text))
     nets: dict = {}
     for name, array, source, drivers in _NET.findall(text):
-        nets.setdefault(arrays.get(array) if array else name, []).append((source, drivers))
-    free = {(label, str(int(label[0] == "L"))) for label in _FREE.findall(program)}
-    taken: set = set()
-    found = []
+        name = arrays.get(array) if array else name
+        nets.setdefault(name, []).append((source, drivers))
+    free = {(label, "1" if label[0] == "L" else "0") for label in _FREE.findall(program)}
+    earlier: set = set()
+    names = []
     for direction, _, name in ports:
         if direction == "INPUT":
             sources = {net[0] for net in nets.get(name, ()) if net in free}
-            if not sources or len(sources) < len(nets[name]) or sources & taken:
-                found.append(name)
-            taken |= sources
-    return found
+            if not sources or len(sources) < len(nets[name]) or sources & earlier:
+                names.append(name)
+            earlier |= sources
+    return names
 
 
 def root_complaints(program, top="", watched=None):
@@ -134,20 +143,15 @@ def root_complaints(program, top="", watched=None):
     If a design drives its own input, the harness reads back the design's value. `watched`, if known, are the names of
     (inputs, outputs) in the text of the module `top`, which the grader watches.
     """
-    found = []
-    for root in (
-        scope for scope in scopes(program) if scope.kind == "module" and scope.parent is None
-    ):
+    complaints = []
+    for root in compiled.roots(scopes(program)):
         ports = PORT.findall(root.text)
-        driven = driven_inputs(root.text, program, ports)
-        found += [
-            f"{root.name} drives its own input {name}, or joins it with another" for name in driven
-        ]
+        for name in driven_inputs(root.text, program, ports):
+            complaints.append(f"{root.name} drives its own input {name}, or joins it with another")
         if watched is not None and root.name == top:
-            named = [(direction, _ESCAPED.sub(r"\1", name)) for direction, _, name in ports]
-            there = tuple(
-                {name for direction, name in named if direction == d} for d in ("INPUT", "OUTPUT")
-            )
-            if there != tuple(map(set, watched)):
-                found.append(f"{top} has other ports for the simulator than its text shows")
-    return found
+            names: dict = {"INPUT": set(), "OUTPUT": set()}
+            for direction, _, name in ports:
+                names.setdefault(direction, set()).add(_ESCAPED.sub(r"\1", name))
+            if [names["INPUT"], names["OUTPUT"]] != list(map(set, watched)):
+                complaints.append(f"{top} has other ports for the simulator than its text shows")
+    return complaints

@@ -132,7 +132,8 @@ def _witness_results(module):
     """Wrap XUnitReporter: report `begin` when cocotb opens its results, and `end` with tests and digest
     after it wrote them."""
     reporter = module.XUnitReporter
-    construct, write = reporter.__init__, reporter.write
+    construct = reporter.__init__
+    write = reporter.write
 
     def __init__(self, filename="results.xml", **further):
         construct(self, filename, **further)
@@ -149,12 +150,14 @@ def _witness_results(module):
 
         with open(self.filename, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
-        tests = [_test(case) for case in list(self.results.iter("testcase"))[:_MAX_TESTS]]
+        cases = itertools.islice(self.results.iter("testcase"), _MAX_TESTS)
+        tests = list(map(_test, cases))
         _tell(
             self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()}
         )
 
-    reporter.__init__, reporter.write = __init__, wrapped_write
+    reporter.__init__ = __init__
+    reporter.write = wrapped_write
 
 
 class _Ports:
@@ -194,7 +197,9 @@ class _Ports:
         def leaves(name, handle):
             """Yield what has bits of a port: itself, or an unpacked array's elements. On others the
             simulator would crash."""
-            kind = None if handle is None else handle.get_type()
+            kind = None
+            if handle is not None:
+                kind = handle.get_type()
             if kind == simulator.NETARRAY:
                 bounds = sorted(handle.get_range()[:2])
                 for index in range(bounds[0], bounds[1] + 1):
@@ -202,18 +207,15 @@ class _Ports:
             elif kind is not None and kind in vectors:
                 yield name, handle
 
-        try:
+        def handles(names):
             top = cocotb.top._handle
-            self.inputs, self.outputs = (
-                {
-                    leaf: handle
-                    for name in names
-                    for leaf, handle in itertools.islice(
-                        leaves(name, top.get_handle_by_name(name)), _MAX_LEAVES
-                    )
-                }
-                for names in json.loads(watch)
-            )
+            ports = (leaves(name, top.get_handle_by_name(name)) for name in names)
+            return {
+                name: leaf for port in ports for name, leaf in itertools.islice(port, _MAX_LEAVES)
+            }
+
+        try:
+            self.inputs, self.outputs = map(handles, json.loads(watch))
         except Exception:
             return
         if self.outputs:
@@ -245,7 +247,9 @@ class _Ports:
     def _set_pace(self, name):
         # Callbacks of other inputs stay: removing one during its time step can crash the simulator.
         self.pacer = name
-        self.moved = any("" in kind.get(name, {}).values() for kind in (self.before, self.after))
+        before = self.before.get(name, {})
+        after = self.after.get(name, {})
+        self.moved = "" in before.values() or "" in after.values()
 
     def _settled(self, name):
         self.waiting.pop(name, None)
@@ -255,13 +259,14 @@ class _Ports:
 
     def _look(self, name, kind):
         """Sample the outputs and compare them with earlier samples of this kind; "" marks an output with two values."""
-        seen = kind.setdefault(name, {})
+        samples = kind.setdefault(name, {})
         for output, handle in self.outputs.items():
             value = handle.get_signal_val_binstr()
-            if not set(value) - {"0", "1"} and seen.setdefault(output, value) != value:
-                seen[output] = ""
+            is_known = not set(value) - {"0", "1"}
+            if is_known and samples.setdefault(output, value) != value:
+                samples[output] = ""
         if self.pacer == name:
-            self.moved = "" in seen.values()
+            self.moved = "" in samples.values()
 
     def report(self):
         """Return the result. Removes pending callbacks: a simulator that ends with them may crash."""
@@ -272,30 +277,28 @@ class _Ports:
         if not self.pacer:
             # Without a pacer, an output has moved if any two samples differ, whichever inputs they belong to.
             values: dict[str, set[str]] = {}
-            for seen in (*self.before.values(), *self.after.values()):
-                for output, value in seen.items():
+            for samples in (*self.before.values(), *self.after.values()):
+                for output, value in samples.items():
                     values.setdefault(output, set()).add(value)
-            self.moved = any("" in found or len(found) > 1 for found in values.values())
-        return {
-            "changes": self.changes,
-            "moved": self.moved or not self.outputs,
-            "pacer": self.pacer,
-        }
+            self.moved = any("" in own or len(own) > 1 for own in values.values())
+        moved = self.moved or not self.outputs
+        return {"changes": self.changes, "moved": moved, "pacer": self.pacer}
 
 
 def _test(case):
-    failure, error, owner = case.find("failure"), case.find("error"), case.get("classname")
-    bad = failure if failure is not None else error
-    status = (
-        "failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"
-    )
+    owner = case.get("classname")
+    failure = case.find("failure")
+    if failure is None:
+        failure = case.find("error")
     message = ""
-    if bad is not None:
-        parts = (
-            bad.get("error_type") or "",
-            bad.get("error_msg") or bad.get("message") or bad.get("msg") or "",
-        )
-        message = ": ".join(part for part in parts if part)
+    if failure is not None:
+        status = "failed"
+        text = failure.get("error_msg") or failure.get("message") or failure.get("msg")
+        message = ": ".join(filter(None, (failure.get("error_type"), text)))
+    elif case.find("skipped") is not None:
+        status = "skipped"
+    else:
+        status = "passed"
     return {
         "name": "{}.{}".format(owner, case.get("name")),
         "status": status,
@@ -311,51 +314,54 @@ def _witness_builds(module):
     """Give the runner a `subprocess` whose `run` reports how each build command ended; the rest is unchanged."""
     real = module.subprocess
 
-    class Watched:
+    class Subprocess:
         def __getattr__(self, name):
             return getattr(real, name)
 
         @staticmethod
         def run(command, *positional, **named):
             if not _is_build(command):
-                done = simulate(command, named) if simulate is not None and not positional else None
-                if done is None:
+                code = None
+                if simulate is not None and not positional:
+                    code = simulate(command, named)
+                if code is None:
                     return real.run(command, *positional, **named)
-                if named.get("check") and done:
-                    raise real.CalledProcessError(done, command)
-                return real.CompletedProcess(command, done)
+                if named.get("check") and code:
+                    raise real.CalledProcessError(code, command)
+                return real.CompletedProcess(command, code)
             __tracebackhide__ = True
             _look_into_verilator(real, command, named)
             log = named.get("stdout")
-            quiet = (
-                named.get("stdout") is None
-                and named.get("stderr") is None
-                and not named.get("capture_output")
-            )
-            checked = named.pop("check", False)
-            if quiet:
+            is_captured = named.get("stderr") is not None or named.get("capture_output")
+            is_shown = log is None and not is_captured
+            check = named.pop("check", False)
+            if is_shown:
                 named.update(stdout=real.PIPE, stderr=real.STDOUT)
-            done = real.run(command, *positional, **named)
+            result = real.run(command, *positional, **named)
             text = ""
-            if quiet:
-                text = (
-                    done.stdout
-                    if isinstance(done.stdout, str)
-                    else (done.stdout or b"").decode("utf-8", "replace")
-                )
+            if is_shown:
+                text = result.stdout or ""
+                if isinstance(text, bytes):
+                    text = text.decode("utf-8", "replace")
                 sys.stdout.write(text)
                 sys.stdout.flush()
             elif log is not None and isinstance(getattr(log, "name", None), str):
                 with open(log.name, errors="replace") as file:
                     text = file.read(1 << 20)
-            changed = [] if done.returncode else _changed_parameters(command, named.get("cwd"))
-            facts = {"exit_code": done.returncode, "output": text[-20000:], "parameters": changed}
-            report({"kind": "build", "argv": [str(word)[:300] for word in command][:100], **facts})
-            if checked and done.returncode:
-                raise real.CalledProcessError(done.returncode, command)
-            return done
+            code = result.returncode
+            message = {
+                "kind": "build",
+                "argv": [str(word)[:300] for word in command][:100],
+                "exit_code": code,
+                "output": text[-20000:],
+                "parameters": [] if code else _changed_parameters(command, named.get("cwd")),
+            }
+            report(message)
+            if check and code:
+                raise real.CalledProcessError(code, command)
+            return result
 
-    module.subprocess = Watched()
+    module.subprocess = Subprocess()
 
 
 def _changed_parameters(command, cwd):
@@ -364,56 +370,52 @@ def _changed_parameters(command, cwd):
     packages/rtl-grader/rtl_grader/grading/interface_check.py), each (name, right value, value); and the top
     level's ports, each (name, "", bits).
     """
-    words = [str(word) for word in command]
+    words = list(map(str, command))
     settings: dict[str, dict[str, str]] = {}
     for word in words:
         if word.startswith("-P") and "." in word and "=" in word:
             path, _, value = word[2:].partition("=")
             top, _, name = path.partition(".")
             settings.setdefault(top, {})[name] = value
-    demanded = os.environ.get("RTL_PARAMETERS", "{}")
-    if "-o" not in words[:-1] or not (settings or '": [' in demanded):
+    demand_text = os.environ.get("RTL_PARAMETERS", "{}")
+    if "-o" not in words[:-1] or not (settings or '": [' in demand_text):
         return []
     import json
 
     import compiled
 
-    with open(os.path.join(cwd or ".", words[words.index("-o") + 1]), errors="replace") as file:
+    output = words[words.index("-o") + 1]
+    with open(os.path.join(cwd or ".", output), errors="replace") as file:
         program = file.read()
-    found = [
-        list(change)
-        for top, own in settings.items()
-        for change in compiled.changed_parameters(program, top, own)
-    ]
-    given = json.loads(demanded)
-    for name, values in given.get("values", {}).items():
-        if values and name not in settings.get(given["top"], {}):
-            for change in compiled.changed_parameters(
-                program, given["top"], {name: str(values[0])}
-            ):
-                if change[2] not in [str(value) for value in values]:
-                    found.append(list(change))
-    return found + [[name, "", bits] for name, bits in compiled.port_widths(program, given["top"])]
+    changes = []
+    for top, own in settings.items():
+        changes += compiled.changed_parameters(program, top, own)
+    demand = json.loads(demand_text)
+    top = demand["top"]
+    for name, values in demand.get("values", {}).items():
+        if values and name not in settings.get(top, {}):
+            right = list(map(str, values))
+            further = compiled.changed_parameters(program, top, {name: right[0]})
+            changes += [change for change in further if change[2] not in right]
+    return changes + [(name, "", bits) for name, bits in compiled.port_widths(program, top)]
 
 
 def _look_into_verilator(subprocess, command, named):
     """Check a design's text before Verilator compiles it to C++."""
-    words = [str(word) for word in command]
-    if "verilator" not in [word.split("/")[-1] for word in words[:2]] or "--lint-only" in words:
+    words = list(map(str, command))
+    if "verilator" not in map(os.path.basename, words[:2]) or "--lint-only" in words:
         return
     import gate
 
-    where = {key: named[key] for key in ("cwd", "env") if key in named}
-    done = subprocess.run(
-        [*words, "-E", "-P"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **where
-    )
-    gate.stop_if_refused_text(
-        done.stdout.decode("utf-8", "replace"), named.get("env") or os.environ
-    )
+    place = {key: named[key] for key in ("cwd", "env") if key in named}
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    result = subprocess.run([*words, "-E", "-P"], **output, **place)
+    text = result.stdout.decode("utf-8", "replace")
+    gate.stop_if_refused_text(text, named.get("env") or os.environ)
 
 
 def _is_build(command):
     if not isinstance(command, (list, tuple)) or not command:
         return False
-    names = [str(word).split("/")[-1] for word in command[:2]]
+    names = [os.path.basename(str(word)) for word in command[:2]]
     return names[0] in ("iverilog", "verilator") or names == ["perl", "verilator"]

@@ -9,10 +9,7 @@ def find(name, here):
     guard = os.path.dirname(here)
     for place in os.environ.get("PATH", "").split(":"):
         program = os.path.join(place, name)
-        if (
-            place
-            and os.path.dirname(os.path.abspath(place)) != guard
-            and os.access(program, os.X_OK)
-        ):
+        is_ours = os.path.dirname(os.path.abspath(place)) == guard
+        if place and not is_ours and os.access(program, os.X_OK):
             return program
     sys.exit(f"{name}: not found")
