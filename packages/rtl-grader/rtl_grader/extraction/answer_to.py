@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 
 from rtl_grader.extraction.response import extract_answer
-from rtl_grader.hdl.interface import HDL_SUFFIXES, top_levels
+from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.hdl.text import module_names
+from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 

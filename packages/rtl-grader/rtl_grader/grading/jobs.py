@@ -13,7 +13,8 @@ from rtl_grader.grading.executors.base import Executor, Job, JobResult, Step
 from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_grader.grading.requirements import is_scripted
 from rtl_grader.hdl.clocking import CLOCK_LIKE
-from rtl_grader.hdl.interface import HDL_SUFFIXES, top_levels
+from rtl_grader.hdl.interface import HDL_SUFFIXES
+from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 
 SOURCE_SUFFIXES = (".v", ".sv")

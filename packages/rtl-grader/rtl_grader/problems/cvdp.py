@@ -22,8 +22,8 @@ import yaml
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.hdl.edits import PatchError, apply_patch
-from rtl_grader.hdl.interface import derive_interface
 from rtl_grader.problems.fetch import remedy
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.types.problem import CATEGORIES, Difficulty, Problem
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from rtl_grader.hdl.interface import derive_interface, parse_interface
+from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.testbench.rewrite import rewritten
 from rtl_grader.types.problem import Difficulty, InterfaceSource, Problem
