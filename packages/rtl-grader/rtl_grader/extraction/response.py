@@ -60,9 +60,8 @@ def extract_answer(
     problem provides besides the targets.
     """
     if len(response) > MAX_RESPONSE_CHARS:
-        return Answer(
-            error=f"the response has {len(response)} characters, more than {MAX_RESPONSE_CHARS}"
-        )
+        length = f"{len(response)} characters, more than {MAX_RESPONSE_CHARS}"
+        return Answer(error=f"the response has {length}")
     text = without_thoughts(response.replace("\r\n", "\n").replace("\r", "\n"))
     if not text.strip():
         if THOUGHT_END.search(response):
@@ -73,7 +72,8 @@ def extract_answer(
     offers = _offers(unwrapped(text), targets)
     chosen: dict[str, Source] = {}
     for target in targets:
-        free = [offer for offer in offers if offer.target is None and offer not in chosen.values()]
+        unnamed = [offer for offer in offers if offer.target is None]
+        free = [offer for offer in unnamed if offer not in chosen.values()]
         source = _chosen(offers, free, target, demanded, alone=len(targets) == 1)
         if source is not None:
             chosen[target] = source
@@ -111,10 +111,14 @@ def _offers(text: str, targets: Sequence[str]) -> list[Source]:
         first_line = block.text.lstrip().split("\n", 1)[0]
         comment = first_line if first_line.startswith(("//", "/*", "#")) else ""
         target = _target_of([block.info, comment, block.before], targets)
-        place = f"block {number} of {len(blocks)}" if len(blocks) > len(targets) else ""
+        has_choice = len(blocks) > len(targets)
+        place = f"block {number} of {len(blocks)}" if has_choice else ""
         offers.append(Source(block.text, block.before, target, place))
-    if len(targets) == 1 and (not hdl or has_design_unit(text)):
-        offers.append(Source(design_text(text) if hdl else text))
+    if len(targets) == 1:
+        if not hdl:
+            offers.append(Source(text))
+        elif has_design_unit(text):
+            offers.append(Source(design_text(text)))
     return offers
 
 

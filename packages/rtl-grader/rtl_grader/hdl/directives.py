@@ -95,7 +95,8 @@ def decided(text: str, macros: Collection[str]) -> str:
     text = _SPACED.sub("\\\\\n", text)
     text = _CONDITION.sub(unless_known, text)
     text = _ICARUS.sub(reversed_condition, text)
-    return emptied(text, (branch.span(1) for branch in _DEAD.finditer(code_of(text))))
+    branches = _DEAD.finditer(code_of(text))
+    return emptied(text, (branch.span(1) for branch in branches))
 
 
 def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool = True) -> str:
@@ -132,11 +133,13 @@ def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]
         if time["value"]:
             yield time.start(), f"the value of the time {time['value'][:60]}"
     for hidden in HIDDEN.finditer(text):
-        if _ODD.match(text, hidden.start()):
-            yield hidden.start(), "an escaped name or a string that preprocessors read differently"
+        start = hidden.start()
+        if _ODD.match(text, start):
+            yield start, "an escaped name or a string that preprocessors read differently"
     for attribute in _ATTRIBUTE.finditer(code):
-        if "*)" in text[attribute.start() : attribute.end() - 1]:
-            yield attribute.start(), "an attribute that preprocessors end differently"
+        start, end = attribute.span()
+        if "*)" in text[start : end - 1]:
+            yield start, "an attribute that preprocessors end differently"
     for use in _USE.finditer(code):
         if description := _difference(use, macros):
             yield use.start(), description

@@ -84,7 +84,9 @@ def syntax_tree(
 
     Includes are followed only when every one of them names one of `sources`, so no file of this machine is ever read.
     """
-    hdl = {path: text.replace("\0", " ") for path, text in hdl_files(sources).items()}
+    hdl = hdl_files(sources)
+    for path, text in hdl.items():
+        hdl[path] = text.replace("\0", " ")
     # Includes find files by base name, as with one include path for all. The second file of a name keeps
     # its whole path.
     path_of = {basename(path): path for path in reversed(hdl)}
@@ -95,7 +97,8 @@ def syntax_tree(
     parser = slang_parsing.ParserOptions()
     parser.maxRecursionDepth = 512
     options = pyslang.Bag([preprocessor, parser])
-    headers, designs = [], []
+    headers: list[Any] = []
+    designs: list[Any] = []
     for path, text in hdl.items():
         name = basename(path)
         place = name if path_of[name] == path else path

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from posixpath import basename
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
@@ -32,8 +32,35 @@ _SKIP = re.compile(r"\bskip=True\b|mark\.skip\b(?!if)")
 _CATCHES = {"AttributeError", "Exception", "BaseException"}
 _DUT = frozenset({"dut"})
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-_Body = tuple[ast.Module | _FunctionNode, frozenset[str], frozenset[str]]
-"""(owner of the statements, names that are always false, names of the design's handle)."""
+_Kind = Literal["drives", "touches", "measures", "waits for", "one bit", "spells"]
+"""Kind of use of a name; `spells` is a string that may name a parameter."""
+
+
+class _Use(NamedTuple):
+    """A use of a name of the design."""
+
+    kind: _Kind
+    name: str
+    value: str = ""
+    """For `drives` the assigned constant, for `measures` the variable; empty for any other value."""
+
+
+class _Body(NamedTuple):
+    """Statements that may be executed."""
+
+    owner: ast.Module | _FunctionNode
+    false: frozenset[str]
+    """Names that are always false in its file."""
+    duts: frozenset[str] = _DUT
+    """Names of the design's handle."""
+
+
+class _File(NamedTuple):
+    """A Python file of a harness."""
+
+    tree: ast.Module
+    false: frozenset[str]
+    functions: tuple[_FunctionNode, ...]
 
 
 @dataclass(frozen=True)
@@ -102,60 +129,53 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
         file = _file(text) if path.endswith(".py") else None
         if file is None or not (everything or is_used(path, harness)):
             continue
-        tree, false, functions = file
-        waiting.append((tree, false, _DUT))
-        for node in functions:
+        waiting.append(_Body(file.tree, file.false))
+        for node in file.functions:
             is_test = _is_cocotb_test(node)
             if everything or is_test or _is_called_by_name(node):
                 called.add(node.name)
             if not _is_skipped(node):
                 handles = {argument.arg for argument in node.args.args[:is_test]}
-                definitions[node.name].append((node, false, _DUT | handles))
+                definitions[node.name].append(_Body(node, file.false, _DUT | handles))
     values: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in get_args(_Kind)}
     while waiting:
         for body in waiting:
-            uses, mentioned = _uses(*body)
+            uses, mentioned = _uses(body)
             called |= mentioned
-            for kind, name, value in uses:
-                values[kind].setdefault(name, set()).add(value)
+            for use in uses:
+                values[use.kind].setdefault(use.name, set()).add(use.value)
         left = called & definitions.keys()
         waiting = definitions.pop(min(left)) if left else []
     driven, touched = values["drives"], values["touches"]
+    moved = {name for name, constants in driven.items() if len(constants) > 1 or "" in constants}
     capitals = {name for name in touched if name.isupper()} - values["waits for"].keys()
-    not_touched = driven.keys() | capitals
+    for name in (*driven, *capitals):
+        touched.pop(name, None)
     return HarnessUse(
         driven=tuple(driven),
-        moved=frozenset(name for name in driven if "" in driven[name] or len(driven[name]) > 1),
-        touched=tuple(name for name in touched if name not in not_touched),
+        moved=frozenset(moved),
+        touched=tuple(touched),
         scalars=frozenset(values["one bit"].keys() & {*driven, *touched}),
         measured=values["measures"],
         parameters=frozenset(capitals | values["spells"].keys()),
     )
 
 
-_Kind = Literal["drives", "touches", "measures", "waits for", "one bit", "spells"]
-"""Kind of use of a name; `spells` is a string that may name a parameter."""
-_Use = tuple[_Kind, str, str]
-"""(kind, name, for `drives` the assigned constant and for `measures` the variable; empty for any other value)."""
+@lru_cache(maxsize=4096)
+def _uses(body: _Body) -> tuple[tuple[_Use, ...], frozenset[str]]:
+    """Return the uses by a body's statements, in order, and all names that the statements mention.
 
-
-@lru_cache(
-    maxsize=4096
-)  # keyed by the function's node, which is shared between harnesses with the same file
-def _uses(
-    owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]
-) -> tuple[tuple[_Use, ...], frozenset[str]]:
-    """Return the uses by a body's statements, in order, and all names that the statements mention."""
+    Harnesses with the same file share its bodies, and so the results.
+    """
     uses: dict[_Use, None] = {}
     mentioned: set[str] = set()
-    for node, guarded in _executed(owner.body, false):
+    for node, guarded in _executed(body.owner.body, body.false):
         if isinstance(node, ast.Name):
             mentioned.add(node.id)
         elif isinstance(node, ast.Attribute):
             mentioned.add(node.attr)
-        for use in _uses_of(node, duts):
-            kind, name, _ = use
-            if name not in guarded or kind not in ("drives", "touches"):
+        for use in _uses_of(node, body.duts):
+            if use.name not in guarded or use.kind not in ("drives", "touches"):
                 uses[use] = None
     return tuple(uses), frozenset(mentioned)
 
@@ -167,15 +187,15 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             [ast.Name(variable)],
             ast.Call(ast.Name("len"), [ast.Attribute(measured, "value") | measured]),
         ):
-            yield "measures", _signal(measured, duts) or "", variable.lower()
+            name = _signal(measured, duts) or ""
+            yield _Use("measures", name, variable.lower())
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             value = None if isinstance(node, ast.AugAssign) else node.value
             for target in _targets(node):
                 if isinstance(target, ast.Attribute) and target.attr == "value":
                     yield from _drives(target.value, duts, value)
-        case ast.Expr(
-            ast.Compare(left, [ast.LtE(), *_], [right, *_])
-        ):  # cocotb 1's `dut.x <= value`
+        case ast.Expr(ast.Compare(left, [ast.LtE(), *_], [right, *_])):
+            # cocotb 1's `dut.x <= value`.
             yield from _drives(left, duts, right)
         case ast.Call(ast.Attribute(target, "setimmediatevalue" | "set"), arguments):
             yield from _drives(target, duts, arguments[0] if arguments else None)
@@ -186,9 +206,9 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             if called == "Clock":
                 yield from _drives(first, duts)
             name = _signal(first, duts) or ""
-            yield "waits for", name, ""
+            yield _Use("waits for", name)
             if called not in _ANY_CHANGE and not isinstance(first, ast.Subscript):
-                yield "one bit", name, ""
+                yield _Use("one bit", name)
         case ast.Call(
             ast.Attribute(attr=called) | ast.Name(called),
             [first, ast.Constant(str(name)), *default],
@@ -202,8 +222,9 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
         case ast.Attribute(value, name) if _is_dut(value, duts):
             yield from _touches(name)
         case ast.Constant(str(text)):
-            for name in [text] if text.isidentifier() else _OVERRIDE.findall(text):
-                yield "spells", name, ""
+            names = [text] if text.isidentifier() else _OVERRIDE.findall(text)
+            for name in names:
+                yield _Use("spells", name)
 
 
 def _targets(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Iterator[ast.expr]:
@@ -217,12 +238,12 @@ def _drives(
 ) -> Iterator[_Use]:
     if name := _signal(target, duts):
         constant = repr(value.value) if isinstance(value, ast.Constant) else ""
-        yield "drives", name, constant
+        yield _Use("drives", name, constant)
 
 
 def _touches(name: str) -> Iterator[_Use]:
     if not name.startswith("_"):  # such names are attributes of cocotb's handle
-        yield "touches", name, ""
+        yield _Use("touches", name)
 
 
 def _executed(
@@ -243,9 +264,8 @@ def _executed(
             inner = guarded.union(_hasattr_names(own))
         for node in own:
             yield node, inner
-        first, *blocks = (
-            getattr(statement, field, []) for field in ("body", "orelse", "finalbody")
-        )
+        first = getattr(statement, "body", [])
+        blocks = [getattr(statement, field, []) for field in ("orelse", "finalbody")]
         match statement:
             case ast.If(test) | ast.While(test) if (truth := _truth(test, false)) is not None:
                 first, blocks = (first, []) if truth else ([], blocks)
@@ -293,14 +313,14 @@ def is_used(path: str, harness: Mapping[str, str]) -> bool:
 
 
 @lru_cache(maxsize=512)  # generated problems share bench files
-def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, ...]] | None:
-    """Return a Python file's tree, its always-false names, and its functions; None if it is not valid Python."""
+def _file(text: str) -> _File | None:
+    """Read a Python file; None if it is not valid Python."""
     tree = parse_python(text)
     if tree is None:
         return None
     nodes = list(ast.walk(tree))
     functions = tuple(node for node in nodes if isinstance(node, _FunctionNode))
-    return tree, _false_names(nodes), functions
+    return _File(tree, _false_names(nodes), functions)
 
 
 def _false_names(nodes: list[ast.AST]) -> frozenset[str]:

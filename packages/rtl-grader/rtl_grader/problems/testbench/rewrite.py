@@ -97,7 +97,8 @@ def rewritten(
 
     def with_suffix(lexeme: re.Match[str]) -> str:
         # Only identifiers get the suffix, not words in comments and strings.
-        return f"{lexeme[0]}_{WORD}" if lexeme[0] in own_names else lexeme[0]
+        word = lexeme[0]
+        return f"{word}_{WORD}" if word in own_names else word
 
     lines = []
     for name, tree in trees.items():
@@ -128,11 +129,12 @@ def rewritten(
 def _verdicts(tree: SourceTree, marker: str) -> Iterator[Node]:
     """Yield printing calls with the marker in a string literal, except those from macros."""
     for node in tree.of("InvocationExpression"):
-        if node.arguments is None or not tree.span(node) or not _PRINTS.fullmatch(_called(node)):
+        if node.arguments is None or not _PRINTS.fullmatch(_called(node)):
             continue
         for token in tokens(node.arguments):
             if name_of(token) == "StringLiteral" and marker in token.rawText:
-                yield node
+                if tree.span(node):
+                    yield node
                 break
 
 
@@ -160,15 +162,18 @@ def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
     """Draw random numbers from a variable of the bench, with the initial value of the simulator's shared generator."""
     for system in tree.of("SystemName"):
         name = system.systemIdentifier.rawText
+        if name not in ("$random", "$urandom", "$urandom_range"):
+            continue
         is_call = name_of(system.parent) == "InvocationExpression"
         node = system.parent if is_call else system
-        if name not in ("$random", "$urandom", "$urandom_range") or not tree.span(node):
+        if not tree.span(node):
             continue
         arguments = _arguments(tree, node) if is_call else []
         seed = f"{home}.{'seed' if name == '$random' else 'useed'}_{WORD}"
         if name == "$urandom_range" and arguments:
-            first, second = (*arguments, "0")[:2]
-            low, high = (f"(({first}) {sign} ({second}) ? ({first}) : ({second}))" for sign in "<>")
+            first, second = (f"({argument})" for argument in (*arguments, "0")[:2])
+            low = f"({first} < {second} ? {first} : {second})"
+            high = f"({first} > {second} ? {first} : {second})"
             text = f"$unsigned($dist_uniform({seed}, {low}, {high}))"
             yield Edit(*_span(tree, node), text)
         elif not arguments:
@@ -200,8 +205,12 @@ def _watched(
     for link, name in zip(links, in_order, strict=False):
         if name_of(link) == _NAMED:
             name = link.name.rawText
-        if directions.get(name) == "output" and (link.expr or not link.openParen.rawText):
-            outputs.append(tree.text(link.expr) if link.expr else name)
+        if directions.get(name) != "output":
+            continue
+        if link.expr:
+            outputs.append(tree.text(link.expr))
+        elif not link.openParen.rawText:
+            outputs.append(name)
     if outputs and all(outputs) and "input" in directions.values():
         end, _ = _span(tree, instances[0].parent.endmodule)
         joined = ", ".join(outputs)
