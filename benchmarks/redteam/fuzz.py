@@ -41,8 +41,8 @@ from benchmarks.redteam.grading import LIMITS, Graded, confirmed, grade, grader_
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tables import read
 from benchmarks.redteam.tricks import FINISH, FOPEN, TEXT, TRICKS, Trick, helped
-from rtl_grader.grading.design import neutralise
 from rtl_grader.grading.grader import Grader
+from rtl_grader.hdl.directives import neutralise
 from rtl_grader.types.verdict import Outcome
 
 CORPUS = Path(__file__).parent / "corpus"

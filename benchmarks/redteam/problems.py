@@ -12,8 +12,8 @@ from benchmarks.redteam.attack import INC
 from benchmarks.redteam.tables import read
 from rtl_core.starter import Spec, problem_of
 from rtl_core.starter.record import COMPOSE
-from rtl_grader.hdl.interface import derive_interface
 from rtl_grader.problems.cvdp import problem_from_record, read_cvdp
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.sources.rtllm import read_rtllm
 from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
 from rtl_grader.problems.testbench import Bench, bench_harness

@@ -23,8 +23,8 @@ from rtl_grader.files import replacing
 from rtl_grader.grading.cache import GRADER_VERSION
 from rtl_grader.grading.interface_check import compare, unnamed_ports
 from rtl_grader.grading.verdict_record import digests
-from rtl_grader.hdl.interface import derive_interface
 from rtl_grader.problems.harness_use import harness_use
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import InterfaceSource, Problem

@@ -19,8 +19,9 @@ from typing import Any, Literal, get_args
 
 from rtl_core.errors import ProblemError
 from rtl_core.starter import names as words
-from rtl_grader.hdl.interface import parse_interface, top_levels
+from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.problems.cvdp import problem_from_record
+from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_grader.validation.mutants import Mutant, mutants
 

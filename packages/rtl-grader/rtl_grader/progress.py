@@ -49,7 +49,8 @@ class LogProgress:
         self._log.info("\n%s", capture.get().rstrip())
 
 
-progress: ContextVar[Progress] = ContextVar("progress", default=LogProgress())  # noqa: B039  (stateless but for thinning)
+# The default is shared; its only state thins out its own lines.
+progress: ContextVar[Progress] = ContextVar("progress", default=LogProgress())  # noqa: B039
 
 
 @asynccontextmanager

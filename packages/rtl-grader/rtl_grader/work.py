@@ -40,11 +40,13 @@ class AtWork:
     def in_words(self, least_s: float = 0.0) -> str:
         """Return the oldest items with their seconds; empty when none has taken `least_s`."""
         now = time.monotonic()
-        names = [
-            f"{name} ({now - since:.0f} s)" for name, since in self._items if now - since >= least_s
-        ]
-        more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        return ", ".join(names[:MOST_NAMED]) + more
+        names = []
+        for name, start in self._items:
+            if now - start >= least_s:
+                names.append(f"{name} ({now - start:.0f} s)")
+        if len(names) > MOST_NAMED:
+            names[MOST_NAMED:] = [f"and {len(names) - MOST_NAMED} more"]
+        return ", ".join(names)
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:

@@ -68,7 +68,7 @@ def list_(source: SourceOption = None) -> None:
 
 def print_problems(loaded: LoadedProblems) -> None:
     """Print a line for each problem, counts by source, and what was moved, broken or left out."""
-    from rtl_grader.hdl.interface import describe_interface
+    from rtl_grader.problems.interface import describe_interface
 
     table = Table(box=None, pad_edge=False)
     table.add_column("problem", no_wrap=True)
@@ -117,7 +117,7 @@ def show(
 def print_problem(loaded: LoadedProblems, problem_id: str, golden: bool, harness: bool) -> None:
     """Print a problem, on demand with its golden answer and its harness. Raises ProblemError if there is
     none with this id."""
-    from rtl_grader.hdl.interface import describe_interface
+    from rtl_grader.problems.interface import describe_interface
 
     problem = named(loaded, problem_id)
     split = "train" if problem in loaded.train else "held out"

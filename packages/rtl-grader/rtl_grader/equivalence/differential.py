@@ -27,7 +27,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import Watched
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
-from rtl_grader.hdl.interface import documents
+from rtl_grader.problems.interface import documents
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Interface, Problem
 

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 
 from rtl_grader.extraction.response import extract_answer
-from rtl_grader.hdl.interface import HDL_SUFFIXES, top_levels
+from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.hdl.text import module_names
+from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 
@@ -26,16 +27,13 @@ def answer_to(problem: Problem, response: str) -> Answer:
 def given_design(problem: Problem) -> dict[str, str]:
     """HDL files that the problem provides, in its context or its harness, and that are no targets."""
     files = {**problem.context, **problem.harness}
-    return {
-        p: text
-        for p, text in files.items()
-        if p not in problem.targets and p.endswith(HDL_SUFFIXES)
-    }
+    return {path: text for path, text in hdl_files(files).items() if path not in problem.targets}
 
 
 def response_of(files: Mapping[str, str]) -> str:
     """Return a response from which exactly these files are extracted; empty without files."""
-    return json.dumps({"code": [{path: text} for path, text in files.items()]}) if files else ""
+    entries = [{path: text} for path, text in files.items()]
+    return json.dumps({"code": entries}) if entries else ""
 
 
 def demanded_modules(problem: Problem) -> list[str]:

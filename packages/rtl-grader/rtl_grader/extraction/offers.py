@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import islice
 
 from rtl_grader.extraction.wrapping import PATCH, design_text, has_design_unit
-from rtl_grader.hdl.text import Module, code_of, modules
+from rtl_grader.hdl.text import WORD, Module, code_of, modules
 
 MAX_BLOCKS = 1000
 MAX_JSON_TRIES = 16
@@ -43,28 +43,30 @@ _QUOTATION = re.compile(
     r"(?:code|module|design|rtl|file|implementation|version|snippet|verilog))\b|^\W*before\W*$"
 )
 """A line that introduces a design that is not the answer."""
-_WORD = re.compile(r"[A-Za-z_][\w$]*")
 _NOT_MODULE = re.compile(r"^[ \t]*(?:package|interface)\s+(?:automatic\s+|static\s+)?(\w+)", re.M)
 
 
+@dataclass(eq=False)
 class Source:
-    """A text that a response offers, and the design units in it. The bodies of packages and interfaces are not checked.
+    """A text that a response offers, and the design units in it.
 
-    Args:
-        before: the line that introduces it.
-        target: the target or other path that it is offered for; None if it names none.
-        place: where it stands in the response, if that is worth a note.
+    The bodies of packages and interfaces are not checked.
     """
 
-    def __init__(
-        self, text: str, before: str = "", target: str | None = None, place: str = ""
-    ) -> None:
-        self.text, self.before, self.target, self.place = text, before, target, place
+    text: str
+    before: str = ""
+    """The line that introduces it."""
+    target: str | None = None
+    """The target or other path that it is offered for; None if it names none."""
+    place: str = ""
+    """Where it stands in the response, if that is worth a note."""
 
     @cached_property
     def standing(self) -> int:
         """1 if it is introduced as a correction, -1 if as a quotation or a wrong attempt, else 0."""
-        return 1 if _CORRECTION.match(self.before) else -1 if _QUOTATION.search(self.before) else 0
+        if _CORRECTION.match(self.before):
+            return 1
+        return -1 if _QUOTATION.search(self.before) else 0
 
     @cached_property
     def _code(self) -> str:
@@ -73,28 +75,32 @@ class Source:
     @cached_property
     def words(self) -> set[str]:
         """All identifiers in the code."""
-        return set(_WORD.findall(self._code))
+        return set(WORD.findall(self._code))
 
     @cached_property
-    def _units(self) -> tuple[list[Module], set[str]]:
-        """Modules, and names of packages and interfaces."""
-        return modules(self._code), set(_NOT_MODULE.findall(self._code))
+    def _modules(self) -> list[Module]:
+        return modules(self._code)
+
+    @cached_property
+    def _other_units(self) -> set[str]:
+        """Names of packages and interfaces."""
+        return set(_NOT_MODULE.findall(self._code))
 
     @cached_property
     def names(self) -> set[str]:
         """Names of the design units that it begins."""
-        return {module.name for module in self._units[0]} | self._units[1]
+        return self._other_units.union(module.name for module in self._modules)
 
     @cached_property
     def complete(self) -> set[str]:
         """Names of the design units that it defines completely."""
-        return {module.name for module in self._units[0] if module.is_complete} | self._units[1]
+        complete = (module.name for module in self._modules if module.is_complete)
+        return self._other_units.union(complete)
 
     def holds_design(self) -> bool:
         """Whether it has a closed module that is not a test bench, or a package or interface."""
-        return bool(self._units[1]) or any(
-            module.closed and not module.is_bench for module in self._units[0]
-        )
+        designs = (module for module in self._modules if module.closed and not module.is_bench)
+        return bool(self._other_units) or any(True for _ in designs)
 
 
 @dataclass(frozen=True)
@@ -150,18 +156,18 @@ def _texts_in(
     "content": "module ..."}`.
     """
     if isinstance(value, list):
-        lines = bool(value) and all(isinstance(part, str) for part in value)
-        value = "\n".join(value) if lines else dict(enumerate(value))
+        is_lines = bool(value) and all(isinstance(part, str) for part in value)
+        value = "\n".join(value) if is_lines else dict(enumerate(value))
     if isinstance(value, str) and (named or "```" in value or has_design_unit(value)):
         yield path, value
     elif isinstance(value, dict) and depth < MAX_JSON_DEPTH:
-        beside = next(
-            (part for part in value.values() if isinstance(part, str) and _PATH.fullmatch(part)),
-            path,
-        )
+        for part in value.values():
+            if isinstance(part, str) and _PATH.fullmatch(part):
+                path = part
+                break
         for key, part in value.items():
-            own = bool(_PATH.search(str(key)))
-            yield from _texts_in(part, str(key) if own else beside, own, depth + 1)
+            is_path = bool(_PATH.search(str(key)))
+            yield from _texts_in(part, str(key) if is_path else path, is_path, depth + 1)
 
 
 def fenced_blocks(text: str) -> list[Block]:
@@ -171,14 +177,15 @@ def fenced_blocks(text: str) -> list[Block]:
 
 def _blocks_of(text: str) -> Iterator[Block]:
     for block in blocks_in(text):
-        closed = text[block.span[1] - 3 : block.span[1]] in ("```", "~~~")
+        _, end = block.span
+        closed = text[end - 3 : end] in ("```", "~~~")
         if block.tag in ("", "markdown", "md") and _FENCE.search(block.text):
             yield from blocks_in(block.text)
         elif block.tag in ("diff", "patch"):
             yield replace(block, text=PATCH.sub("", block.text))
         else:
-            whole = closed and block.tag and block.is_hdl
-            yield block if whole else replace(block, text=design_text(block.text))
+            is_whole = closed and block.tag and block.is_hdl
+            yield block if is_whole else replace(block, text=design_text(block.text))
 
 
 def blocks_in(text: str) -> Iterator[Block]:
@@ -191,7 +198,7 @@ def blocks_in(text: str) -> Iterator[Block]:
     at = 0
     ended = 0  # end of the last block
     while (fence_at := _FENCE.search(text, at)) is not None:
-        start, end = text.rfind("\n", 0, fence_at.start()) + 1, _line_end(text, fence_at.start())
+        start, end = _line_around(text, fence_at.start())
         line = text[start:end]
         at = end + 1
         opening = _opening(line)
@@ -202,32 +209,35 @@ def blocks_in(text: str) -> Iterator[Block]:
         before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[ended:start])
         content, ended, broken_off = _content(text, at, fence)
         yield Block(info, before, content, (begin, ended), broken_off)
-        at = ended if broken_off else _line_end(text, ended) + 1
+        at = ended
+        if not broken_off:
+            _, line_end = _line_around(text, ended)
+            at = line_end + 1
 
 
 def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
     """Return the content of the block that starts at `at`, its end, and whether the next block opens there."""
     begin = at
-    while (found := text.find(fence, at)) >= 0:
-        start, end = text.rfind("\n", 0, found) + 1, _line_end(text, found)
+    while (fence_at := text.find(fence, at)) >= 0:
+        start, end = _line_around(text, fence_at)
         at = end + 1
-        line = text[start:end]
-        stripped = line.strip()
+        line = text[start:end].rstrip()
+        stripped = line.lstrip()
         if stripped.startswith(fence):
-            opens = bool(_WORD_AFTER.match(stripped))
-            return (
-                text[begin : max(begin, start - 1)],
-                start if opens else found + len(fence),
-                opens,
-            )
-        if fence[0] == "`" and stripped.endswith(fence) and "`" not in stripped.rstrip("`"):
-            return text[begin:start] + line.rstrip().rstrip("`"), start + len(line.rstrip()), False
+            content = text[begin : max(begin, start - 1)]
+            if _WORD_AFTER.match(stripped):
+                return content, start, True
+            return content, fence_at + len(fence), False
+        last_code = stripped.rstrip("`")
+        if fence[0] == "`" and stripped.endswith(fence) and "`" not in last_code:
+            return text[begin:start] + line.rstrip("`"), start + len(line), False
     return text[begin:], len(text), False
 
 
-def _line_end(text: str, at: int) -> int:
+def _line_around(text: str, at: int) -> tuple[int, int]:
+    """Offsets of the line at `at`: its first character, and its line end or the end of the text."""
     end = text.find("\n", at)
-    return end if end >= 0 else len(text)
+    return text.rfind("\n", 0, at) + 1, end if end >= 0 else len(text)
 
 
 def _last_line(text: str) -> str:
@@ -238,6 +248,7 @@ def _last_line(text: str) -> str:
 def _opening(line: str) -> tuple[str, str, str] | None:
     """(text before the fence, fence, text after it) of a line that opens a block."""
     run = _FENCE_RUN.search(line)
-    if run is None or len(run[0]) < 3 or "`" in line[run.end() :]:
+    if run is None or len(run[0]) < 3:
         return None
-    return line[: run.start()], run[0], line[run.end() :]
+    before, after = line[: run.start()], line[run.end() :]
+    return None if "`" in after else (before, run[0], after)

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from posixpath import basename
 
 from rtl_grader.extraction.offers import MAX_LABEL_CHARS, Source, fenced_blocks, json_texts
@@ -59,63 +60,65 @@ def extract_answer(
     problem provides besides the targets.
     """
     if len(response) > MAX_RESPONSE_CHARS:
-        return Answer(
-            error=f"the response has {len(response)} characters, more than {MAX_RESPONSE_CHARS}"
-        )
+        length = f"{len(response)} characters, more than {MAX_RESPONSE_CHARS}"
+        return Answer(error=f"the response has {length}")
     text = without_thoughts(response.replace("\r\n", "\n").replace("\r", "\n"))
     if not text.strip():
         if THOUGHT_END.search(response):
             return Answer(error="the response has thoughts and no answer after them")
-        return Answer(
-            error="the response ends within its thoughts"
-            if response.strip()
-            else "the response is empty"
-        )
+        if response.strip():
+            return Answer(error="the response ends within its thoughts")
+        return Answer(error="the response is empty")
     offers = _offers(unwrapped(text), targets)
     chosen: dict[str, Source] = {}
     for target in targets:
-        free = [offer for offer in offers if offer.target is None and offer not in chosen.values()]
+        unnamed = [offer for offer in offers if offer.target is None]
+        free = [offer for offer in unnamed if offer not in chosen.values()]
         source = _chosen(offers, free, target, demanded, alone=len(targets) == 1)
         if source is not None:
             chosen[target] = source
-    ignored = tuple(
-        offer.target[:200] for offer in offers if offer.target and offer.target not in targets
-    )
+    paths = (offer.target for offer in offers if offer.target and offer.target not in targets)
+    ignored = tuple(path[:200] for path in islice(paths, MAX_NAMED_IGNORED))
     if not chosen:
-        return Answer(ignored=ignored[:MAX_NAMED_IGNORED], error=_why_none(ignored, targets))
+        return Answer(ignored=ignored, error=_why_none(ignored, targets))
     files, notes = _with_helpers(chosen, offers, given or {})
-    return Answer(files=files, ignored=ignored[:MAX_NAMED_IGNORED], notes=notes)
+    return Answer(files=files, ignored=ignored, notes=notes)
 
 
 def _why_none(ignored: Sequence[str], targets: Sequence[str]) -> str:
     if ignored:
-        return f"none of the offered files ({', '.join(map(repr, ignored[:4]))}) is asked for"
+        paths = ", ".join(map(repr, ignored[:4]))
+        return f"none of the offered files ({paths}) is asked for"
     if len(targets) == 1:
         return "no fenced block and no design unit (module, package, interface) in the response"
-    wanted = ", ".join(targets[:4]) + (", ..." if len(targets) > 4 else "")
-    return f'neither JSON `{{"code": [{{path: text}}]}}` nor labelled blocks for {wanted}'
+    names = ", ".join(targets[:4] if len(targets) <= 4 else [*targets[:4], "..."])
+    return f'neither JSON `{{"code": [{{path: text}}]}}` nor labelled blocks for {names}'
 
 
 def _offers(text: str, targets: Sequence[str]) -> list[Source]:
     """Texts that the response offers: of JSON, of blocks (HDL first), and for one target all of its code or text."""
     hdl = targets[0].endswith(HDL_SUFFIXES)
-    blocks = fenced_blocks(text)
-    offers = [
-        Source(content, target=_target_of([path], targets) or path)
-        if path
-        else Source(design_text(content))
-        for path, content in json_texts(text)
-    ]
-    for number, block in sorted(
-        enumerate(blocks, 1), key=lambda numbered: hdl and not numbered[1].is_hdl
-    ):
+    offers = []
+    for path, content in json_texts(text):
+        if path:
+            offers.append(Source(content, target=_target_of([path], targets) or path))
+        else:
+            offers.append(Source(design_text(content)))
+    blocks = list(enumerate(fenced_blocks(text), 1))
+    if hdl:
+        blocks.sort(key=lambda numbered: not numbered[1].is_hdl)
+    for number, block in blocks:
         first_line = block.text.lstrip().split("\n", 1)[0]
         comment = first_line if first_line.startswith(("//", "/*", "#")) else ""
         target = _target_of([block.info, comment, block.before], targets)
-        place = f"block {number} of {len(blocks)}" if len(blocks) > len(targets) else ""
+        has_choice = len(blocks) > len(targets)
+        place = f"block {number} of {len(blocks)}" if has_choice else ""
         offers.append(Source(block.text, block.before, target, place))
-    if len(targets) == 1 and (not hdl or has_design_unit(text)):
-        offers.append(Source(design_text(text) if hdl else text))
+    if len(targets) == 1:
+        if not hdl:
+            offers.append(Source(text))
+        elif has_design_unit(text):
+            offers.append(Source(design_text(text)))
     return offers
 
 
@@ -134,17 +137,24 @@ def _chosen(
     if alone:
         own, names = [*own, *free], [*demanded, stem]
     best = _best(own, names) if target.endswith(HDL_SUFFIXES) else None
-    others = (_first_complete(free, [stem]), *(offer for offer in free if stem in offer.names))
-    return best or next(filter(None, (*own, *others)), None)
+    if best or own:
+        return best or own[0]
+    return _first_complete(free, [stem]) or _first_begun(free, [stem])
 
 
 def _best(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
     """Return the first source that defines one of `names` completely, else that begins one, else with a design."""
-    found = _first_complete(sources, names)
-    found = found or next(
-        (source for name in names for source in sources if name in source.names), None
-    )
-    return found or next((source for source in sources if source.holds_design()), None)
+    source = _first_complete(sources, names) or _first_begun(sources, names)
+    return source or next((source for source in sources if source.holds_design()), None)
+
+
+def _first_begun(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
+    """Return the first source that begins the first possible name."""
+    for name in names:
+        for source in sources:
+            if name in source.names:
+                return source
+    return None
 
 
 def _first_complete(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
@@ -164,7 +174,7 @@ def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
     for line in lines:
         words = set(_WORD.findall(line[:MAX_LABEL_CHARS]))
         for target in targets:
-            if target in words or f"./{target}" in words or f"/code/{target}" in words:
+            if not words.isdisjoint((target, f"./{target}", f"/code/{target}")):
                 return target
         for target in targets:
             if basename(target) in words:
@@ -180,19 +190,31 @@ def _with_helpers(
     of `given`, or a test bench.
     """
     own = {name for source in chosen.values() for name in source.names}
-    helpers = [
-        o for o in offers if o.names and not o.names & own and o.standing >= 0 and o.holds_design()
-    ]
-    own.update(*(Source(text).names for text in given.values() if helpers))
+    helpers = []
+    for offer in offers:
+        is_new = offer.names and not offer.names & own
+        if is_new and offer.standing >= 0 and offer.holds_design():
+            helpers.append(offer)
+    if helpers:
+        own.update(*(Source(text).names for text in given.values()))
     files, notes = {}, []
     for target, source in chosen.items():
-        used, words = {source}, source.words
-        while more := next((o for o in helpers if o.names & words and not o.names & own), None):
-            used.add(more)
-            own, words = own | more.names, words | more.words
-            notes.append(f"{target}: with {', '.join(sorted(more.names))} of another block")
-        files[target] = "\n".join(
-            offer.text.strip("\n").rstrip() + "\n" for offer in offers if offer in used
-        )
-        notes += [f"{target}: {source.place}"] if source.place else []
+        parts, words = {source}, source.words
+        while helper := _helper(helpers, words, own):
+            parts.add(helper)
+            own, words = own | helper.names, words | helper.words
+            names = ", ".join(sorted(helper.names))
+            notes.append(f"{target}: with {names} of another block")
+        texts = [offer.text.strip("\n").rstrip() + "\n" for offer in offers if offer in parts]
+        files[target] = "\n".join(texts)
+        if source.place:
+            notes.append(f"{target}: {source.place}")
     return files, tuple(notes)
+
+
+def _helper(helpers: Iterable[Source], words: set[str], own: set[str]) -> Source | None:
+    """Return the first helper that defines one of `words` and none of `own`."""
+    for helper in helpers:
+        if helper.names & words and not helper.names & own:
+            return helper
+    return None

@@ -36,7 +36,10 @@ def without_thoughts(text: str) -> str:
     """Return the response without its thoughts; empty if it ends within them."""
     if _CHANNELS.match(text):
         final = _FINAL.search(text)
-        return _FINAL_END.split(text[final.end() :], maxsplit=1)[0] if final else ""
+        if final is None:
+            return ""
+        message, *_ = _FINAL_END.split(text[final.end() :], maxsplit=1)
+        return message
     opened = _OPEN.search(text)
     after = _after_lone_close(text, opened.start() if opened else len(text))
     if after:
@@ -69,14 +72,13 @@ def _after_lone_close(text: str, end: int) -> int:
     """Offset after a tag, at most `end`, that closes a thought which the text does not open; 0 if there is none."""
     blocks = [(*block.span, block.broken_off) for block in blocks_in(text)]
     if not blocks:
-        found = _LONE_CLOSE.search(code_of(text), 0, end)  # without comments and strings
-        return found.end() if found else 0
+        close = _LONE_CLOSE.search(code_of(text), 0, end)  # without comments and strings
+        return close.end() if close else 0
     at = 0
     for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
-        found = _LONE_CLOSE.search(
-            text[at:start]
-        )  # from `at`, so that the fence before it does not count as a quote
-        after = at + found.end() if found else _after_draft(text[start:stop], start, broken_off)
+        # From `at`, so that the fence before it does not count as a quote.
+        close = _LONE_CLOSE.search(text[at:start])
+        after = at + close.end() if close else _after_draft(text[start:stop], start, broken_off)
         if after:
             return after if after <= end else 0
         at = stop

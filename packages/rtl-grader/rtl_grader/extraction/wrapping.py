@@ -23,7 +23,10 @@ _ANSWER = re.compile(r"(?is)<(answer|final_answer|final|solution)>(.*?)(?:</\1>|
 _HTML = re.compile(r"(?i)<(?:pre|code)\b[^<>]*>")
 PATCH = re.compile(r"(?m)^(?:-|\+\+\+|@@|diff |index )[^\n]*\n|^[+ ]")
 """What is left out of a patch of a whole file to get its new text."""
-_DIRECTIVE = r"`(?:timescale|define|undef|default_nettype|include|ifn?def|elsif|else|endif|resetall|(?:end)?celldefine)\b"
+_DIRECTIVE = (
+    r"`(?:timescale|define|undef|default_nettype|include|ifn?def|elsif|else|endif|resetall"
+    r"|(?:end)?celldefine)\b"
+)
 _UNIT = r"""(?mx) ^[ \t]* (?: (?: <[^<>\n]*> | \[\w+\] | \w+: | ['"] ) [ \t]* )* (?=
     (?: \(\*[^\n)]*\) \s* )* (?:(?:macro)?module|package|interface|program|primitive)
     \s+ (?:automatic\s+|static\s+)? [^\s(#;]+ \s* (?: [(#;] | import\b )"""
@@ -43,20 +46,23 @@ _BEHIND = re.compile(r"(?:[ \t]*(?://[^\n]*)?\n|[ \t]*" + _DIRECTIVE + r"[^\n]*\
 
 def unwrapped(text: str) -> str:
     """Return a response without quotation marks before code, and only the last `<answer>` if one holds code."""
-    text = _QUOTE.sub(_unquoted, _ONE_LINE.sub(r"```\n\1\n```", text.translate(_INVISIBLE)))
-    tagged = [
-        match[2]
-        for match in _ANSWER.finditer(text)
-        if "```" in match[2] or has_design_unit(match[2])
-    ]
-    text = tagged[-1] if tagged else text
-    return html.unescape(text) if "```" not in text and _HTML.search(text) else text
+    text = _ONE_LINE.sub(r"```\n\1\n```", text.translate(_INVISIBLE))
+    text = _QUOTE.sub(_unquoted, text)
+    answers = (match[2] for match in _ANSWER.finditer(text))
+    *_, text = [text, *filter(_holds_code, answers)]
+    if _HTML.search(text) and "```" not in text:
+        return html.unescape(text)
+    return text
 
 
 def _unquoted(quote: re.Match[str]) -> str:
     """The quoted lines without their marks, after a line that says so, if they hold code."""
     inside = _QUOTE_MARK.sub("", quote[0])
-    return f"quoted:\n{inside}" if "```" in inside or has_design_unit(inside) else quote[0]
+    return f"quoted:\n{inside}" if _holds_code(inside) else quote[0]
+
+
+def _holds_code(text: str) -> bool:
+    return "```" in text or has_design_unit(text)
 
 
 def has_design_unit(text: str) -> bool:
@@ -73,9 +79,9 @@ def design_text(text: str) -> str:
     while (first := _FIRST_LINE.search(text, at)) is not None:
         end = _UNIT_END.search(code, first.end())
         if end is None:
-            return (
-                parts + text[first.end() :] if _UNIT_LINE.search(text, first.start()) else parts
-            ) or text
+            if _UNIT_LINE.search(text, first.start()):
+                parts += text[first.end() :]
+            break
         at = _BEHIND.match(text, end.end()).end()  # type: ignore[union-attr]  # it matches nothing, too
         parts += text[first.end() : at]
     return parts or text

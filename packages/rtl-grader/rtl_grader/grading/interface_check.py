@@ -12,15 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from rtl_grader.grading.requirements import python_of
-from rtl_grader.hdl.interface import (
-    derive_interface,
-    documents,
-    hdl_files,
-    parse_interface,
-    top_levels,
-)
+from rtl_grader.hdl.interface import hdl_files, parse_interface
 from rtl_grader.hdl.text import code_of, module_names
 from rtl_grader.problems.harness_use import HarnessUse, harness_use
+from rtl_grader.problems.interface import derive_interface, documents, top_levels
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_grader.types.verdict import FRAGMENT, MOST_CHARS, InterfaceMismatch, MismatchKind

@@ -9,10 +9,10 @@ from posixpath import basename
 from rtl_grader.grading.interface_check import CLOCK_OR_RESET, likely_direction, specification
 from rtl_grader.grading.jobs import SOURCE_SUFFIXES
 from rtl_grader.grading.requirements import python_of
-from rtl_grader.hdl.interface import top_levels
 from rtl_grader.hdl.text import module_names
 from rtl_grader.hdl.tree import SourceTree, tokens
 from rtl_grader.problems.harness_use import harness_use
+from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 

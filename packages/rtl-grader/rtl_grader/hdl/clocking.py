@@ -13,6 +13,8 @@ RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)
 _LOW_LIKE = re.compile(
     r"(^|_)n(rst|reset|clr|clear)|(rst|reset|clr|clear)(_?n|_b|_l)(_i|_in)?$", re.I
 )
+_NEGATIONS = ("UnaryLogicalNotExpression", "UnaryBitwiseNotExpression")
+_PARENTHESES, _NOT = frozenset("()"), frozenset("!~")
 _NEITHER = frozenset(
     {"SignalEventExpression", "HierarchyInstantiation", "ModuleHeader", "PortDeclaration"}
 )
@@ -40,17 +42,16 @@ def split_clocks(
     is used with an edge and also read (unless it is named like a clock), or is named like a reset. Without
     a clock there is no reset."""
     bits, edges, used = list(bits), set(edges), set(used)
-    named = {
-        name
-        for name in bits
-        if name in edges and CLOCK_LIKE.search(name) and not RESET_LIKE.search(name)
-    }
-    resets = [
-        name
-        for name in bits
-        if name not in named and (name in edges & used or RESET_LIKE.search(name))
-    ]
-    clocks = [name for name in bits if name in edges and name not in resets]
+    clocks, resets = [], []
+    for name in bits:
+        is_like_reset = RESET_LIKE.search(name)
+        has_edge = name in edges
+        if has_edge and CLOCK_LIKE.search(name) and not is_like_reset:
+            clocks.append(name)
+        elif is_like_reset or (has_edge and name in used):
+            resets.append(name)
+        elif has_edge:
+            clocks.append(name)
     if edges and not clocks:
         clocks = [name for name in bits if CLOCK_LIKE.search(name) and name not in resets]
     return clocks, resets if clocks else []
@@ -62,20 +63,23 @@ def clocks_and_resets(
     """Return (clocks, resets, active-low resets) among the one-bit inputs `bits` of a design, from all its
     files (path -> text)."""
     trees = [SourceTree(text) for path, text in files.items() if path.endswith((".v", ".sv"))]
-    read = [(tree.root, *edges_and_uses(tree.root)) for tree in trees]
-    clocks, resets = split_clocks(
-        bits,
-        {name for _, edges, _ in read for name in edges},
-        {name for _, _, used in read for name in used},
-    )
-    low = set()
-    for reset in resets:  # the first file that names it decides
-        place = next(
-            ((root, edges) for root, edges, used in read if reset in edges or reset in used), None
-        )
-        if is_active_low(place[0], reset, place[1]) if place else _LOW_LIKE.search(reset):
-            low.add(reset)
-    return clocks, resets, low
+    readings = []
+    every_edge: set[str] = set()
+    every_use: set[str] = set()
+    for tree in trees:
+        edges, uses = edges_and_uses(tree.root)
+        readings.append((tree.root, edges, edges.keys() | uses))
+        every_edge.update(edges)
+        every_use |= uses
+    clocks, resets = split_clocks(bits, every_edge, every_use)
+
+    def is_low(reset: str) -> bool:
+        for root, edges, names in readings:  # the first file that names it decides
+            if reset in names:
+                return is_active_low(root, reset, edges)
+        return bool(_LOW_LIKE.search(reset))
+
+    return clocks, resets, set(filter(is_low, resets))
 
 
 def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:
@@ -83,18 +87,14 @@ def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool
     if edges.get(reset):
         return "negedge" in edges[reset]
     for node in walk(root):
-        negated = type(
-            node
-        ).__name__ == "PrefixUnaryExpressionSyntax" and node.operatorToken.rawText in ("!", "~")
-        if (negated or name_of(node) == "ConditionalPredicate") and _words(node) == [reset]:
-            return negated or _words(node, "!~") != [reset]
+        is_negation = name_of(node) in _NEGATIONS
+        if not is_negation and name_of(node) != "ConditionalPredicate":
+            continue
+        if _words(node, _PARENTHESES | _NOT) == [reset]:
+            return is_negation or _words(node, _PARENTHESES) != [reset]
     return bool(_LOW_LIKE.search(reset))
 
 
-def _words(node: Node, kept: str = "") -> list[str]:
-    """A node's tokens without parentheses and negation operators, except those in `kept`."""
-    return [
-        token.rawText
-        for token in tokens(node)
-        if token.rawText in kept or token.rawText not in "()!~"
-    ]
+def _words(node: Node, left_out: frozenset[str]) -> list[str]:
+    """Texts of a node's tokens, except those in `left_out`."""
+    return [token.rawText for token in tokens(node) if token.rawText not in left_out]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from rtl_grader.hdl.text import HIDDEN, bare, code_of, macros_of
+from rtl_grader.hdl.text import HIDDEN, bare, code_of, emptied, macros_of
 
 _OF_TOOLS = re.compile(
     r"SYNTHESIS|(?:YOSYS|VERILATOR|verilator|systemc_|SV_COV_|__slang|COCOTB)\w*|coverage_block_off|SYSTEMVERILOG"
@@ -54,6 +54,12 @@ _TIME = re.compile(
     re.A,
 )
 """A literal of time. Its value depends on the time unit, which only some tools are given, except as a delay."""
+_SYNTHESIS_COMMENT = re.compile("translate_o|synthesis", re.I)
+_TRANSLATE_OFF = re.compile(r"((?://|/\*)[^\n]*?translate)_(o(?:ff|n))", re.I)
+_ASSERTION_CONTROL = re.compile(
+    r"\$assert(?:on|off|kill|control|(?:pass|fail|nonvacuous|vacuous)(?:on|off))\b(\s*\([^()]*\))?\s*;"
+)
+_SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re.I)
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f\x7f]")
 
 
@@ -64,14 +70,13 @@ def macros_in_use(
 
     The harness defines them in many ways (`-DW=4`, `defines={"W": 4}`), so a name that it mentions counts.
     """
-    files, given = list(files), "\n".join(harness)
-    named = {use[2] for text in files for use in _USE.finditer(text)}
-    defined = {name for text in (*files, *context) for name in macros_of(text)} if named else set()
-    return frozenset(
-        name
-        for name in named
-        if (name in defined or name in given) and not _OF_TOOLS.fullmatch(name)
-    )
+    files, harness_text = list(files), "\n".join(harness)
+    names = {use[2] for text in files for use in _USE.finditer(text)}
+    names = {name for name in names if not _OF_TOOLS.fullmatch(name)}
+    if not names:
+        return frozenset()
+    definitions = {name for text in (*files, *context) for name in macros_of(text)}
+    return frozenset(name for name in names if name in definitions or name in harness_text)
 
 
 def decided(text: str, macros: Collection[str]) -> str:
@@ -79,15 +84,44 @@ def decided(text: str, macros: Collection[str]) -> str:
 
     Branches that no tool reads are left empty, so that nobody has to judge what is in them.
     """
-    text = _CONDITION.sub(
-        lambda m: m[0] if m[2] in macros else f"{m[1]}{_NEVER}", _SPACED.sub("\\\\\n", text)
-    )
-    text = _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
-    parts, at = [], 0
-    for dead in _DEAD.finditer(code_of(text)):
-        parts += [text[at : dead.start(1)], "\n" * text.count("\n", *dead.span(1))]
-        at = dead.end(1)
-    return "".join([*parts, text[at:]])
+
+    def unless_known(condition: re.Match[str]) -> str:
+        return condition[0] if condition[2] in macros else condition[1] + _NEVER
+
+    def reversed_condition(condition: re.Match[str]) -> str:
+        word = "ifndef" if condition[1] == "ifdef" else "ifdef"
+        return f"`{word}{condition[2]}{_NEVER}"
+
+    text = _SPACED.sub("\\\\\n", text)
+    text = _CONDITION.sub(unless_known, text)
+    text = _ICARUS.sub(reversed_condition, text)
+    branches = _DEAD.finditer(code_of(text))
+    return emptied(text, (branch.span(1) for branch in branches))
+
+
+def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool = True) -> str:
+    """Return the text such that every tool reads the same design; line numbers are kept.
+
+    `macros` are those that the problem or the answer defines, from `macros_in_use`. With `several_tools` false,
+    which is for harnesses that use only Icarus, conditions stay.
+    """
+    if "\r" in text:
+        # Tools end lines, and line comments, at different ones of these.
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if several_tools and "`" in text:
+        text = decided(text, macros)
+    if "$assert" in text:
+        # Icarus ignores concurrent assertions and lacks the tasks that control them.
+        text = _ASSERTION_CONTROL.sub(_empty_statement, text)
+    if _SYNTHESIS_COMMENT.search(text):
+        text = _TRANSLATE_OFF.sub(r"\1-\2", text)
+        text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)
+    return text
+
+
+def _empty_statement(call: re.Match[str]) -> str:
+    line_ends = "\n" * call[0].count("\n")
+    return f"begin end{line_ends}"
 
 
 def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]:
@@ -99,36 +133,42 @@ def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]
         if time["value"]:
             yield time.start(), f"the value of the time {time['value'][:60]}"
     for hidden in HIDDEN.finditer(text):
-        if _ODD.match(text, hidden.start()):
-            yield hidden.start(), "an escaped name or a string that preprocessors read differently"
+        start = hidden.start()
+        if _ODD.match(text, start):
+            yield start, "an escaped name or a string that preprocessors read differently"
     for attribute in _ATTRIBUTE.finditer(code):
-        if "*)" in text[attribute.start() : attribute.end() - 1]:
-            yield attribute.start(), "an attribute that preprocessors end differently"
+        start, end = attribute.span()
+        if "*)" in text[start : end - 1]:
+            yield start, "an attribute that preprocessors end differently"
     for use in _USE.finditer(code):
-        directive, name, pasted = use.groups()
-        if _OF_TOOLS.fullmatch(name):
-            yield use.start(), f"the tool macro {name[:60]}"
-        elif pasted:
-            yield use.start(), f"the macro name {name[:60]}, which is pasted to another"
-        elif (
-            not directive
-            and not _PLAIN.fullmatch(name)
-            and name not in macros
-            and (macros or name[0].islower())
-        ):
-            # Without it a simulator goes on; other macros may paste it to the name of one that a tool defines.
-            yield (
-                use.start(),
-                f"`{name[:60]}, no directive for all tools and no macro of the problem or the answer",
-            )
+        if description := _difference(use, macros):
+            yield use.start(), description
     if "``" in _DEFINITION.sub("", code):
         yield code.index("``"), "a name that is pasted outside of a macro"
     for definition in _DEFINITION.finditer(text):
-        body, closed = bare(definition[0])
-        comment = any(
-            hidden[0][0] == '"' and "//" in hidden[0] for hidden in HIDDEN.finditer(definition[0])
-        )
-        if code[definition.start()] == "`" and (
-            comment or not closed or _UNEVEN.search(_WHOLE.sub("", body))
-        ):
+        if code[definition.start()] == "`" and _is_uneven(definition[0]):
             yield definition.start(), "a macro that preprocessors read differently"
+
+
+def _difference(use: re.Match[str], macros: Collection[str]) -> str | None:
+    """What tools may read differently in one match of `_USE`; None if they agree."""
+    directive, name, pasted = use.groups()
+    if _OF_TOOLS.fullmatch(name):
+        return f"the tool macro {name[:60]}"
+    if pasted:
+        return f"the macro name {name[:60]}, which is pasted to another"
+    if directive or name in macros or _PLAIN.fullmatch(name):
+        return None
+    if macros or name[0].islower():
+        # Without it a simulator goes on; other macros may paste it to the name of one that a tool defines.
+        return f"`{name[:60]}, no directive for all tools and no macro of the problem or the answer"
+    return None
+
+
+def _is_uneven(definition: str) -> bool:
+    """Whether preprocessors may end a definition, or something in it, at different places."""
+    body, closed = bare(definition)
+    if not closed or _UNEVEN.search(_WHOLE.sub("", body)):
+        return True
+    strings = (hidden[0] for hidden in HIDDEN.finditer(definition) if hidden[0][0] == '"')
+    return any("//" in string for string in strings)

@@ -6,8 +6,10 @@ There is no fuzz on purpose: a hunk that does not match exactly means wrong data
 from __future__ import annotations
 
 import re
+from collections import deque
 
-_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+"""The header of a hunk: its first old line, and the numbers of its old and new lines, which are 1 if missing."""
 
 
 class PatchError(ValueError):
@@ -21,54 +23,49 @@ def apply_patch(text: str, body: str) -> str:
     missing unless a hunk touches the end. Raises PatchError when a hunk does not match.
     """
     old = text.split("\n")
-    ends_open = old[-1] != ""
+    ends_open = new_ends_open = old[-1] != ""
     if not ends_open:
         old.pop()
-    new: list[str] = []
-    at = 0
-    lines = body.removesuffix("\n").split("\n")
-    row = next((i for i, line in enumerate(lines) if line.startswith("@@")), len(lines))
-    if row == len(lines):
+    rows = deque(body.removesuffix("\n").split("\n"))
+    while rows and not rows[0].startswith("@@"):
+        rows.popleft()
+    if not rows:
         raise PatchError("no hunk (`@@ -a,b +c,d @@`) found")
-    new_ends_open = ends_open
-    hunk = 0
-    while row < len(lines):
-        header = _HUNK.match(lines[row])
+    new: list[str] = []
+    at = hunk = 0
+    while rows:
         hunk += 1
+        row = rows.popleft()
+        header = _HUNK.match(row)
         if not header:
-            raise PatchError(f"hunk {hunk}: `{lines[row][:60]}` is not a hunk header")
-        row += 1
-        old_start, old_count, new_count = int(header[1]), int(header[2] or 1), int(header[4] or 1)
-        start = old_start - 1 if old_count else old_start
-        if start < at or start > len(old):
-            raise PatchError(f"hunk {hunk} starts at line {old_start}, the file has {len(old)}")
+            raise PatchError(f"hunk {hunk}: `{row[:60]}` is not a hunk header")
+        first, old_count, new_count = (int(number or 1) for number in header.groups())
+        start = first - 1 if old_count else first
+        if not at <= start <= len(old):
+            raise PatchError(f"hunk {hunk} starts at line {first}, the file has {len(old)}")
         new += old[at:start]
         at = start
-        while old_count or new_count or (row < len(lines) and lines[row].startswith("\\")):
-            if row >= len(lines):
-                raise PatchError(
-                    f"hunk {hunk} ends {old_count} old and {new_count} new lines too early"
-                )
-            kind, line = lines[row][:1] or " ", lines[row][1:]
-            row += 1
+        while old_count or new_count or (rows and rows[0].startswith("\\")):
+            if not rows:
+                missing = f"{old_count} old and {new_count} new lines"
+                raise PatchError(f"hunk {hunk} ends {missing} too early")
+            row_before, row = row, rows.popleft()
+            kind, line = row[:1] or " ", row[1:]
             if kind == "\\":
                 # "No newline at end of file" refers to the line before it; only the new side matters.
-                if lines[row - 2][:1] != "-":
-                    new_ends_open = True
+                new_ends_open = new_ends_open or row_before[:1] != "-"
                 continue
             if kind not in " +-":
-                raise PatchError(
-                    f"hunk {hunk}: `{lines[row - 1][:60]}` does not start with ` `, `+` or `-`"
-                )
-            if kind in " -":
-                if at >= len(old) or old[at] != line:
-                    found = old[at][:60] if at < len(old) else "the end of the file"
-                    raise PatchError(
-                        f"hunk {hunk}: line {at + 1} should be `{line[:60]}` but is `{found}`"
-                    )
+                raise PatchError(f"hunk {hunk}: `{row[:60]}` does not start with ` `, `+` or `-`")
+            if kind != "+":
+                current = old[at] if at < len(old) else None
+                if current != line:
+                    but = "the end of the file" if current is None else current[:60]
+                    place = f"hunk {hunk}: line {at + 1}"
+                    raise PatchError(f"{place} should be `{line[:60]}` but is `{but}`")
                 at += 1
                 old_count -= 1
-            if kind in " +":
+            if kind != "-":
                 new.append(line)
                 new_count -= 1
                 new_ends_open = False

@@ -1,4 +1,4 @@
-"""The interface of a module, read with pyslang, and the interface that a problem demands.
+"""The interface of a module, read with pyslang.
 
 Covered: ANSI and non-ANSI ports, parameters with defaults, widths that depend on parameters (evaluated with
 the defaults), packages, typedefs, and includes among the given sources. The width of a SystemVerilog
@@ -11,7 +11,7 @@ doubles itself forty times is legal Verilog.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from posixpath import basename
 from typing import Any
 
@@ -20,9 +20,7 @@ from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
-from rtl_grader.hdl.text import code_of, module_names
-from rtl_grader.problems.harness_use import HarnessUse, harness_use, macro_file
-from rtl_grader.types.problem import Direction, Interface, InterfaceSource, Parameter, Port, Problem
+from rtl_grader.types.problem import Direction, Interface, InterfaceSource, Parameter, Port
 
 _NOWHERE = "/nowhere-on-disk/"
 _HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
@@ -31,7 +29,6 @@ _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "i
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _GENERATED = re.compile(r"(?<=\})[\w.:]+\$\d+")
 """pyslang's names of structs and unions."""
-_FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
 
 
 def parse_interface(
@@ -51,20 +48,16 @@ def parse_interface(
     options.compilationOptions = compilation_options(top, parameters or {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
-    body = next(
-        (instance.body for instance in compilation.getRoot().topInstances if instance.name == top),
-        None,
-    )
-    if body is None:
+    for instance in compilation.getRoot().topInstances:
+        if instance.name == top:
+            break
+    else:
         return None
-    public = [
-        p
-        for p in body.parameters
-        if not getattr(p, "isLocalParam", False) and keep(p.name, p.isPortParam)
-    ]
+    overridable = (p for p in instance.body.parameters if not getattr(p, "isLocalParam", False))
+    public = [p for p in overridable if keep(p.name, p.isPortParam)]
     return Interface(
         module=top,
-        ports=tuple(map(_port, body.portList)),
+        ports=tuple(map(_port, instance.body.portList)),
         parameters=tuple(map(_parameter, public)),
         source=source,
     )
@@ -91,215 +84,30 @@ def syntax_tree(
 
     Includes are followed only when every one of them names one of `sources`, so no file of this machine is ever read.
     """
-    hdl = {path: text.replace("\0", " ") for path, text in hdl_files(sources).items()}
+    hdl = hdl_files(sources)
+    for path, text in hdl.items():
+        hdl[path] = text.replace("\0", " ")
     # Includes find files by base name, as with one include path for all. The second file of a name keeps
     # its whole path.
-    names = {basename(path): path for path in reversed(hdl)}
+    path_of = {basename(path): path for path in reversed(hdl)}
     included = {name for text in hdl.values() for name in _INCLUDE.findall(text)}
     manager = pyslang.SourceManager()
     preprocessor = slang_parsing.PreprocessorOptions()
-    preprocessor.maxIncludeDepth = 8 if included <= names.keys() else 0
+    preprocessor.maxIncludeDepth = 8 if included <= path_of.keys() else 0
     parser = slang_parsing.ParserOptions()
     parser.maxRecursionDepth = 512
     options = pyslang.Bag([preprocessor, parser])
-    places = {path: name for name, path in names.items()}
-    buffers = {
-        path: manager.assignText(_NOWHERE + places.get(path, path), text)
-        for path, text in hdl.items()
-    }
-    roots = [buffer for path, buffer in buffers.items() if not path.endswith(_HEADER_SUFFIXES)]
-    return (
-        slang_syntax.SyntaxTree.fromBuffers(roots or list(buffers.values()), manager, options),
-        manager,
-        options,
-    )
-
-
-def derive_interface(
-    *,
-    prompt: str,
-    context: Mapping[str, str],
-    targets: Iterable[str],
-    harness: Mapping[str, str],
-    golden: Mapping[str, str] | None,
-    parameters: Mapping[str, int] | None = None,
-) -> Interface | None:
-    """Derive the interface that a problem requires of its top module, with its source; None when nothing determines it.
-
-    Sources in order of trust: the golden answer; the module in the context, unless it is a target, which
-    may be about to change; the module header in the specification (fenced blocks of prompt and documents);
-    a target's old version; the uses of `dut` in the harness' executed code. The last two may be incomplete,
-    so further ports are allowed (`exact` is False). A golden answer's parameter is required only when the
-    prompt, a document or the harness names it. `parameters` overrides some of the top module's parameters.
-    """
-    targets = tuple(targets)
-    use = harness_use(harness)
-    texts = documents(prompt, context)
-    by_harness = {*use.parameters, *use.names, *_words(map(code_of, hdl_files(harness).values()))}
-    by_documents = _words(texts)
-
-    def is_public(name: str, in_header: bool) -> bool:
-        # A parameter of the body may be a constant such as a state's code, and a document may name the state.
-        return name in by_harness or (in_header and name in by_documents)
-
-    fixed = {
-        **macro_file(harness),
-        **{path: text for path, text in hdl_files(context).items() if path not in targets},
-    }
-    for top in _demanded_modules(targets, harness, fixed, golden):
-        in_context = _from_context(top, context, targets, use, parameters)
-        in_golden = None
-        if golden:
-            in_golden = parse_interface(
-                {**fixed, **golden}, top, InterfaceSource.GOLDEN, parameters, is_public
-            )
-        found = (
-            in_golden
-            or (in_context if in_context and in_context.exact else None)
-            or _from_specification(top, texts, parameters)
-            or in_context
-            or _from_harness(top, use)
-        )
-        if found is not None:
-            return found
-    return None
-
-
-def describe_interface(problem: Problem) -> dict[str, Any]:
-    """Summarise a problem's interface as JSON: module, source, confidence, and counts of ports and of ports
-    known completely.
-
-    Confidence: `certain`: from the golden answer. `high`: from a module of the context that is not a
-    target. `medium`: from a header in the specification, or a target's old version. `low`: only names that
-    the harness uses. `none`: nothing was found.
-    """
-    interface = problem.interface
-    if interface is None:
-        return {
-            "module": None,
-            "source": None,
-            "confidence": "none",
-            "ports": 0,
-            "complete_ports": 0,
-            "parameters": 0,
-        }
-    confidence = {
-        InterfaceSource.GOLDEN: "certain",
-        InterfaceSource.CONTEXT: "high" if interface.exact else "medium",
-        InterfaceSource.SPECIFICATION: "medium",
-        InterfaceSource.HARNESS: "low",
-    }
-    return {
-        "module": interface.module,
-        "source": interface.source.value,
-        "confidence": confidence[interface.source],
-        "exact": interface.exact,
-        "ports": len(interface.ports),
-        "complete_ports": sum(
-            p.direction is not None and p.width is not None for p in interface.ports
-        ),
-        "parameters": len(interface.parameters),
-    }
-
-
-def top_levels(harness: Mapping[str, str]) -> list[str]:
-    """Values of TOPLEVEL in the harness' env files, without duplicates, in the order of the files."""
-    found = []
-    for path in sorted(harness):
-        if ".env" in basename(path):
-            found += re.findall(
-                r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", harness[path], re.M
-            )
-    return list(dict.fromkeys(found))
-
-
-def _demanded_modules(
-    targets: tuple[str, ...],
-    harness: Mapping[str, str],
-    fixed: Mapping[str, str],
-    golden: Mapping[str, str] | None,
-) -> list[str]:
-    """Candidate names of the top module, best first: the harness' top levels and the targets' names, unless
-    the problem gives them."""
-    given = {
-        name
-        for text in (*fixed.values(), *hdl_files(harness).values())
-        for name in module_names(text)
-    }
-    stems = (basename(path).split(".")[0] for path in targets)
-    names = [name for name in (*top_levels(harness), *stems) if name not in given]
-    if golden and not names:
-        names = [name for path in targets for name in module_names(golden.get(path, ""))]
-    return list(dict.fromkeys(names))
-
-
-def _words(texts: Iterable[str]) -> set[str]:
-    return {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
-
-
-def _from_context(
-    top: str,
-    context: Mapping[str, str],
-    targets: tuple[str, ...],
-    use: HarnessUse,
-    parameters: Mapping[str, int] | None,
-) -> Interface | None:
-    holders = [path for path, text in hdl_files(context).items() if top in module_names(text)]
-    if not holders:
-        return None
-    found = parse_interface(context, top, InterfaceSource.CONTEXT, parameters)
-    if found is None or not any(path in targets for path in holders):
-        return found
-    # A target's old version is about to change. Only the directions of the ports that the harness still
-    # uses are reliable, not widths, types, parameter defaults or other ports.
-    ports = [p for p in found.ports if p.name in use.names or not use.names]
-    used = [p for p in found.parameters if p.name in use.parameters]
-    return Interface(
-        module=top,
-        ports=tuple(Port(name=p.name, direction=p.direction) for p in ports),
-        parameters=tuple(Parameter(name=p.name, is_type=p.is_type) for p in used),
-        source=InterfaceSource.CONTEXT,
-        exact=False,
-    )
-
-
-def _from_specification(
-    top: str, texts: list[str], parameters: Mapping[str, int] | None
-) -> Interface | None:
-    for document in texts:
-        for block in _FENCE.findall(document.replace("\r\n", "\n")):
-            if top not in module_names(block):
-                continue
-            text = block if re.search(r"\bendmodule\b", block) else block + "\nendmodule\n"
-            if "..." in text.partition("endmodule")[0]:
-                continue
-            found = parse_interface(
-                {"specification.sv": text}, top, InterfaceSource.SPECIFICATION, parameters
-            )
-            if found and found.ports:
-                return found
-    return None
-
-
-def _from_harness(top: str, use: HarnessUse) -> Interface | None:
-    ports = [
-        Port(
-            name=name,
-            direction="input" if name in use.driven else None,
-            width=1 if name in use.scalars else None,
-        )
-        for name in use.names
-    ]
-    return (
-        Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False)
-        if ports
-        else None
-    )
-
-
-def documents(prompt: str, context: Mapping[str, str]) -> list[str]:
-    """The prompt, and the files of the context that are no HDL."""
-    return [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
+    headers: list[Any] = []
+    designs: list[Any] = []
+    for path, text in hdl.items():
+        name = basename(path)
+        place = name if path_of[name] == path else path
+        buffer = manager.assignText(_NOWHERE + place, text)
+        group = headers if path.endswith(_HEADER_SUFFIXES) else designs
+        group.append(buffer)
+    # Headers are read where they are included. A set of headers alone is read as it is.
+    tree = slang_syntax.SyntaxTree.fromBuffers(designs or headers, manager, options)
+    return tree, manager, options
 
 
 def hdl_files(files: Mapping[str, str]) -> dict[str, str]:
@@ -324,17 +132,18 @@ def compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.Co
 
 def _port(symbol: Any) -> Port:
     kind: Any = getattr(symbol, "type", None)
-    direction = getattr(symbol, "direction", None)
-    bits = 0 if kind is None or kind.isError else int(kind.bitWidth or kind.bitstreamWidth)
-    known = None if direction is None else _DIRECTIONS.get(direction.name)
-    form: str | None = None
-    if kind is None:  # an interface: its name, modport and dimensions
-        form = f"{getattr(symbol.interfaceDef, 'name', 'interface')}.{symbol.modport}{symbol.declaredRange or ''}"
-    elif not kind.isError:
-        form = _form(kind.canonicalType)
-    if known == "output" and form == "vector" and kind.isSigned:
+    if kind is None:
+        interface = getattr(symbol.interfaceDef, "name", "interface")
+        dimensions = symbol.declaredRange or ""
+        return Port(name=symbol.name, form=f"{interface}.{symbol.modport}{dimensions}")
+    direction = _DIRECTIONS.get(symbol.direction.name)
+    if kind.isError:
+        return Port(name=symbol.name, direction=direction)
+    bits = int(kind.bitWidth or kind.bitstreamWidth)
+    form = _form(kind.canonicalType)
+    if form == "vector" and direction == "output" and kind.isSigned:
         form = "signed vector"
-    return Port(name=symbol.name, direction=known, width=bits if bits > 0 else None, form=form)
+    return Port(name=symbol.name, direction=direction, width=bits if bits > 0 else None, form=form)
 
 
 def _form(kind: Any) -> str:
@@ -348,7 +157,10 @@ def _form(kind: Any) -> str:
 
 
 def _parameter(symbol: Any) -> Parameter:
-    value: Any = getattr(getattr(symbol, "value", None), "value", None)
-    known = isinstance(value, int) or (isinstance(value, pyslang.SVInt) and not value.hasUnknown)
-    is_type = isinstance(symbol, slang_ast.TypeParameterSymbol)
-    return Parameter(name=symbol.name, default=int(value) if known else None, is_type=is_type)
+    if isinstance(symbol, slang_ast.TypeParameterSymbol):
+        return Parameter(name=symbol.name, is_type=True)
+    constant = getattr(symbol, "value", None)
+    value: Any = getattr(constant, "value", None)
+    is_bits = isinstance(value, pyslang.SVInt) and not value.hasUnknown
+    default = int(value) if is_bits or isinstance(value, int) else None
+    return Parameter(name=symbol.name, default=default)

@@ -8,21 +8,27 @@ trainer's process.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
+WORD = re.compile(r"[A-Za-z_][\w$]*")
+"""A name or a keyword in a text from `bare`."""
 BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b", re.A)
 """Start or end of a module in a text from `bare`."""
 HIDDEN = re.compile(
     r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[^ \t\n\r\f]*+'
 )
 """Comments, strings and escaped identifiers. These end where simulators end them, not at each space of Unicode."""
-_NO_LINE_END = re.compile(r"[^\n]+")
+_CLOSED = re.compile(r'//.*|/\*.*\*/|"(?:[^"\\]++|\\.)*+"', re.S)
+"""A comment or string from `HIDDEN` that has its end."""
 _PLAIN = re.compile(r"\\(?!(?:macro|end)?module\Z)[A-Za-z_][\w$]*", re.A)
 """An escaped identifier that is the same as the name after the backslash; the standard excepts keywords."""
 _NAME = re.compile(r"\s+(?:automatic\s+|static\s+)?([A-Za-z_][\w$]*)", re.A)
 _DEFINE = re.compile(r"`define[ \t]+([A-Za-z_][\w$]*)", re.A)
 _LABEL = re.compile(r"\s*:\s*[A-Za-z_][\w$]*", re.A)
 _PARENTHESIS = re.compile(r"[()]")
+_NO_PORTS = re.compile(r"(?:\(\s*\))?")
 _STATEMENT = re.compile(r"[^;]+")
 _DECLARED = re.compile(
     r"\s*(?:(input|output|inout|wire|tri|reg|logic|bit|byte|int|integer|real|time|genvar|var)"
@@ -52,16 +58,19 @@ class Module:
     @property
     def has_body(self) -> bool:
         """Whether a statement beside declarations could drive an output."""
-        statements = (match[0] for match in _STATEMENT.finditer(self.body))
-        declarations = ((text, _DECLARED.match(text)) for text in statements if text.strip())
-        return any(
-            declared is None or (declared[1] and "=" in text) for text, declared in declarations
-        )
+        for match in _STATEMENT.finditer(self.body):
+            statement = match[0]
+            declaration = _DECLARED.match(statement)
+            is_assigned = declaration is None or (declaration[1] and "=" in statement)
+            if is_assigned and statement.strip():
+                return True
+        return False
 
     @property
     def is_complete(self) -> bool:
         """Whether it is closed, has a body, and no ellipsis."""
-        return self.closed and self.has_body and "..." not in self.header and "..." not in self.body
+        has_ellipsis = "..." in self.header or "..." in self.body
+        return self.closed and self.has_body and not has_ellipsis
 
     @property
     def is_bench(self) -> bool:
@@ -82,9 +91,7 @@ class Module:
                 if depth == 0:
                     header = header[match.end() :].strip()
                     break
-        return not (
-            header == "" or (header[0] == "(" and header[-1] == ")" and not header[1:-1].strip())
-        )
+        return not _NO_PORTS.fullmatch(header)
 
 
 def bare(text: str) -> tuple[str, bool]:
@@ -97,16 +104,12 @@ def bare(text: str) -> tuple[str, bool]:
 
     def blank(match: re.Match[str]) -> str:
         nonlocal closed
-        found = match[0]
-        if found[0] == "\\":
-            return f" {found[1:]}" if _PLAIN.fullmatch(found) else "\\" * len(found)
-        if found[0] == '"' and (len(found) == 1 or found[-1] != '"' or _escaped_quote(found)):
+        hidden = match[0]
+        if hidden[0] == "\\":
+            return f" {hidden[1:]}" if _PLAIN.fullmatch(hidden) else "\\" * len(hidden)
+        if not _CLOSED.fullmatch(hidden):
             closed = False
-        if found.startswith("/*") and (len(found) < 4 or not found.endswith("*/")):
-            closed = False
-        if "\n" not in found:
-            return " " * len(found)
-        return _NO_LINE_END.sub(lambda part: " " * len(part[0]), found)
+        return "\n".join(" " * len(line) for line in hidden.split("\n"))
 
     return HIDDEN.sub(blank, text), closed
 
@@ -116,24 +119,37 @@ def code_of(text: str) -> str:
     return bare(text)[0]
 
 
+def words_of(text: str) -> set[str]:
+    """Names and keywords in the code of a text."""
+    return set(WORD.findall(code_of(text)))
+
+
+def emptied(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The text with only the line ends of these parts, given as (start, end) in ascending order."""
+    parts, at = [], 0
+    for start, end in spans:
+        line_ends = "\n" * text.count("\n", start, end)
+        parts += [text[at:start], line_ends]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
 def compact(text: str) -> str:
     """The text without comments and with single spaces, the same for two copies of a design.
 
     Strings stay whole, and line ends stay if there is a directive, which ends with its line.
     """
-    word = re.compile(r"\S+|\n" if "`" in text else r"\S+", re.A)
-    words: list[str] = []
+    pattern = re.compile(r"\S+|\n" if "`" in text else r"\S+", re.A)
+    words = ["\n"]
     at = 0
     for hidden in HIDDEN.finditer(text):
-        words += word.findall(text, at, hidden.start())
-        words += [] if hidden[0].startswith("/") else [hidden[0]]
+        words += pattern.findall(text, at, hidden.start())
+        if not hidden[0].startswith("/"):
+            words.append(hidden[0])
         at = hidden.end()
-    words += word.findall(text, at)
-    return " ".join(
-        now
-        for now, before in zip(words, ["\n", *words], strict=False)
-        if (now, before) != ("\n", "\n")
-    ).rstrip()
+    words += pattern.findall(text, at)
+    kept = [word for before, word in pairwise(words) if (before, word) != ("\n", "\n")]
+    return " ".join(kept).rstrip()
 
 
 def macros_of(text: str) -> list[str]:
@@ -149,35 +165,27 @@ def module_names(text: str) -> list[str]:
 def modules(code: str) -> list[Module]:
     """Return the modules of a text from `bare`, in order. A nested module leaves the outer one unclosed."""
     boundaries = list(BOUNDARY.finditer(code))
-    found: list[Module] = []
-    for index, boundary in enumerate(boundaries):
+    units: list[Module] = []
+    for boundary, following in zip_longest(boundaries, boundaries[1:]):
         if boundary[0] == "endmodule":
             continue
-        following = boundaries[index + 1] if index + 1 < len(boundaries) else None
         inner_end = following.start() if following else len(code)
         closed = following is not None and following[0] == "endmodule"
         end = inner_end
-        if following is not None and closed:
+        if closed:
             label = _LABEL.match(code, following.end())
-            end = label.end() if label else following.end()
+            end = (label or following).end()
         name = _NAME.match(code, boundary.end(), inner_end)
-        header_start = name.end() if name else boundary.end()
-        semicolon = code.find(";", header_start, inner_end)
-        header_end = semicolon if semicolon >= 0 else inner_end
-        found.append(
+        header_start = (name or boundary).end()
+        header, _, body = code[header_start:inner_end].partition(";")
+        units.append(
             Module(
                 name=name[1] if name else "",
                 start=boundary.start(),
                 end=end,
                 closed=closed,
-                header=code[header_start:header_end],
-                body=code[header_end + 1 : inner_end],
+                header=header,
+                body=body,
             )
         )
-    return found
-
-
-def _escaped_quote(string: str) -> bool:
-    """Whether the final quote of a string is escaped by an odd number of backslashes."""
-    before = string[:-1]
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
+    return units

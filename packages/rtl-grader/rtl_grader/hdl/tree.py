@@ -6,6 +6,7 @@ have no place in the file and cannot be edited.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,10 +52,10 @@ class SourceTree:
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Node]]:
-        found: dict[str, list[Node]] = {}
+        nodes: dict[str, list[Node]] = defaultdict(list)
         for node in walk(self.root):
-            found.setdefault(name_of(node), []).append(node)
-        return found
+            nodes[name_of(node)].append(node)
+        return nodes
 
     def of(self, *kinds: str) -> list[Node]:
         """Return the nodes of these kinds, kind by kind, each from the top down. The tree is walked once."""
@@ -62,18 +63,20 @@ class SourceTree:
 
     def span(self, node: Node) -> tuple[int, int] | None:
         """First and past-the-last byte of a node or token; None when it is not literally in this file."""
-        first, last = (
-            (node, node) if is_token(node) else (node.getFirstToken(), node.getLastToken())
-        )
-        if first.location.buffer != self._buffer.id or last.location.buffer != self._buffer.id:
+        first, last = node, node
+        if not is_token(node):
+            first, last = node.getFirstToken(), node.getLastToken()
+        places = (first.location, last.location)
+        if last.isMissing or any(place.buffer != self._buffer.id for place in places):
             return None
-        start, end = first.location.offset, last.location.offset + len(last.rawText.encode())
-        return (start, end) if start < end and not last.isMissing else None
+        start, length = first.location.offset, len(last.rawText.encode())
+        end = last.location.offset + length
+        return (start, end) if start < end else None
 
     def text(self, node: Node) -> str:
         """Source text of a node, including comments inside it; empty when it is not literally in this file."""
-        span = self.span(node)
-        return self.data[span[0] : span[1]].decode() if span else ""
+        start, end = self.span(node) or (0, 0)
+        return self.data[start:end].decode()
 
     def line(self, offset: int) -> int:
         """Line number, from 1, of a byte offset."""

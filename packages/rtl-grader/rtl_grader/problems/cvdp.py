@@ -22,8 +22,8 @@ import yaml
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.hdl.edits import PatchError, apply_patch
-from rtl_grader.hdl.interface import derive_interface
 from rtl_grader.problems.fetch import remedy
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.types.problem import CATEGORIES, Difficulty, Problem
 
@@ -69,26 +69,23 @@ def read_cvdp(path: Path | str) -> ProblemSet:
     Raises ProblemError only when the file itself cannot be read or is empty.
     """
     path = Path(path)
-    found = ProblemSet()
+    result = ProblemSet()
     first_seen: dict[str, int] = {}
     try:
         with path.open("rb") as file:
             for number, record in json_lines(file, MAX_LINE_BYTES):
-                _read_line(record, path.name, number, found, first_seen)
+                _read_line(record, path.name, number, result, first_seen)
     except OSError as error:
-        hint = (
-            remedy(path)
-            if isinstance(error, FileNotFoundError)
-            else "check the path and its permissions"
-        )
-        raise ProblemError(
-            f"cannot read the problem file {path}: {error.strerror}", hint
-        ) from error
-    if not (found.problems or found.broken or found.left_out):
+        hint = "check the path and its permissions"
+        if isinstance(error, FileNotFoundError):
+            hint = remedy(path)
+        message = f"cannot read the problem file {path}: {error.strerror}"
+        raise ProblemError(message, hint) from error
+    if not (result.problems or result.broken or result.left_out):
         raise ProblemError(
             f"{path} holds no problem", "it should hold one JSON object per line, in a CVDP format"
         )
-    return found
+    return result
 
 
 def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
@@ -109,59 +106,73 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
         raise NotGradableError(f"{category} is {_NOT_GRADABLE[category]}")
     if category not in CATEGORIES:
         raise NotGradableError(f"unknown category {category}; known are {', '.join(CATEGORIES)}")
-    if "input" in record or "output" in record:
-        system = None
-        prompt = _text(_field(record, "input", dict), "prompt", MAX_PROMPT_CHARS, "input.")
-        context = _files(record["input"].get("context") or {}, "input.context")
-        harness = _files(_field(record, "harness", dict).get("files"), "harness.files")
-        written = _files(
-            _field(record, "output", dict).get("context"), "output.context", withheld=True
-        )
-        golden = written if written and all(text.strip() for text in written.values()) else None
-        targets, targets_field = tuple(written), "output.context"
-    else:
-        system = (
-            _text(record, "system_message", MAX_PROMPT_CHARS)
-            if record.get("system_message")
-            else None
-        )
-        prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
-        context = _files(context or {}, "context")
-        harness = _files(record.get("harness"), "harness")
-        patch = _files(record.get("patch"), "patch", withheld=True)
-        golden = _patched(context, patch)
-        targets, targets_field = tuple(patch), "patch"
-    if not prompt.strip():
+    is_single_turn = "input" in record or "output" in record
+    targets_field = "output.context" if is_single_turn else "patch"
+    fields = _single_turn(record) if is_single_turn else _agentic(record)
+    system, targets, harness = fields.pop("system", None), fields["targets"], fields["harness"]
+    if not fields["prompt"].strip():
         raise FieldError("prompt", "is empty")
     if not targets:
         raise FieldError(targets_field, "names no file, so there is nothing to answer with")
     for path in targets:
         if path.split("/")[0] not in ("rtl", "verif", "docs"):
             raise FieldError(targets_field, f"`{path}` is not in rtl, verif or docs")
-    _check_harness(harness, {*context, *targets, *harness})
+    _check_harness(harness, {*fields["context"], *targets, *harness})
+    family = record.get("family")
     return Problem(
         id=identity,
         source=source,
         category=category,
         difficulty=difficulty,
-        family=record.get("family") if isinstance(record.get("family"), str) else None,
+        family=family if isinstance(family, str) else None,
         system=system,
-        prompt=prompt,
-        context=context,
-        targets=targets,
-        harness=harness,
-        golden=golden,
-        interface=derive_interface(
-            prompt=prompt, context=context, targets=targets, harness=harness, golden=golden
-        ),
+        interface=derive_interface(**fields),
+        **fields,
     )
+
+
+def _single_turn(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the Problem that a single-turn record holds."""
+    question = _field(record, "input", dict)
+    prompt = _text(question, "prompt", MAX_PROMPT_CHARS, "input.")
+    context = _files(question.get("context") or {}, "input.context")
+    harness = _files(_field(record, "harness", dict).get("files"), "harness.files")
+    output = _field(record, "output", dict)
+    files = _files(output.get("context"), "output.context", withheld=True)
+    is_published = files and all(text.strip() for text in files.values())
+    return {
+        "prompt": prompt,
+        "context": context,
+        "harness": harness,
+        "targets": tuple(files),
+        "golden": files if is_published else None,
+    }
+
+
+def _agentic(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the Problem that an agentic record holds."""
+    system = None
+    if record.get("system_message"):
+        system = _text(record, "system_message", MAX_PROMPT_CHARS)
+    prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
+    context = _files(record.get("context") or {}, "context")
+    harness = _files(record.get("harness"), "harness")
+    patch = _files(record.get("patch"), "patch", withheld=True)
+    return {
+        "system": system,
+        "prompt": prompt,
+        "context": context,
+        "harness": harness,
+        "targets": tuple(patch),
+        "golden": _patched(context, patch),
+    }
 
 
 def _read_line(
     record: dict[str, Any] | str,
     file: str,
     number: int,
-    found: ProblemSet,
+    result: ProblemSet,
     first_seen: dict[str, int],
 ) -> None:
     source, identity = SINGLE_TURN, None
@@ -172,36 +183,31 @@ def _read_line(
         identity = record["id"] if isinstance(record.get("id"), str) else None
         if identity in first_seen:
             raise FieldError("id", f"was already used in line {first_seen[identity]}")
-        found.problems.append(problem_from_record(record, source=source))
+        result.problems.append(problem_from_record(record, source=source))
     except NotGradableError as reason:
-        found.left_out.append(LeftOut(cast(str, identity), _printable(reason.message), source))
+        result.left_out.append(LeftOut(cast(str, identity), _printable(reason.message), source))
     except FieldError as error:
-        shown = _printable(identity) if identity else None
-        found.broken.append(
-            BrokenLine(file, number, shown, error.field, _printable(error.reason), source)
-        )
+        name = _printable(identity) if identity else None
+        reason_text = _printable(error.reason)
+        result.broken.append(BrokenLine(file, number, name, error.field, reason_text, source))
         return
     first_seen[cast(str, identity)] = number
 
 
 def _printable(text: str) -> str:
     """Escape characters that must not reach a terminal, and cut the text."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:400])
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:400])
 
 
 def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
-    value = record.get("categories")
-    if (
-        not isinstance(value, list)
-        or len(value) < 2
-        or not all(isinstance(entry, str) for entry in value)
-    ):
-        raise FieldError(
-            "categories", "should be a list of category and difficulty, such as [`cid003`, `easy`]"
-        )
-    if value[1] not in ("easy", "medium", "hard"):
-        raise FieldError("categories", f"`{value[1]}` is not a difficulty (easy, medium, hard)")
-    return value[0], cast(Difficulty, value[1])
+    match record.get("categories"):
+        case [str(category), str(difficulty), *others] if all(isinstance(o, str) for o in others):
+            if difficulty in ("easy", "medium", "hard"):
+                return category, cast(Difficulty, difficulty)
+            reason = f"`{difficulty}` is not a difficulty (easy, medium, hard)"
+        case _:
+            reason = "should be a list of category and difficulty, such as [`cid003`, `easy`]"
+    raise FieldError("categories", reason)
 
 
 def _field(record: Mapping[str, Any], key: str, kind: type[_T], prefix: str = "") -> _T:
@@ -209,8 +215,10 @@ def _field(record: Mapping[str, Any], key: str, kind: type[_T], prefix: str = ""
     value = record.get(key)
     if isinstance(value, kind):
         return value
-    what = f"is {type(value).__name__}, not {'text' if kind is str else 'an object'}"
-    raise FieldError(prefix + key, what if key in record else "is missing")
+    if key not in record:
+        raise FieldError(prefix + key, "is missing")
+    expected = "text" if kind is str else "an object"
+    raise FieldError(prefix + key, f"is {type(value).__name__}, not {expected}")
 
 
 def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> str:
@@ -232,25 +240,25 @@ def _checked(field_name: str, text: str, limit: int) -> str:
 
 def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
     """Check a mapping of safe relative paths to texts; `withheld` allows null for an unpublished text."""
+    if value is None:
+        raise FieldError(field_name, "is missing")
     if not isinstance(value, dict):
-        raise FieldError(
-            field_name,
-            "is missing" if value is None else f"is {type(value).__name__}, not an object",
-        )
+        raise FieldError(field_name, f"is {type(value).__name__}, not an object")
     if len(value) > MAX_FILES:
         raise FieldError(field_name, f"has {len(value)} files, more than {MAX_FILES}")
     files: dict[str, str] = {}
     for path, text in value.items():
         parts = path.split("/")
-        if not all(_SAFE_PART.fullmatch(part) and part not in (".", "..") for part in parts):
-            raise FieldError(
-                field_name, f"`{path[:80]!a}` is not a plain path inside the workspace"
-            )
+        is_safe = all(map(_SAFE_PART.fullmatch, parts)) and not {".", ".."}.intersection(parts)
+        if not is_safe:
+            shown_path = ascii(path[:80])
+            raise FieldError(field_name, f"`{shown_path}` is not a plain path inside the workspace")
+        place = f"{field_name}.{path}"
         if text is None and withheld:
             text = ""
         if not isinstance(text, str):
-            raise FieldError(f"{field_name}.{path}", f"is {type(text).__name__}, not text")
-        files[path] = _checked(f"{field_name}.{path}", text, MAX_FILE_CHARS)
+            raise FieldError(place, f"is {type(text).__name__}, not text")
+        files[path] = _checked(place, text, MAX_FILE_CHARS)
     return files
 
 
@@ -261,9 +269,8 @@ def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, 
     golden = {}
     for path, body in patch.items():
         try:
-            golden[path] = (
-                apply_patch(context.get(path, ""), body) if body.strip() else context.get(path, "")
-            )
+            text = context.get(path, "")
+            golden[path] = apply_patch(text, body) if body.strip() else text
         except PatchError as error:
             raise FieldError(f"patch.{path}", str(error)) from error
     return golden
@@ -271,16 +278,15 @@ def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, 
 
 def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
     """Raise FieldError or NotGradableError for a harness that cannot run in a workspace with these paths."""
-    folders = {"rtl", "verif", "docs", "src", "rundir"}.union(
-        *(map(str, PurePosixPath(path).parents) for path in paths)
-    )
-    if clash := sorted(paths & folders):
-        raise FieldError(
-            "harness" if clash[0] in harness else "context", f"`{clash[0]}` is a file and a folder"
-        )
-    commercial = sorted(path for path, text in harness.items() if _COMMERCIAL.search(text))
-    if commercial:
-        raise NotGradableError(f"its harness needs a commercial tool ({commercial[0]})")
+    folders = {"rtl", "verif", "docs", "src", "rundir"}
+    for path in paths:
+        folders.update(map(str, PurePosixPath(path).parents))
+    for clash in sorted(paths & folders):
+        field_name = "harness" if clash in harness else "context"
+        raise FieldError(field_name, f"`{clash}` is a file and a folder")
+    for path, text in sorted(harness.items()):
+        if _COMMERCIAL.search(text):
+            raise NotGradableError(f"its harness needs a commercial tool ({path})")
     compose = harness.get("docker-compose.yml")
     if compose is None:
         raise FieldError("harness", "has no docker-compose.yml, which says how to grade an answer")
@@ -318,9 +324,9 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] 
             yield number, "begins a JSON array: write one object per line (jq -c '.[]')"
             return
         too_long = len(line) > most
-        while too_long and not line.endswith(b"\n") and (line := file.readline(1 << 20)):
-            pass
         if too_long:
+            while line and not line.endswith(b"\n"):
+                line = file.readline(1 << 20)
             yield number, f"is longer than {most >> 20} MiB"
         elif line.strip():
             try:
@@ -328,9 +334,6 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] 
             except (ValueError, RecursionError) as error:
                 yield number, f"is not JSON: {error}"
                 continue
-            yield (
-                number,
-                record
-                if isinstance(record, dict)
-                else f"is a JSON {type(record).__name__}, not an object",
-            )
+            if not isinstance(record, dict):
+                record = f"is a JSON {type(record).__name__}, not an object"
+            yield number, record

@@ -44,28 +44,29 @@ def held_out(digest: str, fraction: float) -> bool:
 def cvdp_design(problem: Problem) -> Design:
     """Design of a CVDP problem, from its id `cvdp_KIND_IP_NUMBER` and its RTL modules; any other id is a
     design of its own."""
-    found = _CVDP_ID.match(problem.id)
-    if found is None:
+    id_parts = _CVDP_ID.match(problem.id)
+    if id_parts is None:
         return Design(problem.id)
-    asked = {basename(path).rsplit(".", 1)[0] for path in problem.targets if _is_rtl(path)}
-    names = {name.lower() for name in asked | {name for name, _ in shown_modules(problem)}}
-    return Design(f"cvdp {found['ip'].lower()}", frozenset(names - _CONVENTIONS))
+    files = [basename(path) for path in problem.targets if _is_rtl(path)]
+    names = [file.rsplit(".", 1)[0] for file in files]
+    names += [name for name, _ in shown_modules(problem)]
+    own_names = set(map(str.lower, names)) - _CONVENTIONS
+    return Design(f"cvdp {id_parts['ip'].lower()}", frozenset(own_names))
 
 
 def shown_modules(problem: Problem) -> list[tuple[str, str]]:
     """(name, code) of each RTL module in the context or the prompt, see `modules_of`."""
     texts = [text for path, text in sorted(problem.context.items()) if _is_rtl(path)]
-    return [found for text in (*texts, problem.prompt) for found in modules_of(text)]
+    return [module for text in (*texts, problem.prompt) for module in modules_of(text)]
 
 
 def modules_of(text: str) -> list[tuple[str, str]]:
     """(name, code without comments and string contents) of each whole module in a text, perhaps prose with code."""
     code = code_of(text)
-    whole = (module for module in modules(code) if module.name and module.closed)
     return [
         (module.name, code[module.start : module.end])
-        for module in whole
-        if _HEAD.match(code, module.start)
+        for module in modules(code)
+        if module.name and module.closed and _HEAD.match(code, module.start)
     ]
 
 

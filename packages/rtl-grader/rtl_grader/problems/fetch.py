@@ -120,10 +120,9 @@ def fetch(
         listed = api.list_repo_tree(
             repository, repo_type="dataset", revision=info.sha, recursive=True
         )
-        wanted = _matching(
-            [entry for entry in listed if isinstance(entry, RepoFile)], patterns, repository
-        )
-        for file in wanted:
+        every_file = [entry for entry in listed if isinstance(entry, RepoFile)]
+        files = _matching(every_file, patterns, repository)
+        for file in files:
             if _is_whole(folder / file.path, file):
                 continue
             # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
@@ -145,32 +144,33 @@ def fetch(
             downloaded.append(file.path)
     except (hub_errors.HTTPError, OSError, hub_errors.HFValidationError) as error:
         raise _refusal(error, repository, revision) from error
-    fetched = Fetched(
+    for tag in info.tags or []:
+        if tag.startswith("license:"):
+            licence = licence or tag.removeprefix("license:")
+    record = Fetched(
         repository=repository,
         revision=str(info.sha),
-        licence=licence
-        or next(
-            (t.removeprefix("license:") for t in info.tags or [] if t.startswith("license:")), None
-        ),
+        licence=licence,
         fetched_at=datetime.now(UTC),
-        files=_recorded(folder, repository, info.sha, [file.path for file in wanted]),
+        files=_recorded(folder, repository, info.sha, [file.path for file in files]),
     )
-    (folder / RECORD).write_text(fetched.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return fetched, downloaded
+    (folder / RECORD).write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return record, downloaded
 
 
 def _recorded(
     folder: Path, repository: str, revision: str | None, names: Sequence[str]
 ) -> tuple[FetchedFile, ...]:
     """Records of these files, and of those that earlier calls fetched from the same commit."""
+    records: dict[str, FetchedFile] = {}
     before = read_record(folder)
-    same = before is not None and (before.repository, before.revision) == (repository, revision)
-    others = (
-        {file.path: file for file in before.files if (folder / file.path).is_file()}
-        if before and same
-        else {}
-    )
-    return tuple((others | {name: _describe(folder, name) for name in names}).values())
+    if before and before.repository == repository and before.revision == revision:
+        for file in before.files:
+            if (folder / file.path).is_file():
+                records[file.path] = file
+    for name in names:
+        records[name] = _describe(folder, name)
+    return tuple(records.values())
 
 
 def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
@@ -179,11 +179,11 @@ def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
 
     match error:
         case errors.GatedRepoError():
-            said = f"{repository} requires its terms to be accepted first"
-            return ProblemError(said, f"accept them on its page, then set HF_TOKEN ({error})")
+            message = f"{repository} requires its terms to be accepted first"
+            return ProblemError(message, f"accept them on its page, then set HF_TOKEN ({error})")
         case errors.RepositoryNotFoundError():
-            said = f"the hub knows no data set {repository}, or not for this token"
-            return ProblemError(said, "check the name; a private one needs HF_TOKEN")
+            message = f"the hub knows no data set {repository}, or not for this token"
+            return ProblemError(message, "check the name; a private one needs HF_TOKEN")
         case errors.RevisionNotFoundError():
             return ProblemError(
                 f"{repository} has no revision {revision}", "name a branch, a tag or a commit"
@@ -197,8 +197,9 @@ def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
                 "HF_HUB_OFFLINE is set, so nothing can be fetched",
                 "unset it, or copy the files here",
             )
+    details = " ".join(str(error).split())[:200]
     return ProblemError(
-        f"the set could not be fetched completely: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        f"the set could not be fetched completely: {type(error).__name__}: {details}",
         "fetch again; if the hub cannot be reached, copy the data set here and give its path",
     )
 
@@ -218,26 +219,25 @@ def read_record(folder: Path) -> Fetched | None:
 
 def changed_files(folder: Path) -> list[str]:
     """Names of fetched files whose content differs from the record; missing files do not count."""
-    files = record.files if (record := read_record(folder)) else ()
-    return [f.path for f in files if (folder / f.path).is_file() and _describe(folder, f.path) != f]
+    record = read_record(folder)
+    files = [file for file in record.files if (folder / file.path).is_file()] if record else []
+    return [file.path for file in files if _describe(folder, file.path) != file]
 
 
 def _matching(
     files: Sequence[RepoFile], patterns: Sequence[str], repository: str
 ) -> list[RepoFile]:
     """Return the files that match a pattern, in the hub's order. Raises ProblemError for a pattern without a match."""
+    paths = [file.path for file in files]
     for pattern in patterns:
-        if not any(fnmatch.fnmatch(file.path, pattern) for file in files):
-            names = [file.path for file in files if file.path.endswith(".jsonl")] or [
-                file.path for file in files
-            ]
+        if not fnmatch.filter(paths, pattern):
+            names = ", ".join((fnmatch.filter(paths, "*.jsonl") or paths)[:10])
             raise ProblemError(
                 f"{repository} holds no file that matches {pattern}",
-                f"it holds {', '.join(names[:10]) or 'nothing'}; name some with --pattern",
+                f"it holds {names or 'nothing'}; name some with --pattern",
             )
-    return [
-        file for file in files if any(fnmatch.fnmatch(file.path, pattern) for pattern in patterns)
-    ]
+    matches = {path for pattern in patterns for path in fnmatch.filter(paths, pattern)}
+    return [file for file in files if file.path in matches]
 
 
 def _is_whole(path: Path, listed: RepoFile) -> bool:
@@ -246,15 +246,15 @@ def _is_whole(path: Path, listed: RepoFile) -> bool:
         return False
     if listed.lfs is not None:
         return _digest(path, hashlib.sha256()) == listed.lfs.sha256
-    return (
-        _digest(path, hashlib.sha1(f"blob {listed.size}\0".encode(), usedforsecurity=False))
-        == listed.blob_id
-    )
+    header = f"blob {listed.size}\0".encode()
+    blob = hashlib.sha1(header, usedforsecurity=False)
+    return _digest(path, blob) == listed.blob_id
 
 
 def _describe(folder: Path, name: str) -> FetchedFile:
     path = folder / name
-    return FetchedFile(path=name, bytes=path.stat().st_size, sha256=_digest(path, hashlib.sha256()))
+    digest = _digest(path, hashlib.sha256())
+    return FetchedFile(path=name, bytes=path.stat().st_size, sha256=digest)
 
 
 def _digest(path: Path, begun: Any) -> str:

@@ -11,23 +11,56 @@ from __future__ import annotations
 import ast
 import re
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from posixpath import basename
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
 _MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?()(?![\w=])")
 _DEFINE = re.compile(r"['\"](\w+)['\"]\s*:\s*(?:['\"](\w*)['\"]|(\d\w*)|None|True)\s*(?:,|\Z)")
 _DEFINES = re.compile(r"\bdefines\s*=\s*\{([^}]*)\}")
+_INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ANY_CHANGE = {"Edge", "ValueChange"}
 _WAITS = {"Clock", "RisingEdge", "FallingEdge", "ClockCycles", *_ANY_CHANGE}
+_TEST_DECORATORS = {"cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize"}
+_SKIP = re.compile(r"\bskip=True\b|mark\.skip\b(?!if)")
 _CATCHES = {"AttributeError", "Exception", "BaseException"}
+_DUT = frozenset({"dut"})
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_Kind = Literal["drives", "touches", "measures", "waits for", "one bit", "spells"]
+"""Kind of use of a name; `spells` is a string that may name a parameter."""
+
+
+class _Use(NamedTuple):
+    """A use of a name of the design."""
+
+    kind: _Kind
+    name: str
+    value: str = ""
+    """For `drives` the assigned constant, for `measures` the variable; empty for any other value."""
+
+
+class _Body(NamedTuple):
+    """Statements that may be executed."""
+
+    owner: ast.Module | _FunctionNode
+    false: frozenset[str]
+    """Names that are always false in its file."""
+    duts: frozenset[str] = _DUT
+    """Names of the design's handle."""
+
+
+class _File(NamedTuple):
+    """A Python file of a harness."""
+
+    tree: ast.Module
+    false: frozenset[str]
+    functions: tuple[_FunctionNode, ...]
 
 
 @dataclass(frozen=True)
@@ -61,16 +94,11 @@ def parse_python(text: str) -> ast.Module | None:
         try:
             try:
                 return ast.parse(text)
-            except (
-                SystemError
-            ):  # a thread of another library was parsing too, which our lock cannot prevent
+            except SystemError:
+                # A thread of another library was parsing too, which our lock cannot prevent.
                 return ast.parse(text)
-        except (
-            SyntaxError,
-            ValueError,
-            RecursionError,
-            MemoryError,
-        ):  # MemoryError: nested too deeply
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            # MemoryError: nested too deeply.
             return None
 
 
@@ -86,78 +114,68 @@ def harness_use(harness: Mapping[str, str]) -> HarnessUse:
 @lru_cache(maxsize=1024)  # asked again for every answer to a problem
 def _harness_use(files: tuple[tuple[str, str], ...]) -> HarnessUse:
     try:
-        found = _read(dict(files), everything=False)
-        return found if found.names else _read(dict(files), everything=True)
+        use = _read(dict(files), everything=False)
+        return use if use.names else _read(dict(files), everything=True)
     except RecursionError:
         return HarnessUse()
 
 
 def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
     """Names that the executed functions, or with `everything` all functions, use."""
-    texts = ((path, _file(text)) for path, text in sorted(harness.items()) if path.endswith(".py"))
-    files = [file for path, file in texts if file and (everything or is_used(path, harness))]
-    definitions: dict[str, list[tuple[_FunctionNode, frozenset[str]]]] = {}
-    waiting: list[tuple[ast.Module | _FunctionNode, frozenset[str], frozenset[str]]] = []
-    wanted: set[str] = set()
-    for tree, false, functions in files:
-        for node in functions:
-            definitions.setdefault(node.name, []).append((node, false))
-            if everything or _is_called_from_outside(node):
-                wanted.add(node.name)
-        waiting.append((tree, false, frozenset({"dut"})))
-    found: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in get_args(_Kind)}
-    while True:
+    definitions: dict[str, list[_Body]] = defaultdict(list)
+    waiting: list[_Body] = []
+    called: set[str] = set()
+    for path, text in sorted(harness.items()):
+        file = _file(text) if path.endswith(".py") else None
+        if file is None or not (everything or is_used(path, harness)):
+            continue
+        waiting.append(_Body(file.tree, file.false))
+        for node in file.functions:
+            is_test = _is_cocotb_test(node)
+            if everything or is_test or _is_called_by_name(node):
+                called.add(node.name)
+            if not _is_skipped(node):
+                handles = {argument.arg for argument in node.args.args[:is_test]}
+                definitions[node.name].append(_Body(node, file.false, _DUT | handles))
+    values: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in get_args(_Kind)}
+    while waiting:
         for body in waiting:
-            uses, mentioned = _uses(*body)
-            wanted |= mentioned
-            for kind, name, given in uses:
-                found[kind].setdefault(name, set()).add(given)
-        left = wanted & definitions.keys()
-        if not left:
-            break
-        waiting = [
-            (
-                node,
-                false,
-                frozenset({"dut", *(a.arg for a in node.args.args[:1] if _is_cocotb_test(node))}),
-            )
-            for node, false in definitions.pop(min(left))
-            if not _is_skipped(node)
-        ]
-    driven, touched = found["drives"], found["touches"]
-    capitals = {name for name in touched if name.isupper() and name not in found["waits for"]}
+            uses, mentioned = _uses(body)
+            called |= mentioned
+            for use in uses:
+                values[use.kind].setdefault(use.name, set()).add(use.value)
+        left = called & definitions.keys()
+        waiting = definitions.pop(min(left)) if left else []
+    driven, touched = values["drives"], values["touches"]
+    moved = {name for name, constants in driven.items() if len(constants) > 1 or "" in constants}
+    capitals = {name for name in touched if name.isupper()} - values["waits for"].keys()
+    for name in (*driven, *capitals):
+        touched.pop(name, None)
     return HarnessUse(
         driven=tuple(driven),
-        moved=frozenset(name for name, given in driven.items() if "" in given or len(given) > 1),
-        touched=tuple(name for name in touched if name not in driven and name not in capitals),
-        scalars=frozenset(found["one bit"].keys() & {*driven, *touched}),
-        measured=found["measures"],
-        parameters=frozenset(capitals | found["spells"].keys()),
+        moved=frozenset(moved),
+        touched=tuple(touched),
+        scalars=frozenset(values["one bit"].keys() & {*driven, *touched}),
+        measured=values["measures"],
+        parameters=frozenset(capitals | values["spells"].keys()),
     )
 
 
-_Kind = Literal["drives", "touches", "measures", "waits for", "one bit", "spells"]
-"""Kind of use of a name; `spells` is a string that may name a parameter."""
-_Use = tuple[_Kind, str, str]
-"""(kind, name, for `drives` the assigned constant and for `measures` the variable; empty for any other value)."""
+@lru_cache(maxsize=4096)
+def _uses(body: _Body) -> tuple[tuple[_Use, ...], frozenset[str]]:
+    """Return the uses by a body's statements, in order, and all names that the statements mention.
 
-
-@lru_cache(
-    maxsize=4096
-)  # keyed by the function's node, which is shared between harnesses with the same file
-def _uses(
-    owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]
-) -> tuple[tuple[_Use, ...], frozenset[str]]:
-    """Return the uses by a body's statements, in order, and all names that the statements mention."""
+    Harnesses with the same file share its bodies, and so the results.
+    """
     uses: dict[_Use, None] = {}
     mentioned: set[str] = set()
-    for node, guarded in _executed(owner.body, false):
+    for node, guarded in _executed(body.owner.body, body.false):
         if isinstance(node, ast.Name):
             mentioned.add(node.id)
         elif isinstance(node, ast.Attribute):
             mentioned.add(node.attr)
-        for use in _uses_of(node, duts):
-            if use[1] not in guarded or use[0] not in ("drives", "touches"):
+        for use in _uses_of(node, body.duts):
+            if use.name not in guarded or use.kind not in ("drives", "touches"):
                 uses[use] = None
     return tuple(uses), frozenset(mentioned)
 
@@ -169,19 +187,15 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             [ast.Name(variable)],
             ast.Call(ast.Name("len"), [ast.Attribute(measured, "value") | measured]),
         ):
-            yield "measures", _signal(measured, duts) or "", variable.lower()
+            name = _signal(measured, duts) or ""
+            yield _Use("measures", name, variable.lower())
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in (
-                part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])
-            ):
+            value = None if isinstance(node, ast.AugAssign) else node.value
+            for target in _targets(node):
                 if isinstance(target, ast.Attribute) and target.attr == "value":
-                    yield from _drives(
-                        target.value, duts, None if isinstance(node, ast.AugAssign) else node.value
-                    )
-        case ast.Expr(
-            ast.Compare(left, [ast.LtE(), *_], [right, *_])
-        ):  # cocotb 1's `dut.x <= value`
+                    yield from _drives(target.value, duts, value)
+        case ast.Expr(ast.Compare(left, [ast.LtE(), *_], [right, *_])):
+            # cocotb 1's `dut.x <= value`.
             yield from _drives(left, duts, right)
         case ast.Call(ast.Attribute(target, "setimmediatevalue" | "set"), arguments):
             yield from _drives(target, duts, arguments[0] if arguments else None)
@@ -192,16 +206,15 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             if called == "Clock":
                 yield from _drives(first, duts)
             name = _signal(first, duts) or ""
-            yield "waits for", name, ""
+            yield _Use("waits for", name)
             if called not in _ANY_CHANGE and not isinstance(first, ast.Subscript):
-                yield "one bit", name, ""
+                yield _Use("one bit", name)
         case ast.Call(
             ast.Attribute(attr=called) | ast.Name(called),
             [first, ast.Constant(str(name)), *default],
         ):
-            if (called == "setattr" or (called == "getattr" and not default)) and _is_dut(
-                first, duts
-            ):
+            is_needed = called == "setattr" or (called == "getattr" and not default)
+            if is_needed and _is_dut(first, duts):
                 yield from _touches(name)
         case ast.Assert(test):
             for name in _hasattr_names(ast.walk(test)):
@@ -209,20 +222,28 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
         case ast.Attribute(value, name) if _is_dut(value, duts):
             yield from _touches(name)
         case ast.Constant(str(text)):
-            for name in [text] if text.isidentifier() else _OVERRIDE.findall(text):
-                yield "spells", name, ""
+            names = [text] if text.isidentifier() else _OVERRIDE.findall(text)
+            for name in names:
+                yield _Use("spells", name)
+
+
+def _targets(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Iterator[ast.expr]:
+    """Yield what is assigned to; of a tuple its parts."""
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        yield from target.elts if isinstance(target, ast.Tuple) else [target]
 
 
 def _drives(
     target: ast.expr, duts: frozenset[str], value: ast.expr | None = None
 ) -> Iterator[_Use]:
     if name := _signal(target, duts):
-        yield "drives", name, repr(value.value) if isinstance(value, ast.Constant) else ""
+        constant = repr(value.value) if isinstance(value, ast.Constant) else ""
+        yield _Use("drives", name, constant)
 
 
 def _touches(name: str) -> Iterator[_Use]:
     if not name.startswith("_"):  # such names are attributes of cocotb's handle
-        yield "touches", name, ""
+        yield _Use("touches", name)
 
 
 def _executed(
@@ -238,14 +259,16 @@ def _executed(
         if isinstance(statement, _FunctionNode):
             continue
         own = list(_expressions(statement))
-        inner = guarded if isinstance(statement, ast.Assert) else guarded.union(_hasattr_names(own))
-        yield from ((node, inner) for node in own)
-        first, *blocks = (
-            getattr(statement, field, []) for field in ("body", "orelse", "finalbody")
-        )
+        inner = guarded
+        if not isinstance(statement, ast.Assert):
+            inner = guarded.union(_hasattr_names(own))
+        for node in own:
+            yield node, inner
+        first = getattr(statement, "body", [])
+        blocks = [getattr(statement, field, []) for field in ("orelse", "finalbody")]
         match statement:
-            case ast.If(test) | ast.While(test) if (known := _truth(test, false)) is not None:
-                first, blocks = (first, []) if known else ([], blocks)
+            case ast.If(test) | ast.While(test) if (truth := _truth(test, false)) is not None:
+                first, blocks = (first, []) if truth else ([], blocks)
             case ast.Try() | ast.TryStar() if any(map(_catches, statement.handlers)):
                 first = []
             case ast.Match():
@@ -262,10 +285,8 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        inner = (ast.stmt, ast.ExceptHandler, ast.match_case)
-        waiting += reversed(
-            [child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)]
-        )
+        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _INNER)]
+        waiting += reversed(children)
 
 
 def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
@@ -274,33 +295,32 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
     They are in `defines=` of a build, and after `-D` or `+define+` in a command. Computed values are not followed.
     """
     text = "\n".join(harness.values())
-    if not any(mark in text for mark in ("defines", "-D", "+define+")):
+    if "define" not in text and "-D" not in text:
         return {}
-    given = _DEFINE.findall(" ".join(_DEFINES.findall(text))) + _MACRO.findall(text)
-    lines = [f"`define {name} {word or number or 1}\n" for name, word, number in given]
-    return {"macros.sv": "".join(lines)} if lines else {}
+    arguments = " ".join(_DEFINES.findall(text))
+    lines = ""
+    for name, word, number in _DEFINE.findall(arguments) + _MACRO.findall(text):
+        lines += f"`define {name} {word or number or 1}\n"
+    return {"macros.sv": lines} if lines else {}
 
 
 def is_used(path: str, harness: Mapping[str, str]) -> bool:
     """Whether another file of the harness names this one, as a module, in its environment or in a command."""
-    word = re.compile(rf"(?<!\w){re.escape(basename(path).removesuffix('.py'))}(?!\w)")
-    return len(harness) == 1 or any(
-        word.search(text) for other, text in harness.items() if other != path
-    )
+    name = re.escape(basename(path).removesuffix(".py"))
+    word = re.compile(rf"(?<!\w){name}(?!\w)")
+    others = [text for other, text in harness.items() if other != path]
+    return not others or any(map(word.search, others))
 
 
 @lru_cache(maxsize=512)  # generated problems share bench files
-def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, ...]] | None:
-    """Return a Python file's tree, its always-false names, and its functions; None if it is not valid Python."""
+def _file(text: str) -> _File | None:
+    """Read a Python file; None if it is not valid Python."""
     tree = parse_python(text)
     if tree is None:
         return None
     nodes = list(ast.walk(tree))
-    return (
-        tree,
-        _false_names(nodes),
-        tuple(node for node in nodes if isinstance(node, _FunctionNode)),
-    )
+    functions = tuple(node for node in nodes if isinstance(node, _FunctionNode))
+    return _File(tree, _false_names(nodes), functions)
 
 
 def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
@@ -329,14 +349,14 @@ def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
         case ast.Compare(ast.Name("__name__")):
             return False  # the files are imported, not run
         case ast.UnaryOp(ast.Not(), operand):
-            known = _truth(operand, false)
-            return None if known is None else not known
+            truth = _truth(operand, false)
+            return None if truth is None else not truth
         case ast.BoolOp(operator, values):
-            decisive, found = (
-                isinstance(operator, ast.Or),
-                {_truth(value, false) for value in values},
-            )
-            return decisive if decisive in found else None if None in found else not decisive
+            decisive = isinstance(operator, ast.Or)
+            truths = {_truth(value, false) for value in values}
+            if decisive in truths:
+                return decisive
+            return None if None in truths else not decisive
     return None
 
 
@@ -351,45 +371,38 @@ def _catches(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches a missing name."""
     if handler.type is None:
         return True
-    return any(
-        isinstance(node, ast.Name) and node.id in _CATCHES for node in ast.walk(handler.type)
-    )
+    names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)}
+    return not names.isdisjoint(_CATCHES)
 
 
 def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
-    return (isinstance(node, ast.Name) and node.id in duts) or (
-        isinstance(node, ast.Attribute) and node.attr == "dut"
-    )
+    if isinstance(node, ast.Name):
+        return node.id in duts
+    return isinstance(node, ast.Attribute) and node.attr == "dut"
 
 
 def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
     """Return the name in `dut.name` or `dut.name[...]`."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    if (
-        isinstance(node, ast.Attribute)
-        and _is_dut(node.value, duts)
-        and not node.attr.startswith("_")
-    ):
-        return node.attr
-    return None
+    if not isinstance(node, ast.Attribute) or node.attr.startswith("_"):
+        return None
+    return node.attr if _is_dut(node.value, duts) else None
 
 
 def _is_cocotb_test(node: _FunctionNode) -> bool:
-    called = (ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list)
-    return any(
-        name in ("cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize")
-        for name in called
-    )
+    for decorator in node.decorator_list:
+        function = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if ast.unparse(function) in _TEST_DECORATORS:
+            return True
+    return False
 
 
-def _is_called_from_outside(node: _FunctionNode) -> bool:
-    """Whether cocotb, pytest (which ignores async functions) or the language calls it."""
+def _is_called_by_name(node: _FunctionNode) -> bool:
+    """Whether pytest (which ignores async functions) or the language calls it."""
     by_pytest = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
-    return by_pytest or node.name.startswith("__") or _is_cocotb_test(node)
+    return by_pytest or node.name.startswith("__")
 
 
 def _is_skipped(node: _FunctionNode) -> bool:
-    return any(
-        re.search(r"\bskip=True\b|mark\.skip\b(?!if)", ast.unparse(d)) for d in node.decorator_list
-    )
+    return any(_SKIP.search(ast.unparse(decorator)) for decorator in node.decorator_list)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rtl_grader.hdl.text import compact
@@ -33,10 +33,10 @@ _CODE = (".v", ".sv", ".vh", ".svh", ".py")
 _FAR = 24
 _TOKEN = re.compile(r"\$?[A-Za-z_]\w*|\d*'[sS]?[bodhBODH][\da-fA-FxXzZ_?]+|\d[\d_]*|[^\w\s]")
 _WORDS = """
-always always_comb always_ff always_latch and assign automatic begin bit byte case casex casez const default else end endcase
-endfunction endgenerate endmodule endtask enum final for forever function generate genvar if initial inout input int integer
-localparam logic module nand negedge nor not or output packed parameter posedge reg repeat return signed struct task typedef
-unique unsigned while wire xnor xor
+always always_comb always_ff always_latch and assign automatic begin bit byte case casex casez const default else
+end endcase endfunction endgenerate endmodule endtask enum final for forever function generate genvar if initial
+inout input int integer localparam logic module nand negedge nor not or output packed parameter posedge reg repeat
+return signed struct task typedef unique unsigned while wire xnor xor
 """
 _KEYWORDS = frozenset(_WORDS.split())
 
@@ -55,11 +55,10 @@ class NearDuplicate:
     """`text`, `golden answer`, `code`, `design NAME`, `module NAME` or `fingerprint DIGITS`."""
 
     def __str__(self) -> str:
+        reason = f"its {self.by} is {self.overlap:.0%} that of {self.like}"
         if self.by.startswith(("design ", "module ", "fingerprint ")):
-            return f"{self.moved} is held out too: it shares the {self.by} with {self.like}"
-        return (
-            f"{self.moved} is held out too: its {self.by} is {self.overlap:.0%} that of {self.like}"
-        )
+            reason = f"it shares the {self.by} with {self.like}"
+        return f"{self.moved} is held out too: {reason}"
 
 
 Runs = list[set[int]]
@@ -95,33 +94,33 @@ def separate(
         designs: problem id -> its design. None: compare only text, however short, and golden answer, as for
             a split by `id`.
     """
+    measures = BY_ID if designs is None else BY_DESIGN
     left, out = list(train), list(heldout)
     moved: list[NearDuplicate] = []
     fresh: Sequence[Problem] = out
     while fresh:
-        found = {
-            pair.moved: pair for pair in pairs(left, fresh, BY_ID if designs is None else BY_DESIGN)
-        }
-        found |= {pair.moved: pair for pair in _of_one_design(left, fresh, designs or {})}
-        fresh = [problem for problem in left if problem.id in found]
-        left = [problem for problem in left if problem.id not in found]
+        moves = {pair.moved: pair for pair in pairs(left, fresh, measures)}
+        moves |= {pair.moved: pair for pair in _of_one_design(left, fresh, designs or {})}
+        fresh = [problem for problem in left if problem.id in moves]
+        left = [problem for problem in left if problem.id not in moves]
         out += fresh
-        moved += [found[problem.id] for problem in fresh]
+        moved += [moves[problem.id] for problem in fresh]
     return left, out, moved
 
 
 def _of_one_design(
     train: Iterable[Problem], heldout: Iterable[Problem], designs: Mapping[str, Design]
-) -> Iterable[NearDuplicate]:
+) -> Iterator[NearDuplicate]:
     """Yield training problems that share a design name, a module or the fingerprint with a held-out one."""
     holder: dict[str, str] = {}
     for problem in heldout:
         for mark in _marks(problem, designs):
             holder.setdefault(mark, problem.id)
     for problem in train:
-        shared = [mark for mark in _marks(problem, designs) if mark in holder]
-        if shared:
-            yield NearDuplicate(problem.id, holder[shared[0]], 1.0, shared[0])
+        for mark in _marks(problem, designs):
+            if mark in holder:
+                yield NearDuplicate(problem.id, holder[mark], 1.0, mark)
+                break
 
 
 def _marks(problem: Problem, designs: Mapping[str, Design]) -> list[str]:
@@ -138,40 +137,56 @@ def pairs(
     """Return the closest near-duplicate among the held-out problems for each training problem that has one."""
     best: dict[str, NearDuplicate] = {}
     train, heldout = list(train), list(heldout)
-    set_of = {p.id: p.source for p in (*train, *heldout) if p.generated}
     for measure in measures:
-        held = {(p.id, number): runs for p in heldout for number, runs in enumerate(measure.of(p))}
-        holders: dict[int, list[tuple[str, int]]] = defaultdict(list)
-        for place, runs in held.items():
-            for run in runs:
-                holders[run].append(place)
+        index = _Index(measure, heldout)
         for problem in train:
             for own in measure.of(problem):
-                # Above the limit at most this share of the runs is not in the other set, so one of a few
-                # more is. Of these the rarest are looked up: common phrases are in every problem of a set.
-                few = int((1 - measure.limit) * len(own)) + 2
-                rarest = sorted(own, key=lambda run: len(holders.get(run, ())))[:few]
-                for other in sorted({other for run in rarest for other in holders.get(run, ())}):
-                    count = len(own & held[other])
-                    overlap = count / (len(own) + len(held[other]) - count)
-                    same_set = problem.generated and set_of.get(other[0]) == problem.source
-                    known = best.get(problem.id)
-                    if (
-                        overlap >= measure.limit
-                        and not same_set
-                        and (known is None or overlap > known.overlap)
-                    ):
-                        best[problem.id] = NearDuplicate(problem.id, other[0], overlap, measure.by)
+                for other, overlap in index.near(own):
+                    if problem.generated and other.generated and problem.source == other.source:
+                        continue
+                    closest = best.get(problem.id)
+                    if closest is None or overlap > closest.overlap:
+                        pair = NearDuplicate(problem.id, other.id, overlap, measure.by)
+                        best[problem.id] = pair
     return list(best.values())
+
+
+class _Index:
+    """The runs of held-out problems by one measure, to find those that overlap with given ones."""
+
+    def __init__(self, measure: Measure, problems: Iterable[Problem]) -> None:
+        self._limit = measure.limit
+        self._entries: list[tuple[Problem, set[int]]] = []
+        self._holders: dict[int, list[int]] = defaultdict(list)
+        """Run -> places in the entries."""
+        for problem in sorted(problems, key=lambda problem: problem.id):
+            for runs in measure.of(problem):
+                for run in runs:
+                    self._holders[run].append(len(self._entries))
+                self._entries.append((problem, runs))
+
+    def near(self, own: set[int]) -> Iterator[tuple[Problem, float]]:
+        """Yield (problem, overlap) for the entries that overlap at least by the limit, in the order of ids."""
+        # Above the limit at most this share of the runs is not in the other set, so one of a few
+        # more is. Of these the rarest are looked up: common phrases are in every problem of a set.
+        few = int((1 - self._limit) * len(own)) + 2
+        rarest = sorted((self._holders.get(run, []) for run in own), key=len)[:few]
+        for place in sorted(set().union(*rarest)):
+            problem, runs = self._entries[place]
+            common = len(own & runs)
+            overlap = common / (len(own) + len(runs) - common)
+            if overlap >= self._limit:
+                yield problem, overlap
 
 
 def _text_runs(problem: Problem) -> Runs:
     """Runs of words of everything shown to the model except code."""
-    texts = [
-        problem.prompt,
-        *(text for path, text in sorted(problem.context.items()) if not path.endswith(_CODE)),
-    ]
-    return [_runs(re.findall(r"[a-z]+|\d+", "\n".join(texts).lower()), 3)]
+    texts = [problem.prompt]
+    for path, text in sorted(problem.context.items()):
+        if not path.endswith(_CODE):
+            texts.append(text)
+    words = re.findall(r"[a-z]+|\d+", "\n".join(texts).lower())
+    return [_runs(words, 3)]
 
 
 def _golden_runs(problem: Problem) -> Runs:
@@ -183,8 +198,10 @@ def _code_runs(problem: Problem) -> Runs:
     """Runs of each module shown to the model or in the golden answer; none for a generated problem."""
     if problem.generated:
         return []
-    golden = [found for text in (problem.golden or {}).values() for found in modules_of(text)]
-    return [_runs(_without_names(text), 8) for _, text in (*shown_modules(problem), *golden)]
+    modules = shown_modules(problem)
+    for text in (problem.golden or {}).values():
+        modules += modules_of(text)
+    return [_runs(_without_names(code), 8) for _, code in modules]
 
 
 def _without_names(code: str) -> list[str]:
@@ -192,19 +209,21 @@ def _without_names(code: str) -> list[str]:
     last: dict[str, int] = {}
     tokens = []
     for place, token in enumerate(_TOKEN.findall(code)):
-        if token in _KEYWORDS or not (token[0].isalpha() or token[0] == "_"):
-            tokens.append(token)
-            continue
-        distance = place - last.get(token, -_FAR - 1)
-        last[token] = place
-        tokens.append(f"<{distance if distance <= _FAR else 0}>")
+        is_name = token[0].isalpha() or token[0] == "_"
+        if is_name and token not in _KEYWORDS:
+            distance = place - last.get(token, -_FAR - 1)
+            last[token] = place
+            token = f"<{distance if distance <= _FAR else 0}>"
+        tokens.append(token)
     return tokens
 
 
 def _runs(words: list[str], length: int) -> set[int]:
+    """Hashes of the runs of `length` words; of a shorter text one hash, of an empty one none."""
     if len(words) < length:
         return {hash(tuple(words))} if words else set()
-    return {hash(tuple(words[i : i + length])) for i in range(len(words) - length + 1)}
+    shifted = (words[start:] for start in range(length))
+    return set(map(hash, zip(*shifted, strict=False)))
 
 
 _GOLDEN = Measure("golden answer", _golden_runs, 0.8, MIN_CODE_RUNS)

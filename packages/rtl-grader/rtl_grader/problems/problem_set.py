@@ -29,7 +29,8 @@ class BrokenLine:
     """Short name of the set, as in `Problem.source`."""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.id or 'no id'}: {self.field}: {self.reason}"
+        place = f"{self.file}:{self.line}"
+        return f"{place}: {self.id or 'no id'}: {self.field}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,6 @@ class LoadedProblems:
     @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over the fingerprints of both splits, in any order."""
-        rows = sorted(f"train {p.fingerprint}" for p in self.train) + sorted(
-            f"heldout {p.fingerprint}" for p in self.heldout
-        )
+        rows = sorted(f"train {problem.fingerprint}" for problem in self.train)
+        rows += sorted(f"heldout {problem.fingerprint}" for problem in self.heldout)
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()

@@ -22,7 +22,8 @@ prints its docstring."""
 TEMPLATES: Registry[Template] = Registry("template", __name__, callable)
 
 SYSTEM = """\
-You are an expert in RTL design. You write synthesizable Verilog/SystemVerilog that follows a specification to the letter.
+You are an expert in RTL design. You write synthesizable Verilog/SystemVerilog that follows a specification \
+to the letter.
 The specification outranks good style and habit. An automatic test bench connects to your module by name, so:
 - module, port and parameter names, directions and widths are exactly those specified: none renamed, added or left out;
 - reset name, polarity and kind (synchronous or asynchronous), bit order and priority order are exactly as specified;
@@ -35,19 +36,22 @@ def answer_format(targets: Sequence[str]) -> str:
     if len(targets) == 1:
         return (
             f"Answer with the complete content of `{targets[0]}` in one fenced code block "
-            "(```verilog ... ```) and with no "
-            "other code block."
+            "(```verilog ... ```) and with no other code block."
         )
     names = ", ".join(f"`{name}`" for name in targets)
     example = ", ".join(f'{{"{name}": "<complete file>"}}' for name in targets)
-    return f'Answer with the complete content of these files: {names}, as JSON and nothing else: {{"code": [{example}]}}'
+    return (
+        f"Answer with the complete content of these files: {names}, "
+        f'as JSON and nothing else: {{"code": [{example}]}}'
+    )
 
 
 def with_context(prompt: str, context: Mapping[str, str]) -> str:
     """The prompt, followed by each context file in a fence under its name."""
-    return "\n\n".join(
-        [prompt, *(f"File `{path}`:\n```\n{text.rstrip()}\n```" for path, text in context.items())]
-    )
+    parts = [prompt]
+    for path, text in context.items():
+        parts.append(f"File `{path}`:\n```\n{text.rstrip()}\n```")
+    return "\n\n".join(parts)
 
 
 def build_messages(

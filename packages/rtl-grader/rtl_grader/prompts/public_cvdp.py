@@ -22,27 +22,46 @@ Consider that you have a folder structure like the following:\n
 When generating files, return the file name in the correct place at the folder structure.
 """
 GUIDANCE = {
-    "cid002": "You are solving an 'RTL Code Completion' problem. To solve this problem correctly, you should only respond with the RTL"
-    " code generated according to the requirements.",
-    "cid003": "You are solving a 'Specification to RTL Translation' problem. To solve this problem correctly, you should only respond"
-    " with the RTL code translated from the specification.",
-    "cid004": "You are solving an 'RTL Code Modification' problem. To solve this problem correctly, you should only respond with the"
-    " modified RTL code according to the requirements.",
-    "cid005": "You are solving a 'Specification to RTL Translation: Module Instantiation and Component Reuse' problem. To solve this"
-    " problem correctly, you should only respond with the RTL code translated from the "
-    "specification and with proper module"
-    " instantiation and component reuse.",
-    "cid007": "You are solving an 'RTL Lint Improvement or Power-Performance Optimization' problem. To solve this problem correctly, you"
-    " should only respond with improved RTL code to address lint issues or optimize for power/performance.",
-    "cid016": "You are solving an 'RTL Debugging and Bug Fixing' problem. To solve this problem correctly, you should only respond with"
-    " the RTL code that is debugged and fixed to address the bug.",
+    "cid002": (
+        "You are solving an 'RTL Code Completion' problem. To solve this problem correctly, "
+        "you should only respond with the RTL code generated according to the requirements."
+    ),
+    "cid003": (
+        "You are solving a 'Specification to RTL Translation' problem. To solve this problem "
+        "correctly, you should only respond with the RTL code translated from the "
+        "specification."
+    ),
+    "cid004": (
+        "You are solving an 'RTL Code Modification' problem. To solve this problem "
+        "correctly, you should only respond with the modified RTL code according to the "
+        "requirements."
+    ),
+    "cid005": (
+        "You are solving a 'Specification to RTL Translation: Module Instantiation and "
+        "Component Reuse' problem. To solve this problem correctly, you should only respond "
+        "with the RTL code translated from the specification and with proper module "
+        "instantiation and component reuse."
+    ),
+    "cid007": (
+        "You are solving an 'RTL Lint Improvement or Power-Performance Optimization' "
+        "problem. To solve this problem correctly, you should only respond with improved RTL "
+        "code to address lint issues or optimize for power/performance."
+    ),
+    "cid016": (
+        "You are solving an 'RTL Debugging and Bug Fixing' problem. To solve this problem "
+        "correctly, you should only respond with the RTL code that is debugged and fixed to "
+        "address the bug."
+    ),
 }
-SCHEMA = """
-Provide the response in one of the following JSON schemas: 
-{ "code": [{ "<name>" : "<code>"}] }
-or
-{ "response": "<response>" }
-The response should be in JSON format, including double-quotes around keys and values, and proper escaping of quotes within values, and escaping of newlines."""  # noqa: W291
+SCHEMA = (
+    "\n"
+    "Provide the response in one of the following JSON schemas: \n"
+    '{ "code": [{ "<name>" : "<code>"}] }\n'
+    "or\n"
+    '{ "response": "<response>" }\n'
+    "The response should be in JSON format, including double-quotes around keys and "
+    "values, and proper escaping of quotes within values, and escaping of newlines."
+)
 
 
 @TEMPLATES.register("cvdp")
@@ -51,16 +70,14 @@ def cvdp(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     system = SYSTEM
     if problem.category in GUIDANCE:
         system += f"\n{GUIDANCE[problem.category]}\n"
-    user = "".join(
-        f"\nConsider the following content for the file {path}:\n```\n{text}\n```"
-        for path, text in context.items()
-    )
+    user = ""
+    for path, text in context.items():
+        user += f"\nConsider the following content for the file {path}:\n```\n{text}\n```"
     user += f"\nProvide me one answer for this request: {problem.prompt}\n"
     if len(problem.targets) == 1:
         user += (
-            "Please provide your response as plain text without any JSON formatting. Your "
-            "response will be saved directly to:"
-            f" {problem.targets[0]}.\n"
+            "Please provide your response as plain text without any JSON formatting. "
+            f"Your response will be saved directly to: {problem.targets[0]}.\n"
         )
     else:
         system += SCHEMA

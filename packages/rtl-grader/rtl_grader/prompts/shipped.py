@@ -12,15 +12,19 @@ from collections.abc import Mapping
 from rtl_grader.prompts import SYSTEM, TEMPLATES, Message, answer_format, with_context
 from rtl_grader.types.problem import Port, Problem
 
-BRIEF = "Write the Verilog module exactly as specified: names, ports, widths, behaviour. Answer with one fenced code block."
+BRIEF = (
+    "Write the Verilog module exactly as specified: names, ports, widths, behaviour. "
+    "Answer with one fenced code block."
+)
 
 EXAMPLE = """\
-Example. Specification: "Module `pulse_cnt`: counts the cycles in which `tick_i` is high. Output `total_o`, 5 bits. Clock `clk_i`. Reset \
-`clear`, synchronous, active high."
+Example. Specification: "Module `pulse_cnt`: counts the cycles in which `tick_i` is high. Output `total_o`, 5 bits. \
+Clock `clk_i`. Reset `clear`, synchronous, active high."
 Right: `module pulse_cnt(input clk_i, input clear, input tick_i, output reg [4:0] total_o);` with \
 `always @(posedge clk_i) if (clear) ...`
 Wrong, although a good counter: `module counter(input clk, input rst_n, input en, output reg [7:0] count);` with \
-`always @(posedge clk or negedge rst_n)`. Module, ports, width, and the reset's name, polarity and kind are not the specified ones."""
+`always @(posedge clk or negedge rst_n)`. Module, ports, width, and the reset's name, polarity and kind are not the \
+specified ones."""
 
 
 @TEMPLATES.register("bare")
@@ -39,20 +43,13 @@ def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
 @TEMPLATES.register("exact")
 def exact(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     """A system message that demands the exact interface, the problem, and the answer's format."""
-    user = f"{with_context(problem.prompt, context)}\n\n{answer_format(problem.targets)}"
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+    return _exact(problem, context)
 
 
 @TEMPLATES.register("table")
 def table(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     """Like `exact`, with the interface restated as a table before the format."""
-    parts = [
-        with_context(problem.prompt, context),
-        interface_table(problem),
-        answer_format(problem.targets),
-    ]
-    user = "\n\n".join(part for part in parts if part)
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+    return _exact(problem, context, interface_table(problem))
 
 
 @TEMPLATES.register("examples")
@@ -67,9 +64,19 @@ def full(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     return _with_example(table(problem, context))
 
 
+def _exact(
+    problem: Problem, context: Mapping[str, str], demands: str | None = None
+) -> list[Message]:
+    question = with_context(problem.prompt, context)
+    parts = [question, demands, answer_format(problem.targets)]
+    user = "\n\n".join(filter(None, parts))
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+
+
 def _with_example(messages: list[Message]) -> list[Message]:
-    system, *rest = messages
-    return [{**system, "content": f"{system['content']}\n\n{EXAMPLE}"}, *rest]
+    system, *others = messages
+    content = f"{system['content']}\n\n{EXAMPLE}"
+    return [{**system, "content": content}, *others]
 
 
 def interface_table(problem: Problem) -> str | None:
@@ -84,20 +91,19 @@ def interface_table(problem: Problem) -> str | None:
     if not ports:
         return None
     rows = [_row(port, numbers) for port in ports]
-    module = f". Module `{interface.module}`" if interface.module in words else ""
-    note = (
-        ""
-        if len(ports) == len(interface.ports)
-        else " (as far as it can be read from the specification)"
-    )
-    parameters = ", ".join(f"`{p.name}`" for p in interface.parameters if p.name in words)
     table = "\n".join(["| port | direction | width |", "|---|---|---|", *rows])
-    return f"The interface once more{module}{note}:\n\n{table}" + (
-        f"\n\nParameters: {parameters}." if parameters else ""
-    )
+    title = "The interface once more"
+    if interface.module in words:
+        title += f". Module `{interface.module}`"
+    if len(ports) < len(interface.ports):
+        title += " (as far as it can be read from the specification)"
+    parameters = ", ".join(f"`{p.name}`" for p in interface.parameters if p.name in words)
+    note = f"\n\nParameters: {parameters}." if parameters else ""
+    return f"{title}:\n\n{table}{note}"
 
 
 def _row(port: Port, numbers: set[int]) -> str:
-    width = port.width
-    known = width is not None and (width == 1 or width in numbers or width - 1 in numbers)
-    return f"| `{port.name}` | {port.direction or 'as specified'} | {width if known else 'as specified'} |"
+    width = "as specified"
+    if port.width and (port.width == 1 or not numbers.isdisjoint((port.width, port.width - 1))):
+        width = str(port.width)
+    return f"| `{port.name}` | {port.direction or 'as specified'} | {width} |"

@@ -46,7 +46,7 @@ class Port(BaseModel):
     @property
     def packed(self) -> str:
         """Range for a declaration with a trailing space, `[7:0] `. Empty for one bit and for an unknown width."""
-        return f"[{self.width - 1}:0] " if self.width is not None and self.width > 1 else ""
+        return f"[{self.width - 1}:0] " if self.width and self.width > 1 else ""
 
 
 class Parameter(BaseModel):
@@ -102,7 +102,8 @@ class Problem(BaseModel):
     @property
     def has_whole_golden(self) -> bool:
         """Whether the known-good answer contains every target."""
-        return bool(self.golden) and set(self.targets) <= set(self.golden or ())
+        golden = self.golden or {}
+        return bool(golden) and golden.keys() >= set(self.targets)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -89,18 +89,17 @@ class InterfaceMismatch(BaseModel):
     def __str__(self) -> str:
         if self.got == FRAGMENT:
             return f"{FRAGMENT}: no module begins in it, expected `{self.name}`"
-        # The text search found a module of this name, but the parser did not.
-        got = (
-            self.got
-            if self.got is None or self.got != self.expected
-            else "none of that name that can be parsed"
-        )
-        detail = ", ".join(
-            f"{k} {v}" for k, v in (("expected", self.expected), ("got", got)) if v is not None
-        )
-        return f"{self.kind.value.replace('_', ' ')} `{self.name}`" + (
-            f": {detail}" if detail else ""
-        )
+        got = self.got
+        if got == self.expected and got is not None:
+            # The text search found a module of this name, but the parser did not.
+            got = "none of that name that can be parsed"
+        kind = self.kind.value.replace("_", " ")
+        details = []
+        if self.expected is not None:
+            details.append(f"expected {self.expected}")
+        if got is not None:
+            details.append(f"got {got}")
+        return f"{kind} `{self.name}`" + (f": {', '.join(details)}" if details else "")
 
 
 class Verdict(BaseModel):

@@ -27,7 +27,7 @@ from rtl_grader.grading.compose import read_services
 from rtl_grader.grading.evidence import CONSTANT, FORGEABLE, HARNESS_FAILED, TOO_OLD
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.stand_in import stand_in
-from rtl_grader.hdl.interface import describe_interface
+from rtl_grader.problems.interface import describe_interface
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Verdict

@@ -17,13 +17,13 @@ from benchmarks.redteam.attack import BASES
 from benchmarks.redteam.catalogue import GROUPS
 from rtl_grader.extraction.response import extract_answer
 from rtl_grader.grading.compose import read_services
-from rtl_grader.grading.design import neutralise
 from rtl_grader.grading.evidence import cheating
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.executors.base import Job, Session, StepResult
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.screen import screen
+from rtl_grader.hdl.directives import neutralise
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
 from tests.places import REPOSITORY

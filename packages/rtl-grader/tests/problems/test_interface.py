@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from rtl_grader.hdl.interface import derive_interface, parse_interface
+from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.text import module_names
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.types.problem import InterfaceSource
 
 HARNESS = {

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from rtl_grader.hdl.interface import derive_interface
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.sources import FileSource
 from rtl_grader.types.problem import Problem

@@ -95,17 +95,17 @@ class FileSource(ProblemSource):
         return cls(kind=kind, path=Path(text), heldout_fraction=0.0)
 
     def add_to(self, loaded: LoadedProblems, seed: int) -> None:
-        found = self.read()
-        loaded.broken += found.broken
-        loaded.left_out += found.left_out
-        for problem in found.problems:
+        contents = self.read()
+        loaded.broken += contents.broken
+        loaded.left_out += contents.left_out
+        for problem in contents.problems:
             digest = problem.fingerprint
             if loaded.split == "design":
                 design = loaded.designs[problem.id] = self.design_of(problem)
                 digest = design.digest
-            (loaded.heldout if held_out(digest, self.heldout_fraction) else loaded.train).append(
-                problem
-            )
+            is_held_out = held_out(digest, self.heldout_fraction)
+            side = loaded.heldout if is_held_out else loaded.train
+            side.append(problem)
 
 
 class GeneratedSource(ProblemSource):
@@ -145,13 +145,13 @@ class GeneratedSource(ProblemSource):
         return self.model_copy(update={"heldout_split": split})
 
 
+def _is_source(entry: Any) -> bool:
+    is_kind = isinstance(entry, type) and issubclass(entry, ProblemSource)
+    return is_kind and not isabstract(entry)
+
+
 SOURCES: Registry[type[ProblemSource]] = Registry(
-    "source",
-    __name__,
-    lambda entry: (
-        isinstance(entry, type) and issubclass(entry, ProblemSource) and not isabstract(entry)
-    ),
-    group="rtl_grader.sources",
+    "source", __name__, _is_source, group="rtl_grader.sources"
 )
 
 
@@ -163,11 +163,10 @@ class _Kind(BaseModel):
 
 def _by_kind(value: Any) -> Any:
     """Validate a table of the configuration with the source class of its kind."""
-    return (
-        SOURCES.find(_Kind.model_validate(value).kind).model_validate(value)
-        if isinstance(value, Mapping)
-        else value
-    )
+    if not isinstance(value, Mapping):
+        return value
+    kind = _Kind.model_validate(value).kind
+    return SOURCES.find(kind).model_validate(value)
 
 
 Source = Annotated[SerializeAsAny[ProblemSource], BeforeValidator(_by_kind)]
@@ -192,12 +191,12 @@ def source_of(text: str, option: str = "--source") -> ProblemSource:
 def override_of(texts: Sequence[str], option: str = "--source") -> str:
     """Return the sources of a command line as a `--set` override, for a flow that takes a configuration and
     overrides."""
-    entries = (source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts)
-    tables = (
-        ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
-        for entry in entries
-    )
-    return f"problems.sources=[{', '.join(f'{{{table}}}' for table in tables)}]"
+    tables = []
+    for text in texts:
+        entry = source_of(text, option).model_dump(mode="json", exclude_none=True)
+        pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
+        tables.append(f"{{{pairs}}}")
+    return f"problems.sources=[{', '.join(tables)}]"
 
 
 def load_problems(
@@ -221,24 +220,24 @@ def load_problems(
     loaded = LoadedProblems(split=split)
     for source in sources:
         source.add_to(loaded, seed)
-    seen: dict[str, Problem] = {}
+    source_by_id: dict[str, str] = {}
     for problem in loaded.every:
-        if problem.id in seen:
+        if problem.id in source_by_id:
+            both = f"{source_by_id[problem.id]}, {problem.source}"
             raise ProblemError(
-                f"two problems have the id {problem.id!r} (sources {seen[problem.id].source}, {problem.source})",
+                f"two problems have the id {problem.id!r} (sources {both})",
                 "ids must be unique within a run; rename one",
             )
-        seen[problem.id] = problem
+        source_by_id[problem.id] = problem.source
     if hold_out_all:
         loaded.train, loaded.heldout = [], loaded.every
     else:
         designs = loaded.designs if split == "design" else None
         loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)
     if not (loaded.heldout if hold_out_all else loaded.train):
-        reasons = [*map(str, loaded.broken), *(f"{o.id}: {o.reason}" for o in loaded.left_out)]
-        raise ProblemError(
-            f"no {'' if hold_out_all else 'training '}problem is left\n"
-            + "\n".join(f"  {r}" for r in reasons[:10]),
-            "check problems.sources",
-        )
+        problem_kind = "problem" if hold_out_all else "training problem"
+        lines = [f"no {problem_kind} is left"]
+        lines += [f"  {line}" for line in loaded.broken]
+        lines += [f"  {problem.id}: {problem.reason}" for problem in loaded.left_out]
+        raise ProblemError("\n".join(lines[:11]), "check problems.sources")
     return loaded

@@ -43,10 +43,10 @@ class CvdpSource(FileSource):
         merged = ProblemSet()
         origin: dict[str, tuple[int, str]] = {}
         for file in files:
-            read = read_cvdp(file)
-            merged.broken.extend(read.broken)
-            merged.left_out.extend(read.left_out)
-            for problem in read.problems:
+            contents = read_cvdp(file)
+            merged.broken.extend(contents.broken)
+            merged.left_out.extend(contents.left_out)
+            for problem in contents.problems:
                 if problem.id not in origin:
                     origin[problem.id] = (len(merged.problems), file.name)
                     merged.problems.append(problem)
@@ -54,8 +54,10 @@ class CvdpSource(FileSource):
                 place, used = origin[problem.id]
                 unused = file.name
                 if merged.problems[place].golden is None and problem.golden is not None:
-                    merged.problems[place], origin[problem.id] = problem, (place, file.name)
+                    merged.problems[place] = problem
                     used, unused = unused, used
+                    origin[problem.id] = (place, used)
+                name = f"{problem.id} ({unused})"
                 reason = f"{used} holds a problem of the same id"
-                merged.left_out.append(LeftOut(f"{problem.id} ({unused})", reason, problem.source))
+                merged.left_out.append(LeftOut(name, reason, problem.source))
         return merged

@@ -50,16 +50,11 @@ def read_rtllm(path: Path | str) -> ProblemSet:
             f"no RTLLM design under {root}",
             f"give a clone of RTLLM; it should hold .../{DESCRIPTION}",
         )
-    found = (
-        (
-            str((folder / DESCRIPTION).relative_to(root)),
-            folder.name,
-            "testbench.v",
-            partial(_problem, folder),
-        )
-        for folder in folders
-    )
-    return read_benches(found, SOURCE)
+    entries = []
+    for folder in folders:
+        place = str((folder / DESCRIPTION).relative_to(root))
+        entries.append((place, folder.name, "testbench.v", partial(_problem, folder)))
+    return read_benches(entries, SOURCE)
 
 
 def _problem(folder: Path) -> Problem:
@@ -68,48 +63,42 @@ def _problem(folder: Path) -> Problem:
     verified = sorted(folder.glob("verified_*.v"))
     others = sorted(file.name for file in folder.glob("*.*v") if file.name != "testbench.v")
     if others and not verified:
+        names = ", ".join(others)
         raise ValueError(
-            f"no file is called verified_*.v, which would be the golden answer, but {', '.join(others)}"
+            f"no file is called verified_*.v, which would be the golden answer, but {names}"
         )
-    golden_text = _read(verified[0]) if verified else None
     tops, used = bench_modules(bench_text)
     if len(tops) != 1 or not used:
-        raise ValueError(
-            f"the test bench has {len(tops)} top modules and instantiates {', '.join(used) or 'nothing'}"
-        )
+        names = ", ".join(used) or "nothing"
+        raise ValueError(f"the test bench has {len(tops)} top modules and instantiates {names}")
     dut = folder.name if folder.name in used else used[0]
     marker = next((m for m in MARKERS if prints(bench_text, m)), None)
     if marker is None:
         raise ValueError("the test bench never says that the design passed")
     golden = None
-    if golden_text is not None:
-        own = bench_modules(golden_text)[0]
-        named = (
-            dut
-            if dut in own
-            else next((m for m in own if m.startswith("verified_")), own[-1] if own else None)
-        )
-        if named is None:
+    if verified:
+        golden = _read(verified[0])
+        own, _ = bench_modules(golden)
+        if not own:
             raise ValueError(f"{verified[0].name} has no top module")
-        golden = renamed(golden_text, {named: dut})
+        if dut not in own:
+            top = next((name for name in own if name.startswith("verified_")), own[-1])
+            golden = renamed(golden, {top: dut})
     bench = Bench(
         sources={"testbench.v": bench_text},
         design=f"rtl/{dut}.v",
         dut=dut,
         top=tops[0],
         marker=marker,
-        data={
-            entry.name: _read_data(entry) for entry in sorted(folder.iterdir()) if _is_data(entry)
-        },
+        data={file.name: _read_data(file) for file in sorted(folder.iterdir()) if _is_data(file)},
         golden=golden,
     )
     return bench_problem(bench, SOURCE, folder.name, prompt)
 
 
 def _is_data(entry: Path) -> bool:
-    return (
-        entry.is_file() and entry.name not in _NOT_DATA and not entry.name.endswith((".v", ".sv"))
-    )
+    is_source = entry.name.endswith((".v", ".sv"))
+    return entry.is_file() and not is_source and entry.name not in _NOT_DATA
 
 
 def _read_data(entry: Path) -> str:

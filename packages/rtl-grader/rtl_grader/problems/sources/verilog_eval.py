@@ -51,12 +51,11 @@ def read_verilog_eval(path: Path | str) -> ProblemSet:
             f"no VerilogEval problem under {root}",
             f"give a clone of verilog-eval; it should hold {FOLDER}/*{_SUFFIX}",
         )
-    names = [prompt.name.removesuffix(_SUFFIX) for prompt in prompts]
-    found = (
-        (f"{name}{_SUFFIX}", name, f"{name}_test.sv", partial(_problem, folder, name))
-        for name in names
-    )
-    return read_benches(found, SOURCE)
+    entries = []
+    for prompt in prompts:
+        name = prompt.name.removesuffix(_SUFFIX)
+        entries.append((prompt.name, name, f"{name}_test.sv", partial(_problem, folder, name)))
+    return read_benches(entries, SOURCE)
 
 
 def _problem(folder: Path, name: str) -> Problem:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from rtl_grader.hdl.interface import derive_interface, parse_interface
+from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
-from rtl_grader.problems.testbench.rewrite import rewritten
+from rtl_grader.problems.testbench.rewrite import UNITS, rewritten
 from rtl_grader.types.problem import Difficulty, InterfaceSource, Problem
 
 COMPOSE = """\
@@ -32,19 +33,16 @@ services:
 """
 _SIGNALS = frozenset(
     {
-        *(
-            "Declarator",
-            "PortReference",
-            "ExplicitAnsiPort",
-            "ExplicitNonAnsiPort",
-            "ModportNamedPort",
-            "LoopGenerate",
-        ),
-        *("NamedPortConnection", "NamedParamAssignment", "InstanceName"),
+        "Declarator",
+        "PortReference",
+        "ExplicitAnsiPort",
+        "ExplicitNonAnsiPort",
+        "ModportNamedPort",
+        "LoopGenerate",
+        "NamedPortConnection",
+        "NamedParamAssignment",
+        "InstanceName",
     }
-)
-_UNITS = frozenset(
-    {"ModuleDeclaration", "InterfaceDeclaration", "PackageDeclaration", "ProgramDeclaration"}
 )
 
 
@@ -73,18 +71,21 @@ class Bench:
 def bench_harness(bench: Bench) -> dict[str, str]:
     """Return the harness of a bench: path -> text. Raises ValueError when the bench never prints the marker."""
     ports = _ports(bench)
-    made = rewritten(bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker, ports=ports)
+    rewrite = rewritten(
+        bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker, ports=ports
+    )
     settings = {
         "design": bench.design,
         "dut": bench.dut,
-        "top": made.top,
+        "top": rewrite.top,
         "data": [*bench.data],
         "marker": bench.marker,
         "passed": bench.passed,
-        **{
-            name: getattr(made, name)
-            for name in ("ended", "tasks", "timescale", "overridden", "connected")
-        },
+        "ended": rewrite.ended,
+        "tasks": rewrite.tasks,
+        "timescale": rewrite.timescale,
+        "overridden": rewrite.overridden,
+        "connected": rewrite.connected,
         "ports": ports,
     }
     sources = f"VERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"
@@ -93,7 +94,7 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\n{sources}",
         "src/run_bench.py": (files("rtl_grader.problems.testbench") / "run_bench.py").read_text(),
         "src/bench.json": json.dumps(settings, indent=1) + "\n",
-        "src/bench.sv": made.text,
+        "src/bench.sv": rewrite.text,
         **{f"src/{name}": text for name, text in bench.data.items()},
     }
 
@@ -122,29 +123,31 @@ def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
 
 
 def read_benches(
-    found: Iterable[tuple[str, str, str, Callable[[], Problem]]], source: str
+    entries: Iterable[tuple[str, str, str, Callable[[], Problem]]], source: str
 ) -> ProblemSet:
     """Read a set's problems, given as (place, name, bench file, reader); one that cannot be read is a BrokenLine."""
-    made = ProblemSet()
-    for place, name, bench, read in found:
+    result = ProblemSet()
+    for place, name, file, read in entries:
         try:
-            made.problems.append(read())
+            result.problems.append(read())
+            continue
         except OSError as error:
             file = Path(str(error.filename)).name
-            made.broken.append(
-                BrokenLine(place, 1, name, file, error.strerror or str(error), source)
-            )
+            reason = error.strerror or str(error)
         except ValueError as error:
-            made.broken.append(BrokenLine(place, 1, name, bench, str(error), source))
-    return made
+            reason = str(error)
+        result.broken.append(BrokenLine(place, 1, name, file, reason, source))
+    return result
 
 
 def _ports(bench: Bench) -> list[tuple[str, str]]:
     """(name, direction) of the golden design's ports, in order; empty without a golden design."""
     if bench.golden is None:
         return []
-    interface = parse_interface({bench.design: bench.golden}, bench.dut, InterfaceSource.GOLDEN)
-    return [(p.name, p.direction) for p in interface.ports if p.direction] if interface else []
+    sources = {bench.design: bench.golden}
+    interface = parse_interface(sources, bench.dut, InterfaceSource.GOLDEN)
+    ports = interface.ports if interface else ()
+    return [(port.name, port.direction) for port in ports if port.direction]
 
 
 def bench_modules(text: str) -> tuple[list[str], list[str]]:
@@ -152,24 +155,21 @@ def bench_modules(text: str) -> tuple[list[str], list[str]]:
     tree = SourceTree(text)
     defined = [node.header.name.rawText for node in tree.of("ModuleDeclaration")]
     used = [node.type.rawText for node in tree.of("HierarchyInstantiation")]
-    return [m for m in defined if m not in used], list(
-        dict.fromkeys(m for m in used if m not in defined)
-    )
+    tops = [name for name in defined if name not in used]
+    others = [name for name in dict.fromkeys(used) if name not in defined]
+    return tops, others
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
     """Rename modules, packages and interfaces of `text`, but not signals and instances of the same name,
     comments and strings."""
     tree = SourceTree(text)
-    found = (
-        token
-        for node in walk(tree.root)
-        if not _is_signal(node)
-        for token in children(node)
-        if is_token(token)
-    )
-    spans = ((tree.span(token), token.rawText) for token in found if token.rawText in names)
-    return tree.edited(Edit(*span, names[name]) for span, name in spans if span)
+    edits = []
+    for node in walk(tree.root):
+        for token in [] if _is_signal(node) else children(node):
+            if is_token(token) and token.rawText in names and (span := tree.span(token)):
+                edits.append(Edit(*span, names[token.rawText]))
+    return tree.edited(edits)
 
 
 def _is_signal(node: Node) -> bool:
@@ -180,11 +180,13 @@ def _is_signal(node: Node) -> bool:
             return parent.separator.rawText != "::" or parent.right == node
         return name_of(parent) not in ("NamedType", "BindDirective")
     if kind in ("NamedBlockClause", "NamedLabel"):
-        return name_of(parent) not in _UNITS
+        return name_of(parent) not in UNITS
     return kind in _SIGNALS
 
 
 def difficulty_of(golden: str) -> Difficulty:
     """Estimate the difficulty from the number of tokens of the golden answer, for sets that state none."""
     count = sum(1 for token in tokens(SourceTree(golden).root) if token.rawText)
-    return "easy" if count < 80 else "medium" if count < 220 else "hard"
+    if count < 80:
+        return "easy"
+    return "medium" if count < 220 else "hard"

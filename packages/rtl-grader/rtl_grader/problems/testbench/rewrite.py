@@ -26,12 +26,17 @@ WORD = "RTLWORD"
 ENDED = "the test bench ended the simulation"
 """The mark in the verdict file."""
 VERDICT_FILE = "verdict"
-_WATCH = """reg [1023:0] last_RTLWORD; reg seen_RTLWORD = 0, moved_RTLWORD = 0; \
-always @(OUTPUTS) begin #0; if (^OUTPUTS !== 1'bx) begin \
-moved_RTLWORD = moved_RTLWORD | (seen_RTLWORD & last_RTLWORD !== OUTPUTS); last_RTLWORD = OUTPUTS; seen_RTLWORD = 1; end end \
-final if (!moved_RTLWORD) $fdisplay(CHANNEL, "no output of the design changed its value"); """
+_WATCH = (
+    "reg [1023:0] last_RTLWORD; reg seen_RTLWORD = 0, moved_RTLWORD = 0; "
+    "always @(OUTPUTS) begin #0; if (^OUTPUTS !== 1'bx) begin "
+    "moved_RTLWORD = moved_RTLWORD | (seen_RTLWORD & last_RTLWORD !== OUTPUTS); "
+    "last_RTLWORD = OUTPUTS; seen_RTLWORD = 1; end end "
+    'final if (!moved_RTLWORD) $fdisplay(CHANNEL, "no output of the design changed its value"); '
+)
 """On one line, so that line numbers stay. After `#0` the outputs have settled."""
-_LINKS = ("NamedPortConnection", "OrderedPortConnection")
+_NAMED = "NamedPortConnection"
+_LINKS = (_NAMED, "OrderedPortConnection")
+UNITS = ("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
 _ENDING = re.compile(r"\$(?:finish|stop)")
 _DUMPING = re.compile(r"\$dump.*")
@@ -77,68 +82,75 @@ def rewritten(
     simulation that the bench itself does not end.
     """
     trees = {name: SourceTree(text) for name, text in sources.items()}
-    hidden = _hidden(trees.values()) | {top}
-    hidden.discard(dut)
+    every_tree = list(trees.values())
+    own_names = _own_names(every_tree) - {dut} | {top}
     home = f"{top}_{WORD}"
     channel = f"{home}.channel_{WORD}"
-    calls = [call for tree in trees.values() for call in _verdicts(tree, marker)]
+    calls = [call for tree in every_tree for call in _verdicts(tree, marker)]
     if not calls:
         raise ValueError(f"its test bench never prints {marker!r}")
     ended = any(map(_at_end, calls))
-    finishes = [call for tree in trees.values() for call in _statements(tree, _ENDING)]
-    parts = []
-    for name, tree in trees.items():
-        prints = _to_channel(tree, marker, channel)
-        more = (*_opened(tree, top), *_watched(tree, dut, ports, channel))
-        edited = tree.edited(
-            (*prints, *_seeded(tree, home), *more, *_marked(tree, channel), *_without_waves(tree))
-        )
-        # Only identifiers get the suffix, not words in comments and strings.
-        suffixed = _LEXEME.sub(
-            lambda match: f"{match[0]}_{WORD}" if match[0] in hidden else match[0], edited
-        )
-        parts += [f'`line 1 "{name}" 0', suffixed]
-    if ended and not finishes:
+    if ended and not any(True for tree in every_tree for _ in _statements(tree, _ENDING)):
         raise ValueError(
             "its test bench prints the verdict at the end of a simulation that it does not end itself"
         )
+
+    def with_suffix(lexeme: re.Match[str]) -> str:
+        # Only identifiers get the suffix, not words in comments and strings.
+        word = lexeme[0]
+        return f"{word}_{WORD}" if word in own_names else word
+
+    lines = []
+    for name, tree in trees.items():
+        edits = [
+            *_to_channel(tree, marker, channel),
+            *_seeded(tree, home),
+            *_opened(tree, top),
+            *_watched(tree, dut, ports, channel),
+            *_marked(tree, channel),
+            *_without_waves(tree),
+        ]
+        lines += [f'`line 1 "{name}" 0', _LEXEME.sub(with_suffix, tree.edited(edits))]
     whole = "\n".join(sources.values())
-    linked = [node for instance in _instances(trees.values(), dut) for node in walk(instance)]
-    text = "\n".join([*parts, *(f"`undef {name}" for name in macros_of(whole)), ""])
+    lines += [f"`undef {name}" for name in macros_of(whole)]
+    text = "\n".join([*lines, ""])
+    links = [node for instance in _instances(every_tree, dut) for node in walk(instance)]
     return Rewritten(
         text=text,
         top=home,
         ended=ended,
-        tasks=_tasks(text, trees.values()),
+        tasks=_tasks(text, every_tree),
         timescale=_timescale(whole),
-        overridden=_overridden(linked, trees.values()),
-        connected=_connected({name_of(node) for node in linked}),
+        overridden=_overridden(links, every_tree),
+        connected=_connected({name_of(node) for node in links}),
     )
 
 
 def _verdicts(tree: SourceTree, marker: str) -> Iterator[Node]:
     """Yield printing calls with the marker in a string literal, except those from macros."""
     for node in tree.of("InvocationExpression"):
-        if name_of(node.left) == "SystemName" and node.arguments is not None:
-            printing = _PRINTS.fullmatch(node.left.systemIdentifier.rawText)
-            literals = (t.rawText for t in tokens(node.arguments) if name_of(t) == "StringLiteral")
-            if printing and any(marker in literal for literal in literals) and tree.span(node):
-                yield node
+        if node.arguments is None or not _PRINTS.fullmatch(_called(node)):
+            continue
+        for token in tokens(node.arguments):
+            if name_of(token) == "StringLiteral" and marker in token.rawText:
+                if tree.span(node):
+                    yield node
+                break
 
 
 def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
     for call in _verdicts(tree, marker):
         name = call.left.systemIdentifier
         yield Edit(*_span(tree, name), "$f" + name.rawText[1:])
-        opening = _span(tree, call.arguments.openParen)
-        yield Edit(opening[1], opening[1], f"{channel}, ")
+        _, opening = _span(tree, call.arguments.openParen)
+        yield _inserted(opening, f"{channel}, ")
 
 
 def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
     """Write the mark before each `$finish` or `$stop`, in one block because the statement may belong to an `if`."""
     for start, end in _statements(tree, _ENDING):
-        yield Edit(start, start, f'begin $fdisplay({channel}, "{ENDED}"); ')
-        yield Edit(end, end, " end")
+        yield _inserted(start, f'begin $fdisplay({channel}, "{ENDED}"); ')
+        yield _inserted(end, " end")
 
 
 def _without_waves(tree: SourceTree) -> Iterator[Edit]:
@@ -150,17 +162,21 @@ def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
     """Draw random numbers from a variable of the bench, with the initial value of the simulator's shared generator."""
     for system in tree.of("SystemName"):
         name = system.systemIdentifier.rawText
+        if name not in ("$random", "$urandom", "$urandom_range"):
+            continue
         is_call = name_of(system.parent) == "InvocationExpression"
         node = system.parent if is_call else system
-        if name not in ("$random", "$urandom", "$urandom_range") or not tree.span(node):
+        if not tree.span(node):
             continue
-        given = _arguments(tree, node) if is_call else []
+        arguments = _arguments(tree, node) if is_call else []
         seed = f"{home}.{'seed' if name == '$random' else 'useed'}_{WORD}"
-        if name == "$urandom_range" and given:
-            first, second = (*given, "0")[:2]
-            low, high = (f"(({first}) {sign} ({second}) ? ({first}) : ({second}))" for sign in "<>")
-            yield Edit(*_span(tree, node), f"$unsigned($dist_uniform({seed}, {low}, {high}))")
-        elif not given:
+        if name == "$urandom_range" and arguments:
+            first, second = (f"({argument})" for argument in (*arguments, "0")[:2])
+            low = f"({first} < {second} ? {first} : {second})"
+            high = f"({first} > {second} ? {first} : {second})"
+            text = f"$unsigned($dist_uniform({seed}, {low}, {high}))"
+            yield Edit(*_span(tree, node), text)
+        elif not arguments:
             yield Edit(*_span(tree, node), f"{name}({seed})")
 
 
@@ -168,9 +184,10 @@ def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
     """Declare the file and the seeds after the top module's header, on the same line."""
     for node in tree.of("ModuleDeclaration"):
         if node.header.name.rawText == top:
-            at = _span(tree, node.header.semi)[1]
-            opened = f' integer channel_{WORD} = $fopen("{VERDICT_FILE}", "w");'
-            yield Edit(at, at, f"{opened} integer seed_{WORD} = 0; integer useed_{WORD} = 0;")
+            _, end = _span(tree, node.header.semi)
+            file = f'integer channel_{WORD} = $fopen("{VERDICT_FILE}", "w");'
+            seeds = f"integer seed_{WORD} = 0; integer useed_{WORD} = 0;"
+            yield _inserted(end, f" {file} {seeds}")
 
 
 def _watched(
@@ -180,50 +197,51 @@ def _watched(
     instances = [
         node for node in _instances([tree], dut) if name_of(node.parent) == "ModuleDeclaration"
     ]
-    links = [node for instance in instances for node in walk(instance) if name_of(node) in _LINKS]
+    if len(instances) != 1:
+        return
     directions, outputs = dict(ports), []
-    for link, (ordered, _) in zip(links, chain(ports, repeat(("", ""))), strict=False):
-        name = link.name.rawText if name_of(link) == _LINKS[0] else ordered
-        if directions.get(name) == "output" and (link.expr or not link.openParen.rawText):
-            outputs.append(tree.text(link.expr) if link.expr else name)
-    if len(instances) == 1 and outputs and all(outputs) and "input" in directions.values():
-        at = _span(tree, instances[0].parent.endmodule)[0]
-        yield Edit(
-            at,
-            at,
-            _WATCH.replace("OUTPUTS", f"{{{', '.join(outputs)}}}").replace("CHANNEL", channel),
-        )
+    links = [node for node in walk(instances[0]) if name_of(node) in _LINKS]
+    in_order = chain(directions, repeat(""))
+    for link, name in zip(links, in_order, strict=False):
+        if name_of(link) == _NAMED:
+            name = link.name.rawText
+        if directions.get(name) != "output":
+            continue
+        if link.expr:
+            outputs.append(tree.text(link.expr))
+        elif not link.openParen.rawText:
+            outputs.append(name)
+    if outputs and all(outputs) and "input" in directions.values():
+        end, _ = _span(tree, instances[0].parent.endmodule)
+        joined = ", ".join(outputs)
+        watch = _WATCH.replace("OUTPUTS", f"{{{joined}}}")
+        yield _inserted(end, watch.replace("CHANNEL", channel))
 
 
-def _hidden(trees: Collection[SourceTree]) -> set[str]:
+def _own_names(trees: Collection[SourceTree]) -> set[str]:
     """Names of modules, packages, instances, tasks, functions and named blocks that are not also names of
     ports or parameters."""
-    found: set[str] = set()
-    ports: set[str] = set()
+    names: set[str] = set()
+    links: set[str] = set()
     for tree in trees:
-        units = tree.of(
-            "ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration"
-        )
-        found |= {node.header.name.rawText for node in units}
-        found |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
+        names |= {node.header.name.rawText for node in tree.of(*UNITS)}
+        names |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
         routines = tree.of("TaskDeclaration", "FunctionDeclaration")
-        found |= {node.prototype.name.getLastToken().rawText for node in routines}
-        ports |= {
-            node.name.rawText for node in tree.of("NamedPortConnection", "NamedParamAssignment")
-        }
-    return {name for name in found - ports if name.isidentifier()}
+        names |= {node.prototype.name.getLastToken().rawText for node in routines}
+        links |= {node.name.rawText for node in tree.of(_NAMED, "NamedParamAssignment")}
+    return {name for name in names - links if name.isidentifier()}
 
 
 def _tasks(text: str, trees: Collection[SourceTree]) -> tuple[str, ...]:
-    found = set(re.findall(r"\$([A-Za-z_][\w$]*)", code_of(text)))
+    names = set(re.findall(r"\$([A-Za-z_][\w$]*)", code_of(text)))
     if any(tree.of("ProceduralForceStatement", "ProceduralReleaseStatement") for tree in trees):
-        found.add("force")
-    return tuple(sorted(found))
+        names.add("force")
+    return tuple(sorted(names))
 
 
 def _timescale(text: str) -> str:
-    found = re.findall(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)", code_of(text))
-    return found[-1].strip() if found else ""
+    *_, last = ["", *re.findall(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)", code_of(text))]
+    return last.strip()
 
 
 def _instances(trees: Collection[SourceTree], dut: str) -> Iterator[Node]:
@@ -233,14 +251,14 @@ def _instances(trees: Collection[SourceTree], dut: str) -> Iterator[Node]:
                 yield node
 
 
-def _overridden(linked: Iterable[Node], trees: Iterable[SourceTree]) -> tuple[str, ...]:
-    found = ["*" for tree in trees if tree.of("DefParam")]
-    for node in linked:
+def _overridden(links: Iterable[Node], trees: Iterable[SourceTree]) -> tuple[str, ...]:
+    names = ["*"] if any(tree.of("DefParam") for tree in trees) else []
+    for node in links:
         if name_of(node) == "NamedParamAssignment":
-            found.append(node.name.rawText)
+            names.append(node.name.rawText)
         elif name_of(node) == "OrderedParamAssignment":
-            found.append("*")
-    return tuple(dict.fromkeys(found))
+            names.append("*")
+    return tuple(dict.fromkeys(names))
 
 
 def _connected(kinds: set[str]) -> str:
@@ -265,8 +283,10 @@ def _called(node: Node) -> str:
 
 
 def _arguments(tree: SourceTree, call: Node) -> list[str]:
-    inner = children(call.arguments) if call.arguments is not None else []
-    return [tree.text(child) for child in inner if not is_token(child) and tree.text(child)]
+    if call.arguments is None:
+        return []
+    texts = [tree.text(child) for child in children(call.arguments) if not is_token(child)]
+    return list(filter(None, texts))
 
 
 def _at_end(node: Node) -> bool:
@@ -274,6 +294,10 @@ def _at_end(node: Node) -> bool:
     while node is not None and name_of(node) != "FinalBlock":
         node = node.parent
     return node is not None
+
+
+def _inserted(at: int, text: str) -> Edit:
+    return Edit(at, at, text)
 
 
 def _span(tree: SourceTree, node: Node) -> tuple[int, int]:
