@@ -200,8 +200,9 @@ class _Processes:
         for own, early in self._clocked:
             names = set(own)
             for _ in self._wires:
-                for reads, assigned in [*self._wires]:
-                    names |= assigned if reads & names else set()
+                for reads, assigned in self._wires:
+                    if reads & names:
+                        names |= assigned
             others = set[str]()
             for _, reads in self._clocked:
                 if reads is not early:
