@@ -51,7 +51,7 @@ def found_in(
 ) -> list[list[tuple[str, str]]]:
     path = folder / "verdicts.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return [claim.found for claim in reproduce(path, problems)]
+    return [claim.differences for claim in reproduce(path, problems)]
 
 
 def test_unchanged_records_are_reproduced(records, tmp_path):

@@ -5,6 +5,7 @@ Command modules import heavy packages (pyslang, docker) inside their functions, 
 
 from __future__ import annotations
 
+import functools
 import importlib
 
 import typer
@@ -31,14 +32,19 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Run the command line."""
+@functools.cache
+def register() -> None:
+    """Import every command and add it to `app`, once per process."""
     for name, module in COMMANDS.items():
-        command = getattr(
-            importlib.import_module(f"rtl_grader.cli.{module}"), name.replace("-", "_")
-        )
+        members = importlib.import_module(f"rtl_grader.cli.{module}")
+        command = getattr(members, name.replace("-", "_"))
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)  # a command with subcommands
         else:
             app.command(name)(command)
+
+
+def main() -> None:
+    """Run the command line."""
+    register()
     run(app)

@@ -72,15 +72,18 @@ class ConsoleProgress:
 
     def advance(self, label: str, done: int, total: int | None) -> None:
         if not self._console.is_terminal:
-            quarter = 4 * done // total if total else 0
-            if (label, quarter) != self._quarter and quarter:
-                self.line(f"{label}: {done} of {total}")
-            self._quarter = (label, quarter)
+            self._print_quarter(label, done, total)
             return
         if self._task is None or label != self._label:
             self._drop_bar()
             self._label, self._task = label, self._bar.add_task(label, total=total)
         self._bar.update(self._task, completed=done, total=total)
+
+    def _print_quarter(self, label: str, done: int, total: int | None) -> None:
+        quarter = 4 * done // total if total else 0
+        if quarter and (label, quarter) != self._quarter:
+            self.line(f"{label}: {done} of {total}")
+        self._quarter = (label, quarter)
 
     def line(self, text: str) -> None:
         self._console.print(
@@ -101,15 +104,17 @@ class ConsoleProgress:
 
 
 @contextmanager
-def stoppable(console: Console) -> Iterator[ConsoleProgress]:
+def stoppable(console: Console, resumes: bool = True) -> Iterator[ConsoleProgress]:
     """Show progress on `console`. The first SIGINT or SIGTERM raises KeyboardInterrupt in the block and
     sets the signal's exit code (130, 143); a second one kills the process. A signal that the parent shell
     ignores stays ignored.
+
+    `resumes`: whether the same command, given again, continues; the message says so.
     """
-    caught: list[int] = []
+    signals: list[int] = []
 
     def handle(number: int, frame: object) -> None:
-        caught.append(number)
+        signals.append(number)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
@@ -122,6 +127,7 @@ def stoppable(console: Console) -> Iterator[ConsoleProgress]:
         try:
             yield tell
         except KeyboardInterrupt as interrupt:
-            done = f": {interrupt}" if str(interrupt) else ""
-            tell.line(f"interrupted{done}; the same command continues from here")
-            raise SystemExit(128 + caught[0]) from None
+            progress_so_far = f": {interrupt}" if str(interrupt) else ""
+            rest = "; the same command continues from here" if resumes else ""
+            tell.line(f"interrupted{progress_so_far}{rest}")
+            raise SystemExit(128 + signals[0]) from None

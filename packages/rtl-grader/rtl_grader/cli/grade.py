@@ -12,7 +12,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rtl_grader.cli.options import JobsOption, SourceOption, TimeoutOption
+from rtl_grader.cli.options import (
+    ExecutorName,
+    ExecutorOption,
+    JobsOption,
+    SourceOption,
+    TimeoutOption,
+)
 from rtl_grader.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ RESULTS = {
     "different": "doubtful",
     "unknown": "unknown",
 }
+"""Result of a comparison with the golden answer -> words."""
 
 
 def grade(
@@ -41,9 +48,7 @@ def grade(
     output: Annotated[
         Path, typer.Option(help="File to write the verdicts to, one JSON object per line.")
     ],
-    executor: Annotated[
-        str, typer.Option(help="Where the harness runs: bubblewrap or docker.")
-    ] = "bubblewrap",
+    executor: ExecutorOption = "bubblewrap",
     until: Annotated[Until, typer.Option(help="Last stage to grade.")] = "tests",
     jobs: JobsOption = 0,
     seed: Annotated[int, typer.Option(help="Random seed of the harnesses.")] = 0,
@@ -69,18 +74,19 @@ def grade(
 
     Verdicts are written as they finish and sorted into the answers' order at the end. Ctrl-C stops the
     simulations at once; repeat the command to continue. An answer that already has a verdict for the same
-    problem, text, tools and settings is not graded again, unless grading itself failed.
+    problem, text, tools and settings is not graded again, unless grading itself failed. `serve-grader`
+    grades answers to problems of other sets.
 
     Exit code: 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a
     usage error, 130 after Ctrl-C, 143 after SIGTERM.
 
     Examples:
 
-        rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl
+        rtl-grader grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl
 
-        rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --until syntax --jobs 8
+        rtl-grader grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --until syntax --jobs 8
 
-        rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --audit findings.jsonl
+        rtl-grader grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --audit findings.jsonl
     """
     from rtl_grader.cli.console import stoppable
     from rtl_grader.grading.limits import Limits
@@ -88,40 +94,42 @@ def grade(
     from rtl_grader.records.grade_file import FileGrading, grade_file
     from rtl_grader.types.verdict import Stage
 
-    if audit is not None and audit.resolve() in {
-        path.resolve() for path in (problems, answers, output)
-    }:
+    others = {path.resolve() for path in (problems, answers, output)}
+    if audit is not None and audit.resolve() in others:
         raise ConfigError(
             f"--audit {audit} would overwrite another file of this command", "name a new file"
         )
     limits = Limits(wall_s=timeout, cpu_s=timeout)
-    asked = FileGrading(
+    grading = FileGrading(
         problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat
     )
     with stoppable(Console(stderr=True)):
-        done = grade_file(asked)
-        looked = {} if audit is None else audit_file(asked, done.records, audit)
-    Console().print(_outcomes(done))
+        result = grade_file(grading)
+        tally = {} if audit is None else audit_file(grading, result.records, audit)
+    console = Console()
+    console.print(_outcomes(result))
     if audit is not None:
-        counts = ", ".join(f"{count} {RESULTS[name]}" for name, count in looked.items()) or "none"
-        Console().print(f"audited passes: {counts}; findings written to {audit}", soft_wrap=True)
-    raise typer.Exit(0 if done.complete else 1)
+        counts = ", ".join(f"{count} {RESULTS[name]}" for name, count in tally.items())
+        console.print(
+            f"audited passes: {counts or 'none'}; findings written to {audit}", soft_wrap=True
+        )
+    raise typer.Exit(0 if result.complete else 1)
 
 
-def _outcomes(done: GradedFile) -> Table:
+def _outcomes(result: GradedFile) -> Table:
     """Number and share of answers by outcome."""
     from rtl_grader.types.verdict import Outcome
     from rtl_grader.words import counted
 
-    total = len(done.records)
-    title = f"{counted(total, 'answer')} graded in {done.seconds:.1f} s"
-    if done.graded != total:
-        title = f"{total} answers, {done.graded} graded now"
+    total = len(result.records)
+    title = f"{counted(total, 'answer')} graded in {result.seconds:.1f} s"
+    if result.graded != total:
+        title = f"{total} answers, {result.graded} graded now"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("outcome")
     table.add_column("answers", justify="right")
     table.add_column("share", justify="right")
-    tally = Counter(record["outcome"] for record in done.records)
+    tally = Counter(record["outcome"] for record in result.records)
     for outcome in Outcome:
         if count := tally[outcome]:
             table.add_row(outcome.value, str(count), f"{count / total:.1%}")
@@ -132,8 +140,8 @@ def reproduce(
     verdicts: Annotated[Path, typer.Argument(help="Records written by `grade` or `serve-grader`.")],
     source: SourceOption = None,
     executor: Annotated[
-        str | None,
-        typer.Option(help="bubblewrap or docker (default: the one that most records name)."),
+        ExecutorName | None,
+        typer.Option(help="Where harnesses run (default: where most of the records' did)."),
     ] = None,
     jobs: JobsOption = 0,
 ) -> None:
@@ -158,13 +166,15 @@ def reproduced(verdicts: Path, problems: Sequence[Problem], executor: str | None
     from rtl_grader.records.reproduce import reproduce
     from rtl_grader.words import visible
 
-    with stoppable(Console(stderr=True)):
+    with stoppable(Console(stderr=True), resumes=False):
         claims = reproduce(verdicts, problems, executor, jobs)
+    kinds: Counter[str] = Counter()
+    equal = 0
     for claim in claims:
-        for kind, detail in claim.found:
+        equal += not claim.differences
+        kinds.update({kind for kind, _ in claim.differences})
+        for kind, detail in claim.differences:
             typer.echo(visible(f"{claim.name}: {kind}: {detail}"))
-    kinds = Counter(kind for claim in claims for kind in {kind for kind, _ in claim.found})
-    equal = sum(not claim.found for claim in claims)
-    differing = "".join(f"; {kind}: {count}" for kind, count in kinds.most_common())
-    typer.echo(f"{equal} of {len(claims)} verdicts are equal{differing}")
+    counts = [f"; {kind}: {count}" for kind, count in kinds.most_common()]
+    typer.echo(f"{equal} of {len(claims)} verdicts are equal{''.join(counts)}")
     return 0 if equal == len(claims) else 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+ExecutorName = Literal["bubblewrap", "docker"]
+ExecutorOption = Annotated[ExecutorName, typer.Option(help="Where harnesses run.")]
 JobsOption = Annotated[
     int, typer.Option(help="Answers to work on in parallel; 0 means one per core.", min=0)
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -68,34 +69,37 @@ def list_(source: SourceOption = None) -> None:
 
 def print_problems(loaded: LoadedProblems) -> None:
     """Print a line for each problem, counts by source, and what was moved, broken or left out."""
-    from rtl_grader.problems.interface import describe_interface
-
     table = Table(box=None, pad_edge=False)
     table.add_column("problem", no_wrap=True)
     for name in ("source", "split", "category", "difficulty", "golden", "interface"):
         table.add_column(name, overflow="fold")
-    for split, found in (("train", loaded.train), ("held out", loaded.heldout)):
-        for p in found:
-            expected = describe_interface(p)
-            interface = f"{expected['module']} from {expected['source']} ({expected['confidence']})"
-            known, golden = (
-                interface if expected["module"] else "nothing known",
-                "yes" if p.golden else "no",
-            )
-            table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, known)
+    for split, members in (("train", loaded.train), ("held out", loaded.heldout)):
+        for p in members:
+            golden = "yes" if p.golden else "no"
+            table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, _interface(p))
     Console(width=10_000).print(table)  # one line per problem; the terminal folds it
     typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
-    for kind in sorted({problem.source for problem in loaded.every}):
-        train, held = (
-            sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout)
-        )
-        typer.echo(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})")
+    train = Counter(problem.source for problem in loaded.train)
+    heldout = Counter(problem.source for problem in loaded.heldout)
+    for kind in sorted(train.keys() | heldout.keys()):
+        share = heldout[kind] / (train[kind] + heldout[kind])
+        typer.echo(f"  {kind}: {train[kind]} to train on, {heldout[kind]} held out ({share:.1%})")
     for moved in loaded.moved:
         typer.echo(f"moved: {moved}")
     for broken in loaded.broken:
         typer.echo(f"broken: {broken}")
     for entry in loaded.left_out:
         typer.echo(f"left out: {entry.id}: {entry.reason}")
+
+
+def _interface(problem: Problem) -> str:
+    """The required module, and where its interface comes from."""
+    from rtl_grader.problems.interface import describe_interface
+
+    expected = describe_interface(problem)
+    if not expected["module"]:
+        return "nothing known"
+    return f"{expected['module']} from {expected['source']} ({expected['confidence']})"
 
 
 @problems.command()
@@ -121,32 +125,39 @@ def print_problem(loaded: LoadedProblems, problem_id: str, golden: bool, harness
 
     problem = named(loaded, problem_id)
     split = "train" if problem in loaded.train else "held out"
+    about = ", ".join((problem.source, problem.category, problem.difficulty, split))
     expected = describe_interface(problem)
+    module, source = expected["module"] or "unknown", expected["source"] or "nothing"
     lines = [
-        f"{problem.id}  ({problem.source}, {problem.category}, {problem.difficulty}, {split})",
+        f"{problem.id}  ({about})",
         f"fingerprint {problem.fingerprint}",
         f"answer      {', '.join(problem.targets)}",
         f"context     {', '.join(problem.context) or 'none'}",
         f"harness     {', '.join(problem.harness)}",
-        f"interface   {expected['module'] or 'unknown'}, from {expected['source'] or 'nothing'} "
-        f"(confidence: {expected['confidence']})",
+        f"interface   {module}, from {source} (confidence: {expected['confidence']})",
     ]
     if problem.interface:
-        lines += [
-            f"  {p.direction or '?':<6} {p.width or '?':>4}  {p.name}"
-            for p in problem.interface.ports
-        ]
-        lines += [f"  parameter    {p.name} = {p.default}" for p in problem.interface.parameters]
+        for port in problem.interface.ports:
+            direction, width = port.direction or "?", port.width or "?"
+            lines.append(f"  {direction:<6} {width:>4}  {port.name}")
+        for parameter in problem.interface.parameters:
+            lines.append(f"  parameter    {parameter.name} = {parameter.default}")
     if problem.system:
         lines += ["", "--- system", problem.system]
     lines += ["", "--- prompt", problem.prompt]
-    for path, text in ((problem.golden or {}) if golden else {}).items():
-        lines += [f"--- golden: {path}", text]
-    for path, text in (problem.harness if harness else {}).items():
-        lines += [f"--- harness: {path}", text]
+    if golden:
+        lines += _with_titles("golden", problem.golden or {})
+    if harness:
+        lines += _with_titles("harness", problem.harness)
     if golden and problem.golden is None:
         lines.append("--- there is no golden answer")
     typer.echo("\n".join(lines))
+
+
+def _with_titles(kind: str, files: Mapping[str, str]) -> Iterator[str]:
+    for path, text in files.items():
+        yield f"--- {kind}: {path}"
+        yield text
 
 
 @problems.command()
@@ -194,12 +205,10 @@ def fetch(
             f"no set is known as {what!r}",
             f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY",
         )
-    same_repository = known or next(
-        (entry for entry in KNOWN_SETS.values() if entry.repository == what), None
-    )
-    into = folder or (
-        same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1]
-    )
+    by_repository = {entry.repository: entry for entry in KNOWN_SETS.values()}
+    same_repository = known or by_repository.get(what)
+    usual = same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1]
+    into = folder or usual
     fetched, downloaded = fetch_files(
         known.repository if known else what,
         into,
@@ -208,14 +217,12 @@ def fetch(
         licence=same_repository.licence if same_repository else None,
     )
     for file in fetched.files:
-        typer.echo(f"{file.sha256}  {file.bytes:>10}  {into / file.path}")
+        path = into / file.path
+        typer.echo(f"{file.sha256}  {file.bytes:>10}  {path}")
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
     typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
-    typer.echo(
-        f"downloaded: {', '.join(downloaded)}"
-        if downloaded
-        else "unchanged: nothing was downloaded"
-    )
+    names = ", ".join(downloaded)
+    typer.echo(f"downloaded: {names}" if names else "unchanged: nothing was downloaded")
 
 
 @problems.command()
@@ -282,7 +289,7 @@ def named(loaded: LoadedProblems, problem_id: str) -> Problem:
         close = [name for name in every if problem_id in name][:5]
         raise ProblemError(
             f"there is no problem {problem_id!r}",
-            f"perhaps {', '.join(close)}" if close else "`rtl-distill problems list` shows all ids",
+            f"perhaps {', '.join(close)}" if close else "`problems list` shows all ids",
         )
     return every[problem_id]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rtl_grader.cli.options import JobsOption, SourceOption, TimeoutOption
+from rtl_grader.cli.options import ExecutorOption, JobsOption, SourceOption, TimeoutOption
 from rtl_grader.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ QueueOption = Annotated[
 
 def serve_grader(
     source: SourceOption = None,
-    executor: Annotated[
-        Literal["bubblewrap", "docker"], typer.Option(help="Where harnesses run.")
-    ] = "bubblewrap",
+    executor: ExecutorOption = "bubblewrap",
     timeout: TimeoutOption = 60.0,
     jobs: JobsOption = 0,
     output: OutputOption = Path("grader.jsonl"),

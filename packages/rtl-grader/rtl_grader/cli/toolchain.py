@@ -8,6 +8,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+INSTALL = "rtl-grader toolchain install"
+USES = {
+    "python": "harnesses",
+    "cocotb": "harnesses of CVDP v1.1 and the starter set",
+    "cocotb1": "harnesses of CVDP v1.0 that import cocotb.runner",
+    "pytest": "harnesses",
+    "iverilog": "simulation, syntax",
+    "verilator": "lint, simulation of some harnesses",
+    "yosys": "synthesis harnesses",
+}
+"""Tool -> what needs it."""
+
 
 def toolchain(
     action: Annotated[
@@ -17,24 +29,25 @@ def toolchain(
     source: Annotated[
         Literal["docker", "debootstrap", "pip"] | None,
         typer.Option(
-            help="docker: copy the simulation image's files from a running engine; debootstrap: build them (as root); pip: "
-            "install only cocotb 1.9. Default: docker if an engine has the image, else debootstrap."
+            help="docker: copy the simulation image's files from a running engine; "
+            "debootstrap: build them (as root); pip: install only cocotb 1.9. "
+            "Default: docker if an engine has the image, else debootstrap."
         ),
     ] = None,
 ) -> None:
     """Show the simulators and libraries that decide verdicts, or install those of the simulation image.
 
-    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb 1 and 2) under
-    ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. The bubblewrap executor then runs the same tools as the docker
-    executor. Remove the directory `root` there to use this machine's own tools again.
+    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb 1 and 2)
+    under ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. The bubblewrap executor then runs the same
+    tools as the docker executor. Remove the directory `root` there to use this machine's own tools again.
 
     Examples:
 
-        rtl-distill toolchain
+        rtl-grader toolchain
 
-        rtl-distill toolchain install
+        rtl-grader toolchain install
 
-        rtl-distill toolchain install --source pip
+        rtl-grader toolchain install --source pip
     """
     from rtl_grader.grading.executors.install import install, install_older_cocotb
     from rtl_grader.grading.executors.toolchain import Toolchain, tools_home
@@ -49,26 +62,15 @@ def toolchain(
     installed = Toolchain.installed()
     versions = (installed or Toolchain.of_this_machine()).tools
     table = Table("tool", "version", "used for", title="bubblewrap executor")
-    uses = {
-        "python": "harnesses",
-        "cocotb": "harnesses of CVDP v1.1 and the starter set",
-        "cocotb1": "harnesses of CVDP v1.0 that import cocotb.runner",
-        "pytest": "harnesses",
-        "iverilog": "simulation, syntax",
-        "verilator": "lint, simulation of some harnesses",
-        "yosys": "synthesis harnesses",
-    }
-    hints = {"cocotb1": "rtl-distill toolchain install", "yosys": "apt-get install yosys"}
-    for tool, use in uses.items():
-        table.add_row(
-            tool,
-            versions.get(tool) or f"missing: {hints.get(tool, 'apt-get install ' + tool)}",
-            use,
-        )
+    for tool, use in USES.items():
+        remedy = INSTALL if tool == "cocotb1" else f"apt-get install {tool}"
+        table.add_row(tool, versions.get(tool) or f"missing: {remedy}", use)
     console.print(table)
     if installed is None:
         console.print(
-            "these are this machine's own tools; to use the simulation image's: rtl-distill toolchain install"
+            f"these are this machine's own tools; to use the simulation image's: {INSTALL}",
+            highlight=False,
+            soft_wrap=True,
         )
     else:
         console.print(

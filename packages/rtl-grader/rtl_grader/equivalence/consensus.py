@@ -51,9 +51,9 @@ class AnswerClass:
 class Classes:
     """Answers by behaviour."""
 
-    found: list[AnswerClass]
+    by_size: list[AnswerClass]
     """The largest first."""
-    without: dict[int, str]
+    incomparable: dict[int, str]
     """Answers that cannot even be compared with themselves -> reason."""
     apart: dict[frozenset[int], Comparison]
     """How the representatives of two classes differ."""
@@ -61,10 +61,11 @@ class Classes:
     @property
     def majority(self) -> AnswerClass | None:
         """The class with more than half of the comparable independent texts, or with by far the most."""
-        first, second = [*self.found, AnswerClass(), AnswerClass()][:2]
-        most = 2 * first.texts > sum(one.texts for one in self.found)
-        far = first.texts >= MANY and first.texts >= AHEAD * second.texts
-        return first if first.texts > 1 and (most or far) else None
+        sizes = [one.texts for one in self.by_size]
+        first, second, *_ = [*sizes, 0, 0]
+        most = 2 * first > sum(sizes)
+        far = first >= MANY and first >= AHEAD * second
+        return self.by_size[0] if first > 1 and (most or far) else None
 
 
 def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
@@ -74,25 +75,31 @@ def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
         texts: number of independent texts of each distinct answer.
         compare: called as rarely as possible.
     """
-    found: list[AnswerClass] = []
-    without: dict[int, str] = {}
+    classes: list[AnswerClass] = []
+    incomparable: dict[int, str] = {}
     apart: dict[frozenset[int], Comparison] = {}
     for answer in sorted(range(len(texts)), key=lambda i: -texts[i]):
         itself = compare(answer, answer)
         if not itself.agrees:
-            without[answer] = itself.detail
+            incomparable[answer] = itself.detail
             continue
-        for one in sorted(found, key=lambda c: -c.texts)[:MAX_CLASSES]:
-            told = compare(one.members[0], answer)
-            told = compare(answer, one.members[0]) if told.agrees else told  # both ways
-            if told.agrees:
+        for one in _largest_first(classes)[:MAX_CLASSES]:
+            first = one.members[0]
+            comparison = compare(first, answer)
+            if comparison.agrees:  # both ways
+                comparison = compare(answer, first)
+            if comparison.agrees:
                 one.members.append(answer)
                 one.texts += texts[answer]
                 break
-            apart[frozenset((one.members[0], answer))] = told
+            apart[frozenset((first, answer))] = comparison
         else:
-            found.append(AnswerClass([answer], texts[answer]))
-    return Classes(sorted(found, key=lambda c: -c.texts), without, apart)
+            classes.append(AnswerClass([answer], texts[answer]))
+    return Classes(_largest_first(classes), incomparable, apart)
+
+
+def _largest_first(classes: list[AnswerClass]) -> list[AnswerClass]:
+    return sorted(classes, key=lambda one: -one.texts)
 
 
 def by_consensus(
@@ -114,18 +121,18 @@ def by_consensus(
     names = [words_of(files) for files in answers]
     texts = dict(zip(reversed(names), reversed(answers), strict=True))
     distinct = list(texts)
-    spent: list[float] = []
+    cpu_s = 0.0
 
-    def held(golden: int, other: int) -> Comparison:
+    def compare(golden: int, other: int) -> Comparison:
+        nonlocal cpu_s
         one, two = texts[distinct[golden]], texts[distinct[other]]
-        found = differential.compare(
-            executor, as_golden(one), one, two, limits, effort, True, driven
-        )
-        spent.append(found.cpu_s)
-        return found
+        problem = as_golden(one)
+        result = differential.compare(executor, problem, one, two, limits, effort, True, driven)
+        cpu_s += result.cpu_s
+        return result
 
-    found = dict(zip(distinct, places([1] * len(distinct), held), strict=True))
-    return [replace(found[name], cpu_s=sum(spent) / len(answers)) for name in names]
+    results = dict(zip(distinct, places([1] * len(distinct), compare), strict=True))
+    return [replace(results[name], cpu_s=cpu_s / len(answers)) for name in names]
 
 
 def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
@@ -134,28 +141,28 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
         return [Comparison("unknown", "no other text passed", "consensus", 1.0)]
     classes = classes_of(texts, compare)
     majority, whole = classes.majority, sum(texts)
-    found: dict[int, Comparison] = {}
-    sizes = ", ".join(str(one.texts) for one in classes.found)
-    for one in classes.found:
+    results: dict[int, Comparison] = {}
+    sizes = ", ".join(str(one.texts) for one in classes.by_size)
+    for one in classes.by_size:
         share = one.texts / whole
-        for answer in one.members:
-            if majority is None:
-                why = f"no majority: classes of {sizes} of {whole} independent texts"
-                found[answer] = Comparison("unknown", why, "consensus", share)
-            elif one is majority:
-                why = f"behaves like {one.texts} of {whole} independent texts"
-                found[answer] = Comparison("same", why, "consensus", share)
-            else:
-                told = classes.apart.get(frozenset((majority.members[0], one.members[0])))
-                found[answer] = _apart(majority, whole, share, told)
-    for answer, why in classes.without.items():
-        found[answer] = Comparison("unknown", why, "consensus", 0.0)
-        if (
-            majority is not None
-            and (told := compare(majority.members[0], answer)).result == "different"
-        ):
-            found[answer] = _apart(majority, whole, 0.0, told)
-    return [found[i] for i in range(len(texts))]
+        if majority is None:
+            why = f"no majority: classes of {sizes} of {whole} independent texts"
+            result = Comparison("unknown", why, "consensus", share)
+        elif one is majority:
+            why = f"behaves like {one.texts} of {whole} independent texts"
+            result = Comparison("same", why, "consensus", share)
+        else:
+            representatives = frozenset((majority.members[0], one.members[0]))
+            result = _apart(majority, whole, share, classes.apart.get(representatives))
+        results.update(dict.fromkeys(one.members, result))
+    for answer, why in classes.incomparable.items():
+        results[answer] = Comparison("unknown", why, "consensus", 0.0)
+        if majority is None:
+            continue
+        comparison = compare(majority.members[0], answer)
+        if comparison.result == "different":
+            results[answer] = _apart(majority, whole, 0.0, comparison)
+    return [results[answer] for answer in range(len(texts))]
 
 
 def words_of(files: Files) -> Words:
@@ -163,14 +170,17 @@ def words_of(files: Files) -> Words:
     return tuple(sorted((path, compact(text)) for path, text in files.items()))
 
 
-def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:
-    detail = f"differs from {majority.texts} of {whole} independent texts" + (
-        f": {told.detail}" if told else ""
-    )
+def _apart(
+    majority: AnswerClass, whole: int, share: float, comparison: Comparison | None
+) -> Comparison:
+    """The consensus on an answer outside the majority; `comparison` with the majority, if there was one."""
+    detail = f"differs from {majority.texts} of {whole} independent texts"
+    if comparison is None:
+        return Comparison("different", detail, "consensus", share)
     return Comparison(
-        told.result if told else "different",
-        detail,
+        comparison.result,
+        f"{detail}: {comparison.detail}",
         "consensus",
         share,
-        trace=told.trace if told else (),
+        trace=comparison.trace,
     )

@@ -16,7 +16,7 @@ cycles. Designs that are not told apart are reported as the same, with the numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
@@ -38,7 +38,7 @@ MAX_VALUE = 1 << 16
 """Largest default of a parameter for which other values are tried."""
 MOST_STEPS = 3_000
 """Number of changes of a harness' inputs that are kept, from the start; each is a line of a bench."""
-_KNOWN = str.maketrans("xzXZ", "0000")
+_UNKNOWN = str.maketrans("xzXZ", "0000")
 
 
 def compare(
@@ -69,74 +69,89 @@ def compare(
     pair.unseen = {kind: own[kind] for kind in own.keys() - common.keys()}
     if common or own:
         effort = replace(effort, proof_cpu_s=0.0, proof_first=False)
-    found = pair.replay({}, pair.interface, driven, None) if driven else Comparison("unknown", "")
-    if found.result == "different":
-        found = replace(found, detail=f"{found.detail}; inputs as the harness drives them")
+    replayed = (
+        pair.replay({}, pair.interface, driven, None) if driven else Comparison("unknown", "")
+    )
+    if replayed.result == "different":
+        detail = f"{replayed.detail}; inputs as the harness drives them"
+        result = replace(replayed, detail=detail)
     else:
-        found = _found(pair, effort)
-    if by_value and found.result == "different":
-        found = _same_values(pair, effort) or found
-    if found.result == "same" and (pair.unseen or common):
-        who, constructs = ("answer", pair.unseen) if pair.unseen else ("golden answer", common)
-        words = ", ".join(f"{kind} {name}".strip() for kind, name in constructs.items())
-        detail = f"{found.detail}; not proved: the {who} has {words}"
-        found = replace(found, result="unknown" if pair.unseen else "same", detail=detail)
-    return replace(found, cpu_s=pair.cpu_s)
+        result = _simulated_or_proved(pair, effort)
+    if by_value and result.result == "different":
+        result = _same_values(pair, effort) or result
+    if result.result == "same" and (pair.unseen or common):
+        result = _doubted(result, pair.unseen, common)
+    return replace(result, cpu_s=pair.cpu_s)
 
 
-def _found(pair: Pair, effort: Effort) -> Comparison:
+def _doubted(same: Comparison, own: Mapping[str, str], common: Mapping[str, str]) -> Comparison:
+    """The result `same` where a proof was impossible; `unknown` if the cause is in the other design alone."""
+    who, constructs = ("answer", own) if own else ("golden answer", common)
+    words = [f"{kind} {name}".strip() for kind, name in constructs.items()]
+    detail = f"{same.detail}; not proved: the {who} has {', '.join(words)}"
+    return replace(same, result="unknown" if own else "same", detail=detail)
+
+
+def _simulated_or_proved(pair: Pair, effort: Effort) -> Comparison:
     """Result of simulations and, if the effort has time for it, of proofs."""
     proof = _proved(pair, effort.proof_cpu_s) if effort.proof_first else None
-    found = proof if proof and proof.result != "unknown" else _simulated(pair, effort)
-    if effort.proof_cpu_s and found.result == "different" and not proof:
-        return _shortest(pair, found, effort.proof_cpu_s)
-    if found.result not in ("same", "unknown") or not effort.proof_cpu_s:
-        return found
+    if proof and proof.result != "unknown":
+        return proof
+    simulated = _simulated(pair, effort)
+    if not effort.proof_cpu_s:
+        return simulated
+    if simulated.result == "different":
+        return simulated if proof else _shortest(pair, simulated, effort.proof_cpu_s)
     proof = proof or _proved(pair, effort.proof_cpu_s)
     if proof.result != "unknown":
         return proof
-    return replace(
-        found, detail="; ".join(filter(None, (found.detail, proof.detail))), depth=proof.depth
-    )
+    details = [detail for detail in (simulated.detail, proof.detail) if detail]
+    return replace(simulated, detail="; ".join(details), depth=proof.depth)
 
 
 def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
     """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like
     output is 0; else None."""
     outputs = [port for port in pair.interface.ports if port.direction == "output"]
-    valid = next(
-        (port.name for port in outputs if port.width == 1 and _VALID.search(port.name)), None
-    )
-    if valid is None or len(outputs) < 2 or not pair.clocking(pair.interface)[0]:
+    flags = (port.name for port in outputs if port.width == 1 and _VALID.search(port.name))
+    valid = next(flags, None)
+    clocks, _, _ = pair.clocking(pair.interface)
+    if valid is None or len(outputs) < 2 or not clocks:
         return None
-    found = pair.simulate({}, pair.interface, effort, valid)
-    count = int(found.detail.split()[0]) if found.result == "same" else 0
+    simulated = pair.simulate({}, pair.interface, effort, valid)
+    if simulated.result != "same":
+        return None
+    count = int(simulated.detail.split()[0])
     detail = f"the same {count} values while {valid} is 1; they differ in latency or in outputs while it is 0"
     return Comparison("same", detail) if count >= LEAST_VALUES else None
 
 
 def _simulated(pair: Pair, effort: Effort) -> Comparison:
-    found = pair.simulate({}, pair.interface, effort)
-    if found.result != "same":
-        return found
-    tried = []
+    defaults = pair.simulate({}, pair.interface, effort)
+    if defaults.result != "same":
+        return defaults
+    also = []
     for values in other_values(pair.problem, pair.interface)[: effort.parameter_sets]:
         ports = pair.interface_with(values)
         if ports is None:
             continue
-        told = pair.simulate(values, ports, effort)
-        if told.result == "different":
-            return Comparison("different", f"with {_in_words(values)} {told.detail}")
-        if told.result == "same":
-            tried.append(_in_words(values))
-    return Comparison("same", found.detail + (f"; also with {', '.join(tried)}" if tried else ""))
+        simulated = pair.simulate(values, ports, effort)
+        if simulated.result == "different":
+            return Comparison("different", f"with {_in_words(values)} {simulated.detail}")
+        if simulated.result == "same":
+            also.append(_in_words(values))
+    return Comparison("same", defaults.detail + _also_with(also))
+
+
+def _also_with(values: Sequence[str]) -> str:
+    return f"; also with {', '.join(values)}" if values else ""
 
 
 def _proved(pair: Pair, cpu_s: float) -> Comparison:
     """The result of proofs, one for each set of parameters; the weakest counts. It is `unknown` if one is
     bounded or undecided."""
     depths: list[int] = []
-    also = []
+    also: list[str] = []
     for values in ({}, *other_values(pair.problem, pair.interface)):
         ports = pair.interface_with(values) if values else pair.interface
         if ports is None:
@@ -145,9 +160,10 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
         with_ = f"with {_in_words(values)} " if values else ""
         why = proof.why
         if proof.outcome == "different":
-            told = pair.replay(values, ports, proof.trace, proof.clock)
-            if told.result == "different":
-                return Comparison("different", f"{with_}{told.detail}", "proof", trace=proof.trace)
+            replayed = pair.replay(values, ports, proof.trace, proof.clock)
+            if replayed.result == "different":
+                detail = f"{with_}{replayed.detail}"
+                return Comparison("different", detail, "proof", trace=proof.trace)
             # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds
             # the X that matter.
             why = "a difference in X alone, or one that the simulator does not show"
@@ -156,17 +172,14 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
             return Comparison("unknown", "")
         if why:
             return Comparison("unknown", f"not proved: {with_}{why}")
-        depths += [proof.depth or 0] if proof.outcome == "bounded" else []
-        also += [_in_words(values)] if values else []
+        if proof.outcome == "bounded":
+            depths.append(proof.depth or 0)
+        if values:
+            also.append(_in_words(values))
     if depths:
-        return Comparison(
-            "unknown", f"proved for {min(depths)} cycles, not further", depth=min(depths)
-        )
-    return Comparison(
-        "equal",
-        "proved for all inputs" + (f"; also with {', '.join(also)}" if also else ""),
-        "proof",
-    )
+        depth = min(depths)
+        return Comparison("unknown", f"proved for {depth} cycles, not further", depth=depth)
+    return Comparison("equal", "proved for all inputs" + _also_with(also), "proof")
 
 
 def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
@@ -175,31 +188,28 @@ def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
     proof = prove(pair, {}, pair.interface, cpu_s)
     if proof.outcome != "different":
         return simulated
-    told = pair.replay({}, pair.interface, proof.trace, proof.clock)
-    return replace(told, trace=proof.trace) if told.result == "different" else simulated
+    replayed = pair.replay({}, pair.interface, proof.trace, proof.clock)
+    if replayed.result != "different":
+        return simulated
+    return replace(replayed, trace=proof.trace)
 
 
 def other_values(problem: Problem, interface: Interface) -> list[Values]:
     """The non-default values that the harness or the specification gives to each parameter, one at a time."""
-    defaults = {
-        p.name: p.default
-        for p in interface.parameters
-        if p.default is not None and 0 < p.default < MAX_VALUE
-    }
-    found: list[Values] = []
-    for texts in (
-        [text for _, text in sorted(problem.harness.items())],
-        documents(problem.prompt, problem.context),
-    ):
-        given = {name: _set_by(texts, name, value) for name, value in defaults.items()}
-        turns = range(max((len(values) for values in given.values()), default=0))
-        found += [
-            {name: values[turn]}
-            for turn in turns
-            for name, values in given.items()
-            if turn < len(values)
-        ]
-    return [values for place, values in enumerate(found) if values not in found[:place]]
+    defaults: dict[str, int] = {}
+    for parameter in interface.parameters:
+        if parameter.default is not None and 0 < parameter.default < MAX_VALUE:
+            defaults[parameter.name] = parameter.default
+    harness = [text for _, text in sorted(problem.harness.items())]
+    sets: list[Values] = []
+    for texts in (harness, documents(problem.prompt, problem.context)):
+        others = [(name, _set_by(texts, name, value)) for name, value in defaults.items()]
+        turns = max((len(values) for _, values in others), default=0)
+        for turn in range(turns):
+            for name, values in others:
+                if turn < len(values) and {name: values[turn]} not in sets:
+                    sets.append({name: values[turn]})
+    return sets
 
 
 def _in_words(values: Values) -> str:
@@ -215,13 +225,9 @@ def _set_by(texts: Iterable[str], name: str, default: int) -> list[int]:
         rf"['\"]{word}['\"]\s*,\s*[\[(]([\d,\s]+)[\])]",  # pytest.mark.parametrize("WIDTH", [4, 8])
     )
     text = "\n".join(texts)
-    found = [match for pattern in patterns for match in re.findall(pattern, text)]
-    digits = re.findall(r"\d+", " ".join(found))
-    return [
-        value
-        for value in dict.fromkeys(map(int, digits))
-        if value != default and 0 < value < MAX_VALUE
-    ]
+    matches = [match for pattern in patterns for match in re.findall(pattern, text)]
+    numbers = dict.fromkeys(map(int, re.findall(r"\d+", " ".join(matches))))
+    return [number for number in numbers if number != default and 0 < number < MAX_VALUE]
 
 
 def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
@@ -237,28 +243,27 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
     waves = [wave for _, result in watched.runs for wave in result.waves]
     if not waves or problem.interface is None:
         return ()
-    return _inputs(max(waves, key=lambda wave: len(wave.vcd)), problem.interface)
+    longest = max(waves, key=lambda wave: len(wave.vcd))
+    return _inputs(longest, problem.interface)
 
 
 def _inputs(wave: Wave, interface: Interface) -> Trace:
     dump = read_vcd(wave.vcd)
-    place = next(
-        (
-            at
-            for at, module in wave.modules.items()
-            if module == interface.module and at in dump.scopes
-        ),
-        None,
-    )
-    ports = {port.name: port.width for port in interface.ports if port.direction == "input"}
-    scope = {} if place is None else dump.scopes[place]
-    if any(name not in scope or scope[name].width != width for name, width in ports.items()):
+    tops = (place for place, module in wave.modules.items() if module == interface.module)
+    scopes = [dump.scopes[place] for place in tops if place in dump.scopes]
+    if not scopes:
         return ()
-    named = {scope[name].code: name for name in ports}
-    value, steps = dict.fromkeys(ports, 0), dict[int, dict[str, int]]()
+    scope = scopes[0]
+    ports = [port for port in interface.ports if port.direction == "input"]
+    for port in ports:
+        if port.name not in scope or scope[port.name].width != port.width:
+            return ()
+    names = {scope[port.name].code: port.name for port in ports}
+    value = {port.name: 0 for port in ports}
+    steps: dict[int, dict[str, int]] = {}
     for time, code, bits in dump.lines():
-        if code in named:
-            value[named[code]] = int(bits.translate(_KNOWN), 2)
+        if code in names:
+            value[names[code]] = int(bits.translate(_UNKNOWN), 2)
             if time not in steps and len(steps) == MOST_STEPS:
                 break
             steps[time] = dict(value)

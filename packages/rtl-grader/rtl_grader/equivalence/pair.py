@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from posixpath import basename
 from typing import Literal
@@ -100,18 +100,16 @@ class Pair:
             raise IncomparableError("the interface of the top module is not known")
         if bad := unusable(interface):
             raise IncomparableError(f"port {bad} has no known width or direction")
-        golden, other = (as_graded(problem, files)[0] for files in (golden, other))
+        golden, _ = as_graded(problem, golden)
+        other, _ = as_graded(problem, other)
         if not other:
             raise IncomparableError("the answer has no file that could be simulated")
         macros = "".join(macro_file(problem.harness).values())
-        hdl = {
-            path: macros + text
-            for path, text in _with_includes(golden).items()
-            if path.endswith(HDL)
-        }
+        whole = _hdl_of(_with_includes(golden))
+        hdl = {path: macros + text for path, text in whole.items()}
         if not hdl:
             raise IncomparableError("the golden answer is no HDL")
-        if interface.module not in {name for text in hdl.values() for name in _units(text)}:
+        if interface.module not in _units(hdl.values()):
             raise IncomparableError(f"the golden answer does not define {interface.module}")
         return cls(executor, problem, interface, hdl, other, _given(problem), limits)
 
@@ -132,9 +130,8 @@ class Pair:
 
     def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
         """(clocks, resets, resets that are active low), according to the golden answer's text."""
-        bits = (
-            port.name for port in interface.ports if port.direction == "input" and port.width == 1
-        )
+        inputs = [port for port in interface.ports if port.direction == "input"]
+        bits = [port.name for port in inputs if port.width == 1]
         return clocks_and_resets(self.golden, bits)
 
     def interface_with(self, values: Values) -> Interface | None:
@@ -145,8 +142,8 @@ class Pair:
 
     def constructs(self, files: Mapping[str, str]) -> dict[str, str]:
         """What a proof of one of the designs does not see (`unseen`): kind -> words. Raises IncomparableError."""
-        texts = _with_includes({**self.given, **files})
-        return unseen("\n".join(text for path, text in texts.items() if path.endswith(HDL)))
+        texts = _hdl_of(_with_includes({**self.given, **files}))
+        return unseen("\n".join(texts.values()))
 
     def run(
         self,
@@ -183,45 +180,29 @@ class Pair:
                 why = "it never settles, or takes far longer to simulate than the golden answer"
                 return Comparison("different", why)
             return Comparison("unknown", "it takes too long to simulate")
-        if match := re.search(
-            rf"^{self.nonce} (same|different|unknown): (.*)$", steps[1].output, re.M
-        ):
+        output = steps[1].output
+        if match := re.search(rf"^{self.nonce} (same|different|unknown): (.*)$", output, re.M):
             return Comparison(match[1], match[2])  # type: ignore[arg-type]
-        return Comparison("unknown", f"the simulation ended early: {_first_line(steps[1].output)}")
+        return Comparison("unknown", f"the simulation ended early: {_first_line(output)}")
 
     def _simulated(
         self, text: str, cpu_s: float, other: Mapping[str, str]
     ) -> tuple[StepResult, ...]:
-        names = {
-            name: hidden(name, self.nonce)
-            for golden in self.golden.values()
-            for name in _units(golden)
-        }
-        harness = {
-            f"src/golden{i}.sv": renamed(golden, names)
-            for i, golden in enumerate(self.golden.values())
-        }
+        names = {name: hidden(name, self.nonce) for name in _units(self.golden.values())}
+        harness: dict[str, str] = {}
+        for number, golden in enumerate(self.golden.values()):
+            harness[f"src/golden{number}.sv"] = renamed(golden, names)
         # Neither directives nor macros (include guards) of the golden answer and what it includes may reach
         # the other design.
-        common = "\n".join(
-            text for path, text in _with_includes(self.given).items() if path.endswith(HDL)
-        )
-        first = "\n".join([*self.golden.values(), *self.given.values()])
-        undefined = (f"`undef {name}" for name in macros_of(first) if name not in macros_of(common))
+        common = macros_of("\n".join(_hdl_of(_with_includes(self.given)).values()))
+        first = macros_of("\n".join([*self.golden.values(), *self.given.values()]))
+        undefined = [f"`undef {name}" for name in first if name not in common]
         harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
         sources = [
             f"/code/{path}" for path in (*self.given, *harness, *other) if path.endswith(HDL)
         ]
-        options = (
-            "-g2012",
-            "-Wno-timescale",
-            "-I",
-            "/code/rtl",
-            "-s",
-            hidden("bench", self.nonce),
-            "-o",
-            "both",
-        )
+        top = hidden("bench", self.nonce)
+        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", top, "-o", "both")
         steps = (
             Step("compile", ("iverilog", *options, *sources)),
             Step("simulate", ("vvp", "-n", "both", "-none")),
@@ -231,59 +212,68 @@ class Pair:
 
 def unusable(interface: Interface) -> str | None:
     """Name of the first port that a bench cannot drive or watch."""
-    return next(
-        (
-            p.name
-            for p in interface.ports
-            if p.width is None or p.direction not in ("input", "output")
-        ),
-        None,
-    )
+    for port in interface.ports:
+        if port.width is None or port.direction not in ("input", "output"):
+            return port.name
+    return None
 
 
 def _given(problem: Problem) -> dict[str, str]:
     """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
-    named = "\n".join(problem.harness.values())
-    given = [
-        path for path in problem.context if path.startswith("rtl/") and path not in problem.targets
-    ]
-    given.sort(key=lambda path: named.find(basename(path)) % sys.maxsize)
+    harness = "\n".join(problem.harness.values())
+    given = {
+        path: text
+        for path, text in problem.context.items()
+        if path.startswith("rtl/") and path not in problem.targets
+    }
+    in_order = sorted(given, key=lambda path: harness.find(basename(path)) % sys.maxsize)
     macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
-    return {"macros.sv": macros, **{path: problem.context[path] for path in given}}
+    return {"macros.sv": macros, **{path: given[path] for path in in_order}}
 
 
-def _units(text: str) -> list[str]:
-    """Names of the modules, packages and interfaces in a text."""
-    units = SourceTree(text).of("ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration")
-    return [unit.header.name.rawText for unit in units]
+def _hdl_of(files: Mapping[str, str]) -> dict[str, str]:
+    return {path: text for path, text in files.items() if path.endswith(HDL)}
+
+
+def _units(texts: Iterable[str]) -> list[str]:
+    """Names of the modules, packages and interfaces in texts."""
+    names: list[str] = []
+    for text in texts:
+        tree = SourceTree(text)
+        units = tree.of("ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration")
+        names += [unit.header.name.rawText for unit in units]
+    return names
 
 
 def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
     """The files with those of the same answer that they include, found by base name. Raises
     IncomparableError if they get too long."""
     paths = {basename(path): path for path in files}
-    done: dict[str, str] = {}
+    results: dict[str, str] = {}
 
     def whole(path: str, depth: int = 0) -> str:
-        if path in done:
-            return done[path]
+        if path in results:
+            return results[path]
         if depth > MAX_INCLUDE_DEPTH:
             raise IncomparableError("includes are nested too deeply")
-        done[path] = text = files[path]
+        results[path] = text = files[path]
         parts: list[str] = []
-        code, at, size = code_of(text), 0, len(text)
-        for found in _INCLUDE.finditer(text):
-            other = paths.get(basename(found[1]))
-            if other is not None and code[found.start()] == "`":
-                parts += [text[at : found.start()], whole(other, depth + 1)]
-                at, size = found.end(), size + len(parts[-1])
-                if size > MAX_FILE_CHARS:
-                    raise IncomparableError("includes hold too much text")
-        done[path] = "".join([*parts, text[at:]])
-        return done[path]
+        code, start, size = code_of(text), 0, len(text)
+        for include in _INCLUDE.finditer(text):
+            other = paths.get(basename(include[1]))
+            if other is None or code[include.start()] != "`":
+                continue
+            included = whole(other, depth + 1)
+            parts += [text[start : include.start()], included]
+            start, size = include.end(), size + len(included)
+            if size > MAX_FILE_CHARS:
+                raise IncomparableError("includes hold too much text")
+        results[path] = "".join([*parts, text[start:]])
+        return results[path]
 
     return {path: whole(path) for path in files}
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no output")[:200]
+    line, _, _ = text.strip().partition("\n")
+    return line.strip()[:200] or "no output"

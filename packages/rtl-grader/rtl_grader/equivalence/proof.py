@@ -52,24 +52,30 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
         return Proof("undecided", why=f"{odd} is no plain identifier")
     clocks, resets, low = pair.clocking(interface)
     # In a path that the other design cannot guess: otherwise it could include the golden answer and be equal.
-    golden = {f"src/{pair.nonce}/golden{i}.sv": text for i, text in enumerate(pair.golden.values())}
+    golden = {}
+    for number, text in enumerate(pair.golden.values()):
+        golden[f"src/{pair.nonce}/golden{number}.sv"] = text
     spec = {
         "values": dict(values),
-        "golden": [f"/code/{path}" for path in (*pair.given, *golden) if path.endswith(HDL)],
+        "golden": _hdl_of(pair.given, golden),
         "clocks": clocks,
         "resets": [[name, name in low] for name in resets],
         "cpu_s": cpu_s,
     }
-    told = _run_script(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
-    outcome, why, trace, clock = (
-        told.get("outcome", "undecided"),
-        told.get("why"),
-        told.get("trace"),
-        told.get("clock"),
-    )
+    result = _run_script(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
+    clock = result.get("clock")
     return Proof(
-        outcome, told.get("depth"), why or "", trace or (), (clock[0], clock[1]) if clock else None
+        outcome=result.get("outcome", "undecided"),
+        depth=result.get("depth"),
+        why=result.get("why") or "",
+        trace=result.get("trace") or (),
+        clock=tuple(clock) if clock else None,
     )
+
+
+def _hdl_of(*answers: Mapping[str, str]) -> list[str]:
+    """Places of HDL files in the sandbox."""
+    return [f"/code/{path}" for files in answers for path in files if path.endswith(HDL)]
 
 
 def netlist(pair: Pair) -> Netlist | None:
@@ -79,8 +85,8 @@ def netlist(pair: Pair) -> Netlist | None:
     """
     if not pair.executor.has_module("pyosys") or not _PLAIN.fullmatch(pair.interface.module):
         return None
-    told = _run_script(pair, "sizer.py", {"values": {}}, YOSYS_CPU_S)
-    return Netlist(**told) if "cells" in told else None
+    size = _run_script(pair, "sizer.py", {"values": {}}, YOSYS_CPU_S)
+    return Netlist(**size) if "cells" in size else None
 
 
 def _run_script(
@@ -91,13 +97,11 @@ def _run_script(
     golden: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run a script of `inside` on the pair and return its line of JSON, or {why} if it gives none."""
-    spec = {**spec, "top": pair.interface.module}
-    spec["other"] = [f"/code/{path}" for path in (*pair.given, *pair.other) if path.endswith(HDL)]
-    at = f"src/{pair.nonce}/spec.json"
-    step = Step("yosys", ("python3", f"/code/src/{script}", f"/code/{at}"))
-    (done,) = pair.run(
-        {**(golden or {}), **_scripts(), at: json.dumps(spec)}, [step], cpu_s, pair.other
-    )
+    spec = {**spec, "top": pair.interface.module, "other": _hdl_of(pair.given, pair.other)}
+    place = f"src/{pair.nonce}/spec.json"
+    step = Step("yosys", ("python3", f"/code/src/{script}", f"/code/{place}"))
+    harness = {**(golden or {}), **_scripts(), place: json.dumps(spec)}
+    (done,) = pair.run(harness, [step], cpu_s, pair.other)
     if done.overrun:
         return {"why": "out of memory" if done.overrun == "memory" else "out of CPU time"}
     try:
@@ -109,5 +113,6 @@ def _run_script(
 @cache
 def _scripts() -> dict[str, str]:
     inside = Path(__file__).parent / "inside"
-    files = (inside / "prover.py", inside / "sizer.py", Path(verilog_text.__file__))
-    return {f"src/{file.name}": file.read_text() for file in files}
+    names = ("prover.py", "miter.py", "sizer.py")
+    scripts = {f"src/{name}": (inside / name).read_text() for name in names}
+    return {**scripts, "src/verilog_text.py": Path(verilog_text.__file__).read_text()}

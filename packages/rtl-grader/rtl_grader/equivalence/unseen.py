@@ -12,14 +12,14 @@ Patterns are matched in preprocessed text with a space between all tokens; names
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from rtl_grader.hdl.directives import decided, differences, macros_in_use
 from rtl_grader.hdl.tree import Node, SourceTree, name_of, tokens, walk
 
 _WORD = re.compile(
-    r" (wait|iff|casex|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)|(?:strong|weak|pull|highz)[01]|small|medium|large"
-    r"|primitive|(?:short)?real|(?:buf|not)if[01]|r?(?:[npc]mos|tran(?:if[01])?)"
+    r" (wait|iff|casex|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)"
+    r"|(?:strong|weak|pull|highz)[01]|small|medium|large|primitive|(?:short)?real|(?:buf|not)if[01]|r?(?:[npc]mos|tran(?:if[01])?)"
     r"|[\d.]+[munpf]?s|\$(?:s?time|realtime|u?random\w*|(?:test|value)\$plusargs)|(?!always)\S+ @|always(?! @)) "
 )
 _CLEARED = re.compile(
@@ -81,34 +81,35 @@ def unseen(text: str) -> dict[str, str]:
     text = decided(text, macros)
     tree = SourceTree(text)
     code = _spaced(tree.root)
-    found = dict.fromkeys(
-        [*(what for _, what in differences(text, macros)), *_WORD.findall(code)], ""
-    )
+    words = [what for _, what in differences(text, macros)] + _WORD.findall(code)
+    constructs = dict.fromkeys(words, "")
     if tree.errors:
-        found["text that slang cannot read"] = ""
-    for before, opened, value, closed in _DELAY.findall(code):
+        constructs["text that slang cannot read"] = ""
+    for before, opening, value, closing in _DELAY.findall(code):
         values = re.findall(rf" {re.escape(value)} (?:=|\() ([^,;)]*) [,;)]", code) or [value]
-        is_usual = before + opened + closed in ("<= # ", "<= # (  )")
+        is_usual = before + opening + closing in ("<= # ", "<= # (  )")
         if not is_usual or not all(map(_SHORT.fullmatch, values)) or _COARSE.search(text):
-            found["a delay of"] = value
+            constructs["a delay of"] = value
     paths = _PATH.findall(code)
-    for name in {*paths} - {label.name.valueText for label in tree.of("NamedBlockClause")}:
+    labels = {label.name.valueText for label in tree.of("NamedBlockClause")}
+    for name in {*paths} - labels:
         if code.count(f" {name} ") == paths.count(name):
-            found["a name from outside,"] = name
+            constructs["a name from outside,"] = name
     for module in tree.of("ModuleDeclaration"):
-        found |= dict(_in_module(module))
-    return found
+        constructs |= dict(_in_module(module))
+    return constructs
 
 
 def _spaced(node: Node) -> str:
-    return _CLEARED.sub(
-        "", f" {' '.join(token.rawText for token in tokens(node) if token.rawText)} "
-    )
+    words = " ".join(token.rawText for token in tokens(node) if token.rawText)
+    return _CLEARED.sub("", f" {words} ")
 
 
 def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Signals that a process reads before it assigns them -> with selects; those that it assigns -> `=` or `<=`."""
-    early, assigned, ends = dict[str, str](), dict[str, str](), dict[str, int]()
+    early: dict[str, str] = {}
+    assigned: dict[str, str] = {}
+    ends: dict[str, int] = {}
     for use in _USE.finditer(text):
         name, following = use["name"], use["next"]
         if name not in signals:
@@ -116,7 +117,8 @@ def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]
         if following == "<=" and (use["inner"] is None or use["parts"]):
             assigned.setdefault(name, "<=")
             continue
-        if following != "=" and not 0 < ends.get(name, 0) < use.end():
+        is_assigned_before = 0 < ends.get(name, 0) < use.end()
+        if following != "=" and not is_assigned_before:
             early[name] = name + use["select"]
         if _ASSIGNS.fullmatch(following):
             assigned[name] = "="
@@ -134,43 +136,76 @@ def _place(node: Node) -> str:
 
 
 def _in_module(module: Node) -> Iterator[tuple[str, str]]:
-    nodes = [(name_of(node), node) for node in walk(module)]
-    declared = [
-        (name_of(node.parent), node.name.valueText) for kind, node in nodes if kind in _DECLARES
-    ]
-    signals = {name for kind, name in declared if _SIGNALS.fullmatch(kind)}
-    wires, clocked, registers, clocks = [], [], set[str](), set[str]()
-    for kind, node in nodes:
-        if kind in _LITERALS and set(value := _spaced(node).lower()) & set(_DIGITS[_place(node)]):
-            yield "a literal", value.strip()
-        if not _PROCESS.fullmatch(kind):
-            continue
+    signals = set[str]()
+    for node in walk(module):
+        if name_of(node) in _DECLARES and _SIGNALS.fullmatch(name_of(node.parent)):
+            signals.add(node.name.valueText)
+    processes = _Processes(signals)
+    for node in walk(module):
+        kind = name_of(node)
+        if kind in _LITERALS:
+            value = _spaced(node).lower()
+            if set(value) & set(_DIGITS[_place(node)]):
+                yield "a literal", value.strip()
+        elif _PROCESS.fullmatch(kind):
+            yield from processes.add(kind, node)
+    yield from processes.races()
+
+
+class _Processes:
+    """The processes of a module, and what a proof does not see of each and of their order."""
+
+    def __init__(self, signals: set[str]) -> None:
+        self._signals = signals
+        self._wires: list[tuple[Set[str], Set[str]]] = []
+        """(reads, assigned) of each process without a clock."""
+        self._clocked: list[tuple[set[str], dict[str, str]]] = []
+        """(assigned with `=`, reads before an assignment) of each process with a clock."""
+        self._registers: set[str] = set()
+        self._clocks: set[str] = set()
+
+    def add(self, kind: str, node: Node) -> Iterator[tuple[str, str]]:
+        """Yield what a proof does not see of a process."""
         text, inner = _spaced(node), set[str]()
         if kind != "NetDeclaration":
-            inner = {one.name.valueText for one in walk(node) if name_of(one) == "Declarator"}
-        _, control, body = _CONTROL.split(text, 1) if _CONTROL.match(text) else ("", "", text)
-        early, assigned = _flow(f";{body}", signals - inner)
+            inner = {part.name.valueText for part in walk(node) if name_of(part) == "Declarator"}
+        control, body = "", text
+        if _CONTROL.match(text):
+            _, control, body = _CONTROL.split(text, 1)
+        early, assigned = _flow(f";{body}", self._signals - inner)
         own = {name for name, how in assigned.items() if how == "="}
         events = set(re.split(" or | , ", control.strip("() *"))) - {""}
         if "edge " in control or kind == "HierarchyInstantiation":
             edges = {event.split()[-1] for event in events}
             if "[" in control or (len(edges) == 1 and edges <= early.keys()):
                 yield "an edge of data,", control.strip()
-            clocks |= edges - early.keys()
-            registers |= assigned.keys() - own
-            clocked.append((own, early))
+            self._clocks |= edges - early.keys()
+            self._registers |= assigned.keys() - own
+            self._clocked.append((own, early))
         elif label := _ONCE.get(kind):
-            yield from ((label, name) for name in early.keys() - assigned.keys())
+            for name in early.keys() - assigned.keys():
+                yield label, name
         else:
-            wires.append((early.keys(), assigned.keys()))
+            self._wires.append((early.keys(), assigned.keys()))
             if kind == "AlwaysBlock" and not (events or early):
                 yield "an empty sensitivity list", ""
             for name, whole in early.items() if "Always" in kind else ():
                 if name in own or (events and not {name, whole} & events):
                     yield "a sensitivity list without", name
-    yield from (("a clock from the register", name) for name in clocks & registers)
-    for names, early in clocked:
-        for _ in wires:
-            names = names.union(*(assigned for read, assigned in wires if read & names))
-        others = set[str]().union(*(reads for _, reads in clocked if reads is not early))
-        yield from (("a race of", name) for name in names & others)
+
+    def races(self) -> Iterator[tuple[str, str]]:
+        """Yield what depends on the order of the processes."""
+        for name in self._clocks & self._registers:
+            yield "a clock from the register", name
+        for own, early in self._clocked:
+            names = set(own)
+            for _ in self._wires:
+                for reads, assigned in self._wires:
+                    if reads & names:
+                        names |= assigned
+            others = set[str]()
+            for _, reads in self._clocked:
+                if reads is not early:
+                    others |= reads.keys()
+            for name in names & others:
+                yield "a race of", name

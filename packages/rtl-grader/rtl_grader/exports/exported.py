@@ -1,6 +1,6 @@
 """Export of problems as tasks for other training loops, and the functions that the exported files call.
 
-A folder written by `rtl-distill problems export` contains `tasks.jsonl` with one `Task` per line, the
+A folder written by `problems export` contains `tasks.jsonl` with one `Task` per line, the
 licences of the data, and the files of one format (`writers.py`). At the client, these files use this module
 to read the tasks, build their messages and grade answers.
 
@@ -83,15 +83,18 @@ def export_tasks(
         loaded = LoadedProblems(split=split)
         source.add_to(loaded, seed)
         licence = _licence(source, folder)
-        for problem in [chosen[problem.id] for problem in loaded.every if problem.id in chosen][
-            :count
-        ]:
-            given = problem if licence else None
-            about = {"id": problem.id, "source": source.kind, "fingerprint": problem.fingerprint}
-            tasks.append(Task(**about, licence=licence, problem=given))
-    (folder / TASKS).write_text(
-        "".join(task.model_dump_json() + "\n" for task in tasks), encoding="utf-8"
-    )
+        own = [chosen[problem.id] for problem in loaded.every if problem.id in chosen]
+        for problem in own[:count]:
+            task = Task(
+                id=problem.id,
+                source=source.kind,
+                fingerprint=problem.fingerprint,
+                licence=licence,
+                problem=problem if licence else None,
+            )
+            tasks.append(task)
+    lines = [task.model_dump_json() + "\n" for task in tasks]
+    (folder / TASKS).write_text("".join(lines), encoding="utf-8")
     return tasks
 
 
@@ -100,14 +103,13 @@ def _licence(source: ProblemSource, folder: Path) -> str:
     if not isinstance(source, FileSource):
         return OWN_LICENCE if source.kind in SOURCES.entries else ""
     beside = source.path if source.path.is_dir() else source.path.parent
-    found = sorted(
-        file for pattern in LICENCE_FILES for file in beside.glob(pattern) if file.is_file()
-    )
-    if all("NOTICE" in file.name for file in found):
+    paths = sorted(path for pattern in LICENCE_FILES for path in beside.glob(pattern))
+    files = [path for path in paths if path.is_file()]
+    if all("NOTICE" in file.name for file in files):
         return ""
     into = folder / "licences" / source.kind.replace(":", ".")
     into.mkdir(parents=True, exist_ok=True)
-    for file in found:
+    for file in files:
         shutil.copyfile(file, into / file.name)
     return into.relative_to(folder).as_posix()
 
@@ -118,13 +120,14 @@ def read_tasks(folder: Path) -> dict[str, Problem]:
     Raises ProblemError for an invalid line, and if a problem that is not included is missing or different
     on this machine.
     """
+    path = folder / TASKS
     try:
-        lines = (folder / TASKS).read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ProblemError(
-            f"cannot read {folder / TASKS}: {error.strerror}", "export the problems again"
+            f"cannot read {path}: {error.strerror}", "export the problems again"
         ) from error
-    tasks = [_task(f"{folder / TASKS}:{number}", line) for number, line in enumerate(lines, 1)]
+    tasks = [_task(f"{path}:{number}", line) for number, line in enumerate(lines, 1)]
     local = LoadedProblems()
     if any(task.problem is None for task in tasks):
         for text in shlex.split(os.environ.get("RTL_DISTILL_SOURCES", "")):
@@ -163,28 +166,27 @@ def messages(problem: Problem) -> list[Message]:
 def instruction(problem: Problem) -> str:
     """Return the instruction for an agent whose workspace contains the context files."""
     targets = "\n".join(f"- `{path}`" for path in problem.targets)
-    return f"{problem.prompt.rstrip()}\n\nWrite the complete content of these files, below the working directory:\n{targets}\n"
+    demand = "Write the complete content of these files, below the working directory:"
+    return f"{problem.prompt.rstrip()}\n\n{demand}\n{targets}\n"
 
 
-def answer_of(problem: Problem, given: str | Mapping[str, str]) -> Answer:
+def answer_of(problem: Problem, content: str | Mapping[str, str]) -> Answer:
     """Return the answer in a response or in the files of a workspace. Files that are not targets are ignored."""
-    if isinstance(given, str):
-        return answer_to(problem, given)
-    files = {path: text for path, text in given.items() if path in problem.targets}
+    if isinstance(content, str):
+        return answer_to(problem, content)
+    files = {path: text for path, text in content.items() if path in problem.targets}
     size = sum(map(len, files.values()))
     if size > MAX_RESPONSE_CHARS:
         return Answer(error=f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}")
-    return (
-        Answer(files=files)
-        if files
-        else Answer(error=f"none of {', '.join(problem.targets)} was written")
-    )
+    if not files:
+        return Answer(error=f"none of {', '.join(problem.targets)} was written")
+    return Answer(files=files)
 
 
-async def graded(problem: Problem, given: str | Mapping[str, str]) -> Verdict:
+async def graded(problem: Problem, content: str | Mapping[str, str]) -> Verdict:
     """Return the verdict on a response or on the files of a workspace, one grading per core at a time.
     Raises what `judged` raises."""
-    return await judged(_pool(), problem, answer_of(problem, given))
+    return await judged(_pool(), problem, answer_of(problem, content))
 
 
 async def judged(pool: GraderPool, problem: Problem, answer: Answer) -> Verdict:

@@ -46,19 +46,17 @@ def harbor(folder: Path) -> str:
                 "rename it with letters, digits, `.`, `_` and `-`",
             )
         _harbor_task(problem, folder / problem.id)
-    return f"rtl-distill serve-grader ... (the same sources), then harbor run -p {folder} -a AGENT -m MODEL"
+    return f"rtl-grader serve-grader ... (the same sources), then harbor run -p {folder} -a AGENT -m MODEL"
 
 
 def _harbor_task(problem: Problem, folder: Path) -> None:
     shutil.copytree(FORMATS / "harbor", folder)
-    told = {"id": problem.id, "fingerprint": problem.fingerprint, "targets": list(problem.targets)}
-    (folder / "tests/task.json").write_text(json.dumps(told), encoding="utf-8")
+    task = {"id": problem.id, "fingerprint": problem.fingerprint, "targets": list(problem.targets)}
+    (folder / "tests/task.json").write_text(json.dumps(task), encoding="utf-8")
     (folder / "instruction.md").write_text(instruction(problem), encoding="utf-8")
     # The folders of targets exist from the start, with the context files in them.
-    _write(
-        folder / "environment/workspace",
-        {**{f"{Path(p).parent}/.keep": "" for p in problem.targets}, **problem.context},
-    )
+    folders = {f"{Path(path).parent}/.keep": "" for path in problem.targets}
+    _write(folder / "environment/workspace", {**folders, **problem.context})
     if problem.golden is None:
         shutil.rmtree(folder / "solution")
     else:
@@ -88,11 +86,9 @@ def nemo_gym(folder: Path) -> str:
         }
         for problem in read_tasks(folder).values()
     ]
-    _write(
-        folder / "resources_servers/rtl/data",
-        {"rtl.jsonl": "".join(json.dumps(line) + "\n" for line in lines)},
-    )
-    return f"rtl-distill serve-grader ... (the same sources), then in {folder}: gym eval run --resources-server rtl ..."
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    _write(folder / "resources_servers/rtl/data", {"rtl.jsonl": text})
+    return f"rtl-grader serve-grader ... (the same sources), then in {folder}: gym eval run --resources-server rtl ..."
 
 
 WRITERS: dict[str, Callable[[Path], str]] = {

@@ -13,7 +13,7 @@ from rtl_grader.grading.executors.base import Environment, Executor, Job, JobRes
 from rtl_grader.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_grader.grading.requirements import is_scripted
 from rtl_grader.hdl.clocking import CLOCK_LIKE
-from rtl_grader.hdl.interface import hdl_files, top_levels
+from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem

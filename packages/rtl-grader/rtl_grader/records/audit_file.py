@@ -27,7 +27,7 @@ THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
 seconds of a proof."""
 
 
-def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
+def audit_file(grading: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
     """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON
     object per line.
 
@@ -38,19 +38,18 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
         ToolMissingError, InfrastructureError: the executor cannot start, or fails.
     """
     passed = {(record["id"], record["sample"]) for record in records if record["passed"]}
-    lines, _ = read_answers(asked.answers, read_cvdp(asked.problems))
+    lines, _ = read_answers(grading.answers, read_cvdp(grading.problems))
     by_problem: dict[str, list[AnswerLine]] = defaultdict(list)
     for line in lines:
         if (line.problem.id, line.sample) in passed:
             by_problem[line.problem.id].append(line)
-    found: dict[str, list[Comparison]] = {}
-    grader = Grader(make_executor(asked.executor), limits=asked.limits, seed=asked.seed)
-    with closing(GraderPool(grader, asked.jobs)) as pool:
-        asyncio.run(_audit_lines(pool, by_problem, found))
+    grader = Grader(make_executor(grading.executor), limits=grading.limits, seed=grading.seed)
+    with closing(GraderPool(grader, grading.jobs)) as pool:
+        comparisons = asyncio.run(_audit_lines(pool, by_problem))
     rows = [
-        {"id": line.problem.id, "sample": line.sample, **asdict(comparison)}
+        {"id": name, "sample": line.sample, **asdict(comparison)}
         for name, own in by_problem.items()
-        for line, comparison in zip(own, found[name], strict=True)
+        for line, comparison in zip(own, comparisons[name], strict=True)
     ]
     try:
         output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -62,17 +61,21 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
 
 
 async def _audit_lines(
-    pool: GraderPool, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]]
-) -> None:
-    once = DesignCache()
+    pool: GraderPool, lines: dict[str, list[AnswerLine]]
+) -> dict[str, list[Comparison]]:
+    """Comparisons of the answers of each problem, by its id."""
+    cache = DesignCache()
+    comparisons: dict[str, list[Comparison]] = {}
 
     async def audit(name: str) -> None:
+        problem = lines[name][0].problem
         answers = [line.answer.files for line in lines[name]]
-        found[name] = await pool.call(
-            audit_passes, pool.grader, lines[name][0].problem, answers, THOROUGH, once
+        comparisons[name] = await pool.call(
+            audit_passes, pool.grader, problem, answers, THOROUGH, cache
         )
 
     tally = Tally("passes audited", sum(map(len, lines.values())))
     await process_all(
         lines, audit, tally, concurrency=pool.threads, size=lambda name: len(lines[name])
     )
+    return comparisons

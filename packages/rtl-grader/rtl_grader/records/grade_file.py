@@ -60,8 +60,8 @@ class GradedFile:
         return not self.complaints and not failed
 
 
-def grade_file(asked: FileGrading) -> GradedFile:
-    """Write one verdict per line to `asked.output`.
+def grade_file(grading: FileGrading) -> GradedFile:
+    """Write one verdict per line to `grading.output`.
 
     Lines are written as they finish and sorted into the answers' order at the end. An answer whose verdict
     the output already holds, for the same problem, text, tools and settings, is not graded again unless
@@ -74,48 +74,49 @@ def grade_file(asked: FileGrading) -> GradedFile:
         KeyboardInterrupt: with the number of verdicts written; the executor is closed, and its simulations have ended.
     """
     tell = progress.get().line
-    found = read_cvdp(asked.problems)
-    for broken in found.broken:
+    problems = read_cvdp(grading.problems)
+    for broken in problems.broken:
         tell(f"problem left out: {broken}")
-    lines, complaints = read_answers(asked.answers, found)
+    lines, complaints = read_answers(grading.answers, problems)
     for complaint in complaints:
         tell(complaint)
     started = time.monotonic()
     with (
-        closing(make_executor(asked.executor)) as executor,
-        closing(VerdictFile(asked.output)) as stored,
+        closing(make_executor(grading.executor)) as executor,
+        closing(VerdictFile(grading.output)) as stored,
     ):
         grader = Grader(
-            executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until
+            executor,
+            limits=grading.limits,
+            seed=grading.seed,
+            seeds=grading.seeds,
+            until=grading.until,
         )
-        keys = [key_of(grader, line, asked.repeat) for line in lines]
-        records = {
-            index: named(known, lines[index])
-            for index, key in enumerate(keys)
-            if (known := stored.get(key))
-        }
-        reused, others = (
-            len(records),
-            stored.unusable + len(stored) - len({keys[index] for index in records}),
-        )
+        keys = [key_of(grader, line, grading.repeat) for line in lines]
+        records: dict[int, dict[str, Any]] = {}
+        for index, key in enumerate(keys):
+            if record := stored.get(key):
+                records[index] = named(record, lines[index])
+        reused = len(records)
         if reused:
-            tell(f"{reused} verdicts reused from {asked.output}")
+            tell(f"{reused} verdicts reused from {grading.output}")
+        others = stored.unusable + len(stored) - len({keys[index] for index in records})
         if others > 0:
             tell(f"{others} lines replaced (failed gradings, other answers or other settings)")
             stored.replace(records.values())
         try:
-            with closing(GraderPool(grader, asked.jobs)) as pool:
-                asyncio.run(_grade_rest(pool, lines, keys, records, stored, asked.repeat))
+            with closing(GraderPool(grader, grading.jobs)) as pool:
+                asyncio.run(_grade_rest(pool, lines, keys, records, stored, grading.repeat))
         except KeyboardInterrupt as interrupt:
-            raise KeyboardInterrupt(
-                f"{len(records)} of {len(lines)} verdicts are written"
-            ) from interrupt
+            message = f"{len(records)} of {len(lines)} verdicts are written"
+            raise KeyboardInterrupt(message) from interrupt
         in_order = [records[index] for index in range(len(lines))]
         stored.replace(in_order)
     for record in in_order:
-        if "flips" in record:
-            tell(f"flips: {record['id']} sample {record['sample']}: {', '.join(record['flips'])}")
-    tell(f"verdicts written to {asked.output}")
+        if flips := record.get("flips"):
+            outcomes = ", ".join(flips)
+            tell(f"flips: {record['id']} sample {record['sample']}: {outcomes}")
+    tell(f"verdicts written to {grading.output}")
     return GradedFile(in_order, len(complaints), len(lines) - reused, time.monotonic() - started)
 
 
@@ -131,28 +132,26 @@ async def _grade_rest(
     to its record."""
     for index, record in records.items():
         if record["passed"]:
-            pool.grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
+            line = lines[index]
+            pool.grader.known_good.learn(line.problem, line.answer, record["cpu_s"])
     equal: dict[str, list[int]] = defaultdict(list)
     for index, key in enumerate(keys):
         if index not in records:
             equal[key].append(index)
 
     async def grade(indices: list[int]) -> None:
-        record = await pool.call(
-            graded_record, pool.grader, lines[indices[0]], keys[indices[0]], repeat
-        )
+        first = indices[0]
+        record = await pool.call(graded_record, pool.grader, lines[first], keys[first], repeat)
         for index in indices:
             records[index] = named(record, lines[index])
             stored.add(records[index])
 
-    await process_all(
-        equal.values(),
-        grade,
-        Tally("answers graded", len(lines), len(records)),
-        concurrency=pool.threads,
-        name=lambda indices: f"{lines[indices[0]].problem.id} sample {lines[indices[0]].sample}",
-        size=len,
-    )
+    def name(indices: list[int]) -> str:
+        line = lines[indices[0]]
+        return f"{line.problem.id} sample {line.sample}"
+
+    tally = Tally("answers graded", len(lines), len(records))
+    await process_all(equal.values(), grade, tally, concurrency=pool.threads, name=name, size=len)
 
 
 def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:

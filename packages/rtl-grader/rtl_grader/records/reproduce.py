@@ -25,6 +25,9 @@ from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
 from rtl_grader.work import Tally, process_all
 
+Difference = tuple[str, str]
+"""(kind, detail)"""
+
 
 @dataclass
 class Claim:
@@ -33,12 +36,13 @@ class Claim:
     line: int
     raw: dict[str, Any]
     record: VerdictRecord | None = None
-    found: list[tuple[str, str]] = field(default_factory=list)
-    """Differences as (kind, detail); empty if the record was reproduced."""
+    differences: list[Difference] = field(default_factory=list)
+    """Empty if the record was reproduced."""
 
     @property
     def name(self) -> str:
-        return f"line {self.line}: {self.raw.get('id', '?')} sample {self.raw.get('sample', '?')}"
+        identity, sample = self.raw.get("id", "?"), self.raw.get("sample", "?")
+        return f"line {self.line}: {identity} sample {sample}"
 
 
 def reproduce(
@@ -57,28 +61,29 @@ def reproduce(
     """
     claims = read_claims(path)
     usable = [(claim, claim.record) for claim in claims if claim.record is not None]
-    named = Counter(record.executor for _, record in usable).most_common(1)
-    chosen = make_executor(executor or (named[0][0] if named else "bubblewrap"))
-    with closing(GraderPool(Grader(chosen), jobs)) as pool:
+    executors = Counter(record.executor for _, record in usable)
+    usual, _ = executors.most_common(1)[0]
+    grader = Grader(make_executor(executor or usual))
+    with closing(GraderPool(grader, jobs)) as pool:
         graders: dict[str, Grader] = {}
         by_name = {**{p.id: p for p in problems}, **{p.fingerprint: p for p in problems}}
         work: list[tuple[Claim, AnswerLine, Grader]] = []
         for claim, record in usable:
             problem = by_name.get(record.graded.get("problem", ""), by_name.get(record.id))
             if problem is None:
-                claim.found.append(
-                    ("unknown problem", f"none of the given problems is {record.id}")
-                )
+                detail = f"none of the given problems is {record.id}"
+                claim.differences.append(("unknown problem", detail))
                 continue
             line = AnswerLine(claim.line, problem, record.sample, record.answer)
-            asked, name = record.conditions, record.conditions.model_dump_json()
+            name = record.conditions.model_dump_json()
             if name not in graders:
                 # What a harness does may depend on the conditions, so facts about problems are not shared.
+                conditions = record.conditions
                 graders[name] = pool.grader.but(
-                    limits=asked.limits,
-                    seed=asked.seed,
-                    seeds=asked.seeds,
-                    until=asked.until,
+                    limits=conditions.limits,
+                    seed=conditions.seed,
+                    seeds=conditions.seeds,
+                    until=conditions.until,
                     _known={},
                 )
             _learn(pool.grader.known_good, line, record)
@@ -88,7 +93,7 @@ def reproduce(
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """Read a file of records. `found` of a line says whether it is broken, altered or incomplete."""
+    """Read a file of records. `differences` of a line say whether it is broken, altered or incomplete."""
     try:
         with path.open("rb") as file:
             claims = [_claim(number, text) for number, text in enumerate(file, 1)]
@@ -99,7 +104,7 @@ def read_claims(path: Path) -> list[Claim]:
     if not any(claim.record for claim in claims):
         raise ProblemError(
             f"{path} holds no verdict record",
-            "`rtl-distill grade` and `export -f verdicts` write them",
+            "`grade`, `serve-grader` and `export -f verdicts` write them",
         )
     return claims
 
@@ -108,22 +113,24 @@ def _claim(number: int, text: bytes) -> Claim:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Claim(number, {}, found=[("malformed", f"is not JSON: {error}")])
+        return _malformed(number, {}, f"is not JSON: {error}")
     if not isinstance(raw, dict):
-        return Claim(
-            number, {}, found=[("malformed", f"is a JSON {type(raw).__name__}, not an object")]
-        )
+        return _malformed(number, {}, f"is a JSON {type(raw).__name__}, not an object")
     if "digest" not in raw:
-        words = "has no digest: an earlier version wrote the record, or the digest was removed"
-        return Claim(number, raw, found=[("malformed", words)])
-    claim = Claim(number, raw, found=[("altered", name) for name in changed_fields(raw)])
+        why = "has no digest: an earlier version wrote the record, or the digest was removed"
+        return _malformed(number, raw, why)
+    claim = Claim(number, raw, differences=[("altered", name) for name in changed_fields(raw)])
     try:
         claim.record = VerdictRecord.model_validate(raw)
     except ValidationError as error:
-        claim.found += [
-            ("malformed", f"{'.'.join(map(str, e['loc']))}: {e['msg']}") for e in error.errors()
-        ]
+        for problem in error.errors():
+            place = ".".join(map(str, problem["loc"]))
+            claim.differences.append(("malformed", f"{place}: {problem['msg']}"))
     return claim
+
+
+def _malformed(number: int, raw: dict[str, Any], why: str) -> Claim:
+    return Claim(number, raw, differences=[("malformed", why)])
 
 
 def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
@@ -131,29 +138,28 @@ def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
     if record.outcome is Outcome.PASSED:
         known.learn(line.problem, line.answer, record.cpu_s)
     elif record.cpu_limit_s is not None:
-        good_s, name = (
-            record.cpu_limit_s / record.conditions.limits.cpu_factor,
-            line.problem.fingerprint,
-        )
+        good_s = record.cpu_limit_s / record.conditions.limits.cpu_factor
+        name = line.problem.fingerprint
         known.passing[name] = max(good_s, known.passing.get(name, 0.0))
 
 
 async def _grade_all(pool: GraderPool, work: list[tuple[Claim, AnswerLine, Grader]]) -> None:
     async def grade(item: tuple[Claim, AnswerLine, Grader]) -> None:
-        item[0].found += await pool.call(_compare, *item)
+        item[0].differences += await pool.call(_compare, *item)
 
     tally = Tally("verdicts graded again", len(work))
     await process_all(work, grade, tally, concurrency=pool.threads, name=lambda item: item[0].name)
 
 
-def _compare(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[str, str]]:
+def _compare(claim: Claim, line: AnswerLine, grader: Grader) -> list[Difference]:
     """Grade a claim's answer again and return the differences."""
     assert claim.record is not None
     repeat = claim.record.conditions.repeat
     now = graded_record(grader, line, key_of(grader, line, repeat), repeat)
     if now["outcome"] == Outcome.INFRASTRUCTURE_ERROR:
         return [("not graded", "; ".join(now["reasons"]))]
-    found = list(differences(claim.raw, now))
-    if claim.record.key != now["key"] and not any(kind != "other outcome" for kind, _ in found):
-        found.append(("altered", "key does not follow from the record's other fields"))
-    return found
+    results = list(differences(claim.raw, now))
+    explained = any(kind != "other outcome" for kind, _ in results)
+    if claim.record.key != now["key"] and not explained:
+        results.append(("altered", "key does not follow from the record's other fields"))
+    return results

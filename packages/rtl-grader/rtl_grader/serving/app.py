@@ -38,7 +38,7 @@ POLICY = {
 
 
 class AnswerIn(BaseModel):
-    """An answer to a problem, as a line of `rtl-distill grade --answers`: `response` or `files`."""
+    """An answer to a problem, as a line of `rtl-grader grade --answers`: `response` or `files`."""
 
     id: str = Field(description="Id of the problem.")
     response: str | None = Field(None, description="A model's whole response.")
@@ -48,14 +48,14 @@ class AnswerIn(BaseModel):
     )
 
 
-class Asked(BaseModel):
+class Batch(BaseModel):
     """A batch: answers to any of the problems, in any order."""
 
     answers: list[AnswerIn] = Field(min_length=1)
 
 
-class Graded(BaseModel):
-    """The sealed records of the answers in order, as `rtl-distill grade` writes them."""
+class Verdicts(BaseModel):
+    """The sealed records of the answers in order, as `rtl-grader grade` writes them."""
 
     verdicts: list[dict[str, Any]]
 
@@ -64,8 +64,8 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
     """The application around a queue; requests carry `Authorization: Bearer TOKEN`."""
     about = "Verdicts of real simulators on answers to RTL problems. Repeats are free: an answer is graded once."
     app = FastAPI(
-        title="rtl-distill grader",
-        version=version("rtl-distill"),
+        title="rtl-grader",
+        version=version("rtl-grader"),
         description=about,
         docs_url=None,
         redoc_url=None,
@@ -75,47 +75,40 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
     locked = [Depends(HTTPBearer(auto_error=False))]
     page = escaping_templates("rtl_grader.serving").get_template("docs.html")
 
-    @app.post("/v1/grade", response_model=Graded, dependencies=locked)
-    async def grade(asked: Asked) -> Response:
+    @app.post("/v1/grade", response_model=Verdicts, dependencies=locked)
+    async def grade(batch: Batch) -> Response:
         """Grade a batch and wait for its verdicts. After 429 and 503, which carry Retry-After, or a lost
         connection, send the same batch again."""
-        if len(asked.answers) > queue.capacity:
+        if len(batch.answers) > queue.capacity:
+            count = len(batch.answers)
             return _refused(
-                413,
-                f"answers: {len(asked.answers)} are more than the queue takes, {queue.capacity}",
+                413, f"answers: {count} are more than the queue takes, {queue.capacity}"
             )
         lines = []
-        for number, answer in enumerate(asked.answers):
-            size = len(answer.response or "") + sum(map(len, (answer.files or {}).values()))
+        for number, answer in enumerate(batch.answers):
+            texts = (answer.response or "", *(answer.files or {}).values())
+            size = sum(map(len, texts))
             if size > MAX_RESPONSE_CHARS:
-                return _refused(
-                    413, f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}"
-                )
+                detail = f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}"
+                return _refused(413, detail)
+            record = answer.model_dump(exclude_none=True)
             try:
-                lines.append(
-                    line_of(
-                        answer.model_dump(exclude_none=True), number, queue.problems, {}, Counter()
-                    )
-                )
+                lines.append(line_of(record, number, queue.problems, {}, Counter()))
             except ValueError as error:
                 return _refused(422, f"answers.{number}.{error}")
         # ASCII, since an answer may contain lone surrogates.
-        return Response(
-            json.dumps({"verdicts": await queue.grade(lines)}), media_type="application/json"
-        )
+        verdicts = json.dumps({"verdicts": await queue.grade(lines)})
+        return Response(verdicts, media_type="application/json")
 
     @app.get("/v1/problems", dependencies=locked)
     async def problems() -> dict[str, Any]:
         """Executor, tools, and for each problem its fingerprint and the conditions of grading."""
         grader = queue.pool.grader
-        found = {
-            name: {
-                "fingerprint": p.fingerprint,
-                "conditions": conditions_of(grader, p).model_dump(mode="json"),
-            }
-            for name, p in queue.problems.items()
-        }
-        return {"executor": grader.executor.name, "tools": grader.tools, "problems": found}
+        about: dict[str, Any] = {}
+        for name, problem in queue.problems.items():
+            conditions = conditions_of(grader, problem).model_dump(mode="json")
+            about[name] = {"fingerprint": problem.fingerprint, "conditions": conditions}
+        return {"executor": grader.executor.name, "tools": grader.tools, "problems": about}
 
     @app.get("/health")
     async def health() -> Response:
@@ -151,9 +144,10 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(InfrastructureError)
     async def failed(request: Request, error: InfrastructureError) -> Response:
-        full = isinstance(error, QueueFullError)
-        retry = str(error.retry_after) if isinstance(error, QueueFullError) else "30"
-        return _refused(429 if full else 503, error.message, **{"Retry-After": retry})
+        status, retry_after = 503, 30
+        if isinstance(error, QueueFullError):
+            status, retry_after = 429, error.retry_after
+        return _refused(status, error.message, **{"Retry-After": str(retry_after)})
 
 
 class _Guard:

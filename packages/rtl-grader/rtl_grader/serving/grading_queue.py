@@ -46,7 +46,7 @@ class Meters:
         self.graded = Counter(
             "rtl_grader_graded", "Answers graded, by outcome", ["outcome"], registry=self.registry
         )
-        self.known = Counter(
+        self.repeats = Counter(
             "rtl_grader_known", "Answers whose verdict was known", registry=self.registry
         )
         self.responses = Counter(
@@ -100,24 +100,20 @@ class GradingQueue:
             InfrastructureError: a verdict could not be stored.
         """
         keys = [key_of(self.pool.grader, line) for line in lines]
-        known = {key: record for key in keys if (record := self.store.get(key))}
-        there = known.keys() | self._under_way.keys()
-        new = {key: line for key, line in zip(keys, lines, strict=True) if key not in there}
-        if new and len(self._under_way) + len(new) > self.capacity:
-            wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.pool.threads)
-            raise QueueFullError(
-                len(self._under_way), self.capacity, min(LONGEST_WAIT_S, max(1, wait_s))
-            )
+        stored = {key: record for key in keys if (record := self.store.get(key))}
+        present = stored.keys() | self._under_way.keys()
+        new = {key: line for key, line in zip(keys, lines, strict=True) if key not in present}
+        waiting = len(self._under_way)
+        if new and waiting + len(new) > self.capacity:
+            wait_s = math.ceil(self._mean_s * (waiting + 1) / self.pool.threads)
+            raise QueueFullError(waiting, self.capacity, min(LONGEST_WAIT_S, max(1, wait_s)))
         for key, line in new.items():
             self._under_way[key] = asyncio.create_task(self._grade(key, line))
-        self.meters.known.inc(sum(key in known for key in keys))
-        asked = {key: self._under_way[key] for key in keys if key not in known}
-        done = dict(
-            zip(asked, await asyncio.gather(*map(asyncio.shield, asked.values())), strict=True)
-        )
-        return [
-            named(done.get(key) or known[key], line) for key, line in zip(keys, lines, strict=True)
-        ]
+        self.meters.repeats.inc(sum(key in stored for key in keys))
+        tasks = {key: self._under_way[key] for key in keys if key not in stored}
+        results = await asyncio.gather(*map(asyncio.shield, tasks.values()))
+        records = {**stored, **dict(zip(tasks, results, strict=True))}
+        return [named(records[key], line) for key, line in zip(keys, lines, strict=True)]
 
     async def _grade(self, key: str, line: AnswerLine) -> dict[str, Any]:
         try:

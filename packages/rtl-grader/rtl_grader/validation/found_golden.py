@@ -64,7 +64,7 @@ def find_golden(
             grader.limits,
         )
 
-    classes = classes_of(weights, compared).found
+    classes = classes_of(weights, compared).by_size
     if not classes:
         return None, f"the {sum(weights)} passing samples cannot be held against one another"
     best, agreeing, passing = classes[0].members, classes[0].texts, sum(weights)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, edited, name_of
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, edited, is_token, name_of
 
 Kind = Literal[
     "operator",
@@ -29,6 +29,14 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _PRINTING = re.compile(
     r"\$(f?(display|write|monitor|strobe)[bho]?|error|fatal|info|warning|dump\w*|finish|stop|sformat\w*)$"
 )
+ASSIGNMENTS = {"AssignmentExpression", "NonblockingAssignmentExpression"}
+"""Plain assignments."""
+LITERALS = {
+    "IntegerLiteralExpression",
+    "IntegerVectorExpression",
+    "UnbasedUnsizedLiteralExpression",
+}
+COMPARISONS = {"==", "!=", "===", "!==", "<", ">", "<=", ">="}
 SHOWN = 60
 """Maximum characters of source text in a description."""
 
@@ -54,41 +62,55 @@ Change = tuple[Node, str]
 
 def changed(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> Iterator[Mutation]:
     """Yield the mutation with these changes; nothing if one of the nodes is not in the file as written (a macro)."""
-    spans = [tree.span(node) for node, _ in changes]
-    edits = tuple(Edit(*span, text) for span, (_, text) in zip(spans, changes, strict=True) if span)
-    if len(edits) == len(changes):
-        yield Mutation(kind, description, edits)
+    edits = []
+    for node, text in changes:
+        if (span := tree.span(node)) is None:
+            return
+        edits.append(Edit(*span, text))
+    yield Mutation(kind, description, tuple(edits))
 
 
 def replaced(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mutation]:
     """Yield the mutation that replaces a node or token by `text`."""
-    return changed(tree, kind, f"`{short(tree.text(node))}` becomes `{short(text)}`", (node, text))
+    return changed(tree, kind, _becomes(tree.text(node), text), (node, text))
+
+
+def _becomes(before: str, after: str) -> str:
+    return f"`{short(before)}` becomes `{short(after)}`"
 
 
 def changed_within(
     tree: SourceTree, kind: Kind, whole: Node, *changes: Change
 ) -> Iterator[Mutation]:
     """Yield the mutation with these changes, described by the surrounding expression before and after."""
+    span = tree.span(whole)
+    if span is None:
+        return
+    start, end = span
     for mutation in changed(tree, kind, "", *changes):
-        if span := tree.span(whole):
-            moved = (
-                replace(edit, start=edit.start - span[0], end=edit.end - span[0])
-                for edit in mutation.edits
-            )
-            after = edited(tree.data[span[0] : span[1]], moved)
-            yield replace(
-                mutation, description=f"`{short(tree.text(whole))}` becomes `{short(after)}`"
-            )
+        edits = [Edit(edit.start - start, edit.end - start, edit.text) for edit in mutation.edits]
+        after = edited(tree.data[start:end], edits)
+        yield replace(mutation, description=_becomes(tree.text(whole), after))
 
 
 def swapped(
     tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node
 ) -> Iterator[Mutation]:
     """Yield the mutation that swaps two parts of `whole`; nothing if they are equal."""
-    if tree.text(left) != tree.text(right):
-        yield from changed_within(
-            tree, kind, whole, (left, tree.text(right)), (right, tree.text(left))
-        )
+    first, second = tree.text(left), tree.text(right)
+    if first != second:
+        yield from changed_within(tree, kind, whole, (left, second), (right, first))
+
+
+def sign_of(node: Node) -> str:
+    """The operator of an expression; empty for other nodes."""
+    token = getattr(node, "operatorToken", None)
+    return "" if token is None else str(token.rawText)
+
+
+def nodes_of(node: Node) -> list[Node]:
+    """The parts of a node or list that are no tokens."""
+    return [part for part in node if part is not None and not is_token(part)]
 
 
 def prints(node: Node) -> bool:

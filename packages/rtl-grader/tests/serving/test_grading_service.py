@@ -160,7 +160,7 @@ def test_a_batch_gets_sealed_records_in_order_and_equal_answers_are_graded_once(
     assert grade(service, *answers) == verdicts
     assert metric(service, "rtl_grader_graded_total") == before + 2
     assert [
-        claim.found
+        claim.differences
         for claim in reproduce(output, PROBLEMS)
         if claim.raw["key"] == verdicts[0]["key"]
     ] == [[]]

@@ -24,10 +24,12 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from miter import Ports, miter
 from pyosys import libyosys as ys
 from verilog_text import HIDDEN, code_of
 
@@ -59,6 +61,9 @@ _AS_SIMULATED = (
     "techmap -max_iter 1 -map divide.v",
 )
 """What is not driven is X, and so is every comparison with X: where Yosys has X, a simulator may have 0 or 1."""
+_STEPS = ("clk2fflogic",)
+_CYCLES = ("async2sync", "dffunmap", "formalff -clk2ff")
+"""Commands that turn registers into steps of the model."""
 _REFUSED = {
     "multiple conflicting drivers": "several drivers of one signal",
     "found logic loop": "a combinational loop",
@@ -91,26 +96,26 @@ def _compare(spec: dict[str, Any]) -> dict[str, Any]:
     clock = clocks.pop() if len(clocks) == 1 else None
     stepwise = bool(clocks)
     inputs = apart(lambda: _build(spec, stepwise), "Yosys cannot compare the two")
-    found = _decide(spec["cpu_s"])
-    if found["outcome"] == "different":
-        found["trace"] = _by_port(found.pop("cex"), inputs)
-    return {**found, "clock": clock}
+    result = _decide(spec["cpu_s"])
+    if result["outcome"] == "different":
+        result["trace"] = _by_port(result.pop("cex"), inputs)
+    return {**result, "clock": clock}
 
 
 def apart(work: Callable[[], Any], failed: str) -> Any:
     """What `work` returns, called in a process of its own: an error of Yosys ends the process. Raises
     UndecidedError."""
     with suppress(FileNotFoundError):
-        os.remove("told.json")
+        os.remove("result.json")
     log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     child = os.fork()
     if not child:
         try:
             os.dup2(log, 1)
             os.dup2(log, 2)
-            told = json.dumps(work())
-            with open("told.json", "w") as file:
-                file.write(told)
+            result = json.dumps(work())
+            with open("result.json", "w") as file:
+                file.write(result)
             os._exit(0)
         except BaseException as error:
             os.write(2, f"error: {error}\n".encode())
@@ -119,17 +124,16 @@ def apart(work: Callable[[], Any], failed: str) -> Any:
     os.close(log)
     _, status = os.waitpid(child, 0)
     if status == 0:
-        with open("told.json") as file:
+        with open("result.json") as file:
             return json.load(file)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         raise UndecidedError("out of CPU time")
-    match = re.search(r"\b(?:error|ERROR): (.*)$", _logged(), re.M)
-    raise UndecidedError(
-        f"{failed}: {match[1].strip()[:300] if match else f'it ended with status {status}'}"
-    )
+    message = re.search(r"\b(?:error|ERROR): (.*)$", _log(), re.M)
+    why = message[1].strip()[:300] if message else f"it ended with status {status}"
+    raise UndecidedError(f"{failed}: {why}")
 
 
-def _logged() -> str:
+def _log() -> str:
     with open("log.txt", errors="replace") as file:
         return file.read()
 
@@ -142,34 +146,18 @@ def run(design: Any, *commands: str) -> None:
 
 def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     """Read one design and write it to NAME.il. Returns its clocks, see `_clocks`."""
-    top, values = spec["top"], spec["values"]
     with open("divide.v", "w") as rules:
-        rules.write(
-            "".join(_DIVIDE % (kind, kind) for kind in ("div", "mod", "divfloor", "modfloor"))
-        )
+        for kind in ("div", "mod", "divfloor", "modfloor"):
+            rules.write(_DIVIDE % (kind, kind))
     with open(f"{name}.sv", "w") as copy:
         # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
         copy.write(re.sub(r"\balways_comb\b", "always @*", _as_simulated(spec, name)))
-    set_ = " ".join(f"-G {key}={value}" for key, value in values.items())
-    chosen = " ".join(f"-chparam {key} {value}" for key, value in values.items())
-    ways = [
-        (f"{_SLANG} --top {top} {set_} {name}.sv", f"hierarchy -check -top {top}"),
-        # Accepts what Icarus accepts and slang does not.
-        (f"read_verilog -sv {name}.sv", f"hierarchy -check -top {top} {chosen}"),
-    ]
     first: UndecidedError | None = None
-    for way in ways:
-
-        def attempt(way: tuple[str, ...] = way) -> tuple[list[str], list[tuple[str, bool]]]:
-            design = ys.Design()
-            run(design, *way, "proc", "flatten", "opt_clean", "check", *_AS_SIMULATED)
-            run(design, "memory_map", "setundef -undriven -undef", "opt_expr -keepdc", "opt_clean")
-            run(design, "check", f"write_rtlil {name}.il")
-            doubts = [words for warning, words in _REFUSED.items() if warning in _logged()]
-            return doubts, sorted(_clocks(design))
-
+    for commands in _ways(spec["top"], spec["values"], name):
         try:
-            doubts, clocks = apart(attempt, f"Yosys cannot read the {_CALLED[name]}")
+            doubts, clocks = apart(
+                partial(_read, name, commands), f"Yosys cannot read the {_CALLED[name]}"
+            )
         except UndecidedError as error:
             first = first or error
             continue
@@ -180,29 +168,52 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     raise first
 
 
+def _ways(top: str, values: dict[str, int], name: str) -> Iterator[tuple[str, str]]:
+    """Commands that read a design in different ways, the best first."""
+    slang = " ".join(f"-G {key}={value}" for key, value in values.items())
+    yield f"{_SLANG} --top {top} {slang} {name}.sv", f"hierarchy -check -top {top}"
+    # Accepts what Icarus accepts and slang does not.
+    chosen = " ".join(f"-chparam {key} {value}" for key, value in values.items())
+    yield f"read_verilog -sv {name}.sv", f"hierarchy -check -top {top} {chosen}"
+
+
+def _read(name: str, commands: tuple[str, str]) -> tuple[list[str], list[tuple[str, bool]]]:
+    """Read a design, and return why it is not proved, in words, and its clocks."""
+    design = ys.Design()
+    run(design, *commands, "proc", "flatten", "opt_clean", "check", *_AS_SIMULATED)
+    run(design, "memory_map", "setundef -undriven -undef", "opt_expr -keepdc", "opt_clean")
+    run(design, "check", f"write_rtlil {name}.il")
+    doubts = [words for warning, words in _REFUSED.items() if warning in _log()]
+    return doubts, sorted(_clocks(design))
+
+
 def _as_simulated(spec: dict[str, Any], name: str) -> str:
     """The design as Icarus' preprocessor gives it to its compiler: no macro or comment means more to another tool.
 
     Comments and attributes are removed: simulators ignore both.
     """
     options = ("-g2012", "-E", "-I", "/code/rtl", "-o", f"{name}.i")
-    if subprocess.run(
-        ["iverilog", *options, *spec[name]], stdin=subprocess.DEVNULL, capture_output=True
-    ).returncode:
+    command = ["iverilog", *options, *spec[name]]
+    if subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode:
         raise UndecidedError(f"Icarus cannot preprocess the {_CALLED[name]}")
     with open(f"{name}.i", errors="replace") as file:
-        text = HIDDEN.sub(lambda hidden: " " if hidden[0][0] == "/" else hidden[0], file.read())
+        text = HIDDEN.sub(_without_comment, file.read())
     code = code_of(text)
     if odd := _DIRECTIVE.search(code) or re.search('"""', text):
         raise UndecidedError(f"the {_CALLED[name]} has the directive {odd[0][:60]}")
-    parts, at = [], 0
+    parts, start = [], 0
     for attribute in _ATTRIBUTE.finditer(code):
-        parts += [text[at : attribute.start()], " "]
-        at = attribute.end()
-    return "".join([*parts, text[at:]])
+        parts += [text[start : attribute.start()], " "]
+        start = attribute.end()
+    return "".join([*parts, text[start:]])
 
 
-def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
+def _without_comment(hidden: re.Match[str]) -> str:
+    """A blank for a comment; a string stays."""
+    return " " if hidden[0].startswith("/") else hidden[0]
+
+
+def _build(spec: dict[str, Any], stepwise: bool) -> Ports:
     """Encode both designs; write their comparison to miter.aig and map.txt, and the coverage of the golden
     answer to covered.aig.
 
@@ -217,8 +228,9 @@ def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
     if ports["golden"] != ports["other"]:
         raise ValueError("their ports differ")
     inputs, outputs = ports["golden"]
+    clocks = spec["clocks"] if stepwise else []
     with open("miter.v", "w") as file:
-        file.write(_miter(inputs, outputs, spec["resets"], spec["clocks"] if stepwise else []))
+        file.write(miter(inputs, outputs, spec["resets"], clocks))
     for top, sides in (("covered", ("golden",)), ("miter", ("golden", "other"))):
         run(
             design,
@@ -242,7 +254,7 @@ def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
 def _clocks(design: Any) -> set[tuple[str, bool]]:
     """The clocks of the current design: (input, whether the rising edge counts); `_NO_CLOCK` where not all
     registers have one."""
-    found: set[tuple[str, bool]] = set()
+    clocks: set[tuple[str, bool]] = set()
     for cell in design.top_module().cells_.values():
         kind = str(cell.type)
         if "dlatch" in kind or kind == "$sr":
@@ -251,14 +263,18 @@ def _clocks(design: Any) -> set[tuple[str, bool]]:
             clock = cell.getPort(_id("\\CLK"))
             if not (clock.is_wire() and clock.as_wire().port_input):
                 return _NO_CLOCK  # its source, perhaps a gate, is part of the comparison
-            found.add(
-                (str(clock.as_wire().name)[1:], cell.getParam(_id("\\CLK_POLARITY")).as_bool())
-            )
-    return found
+            rises = cell.getParam(_id("\\CLK_POLARITY")).as_bool()
+            clocks.add((_plain(clock.as_wire().name), rises))
+    return clocks
 
 
 def _id(name: str) -> Any:
     return ys.IdString(name)
+
+
+def _plain(name: Any) -> str:
+    """A name without Yosys' leading backslash."""
+    return str(name)[1:]
 
 
 def _encode(design: Any, name: str, stepwise: bool) -> None:
@@ -266,19 +282,19 @@ def _encode(design: Any, name: str, stepwise: bool) -> None:
     run(
         design,
         f"read_rtlil {name}.il",
-        *(("clk2fflogic",) if stepwise else ("async2sync", "dffunmap", "formalff -clk2ff")),
+        *(_STEPS if stepwise else _CYCLES),
         "xprop -split-outputs -assume-def-inputs -formal",
         "opt_clean",
     )
-    top = str(design.top_module().name)[1:]
+    top = _plain(design.top_module().name)
     run(design, f"rename {top} {name}")
 
 
-def _ports(design: Any) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+def _ports(design: Any) -> tuple[Ports, Ports]:
     """(inputs, outputs) of the current design as (name, bits), sorted by name."""
     inputs, outputs = [], []
     for wire in design.top_module().wires_.values():
-        name = str(wire.name)[1:]
+        name = _plain(wire.name)
         if wire.port_input and wire.port_output:
             raise ValueError(f"port {name} is inout")
         if wire.port_input:
@@ -288,113 +304,62 @@ def _ports(design: Any) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     return sorted(inputs), sorted(outputs)
 
 
-def _seen(acts: str, ticks: list[str]) -> list[str]:
-    """The signal `seen`: a reset has been active for a whole cycle; before that registers may have any value.
-
-    If a step is any change of the inputs, a cycle is a rising and a falling edge of each clock (`ticks`).
-    """
-    if not acts:
-        return ["  wire seen = 1;"]
-    if not ticks:
-        return ["  reg seen = 0;", f"  always @($global_clock) seen <= seen | {acts};"]
-    clocks, wide = f"{{{', '.join(ticks)}}}", f"[{len(ticks) - 1}:0]"
-    return [
-        f"  reg {wide} before = 0, rose = 0, fell = 0; reg on = 0, seen = 0;",
-        f"  wire {wide} hold = {{{len(ticks)}{{on & ({acts})}}}};",
-        f"  always @($global_clock) begin before <= {clocks}; on <= {acts};",
-        f"    rose <= rose | (hold & ~before & {clocks}); fell <= fell | (hold & before & "
-        f"~{clocks}); seen <= seen | (&rose & &fell);",
-        "  end",
-    ]
-
-
-def _miter(
-    inputs: list[tuple[str, int]],
-    outputs: list[tuple[str, int]],
-    resets: list[list[Any]],
-    clocks: list[str],
-) -> str:
-    """Two modules: `miter` outputs whether the designs differ, `covered` whether every output bit of the
-    golden one has been 0 or 1.
-
-    The inputs form one vector, in the order of `inputs`, with the first in the lowest bits.
-    """
-    at, place = 0, {}
-    for name, bits in inputs:
-        place[name] = f"in[{at + bits - 1}:{at}]"
-        at += bits
-    acts = " | ".join(f"{'~' if low else ''}{place[name]}" for name, low in resets if name in place)
-    ticks = [place[name] for name in clocks if name in place]
-    lines = []
-    for module, output, sides in (("miter", "bad", "go"), ("covered", "every", "g")):
-        lines += [f"module {module} (input [{max(at, 1) - 1}:0] in, output {output});"]
-        for side in sides:
-            for i, (_, bits) in enumerate(outputs):
-                lines.append(f"  wire [{bits - 1}:0] {side}{i}d, {side}{i}x;")
-            wires = [f".\\{name} ({where})" for name, where in place.items()]
-            wires += [
-                f".\\{name}_{part} ({side}{i}{part})"
-                for i, (name, _) in enumerate(outputs)
-                for part in "dx"
-            ]
-            lines.append(f"  {'golden' if side == 'g' else 'other'} {side} ({', '.join(wires)});")
-        lines += _seen(acts, ticks)
-        if module == "miter":
-            wrong = [f"|(~g{i}x & (o{i}x | (g{i}d ^ o{i}d)))" for i in range(len(outputs))]
-            lines.append(f"  assign bad = seen & ({' | '.join(wrong)});")
-        else:
-            last = sum(bits for _, bits in outputs) - 1
-            unknown = ", ".join(f"g{i}x" for i in range(len(outputs)))
-            lines += [
-                f"  reg [{last}:0] known = 0;",
-                f"  wire [{last}:0] now = seen ? known | ~{{{unknown}}} : known;",
-            ]
-            lines += ["  always @($global_clock) known <= now;", "  assign every = &now;"]
-        lines.append("endmodule")
-    return "\n".join(lines)
-
-
 def _decide(cpu_s: float) -> dict[str, Any]:
     """Run ABC on miter.aig with at most `cpu_s` CPU seconds, and return the result."""
-    latches, constant, _ = _header("miter.aig")
+    latches, constant, inputs = _header("miter.aig")
     if constant is None and latches > MAX_BITS:
         raise UndecidedError(f"{latches} bits of state in three values are too many")
-    said = ""
+    log = ""
     if constant is None and latches:
-        reduced = _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
-        small = "miter.aig" if reduced is None else "small.aig"
-        latches, constant, _ = _header(small)
-        if constant is None:
-            # First the shortest difference; then all cycles, then as many as time allows.
-            _abc(f"read_aiger {small}; bmc3 -F {SHORTEST}; write_cex -s cex.txt", cpu_s / 6)
-            if not os.path.exists("cex.txt"):
-                said = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3) or ""
-            if not os.path.exists("cex.txt") and "Property proved" not in said:
-                _abc(f"read_aiger {small}; bmc3 -v; write_cex -s cex.txt", cpu_s / 6)
-                said = _logged()
+        latches, constant, log = _search(cpu_s)
     elif constant is None:
-        said = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s) or ""
+        log = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s) or ""
     if constant:
-        return {"outcome": "different", "depth": 1, "cex": ["0" * _header("miter.aig")[2]]}
+        return {"outcome": "different", "depth": 1, "cex": ["0" * inputs]}
     if os.path.exists("cex.txt"):
-        return {"outcome": "different", "cex": (cex := _cex(latches)), "depth": len(cex)}
-    frames = [int(frame) for frame in re.findall(r"^\s*(\d+) [+.] :", said, re.M)]
-    proved = constant is False or "Property proved" in said or "UNSATISFIABLE" in said
+        steps = _cex(latches)
+        return {"outcome": "different", "cex": steps, "depth": len(steps)}
+    frames = [int(frame) for frame in re.findall(r"^\s*(\d+) [+.] :", log, re.M)]
+    proved = constant is False or "Property proved" in log or "UNSATISFIABLE" in log
     if not (proved or frames):
         raise UndecidedError("out of CPU time")
-    if _header("covered.aig")[1] is None:
-        _abc("read_aiger covered.aig; bmc3 -F 200; write_cex -s cover.txt", cpu_s / 6)
-    if _header("covered.aig")[1] is False or not (
-        _header("covered.aig")[1] or os.path.exists("cover.txt")
-    ):
+    if not _is_covered(cpu_s / 6):
         raise UndecidedError(
             "an output of the golden answer is X for all that is known, because nothing initialises or drives it"
         )
-    return (
-        {"outcome": "equal", "depth": None}
-        if proved
-        else {"outcome": "bounded", "depth": max(frames) + 1}
-    )
+    if proved:
+        return {"outcome": "equal", "depth": None}
+    return {"outcome": "bounded", "depth": max(frames) + 1}
+
+
+def _search(cpu_s: float) -> tuple[int, bool | None, str]:
+    """Reduce miter.aig, and search its states for a bad one; inputs that lead to it are in cex.txt.
+
+    Returns (latches, value of the output if it is constant, ABC's last output).
+    """
+    reduced = _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
+    small = "miter.aig" if reduced is None else "small.aig"
+    latches, constant, _ = _header(small)
+    if constant is not None:
+        return latches, constant, ""
+    # First the shortest difference; then all cycles, then as many as time allows.
+    _abc(f"read_aiger {small}; bmc3 -F {SHORTEST}; write_cex -s cex.txt", cpu_s / 6)
+    log = ""
+    if not os.path.exists("cex.txt"):
+        log = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3) or ""
+    if not os.path.exists("cex.txt") and "Property proved" not in log:
+        _abc(f"read_aiger {small}; bmc3 -v; write_cex -s cex.txt", cpu_s / 6)
+        log = _log()
+    return latches, None, log
+
+
+def _is_covered(cpu_s: float) -> bool:
+    """Whether every output bit of the golden answer can be 0 or 1 (covered.aig)."""
+    _, constant, _ = _header("covered.aig")
+    if constant is None:
+        _abc("read_aiger covered.aig; bmc3 -F 200; write_cex -s cover.txt", cpu_s)
+        return os.path.exists("cover.txt")
+    return constant
 
 
 def _header(path: str) -> tuple[int, bool | None, int]:
@@ -420,7 +385,7 @@ def _abc(script: str, cpu_s: float) -> str | None:
             stderr=log,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
         )
-    return None if done.returncode else _logged()
+    return None if done.returncode else _log()
 
 
 def _cex(latches: int) -> list[str]:
@@ -429,22 +394,27 @@ def _cex(latches: int) -> list[str]:
     with open("map.txt") as file:
         order = [int(line.split()[2]) for line in file if line.startswith("input")]
     with open("cex.txt") as file:
-        bits = "".join(re.findall(r"[01]", file.read().split("#")[0]))[latches:]
-    steps = (
-        [bits[at : at + len(order)] for at in range(0, len(bits), len(order))] if order else [""]
-    )
-    return ["".join(bit for _, bit in sorted(zip(order, step, strict=True))) for step in steps]
+        values, _, _ = file.read().partition("#")
+    if not order:
+        return [""]
+    bits = re.findall(r"[01]", values)[latches:]
+    steps = []
+    for start in range(0, len(bits), len(order)):
+        step = dict(zip(order, bits[start : start + len(order)], strict=True))
+        steps.append("".join(step[place] for place in sorted(step)))
+    return steps
 
 
-def _by_port(steps: list[str], inputs: list[tuple[str, int]]) -> list[dict[str, int]]:
-    found = []
+def _by_port(steps: list[str], inputs: Ports) -> list[dict[str, int]]:
+    """The value of each input in each step."""
+    trace = []
     for bits in steps:
-        at, values = 0, {}
+        start, values = 0, {}
         for name, width in inputs:
-            values[name] = int(bits[at : at + width][::-1] or "0", 2)
-            at += width
-        found.append(values)
-    return found
+            values[name] = int(bits[start : start + width][::-1] or "0", 2)
+            start += width
+        trace.append(values)
+    return trace
 
 
 if __name__ == "__main__":

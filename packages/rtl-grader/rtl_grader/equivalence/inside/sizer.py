@@ -38,27 +38,24 @@ def _size() -> dict[str, int]:
         "write_json netlist.json",
     )
     with open("netlist.json") as file:
-        cells = list(
-            json.load(file)["modules"][str(design.top_module().name)[1:]]["cells"].values()
-        )
+        modules = json.load(file)["modules"]
+    top = str(design.top_module().name)[1:]
+    cells = list(modules[top]["cells"].values())
     gates = [cell for cell in cells if not _REGISTER.match(cell["type"])]
     return {"cells": len(cells), "flip_flops": len(cells) - len(gates), "levels": _levels(gates)}
 
 
+def _bits_by_direction(cell: dict[str, Any]) -> dict[str, list[Any]]:
+    """The bits at a cell's inputs (`input`) and outputs (`output`)."""
+    bits: dict[str, list[Any]] = {"input": [], "output": []}
+    for port, direction in cell["port_directions"].items():
+        bits[direction] += cell["connections"][port]
+    return bits
+
+
 def _levels(gates: list[dict[str, Any]]) -> int:
     """Gates on the longest path from a bit that no gate drives. There is no loop: `prover.read` refuses one."""
-    ports = [
-        {
-            side: [
-                b
-                for port, bits in cell["connections"].items()
-                if cell["port_directions"][port] == side
-                for b in bits
-            ]
-            for side in ("input", "output")
-        }
-        for cell in gates
-    ]
+    ports = [_bits_by_direction(cell) for cell in gates]
     driver = {bit: place for place, port in enumerate(ports) for bit in port["output"]}
     level: dict[int, int] = {}
     for start in range(len(gates)):

@@ -1,4 +1,4 @@
-"""The verifier of a Harbor task: sends the agent's files to `rtl-distill serve-grader` and writes the reward.
+"""The verifier of a Harbor task: sends the agent's files to `rtl-grader serve-grader` and writes the reward.
 
 If there is no verdict, no reward is written, and Harbor counts an error of the trial.
 """

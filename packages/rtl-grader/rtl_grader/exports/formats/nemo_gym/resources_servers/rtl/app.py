@@ -1,6 +1,6 @@
 r"""RTL problems as a NeMo Gym resources server (tested with nemo-gym 0.4.0).
 
-    export RTL_DISTILL_GRADER_URL=... RTL_DISTILL_GRADER_TOKEN=...      as `rtl-distill serve-grader` prints them
+    export RTL_DISTILL_GRADER_URL=... RTL_DISTILL_GRADER_TOKEN=...      as `rtl-grader serve-grader` prints them
     gym eval run --resources-server rtl --model-type openai_model --model NAME --model-url URL --model-api-key KEY \
         --split validation --output rollouts.jsonl                        in the folder of the export
 

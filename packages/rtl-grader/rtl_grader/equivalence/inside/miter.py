@@ -1,0 +1,102 @@
+"""The module that compares two encoded designs, in SystemVerilog. Runs in the sandbox, see `prover.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from string import Template
+
+Ports = Sequence[tuple[str, int]]
+"""(name, bits) of each."""
+
+
+class _Text(Template):
+    """A part of a module with words such as `@name`; a dollar sign begins Verilog's own names."""
+
+    delimiter = "@"
+
+
+_SEEN = _Text("""\
+  reg @range before = 0, rose = 0, fell = 0; reg on = 0, seen = 0;
+  wire @range hold = {@count{on & (@acts)}};
+  always @@($global_clock) begin before <= @clocks; on <= @acts;
+    rose <= rose | (hold & ~before & @clocks); fell <= fell | (hold & before & ~@clocks);
+    seen <= seen | (&rose & &fell);
+  end
+""")
+_SEEN_AT_ONCE = _Text("""\
+  reg seen = 0;
+  always @@($global_clock) seen <= seen | @acts;
+""")
+_MITER = _Text("""\
+module miter (input @range in, output bad);
+@golden
+@other
+@seen
+  assign bad = seen & (@wrong);
+endmodule
+""")
+_COVERED = _Text("""\
+module covered (input @range in, output every);
+@golden
+@seen
+  reg @bits known = 0;
+  wire @bits now = seen ? known | ~{@unknown} : known;
+  always @@($global_clock) known <= now;
+  assign every = &now;
+endmodule
+""")
+_WRONG = "|(~g{0}x & (o{0}x | (g{0}d ^ o{0}d)))"
+
+
+def miter(
+    inputs: Ports, outputs: Ports, resets: Sequence[tuple[str, bool]], clocks: Sequence[str]
+) -> str:
+    """Two modules: `miter` outputs whether the designs differ, `covered` whether every output bit of the
+    golden one has been 0 or 1.
+
+    The inputs form one vector, in the order of `inputs`, with the first in the lowest bits. `resets`:
+    (name, whether it is active low).
+    """
+    size, place = 0, dict[str, str]()
+    for name, bits in inputs:
+        place[name] = f"in[{size + bits - 1}:{size}]"
+        size += bits
+    acts = [f"~{place[name]}" if low else place[name] for name, low in resets if name in place]
+    words = {
+        "range": _range(max(size, 1)),
+        "golden": _instance("golden", "g", place, outputs),
+        "seen": _seen(" | ".join(acts), [place[name] for name in clocks if name in place]),
+    }
+    wrong = " | ".join(_WRONG.format(at) for at in range(len(outputs)))
+    unknown = ", ".join(f"g{at}x" for at in range(len(outputs)))
+    both = _MITER.substitute(words, other=_instance("other", "o", place, outputs), wrong=wrong)
+    bits = _range(sum(bits for _, bits in outputs))
+    return both + _COVERED.substitute(words, bits=bits, unknown=unknown)
+
+
+def _range(bits: int) -> str:
+    return f"[{bits - 1}:0]"
+
+
+def _instance(module: str, side: str, place: Mapping[str, str], outputs: Ports) -> str:
+    """One of the designs, whose outputs are the wires `g0d` (value) and `g0x` (whether it is X), ..."""
+    lines = []
+    wires = [f".\\{name} ({where})" for name, where in place.items()]
+    for at, (name, bits) in enumerate(outputs):
+        value, unknown = f"{side}{at}d", f"{side}{at}x"
+        lines.append(f"  wire {_range(bits)} {value}, {unknown};")
+        wires += [f".\\{name}_d ({value})", f".\\{name}_x ({unknown})"]
+    return "\n".join([*lines, f"  {module} {side} ({', '.join(wires)});"])
+
+
+def _seen(acts: str, ticks: list[str]) -> str:
+    """The signal `seen`: a reset has been active for a whole cycle; before that registers may have any value.
+
+    If a step is any change of the inputs, a cycle is a rising and a falling edge of each clock (`ticks`).
+    """
+    if not acts:
+        return "  wire seen = 1;"
+    if not ticks:
+        return _SEEN_AT_ONCE.substitute(acts=acts)
+    clocks = f"{{{', '.join(ticks)}}}"
+    return _SEEN.substitute(range=_range(len(ticks)), count=len(ticks), acts=acts, clocks=clocks)
