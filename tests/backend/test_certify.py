@@ -15,9 +15,9 @@ from benchmarks.rehearsal.proxy import Proxy
 from benchmarks.rehearsal.strikes import changed, refused, strike_of
 from localtinker.certify.bench import Server
 from localtinker.certify.examiner import examine
+from localtinker.errors import SettingsError
 from localtinker.losses import LOSSES
 from localtinker.process import LocalTinker
-from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.tinymodels import model_path
 
 slow = pytest.mark.slow
@@ -282,16 +282,16 @@ def test_a_case_times_out_if_the_server_does_not_answer(service):
 
 
 def test_an_unknown_case_is_refused(service):
-    with pytest.raises(ConfigError, match="no case 'nothing'"):
+    with pytest.raises(SettingsError, match="no case 'nothing'"):
         examine(Server(service.base_url, service.api_key), ["nothing"])
 
 
 def test_an_invalid_url_and_a_missing_key_are_reported_with_a_fitting_hint(monkeypatch, tmp_path):
-    with pytest.raises(ConfigError, match="http://HOST:PORT"):
+    with pytest.raises(SettingsError, match="http://HOST:PORT"):
         Server("127.0.0.1:10610")
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(PolicyError) as refused:
+    with pytest.raises(CredentialError) as refused:
         examine(Server("http://127.0.0.1:10610"))
     assert "TINKER_API_KEY" in refused.value.hint
     assert "--set" not in refused.value.hint
