@@ -18,8 +18,7 @@ from localtinker_helpers import (
 )
 from tinker import types
 
-from localtinker import NotFoundError, RequestError
-from localtinker.errors import SettingsError
+from localtinker.errors import NotFoundError, RequestError, SettingsError
 from localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
 
 SEQUENCES = random_sequences(4, seed=12)

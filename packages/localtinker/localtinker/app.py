@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from localtinker import RequestError
 from localtinker import requests as rq
 from localtinker.devices import give_back_free_memory
+from localtinker.errors import RequestError
 from localtinker.futures import Future
 from localtinker.listing import (
     DOWNLOADS,
@@ -52,12 +52,15 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
         service.stop()
 
     # Routes are searched in this order, so the most frequent calls come first.
-    tables = [table(service) for table in (_sampling_routes, _training_routes, _session_routes)]
-    tables += [
-        table(service.registry) for table in (run_routes, checkpoint_routes, download_routes)
-    ]
+    handlers = {
+        **_sampling_routes(service),
+        **_training_routes(service),
+        **_session_routes(service),
+    }
+    for routes in (run_routes, checkpoint_routes, download_routes):
+        handlers |= routes(service.registry)
     return Starlette(
-        routes=[_route(*route, api_key) for table in tables for route in table.items()],
+        routes=[_route(name, handler, api_key) for name, handler in handlers.items()],
         exception_handlers={RequestError: _error_response, HTTPException: _error_response},
         lifespan=lifespan,
     )
@@ -69,9 +72,8 @@ def _route(name: str, handler: Handler, api_key: str | None) -> Route:
     key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
 
     async def endpoint(request: Request) -> Response:
-        if key is not None and not hmac.compare_digest(
-            request.headers.get("X-API-Key", "").encode(), key
-        ):
+        presented = request.headers.get("X-API-Key", "").encode()
+        if key is not None and not hmac.compare_digest(presented, key):
             raise RequestError("X-API-Key: missing or not this service's key", status=401)
         answer = await handler(request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)

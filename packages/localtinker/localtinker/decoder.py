@@ -217,7 +217,9 @@ class DenseDecoder:
     def _layer(self, name: str) -> Layer:
         module = self._model.get_submodule(name)
         q, k, v, o = (self._linear(f"{name}.self_attn.{part}_proj") for part in "qkvo")
-        gate, up, down = (self._linear(f"{name}.mlp.{part}_proj") for part in ("gate", "up", "down"))
+        gate, up, down = (
+            self._linear(f"{name}.mlp.{part}_proj") for part in ("gate", "up", "down")
+        )
         qkv = [q, k, v]
         norm_in: Tensor | None = self._norm_weight(module.input_layernorm.weight)
         norm_mlp: Tensor | None = self._norm_weight(module.post_attention_layernorm.weight)

@@ -36,7 +36,9 @@ _CHUNK = 128  # positions whose gradient of the logits is in memory at once
 class Projection:
     """Frozen linear layers with a common input, side by side, with optional low-rank terms: y = x (W + s B A)^T + b."""
 
-    def __init__(self, model: nn.Module, names: Sequence[str], pairs: Pairs, scaling: float) -> None:
+    def __init__(
+        self, model: nn.Module, names: Sequence[str], pairs: Pairs, scaling: float
+    ) -> None:
         """`names`: of the layers, as in `pairs`."""
         modules: list[Any] = [model.get_submodule(name) for name in names]
         self._weights = [module.weight.detach() for module in modules]
@@ -294,10 +296,8 @@ class DenseTraining:
             g_PK, target, row = (part[here][trained] for part in (gradient_PK, target_PK, row_P))
             rows, row = (row - start).unique(return_inverse=True)
             x = hidden_NH[start:end][rows]
-            if end <= len(buffer):
-                logits = buffer[start:end][rows]
-            else:
-                logits = self._head.forward(x, weight_VH)
+            fits = end <= len(buffer)
+            logits = buffer[start:end][rows] if fits else self._head.forward(x, weight_VH)
             total_P = g_PK.sum(-1, keepdim=True)
             sums = torch.zeros(len(rows), 1).index_add_(0, row, total_P)
             d_logits = logits.float().sub_(total[rows]).exp_().mul_(-sums)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from localtinker import RequestError, SamplingError
+from localtinker.errors import RequestError, SamplingError
 
 _RETRIEVED_GRACE = 30.0  # seconds in which a client whose connection broke may ask again
 _UNCLAIMED_LIFE = 3600.0  # seconds until an answer that was never collected is dropped
@@ -58,9 +58,9 @@ class FutureStore:
             self._by_key[key] = future
         return future
 
-    def existing(self, key: tuple) -> Future | None:
+    def existing(self, key: tuple | None) -> Future | None:
         """Return the future of an earlier send of the same request: the SDK retries when a connection breaks."""
-        return self._by_key.get(key)
+        return None if key is None else self._by_key.get(key)
 
     def get(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
@@ -77,11 +77,9 @@ class FutureStore:
         if isinstance(answer, RequestError):
             answer = {"error": answer.message, "category": "user"}
         elif isinstance(answer, Exception):
-            message = (
-                str(answer)
-                if isinstance(answer, SamplingError)
-                else f"{type(answer).__name__}: {answer}"
-            )
+            message = str(answer)
+            if not isinstance(answer, SamplingError):
+                message = f"{type(answer).__name__}: {message}"
             answer = {"error": message, "category": "server"}
         future.answer, future.finished_at = answer, time.monotonic()
         future.cancel = None
@@ -93,13 +91,11 @@ class FutureStore:
         """Drop answers that were collected or finished long enough ago."""
         now = time.monotonic()
         for future in list(self._futures.values()):
-            collected = (
-                future.retrieved_at is not None and now - future.retrieved_at > _RETRIEVED_GRACE
+            limits = (
+                (future.retrieved_at, _RETRIEVED_GRACE),
+                (future.finished_at, _UNCLAIMED_LIFE),
             )
-            unclaimed = (
-                future.finished_at is not None and now - future.finished_at > _UNCLAIMED_LIFE
-            )
-            if collected or unclaimed:
+            if any(since is not None and now - since > limit for since, limit in limits):
                 del self._futures[future.request_id]
-                if future.key is not None and self._by_key.get(future.key) is future:
+                if self.existing(future.key) is future:
                     del self._by_key[future.key]

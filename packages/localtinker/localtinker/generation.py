@@ -18,8 +18,8 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import NoReturn
 
-from localtinker import RequestError, SamplingError
 from localtinker.devices import use_threads
+from localtinker.errors import RequestError, SamplingError
 from localtinker.models import ServedModel
 from localtinker.packing import common_length
 from localtinker.samplers import SampledWeights, Sampler, SamplerPool, SamplingLimits

@@ -19,8 +19,8 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from localtinker import NotFoundError
 from localtinker import requests as rq
+from localtinker.errors import NotFoundError
 from localtinker.lora import LoraSpec
 from localtinker.registry import KINDS, Registry, SavedWeights, parse_path
 
@@ -47,7 +47,11 @@ def run_routes(registry: Registry) -> Routes:
         }
 
     def run_json(row: Any) -> dict[str, Any]:
-        saved = registry.checkpoints(row["id"])
+        checkpoints = registry.checkpoints(row["id"])
+
+        def latest(kind: str) -> dict[str, Any] | None:
+            return next((_checkpoint_json(one) for one in checkpoints if one.kind == kind), None)
+
         return {
             "training_run_id": row["id"],
             "base_model": row["base_model"],
@@ -56,12 +60,8 @@ def run_routes(registry: Registry) -> Routes:
             "lora_rank": LoraSpec.from_json(row["lora"]).rank,
             "last_request_time": _iso(row["last_request"]),
             "user_metadata": json.loads(row["user_metadata"] or "null"),
-            "last_checkpoint": next(
-                (_checkpoint_json(c) for c in saved if c.kind == "weights"), None
-            ),
-            "last_sampler_checkpoint": next(
-                (_checkpoint_json(c) for c in saved if c.kind == "sampler_weights"), None
-            ),
+            "last_checkpoint": latest("weights"),
+            "last_sampler_checkpoint": latest("sampler_weights"),
         }
 
     async def training_runs(request: Request) -> dict[str, Any]:
@@ -134,34 +134,29 @@ def download_routes(registry: Registry) -> Routes:
     secret = secrets.token_bytes(32)
 
     def sign(path: str, file: str, expires: int) -> str:
-        return hmac.new(secret, f"{path}\n{file}\n{expires}".encode(), hashlib.sha256).hexdigest()
+        message = f"{path}\n{file}\n{expires}"
+        return hmac.new(secret, message.encode(), hashlib.sha256).hexdigest()
 
     async def download_urls(request: Request) -> dict[str, Any]:
-        run_id, name = (request.path_params[part] for part in ("run_id", "name"))
+        run_id, name = request.path_params["run_id"], request.path_params["name"]
         path = f"tinker://{run_id}/external_weights/{name}"
         folder = registry.blob_path(registry.checkpoint(path).blob)
         expires = int(time.time()) + _LIFE_S
-        base = (
-            f"{str(request.base_url).rstrip('/')}/api/v1{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
-        )
-        files = sorted(file.name for file in folder.iterdir())
-        queries = {
-            file: f"expires={expires}&signature={sign(path, file, expires)}" for file in files
-        }
-        urls = {file: f"{base}/{quote(file)}?{query}" for file, query in queries.items()}
+        route = f"{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
+        base = f"{str(request.base_url).rstrip('/')}/api/v1{route}"
+        urls = {}
+        for file in sorted(file.name for file in folder.iterdir()):
+            query = f"expires={expires}&signature={sign(path, file, expires)}"
+            urls[file] = f"{base}/{quote(file)}?{query}"
         return {"urls": urls, "expires": _iso(expires)}
 
     async def download(request: Request) -> Response:
-        run_id, name, file = (request.path_params[part] for part in ("run_id", "name", "file"))
-        path, expires = (
-            f"tinker://{run_id}/external_weights/{name}",
-            rq.number(request.query_params, "expires"),
-        )
+        path = "tinker://{run_id}/external_weights/{name}".format(**request.path_params)
+        file = request.path_params["file"]
+        expires = rq.number(request.query_params, "expires")
         signature = request.query_params.get("signature", "").encode()
-        if (
-            not hmac.compare_digest(signature, sign(path, file, expires).encode())
-            or expires < time.time()
-        ):
+        valid = hmac.compare_digest(signature, sign(path, file, expires).encode())
+        if not valid or expires < time.time():
             raise NotFoundError(
                 "signature: this URL is expired or not from this service; request a new one"
             )
@@ -177,11 +172,8 @@ def _page(request: Request, rows: list[Any], limit: int = 20) -> tuple[list[Any]
     """Return the requested page of a list, of `limit` rows by default, and its cursor."""
     offset = rq.number(request.query_params, "offset", "0")
     limit = rq.number(request.query_params, "limit", str(limit))
-    return rows[offset : offset + limit], {
-        "offset": offset,
-        "limit": limit,
-        "total_count": len(rows),
-    }
+    cursor = {"offset": offset, "limit": limit, "total_count": len(rows)}
+    return rows[offset : offset + limit], cursor
 
 
 def _path(request: Request) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localtinker import RequestError
+from localtinker.errors import RequestError
 from localtinker.wire import Cells, PromptScores, SampledSequence, encode_sample_response
 
 Take = Callable[[bytes | Exception], None]

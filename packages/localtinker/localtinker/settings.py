@@ -59,9 +59,8 @@ def parse_models(texts: list[str]) -> dict[str, Path]:
             raise SettingsError(
                 f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH"
             )
-        models[name] = Path(
-            os.path.expanduser(path)
-        )  # unlike Path.expanduser, accepts unknown users
+        # Unlike Path.expanduser, accepts unknown users.
+        models[name] = Path(os.path.expanduser(path))
     return models
 
 

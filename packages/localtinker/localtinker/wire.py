@@ -13,7 +13,7 @@ import numpy as np
 import zstandard
 from google.protobuf.message import DecodeError
 
-from localtinker import RequestError
+from localtinker.errors import RequestError
 
 
 def _sdk_messages() -> Any:
@@ -111,10 +111,11 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
     for index, datum in enumerate(message.data):
         where = f"data[{index}]"
         inputs = {
-            name: decode_tensor(t, f"{where}.loss_fn_inputs[{name!r}]")
-            for name, t in datum.loss_fn_inputs.items()
+            name: decode_tensor(tensor, f"{where}.loss_fn_inputs[{name!r}]")
+            for name, tensor in datum.loss_fn_inputs.items()
         }
-        data.append(TrainDatum(decode_tokens(datum.model_input, f"{where}.model_input"), inputs))
+        tokens_T = decode_tokens(datum.model_input, f"{where}.model_input")
+        data.append(TrainDatum(tokens_T, inputs))
     seq_id = message.seq_id or None  # the SDK counts from 1
     return TrainRequest(
         message.model_id, seq_id, message.loss_fn, config, message.forward_only, data
@@ -143,10 +144,8 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
     try:
         if message.HasField("sparse_csr"):
             csr = message.sparse_csr
-            crow, col = (
-                np.frombuffer(index, dtype=np.int64)
-                for index in (csr.crow_indices, csr.col_indices)
-            )
+            crow = np.frombuffer(csr.crow_indices, dtype=np.int64)
+            col = np.frombuffer(csr.col_indices, dtype=np.int64)
             return densify(np.frombuffer(csr.values, dtype=dtype), crow, col, shape, fill=0)
         flat = np.frombuffer(message.dense, dtype=dtype)
         return flat.reshape(shape) if shape else flat
@@ -179,8 +178,9 @@ def encode_train_output(
         for name, arrays in zip(outputs, columns, strict=True):
             entry = record.fields[name]
             entry.dtype = pb.DTYPE_FLOAT32
-            entry.data = b"".join(np.ascontiguousarray(a, np.float32).tobytes() for a in arrays)
-            entry.offsets = np.cumsum([0, *(4 * a.size for a in arrays)], dtype=np.int64).tobytes()
+            values = [np.asarray(array, np.float32).tobytes() for array in arrays]
+            entry.data = b"".join(values)
+            entry.offsets = np.cumsum([0, *map(len, values)], dtype=np.int64).tobytes()
             entry.trailing_shape.extend(trailing)
     for name, value in metrics.items():
         message.metrics[name] = value
@@ -198,9 +198,8 @@ def encode_sample_response(
         entry.tokens = np.asarray(sequence.tokens, np.int32).tobytes()
         entry.logprobs = np.asarray(sequence.logprobs, np.float32).tobytes()
         if sequence.topk:
-            _fill_topk(
-                entry.topk_sampled_logprobs, *map(np.stack, zip(*sequence.topk, strict=True))
-            )
+            columns = map(np.stack, zip(*sequence.topk, strict=True))
+            _fill_topk(entry.topk_sampled_logprobs, *columns)
     if prompt is not None:
         if prompt.logprobs_P is not None:
             message.prompt_logprobs = prompt.logprobs_P.astype(np.float32).tobytes()
