@@ -22,6 +22,7 @@ from localtinker.packing import Layout, packed_passes, padded, padded_passes
 from localtinker.sampling import Batch, Row, SampleRequest, Vocabulary, requests_of, tensor_of
 from localtinker.scoring import score_prompts
 
+PromptTokens = tuple[int, ...]
 _DEAD_SHARE = 0.15  # share of stopped slots above which the cache is compacted
 
 
@@ -41,12 +42,12 @@ class GenerationBatch(Batch):
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
-        by_prompt: dict[tuple[int, ...], list[Row]] = {}
+        by_prompt: dict[PromptTokens, list[Row]] = {}
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
         budget = self.decoder.prefill_tokens
-        shared: list[tuple[int, ...]] = []
-        apart: list[tuple[int, ...]] = []
+        shared: list[PromptTokens] = []
+        apart: list[PromptTokens] = []
         for prompt, group in by_prompt.items():
             # For a small model sharing prefixes costs more than it saves.
             alone = self.decoder.is_small or any(row.request.needs_cache for row in group)
@@ -60,7 +61,7 @@ class GenerationBatch(Batch):
             prompts = [apart[i] for i in numbers]
             self._prefill(prompts, [by_prompt[prompt] for prompt in prompts])
 
-    def _prefill(self, prompts: Sequence[tuple[int, ...]], groups: Sequence[list[Row]]) -> None:
+    def _prefill(self, prompts: Sequence[PromptTokens], groups: Sequence[list[Row]]) -> None:
         device = self.decoder.device
         lengths = [len(prompt) for prompt in prompts]
         rows = [row for group in groups for row in group]

@@ -12,6 +12,10 @@ from typing import Any
 
 from localtinker.errors import RequestError, SamplingError
 
+Json = dict[str, Any]
+"""A JSON object."""
+Answer = bytes | Json
+"""What a client collects: protobuf or JSON."""
 _RETRIEVED_GRACE = 30.0  # seconds in which a client whose connection broke may ask again
 _UNCLAIMED_LIFE = 3600.0  # seconds until an answer that was never collected is dropped
 
@@ -27,7 +31,7 @@ class Future:
     request_id: str
     key: tuple | None = None
     event: asyncio.Event = field(default_factory=asyncio.Event)
-    answer: bytes | dict[str, Any] | None = None
+    answer: Answer | None = None
     finished_at: float | None = None
     retrieved_at: float | None = None
     """Time of the last collection, or of the cancellation."""
@@ -65,13 +69,13 @@ class FutureStore:
     def get(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
 
-    def resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+    def resolve(self, future: Future, answer: Answer | Exception) -> None:
         """Set the answer or the error: the client's fault if it is a `RequestError`, else the server's.
         Later calls do nothing."""
         with suppress(RuntimeError):  # the loop is closed: the service is shutting down
             self._loop.call_soon_threadsafe(self._resolve, future, answer)
 
-    def _resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+    def _resolve(self, future: Future, answer: Answer | Exception) -> None:
         if future.done:
             return
         if isinstance(answer, RequestError):

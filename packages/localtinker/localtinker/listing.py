@@ -21,10 +21,11 @@ from starlette.responses import FileResponse, Response
 
 from localtinker import requests as rq
 from localtinker.errors import NotFoundError
+from localtinker.futures import Json
 from localtinker.lora import LoraSpec
 from localtinker.registry import KINDS, Registry, SavedWeights, parse_path
 
-Handler = Callable[[Request], Awaitable[Response | dict[str, Any]]]
+Handler = Callable[[Request], Awaitable[Response | Json]]
 Routes = dict[str, Handler]
 """Mapping of "METHOD /path" (below /api/v1) to its handler, which returns a response or a JSON object."""
 DOWNLOADS = "/local/external"
@@ -33,10 +34,10 @@ _LIFE_S = 3600  # of a download URL
 
 
 def run_routes(registry: Registry) -> Routes:
-    async def sessions(request: Request) -> dict[str, Any]:
+    async def sessions(request: Request) -> Json:
         return {"sessions": _page(request, registry.sessions())[0]}
 
-    async def session(request: Request) -> dict[str, Any]:
+    async def session(request: Request) -> Json:
         session_id = request.path_params["session_id"]
         row = registry.session(session_id)
         return {
@@ -46,10 +47,10 @@ def run_routes(registry: Registry) -> Routes:
             "user_metadata": json.loads(row["user_metadata"] or "null"),
         }
 
-    def run_json(row: Any) -> dict[str, Any]:
+    def run_json(row: Any) -> Json:
         checkpoints = registry.checkpoints(row["id"])
 
-        def latest(kind: str) -> dict[str, Any] | None:
+        def latest(kind: str) -> Json | None:
             return next((_checkpoint_json(one) for one in checkpoints if one.kind == kind), None)
 
         return {
@@ -64,14 +65,14 @@ def run_routes(registry: Registry) -> Routes:
             "last_sampler_checkpoint": latest("sampler_weights"),
         }
 
-    async def training_runs(request: Request) -> dict[str, Any]:
+    async def training_runs(request: Request) -> Json:
         rows, cursor = _page(request, registry.runs())
         return {"training_runs": [run_json(row) for row in rows], "cursor": cursor}
 
-    async def training_run(request: Request) -> dict[str, Any]:
+    async def training_run(request: Request) -> Json:
         return run_json(registry.run(request.path_params["run_id"]))
 
-    async def run_checkpoints(request: Request) -> dict[str, Any]:
+    async def run_checkpoints(request: Request) -> Json:
         run_id = request.path_params["run_id"]
         registry.run(run_id)
         return {"checkpoints": [_checkpoint_json(c) for c in registry.checkpoints(run_id)]}
@@ -86,7 +87,7 @@ def run_routes(registry: Registry) -> Routes:
 
 
 def checkpoint_routes(registry: Registry) -> Routes:
-    async def checkpoints(request: Request) -> dict[str, Any]:
+    async def checkpoints(request: Request) -> Json:
         rows, cursor = _page(request, registry.checkpoints(), 100)
         return {"checkpoints": [_checkpoint_json(c) for c in rows], "cursor": cursor}
 
@@ -104,7 +105,7 @@ def checkpoint_routes(registry: Registry) -> Routes:
         registry.update_checkpoint(_path(request), public=int(request.method == "POST"))
         return Response(status_code=204)
 
-    async def weights_info(request: Request) -> dict[str, Any]:
+    async def weights_info(request: Request) -> Json:
         path = rq.parse(rq.TinkerPath, await request.body()).tinker_path
         parse_path(path, "tinker_path")
         checkpoint = registry.checkpoint(path)
@@ -137,7 +138,7 @@ def download_routes(registry: Registry) -> Routes:
         message = f"{path}\n{file}\n{expires}"
         return hmac.new(secret, message.encode(), hashlib.sha256).hexdigest()
 
-    async def download_urls(request: Request) -> dict[str, Any]:
+    async def download_urls(request: Request) -> Json:
         run_id, name = request.path_params["run_id"], request.path_params["name"]
         path = f"tinker://{run_id}/external_weights/{name}"
         folder = registry.blob_path(registry.checkpoint(path).blob)
@@ -182,7 +183,7 @@ def _path(request: Request) -> str:
     return path
 
 
-def _checkpoint_json(checkpoint: SavedWeights) -> dict[str, Any]:
+def _checkpoint_json(checkpoint: SavedWeights) -> Json:
     return {
         "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
         "checkpoint_type": KINDS[checkpoint.kind],

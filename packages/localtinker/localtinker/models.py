@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _LARGE_GPU_BYTES = 24 << 30  # free GPU memory above which training passes are four times as large
 _MERGE_LIMIT_BYTES = 1 << 30  # weights up to which samplers are merged copies of the model
 CHECKPOINT_BYTES = 2 << 30  # weights above which activations are recomputed in the backward pass
+Adapter = tuple[Mapping[str, Tensor], LoraSpec]
+"""Tensors under peft's names, and their configuration."""
 _names = itertools.count()
 
 
@@ -78,7 +80,7 @@ class ServedModel:
             return self.model.model(tokens_BL)
         return self.model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
 
-    def decoder(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None) -> DenseDecoder:
+    def decoder(self, adapter: Adapter | None) -> DenseDecoder:
         """Return a decoder of a `dense` model, alone or with a frozen adapter."""
         pairs = {} if adapter is None else pairs_by_module(adapter[0])
         scaling = 1.0 if adapter is None else adapter[1].scaling
@@ -90,9 +92,7 @@ class ServedModel:
         """Approximate bytes of a sampler beyond the base: those of a copy if it merges."""
         return self.nbytes if self.dense and self.merge and (adapted or self.small) else 0
 
-    def sampler(
-        self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool
-    ) -> Sampler:
+    def sampler(self, adapter: Adapter | None, *, deterministic: bool) -> Sampler:
         """Return a sampler of the base model, alone or with a frozen adapter."""
         if self.dense:
             return Sampler(self.decoder(adapter), self.vocabulary, deterministic)

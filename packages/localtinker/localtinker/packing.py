@@ -22,12 +22,14 @@ from torch import Tensor
 BLOCK = 512  # queries per attention call, which bounds the size of the mask
 MIN_PREFIX = 8  # shorter prefixes save less than attention in two parts costs
 Tokens = Sequence[int] | np.ndarray
+Passes = list[list[int]]
+"""The indices of the sequences of each pass."""
 
 
-def padded_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
+def padded_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     """Return the sequence indices of each pass: sorted by length, at most `budget` padded tokens, at least
     one sequence."""
-    passes: list[list[int]] = []
+    passes: Passes = []
     longest = budget
     for number in sorted(range(len(sequences)), key=lambda i: -len(sequences[i])):
         if passes and (len(passes[-1]) + 1) * longest <= budget:
@@ -79,7 +81,7 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
     return [family if len(family.members) > 1 else Family(family.members, 0) for family in families]
 
 
-def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
+def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     """Return the sequence indices of each pass, of at most `budget` rows.
 
     A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up
@@ -99,7 +101,7 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
             count += 1
         for share, part in zip(_shares(lengths, count), _shares(members, count), strict=True):
             blocks.append((family.prefix + sum(share), part))
-    passes: list[list[int]] = []
+    passes: Passes = []
     filled = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
         if passes and filled + rows <= budget:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from localtinker.errors import RequestError
+from localtinker.futures import Json
 from localtinker.lora import MAX_RANK
 from localtinker.losses import LOSSES
 from localtinker.models import ServedModel
@@ -34,7 +35,7 @@ class Ttl(_Request):
 
 
 class CreateSession(_Request):
-    user_metadata: dict[str, Any] | None = None
+    user_metadata: Json | None = None
     display_name: str | None = None
 
 
@@ -56,7 +57,7 @@ class CreateModel(_Request):
     base_model: str
     lora_config: LoraConfig
     optimizer_config: OptimizerConfig = OptimizerConfig()
-    user_metadata: dict[str, Any] | None = None
+    user_metadata: Json | None = None
 
 
 class ModelId(_Request):
@@ -101,7 +102,7 @@ class LoadWeights(_Request):
     session_id: str | None = None
     model_seq_id: int | None = None
     base_model: str | None = None
-    user_metadata: dict[str, Any] | None = None
+    user_metadata: Json | None = None
     path: str
     optimizer: bool
 

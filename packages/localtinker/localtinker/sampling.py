@@ -20,6 +20,11 @@ from localtinker.wire import Cells, PromptScores, SampledSequence, encode_sample
 Take = Callable[[bytes | Exception], None]
 """Callback that receives the answer to a job: a serialised SampleResponse, or the error."""
 
+Decode = Callable[[Sequence[int]], str]
+"""Returns the text of tokens, special tokens included."""
+Choice = tuple[list[int], list[float]]
+"""A token for each row, and their log-probabilities at temperature 1."""
+
 # Far enough below 1 that u * total < total after rounding, so that no token of probability zero is drawn.
 _LARGEST_UNIFORM = 1.0 - 2.0**-50
 _LARGEST_SEED = 2**64 - 1
@@ -29,8 +34,7 @@ _LARGEST_SEED = 2**64 - 1
 class Vocabulary:
     """The vocabulary of a model's tokenizer."""
 
-    decode: Callable[[Sequence[int]], str]
-    """Text of tokens, special tokens included."""
+    decode: Decode
     size: int
     """Largest id plus one. A model's matrices may be padded with further rows; their ids are never sampled."""
 
@@ -146,7 +150,7 @@ class Row:
     sequence: SampledSequence = field(default_factory=SampledSequence)
     done: bool = False
 
-    def take(self, token: int, logprob: float, decode: Callable[[Sequence[int]], str]) -> bool:
+    def take(self, token: int, logprob: float, decode: Decode) -> bool:
         """Record the next token and return whether the row has ended."""
         sequence, options = self.sequence, self.request.options
         tokens = sequence.tokens
@@ -158,7 +162,7 @@ class Row:
             self.done = True
         return self.done
 
-    def _hits_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
+    def _hits_stop_string(self, decode: Decode) -> bool:
         # A token has at least one byte and a character at most four, so this tail contains any stop string
         # that ends here.
         strings = self.request.options.stop_strings
@@ -215,7 +219,7 @@ def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.de
     return torch.from_numpy(np.array(values, dtype)).to(device)
 
 
-def choose(logits_BV: Tensor, rows: Sequence[Row], size: int) -> tuple[list[int], list[float]]:
+def choose(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     """Sample one token per row from the ids below `size`; return tokens and their log-probabilities at temperature 1.
 
     Inverse transform sampling with one uniform number per token, so that a row's tokens depend only on its
@@ -237,9 +241,7 @@ def choose(logits_BV: Tensor, rows: Sequence[Row], size: int) -> tuple[list[int]
     return tokens, logprobs
 
 
-def _choose_plain(
-    logits_BV: Tensor, rows: Sequence[Row], size: int
-) -> tuple[list[int], list[float]]:
+def _choose_plain(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     """`choose` from the unmodified distribution."""
     p_BV = torch.softmax(logits_BV, -1)
     tokens_B = _draw(p_BV[:, :size], rows)
@@ -247,9 +249,7 @@ def _choose_plain(
     return _as_lists(tokens_B, probabilities_B.log_())
 
 
-def _choose_shaped(
-    logits_BV: Tensor, rows: Sequence[Row], size: int
-) -> tuple[list[int], list[float]]:
+def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     """`choose` for rows with a temperature, top-k or top-p, or that request top-k log-probabilities."""
     options = [row.request.options for row in rows]
     logp_BV = torch.log_softmax(logits_BV, -1)
@@ -280,7 +280,7 @@ def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
     return tokens_B.clamp_(max=p_BV.shape[1] - 1)  # NaN is larger than any sum
 
 
-def _as_lists(tokens_B: Tensor, logprobs_B: Tensor) -> tuple[list[int], list[float]]:
+def _as_lists(tokens_B: Tensor, logprobs_B: Tensor) -> Choice:
     """Convert the choice of `choose`. Raises RequestError if a log-probability is NaN."""
     logprobs = logprobs_B.tolist()
     if math.isnan(sum(logprobs)):

@@ -11,14 +11,13 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from localtinker import requests as rq
 from localtinker.devices import device_for, use_fast_products, use_threads
 from localtinker.dispatch import SamplingProcesses
 from localtinker.engine import Engine
 from localtinker.errors import NotFoundError, RequestError
-from localtinker.futures import Future, FutureStore
+from localtinker.futures import Answer, Future, FutureStore, Json
 from localtinker.generation import SamplingLoop
 from localtinker.lora import LoraSpec
 from localtinker.models import ServedModel, load_model, room_on
@@ -88,7 +87,7 @@ class Service:
             )
         return self.models[name]
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Json:
         """Return resources and load, for operators and tests."""
         load = Counter(self.engine.load())
         if self._processes is not None:
@@ -121,9 +120,7 @@ class Service:
             self.engine.call(partial(self.clients.drop, model_id))
 
     # Futures ----------------------------------------------------------------------------------------------------
-    def _submit(
-        self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]
-    ) -> Future:
+    def _submit(self, kind: str, key: tuple | None, run: Callable[[], Answer]) -> Future:
         """Queue `run` on the compute thread. A retry, with the key of an earlier request, gets the earlier future."""
         earlier = self.futures.existing(key)
         if earlier is not None:
@@ -144,7 +141,7 @@ class Service:
         self.engine.call(work)
         return future
 
-    def cancel(self, request: rq.RequestId) -> dict[str, Any]:
+    def cancel(self, request: rq.RequestId) -> Json:
         """Cancel a sampling request. Other requests always run to completion."""
         future = self.futures.get(request.request_id)
         if future is not None and not future.done and future.cancel is not None:
@@ -166,7 +163,7 @@ class Service:
         seed = secrets.randbits(32) if lora.seed is None else lora.seed & _LARGEST_SEED
         spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             self.clients.create(model_id, request.session_id, base, spec, request.user_metadata)
             return {"model_id": model_id, "type": "create_model"}
 
@@ -179,7 +176,7 @@ class Service:
     def unload_model(self, model_id: str) -> Future:
         self.clients.get(model_id)
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             self.clients.drop(model_id)
             return {"model_id": model_id, "type": "unload_model"}
 
@@ -200,7 +197,7 @@ class Service:
         self.clients.get(request.model_id)
         params = request.adam_params.model_dump()
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             return {"metrics": self.clients.live(request.model_id).optim_step(params)}
 
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
@@ -231,7 +228,7 @@ class Service:
         if not snapshot:
             name = rq.check_name(request.path or uuid.uuid4().hex[:12])
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             model = self.clients.live(client.model_id)
             if not request.overwrite:
                 self.registry.check_free(client.model_id, kind, name)
@@ -301,7 +298,7 @@ class Service:
             finally:
                 self.registry.release_blob(blob)
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             if session_id is not None:
                 self.clients.create(model_id, session_id, base, spec, request.user_metadata, load)
             else:
@@ -326,7 +323,7 @@ class Service:
             user_metadata=source.user_metadata,
         )
 
-    def get_info(self, model_id: str) -> dict[str, Any]:
+    def get_info(self, model_id: str) -> Json:
         client = self.clients.get(model_id)
         return {
             "type": "get_info",
@@ -343,7 +340,7 @@ class Service:
         }
 
     # Sampling ---------------------------------------------------------------------------------------------------
-    def create_sampling_session(self, request: rq.CreateSamplingSession) -> dict[str, Any]:
+    def create_sampling_session(self, request: rq.CreateSamplingSession) -> Json:
         self._open_session(request.session_id)
         base = self._sampled_model(request.base_model, request.model_path)
         sampler_id = f"{request.session_id}:sample:{request.sampling_session_seq_id}"

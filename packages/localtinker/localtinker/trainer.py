@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
 """Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and
 loss, both [B, L, K]."""
+BatchResult = tuple[dict[str, list[np.ndarray]], dict[str, float]]
+"""The outputs of a pass, an array for each datum, and its metrics."""
 ACTIVATION_BYTES = 384 << 20  # what the layers of `DenseTraining` keep
 LOGIT_BUDGET = 2**25  # logits in memory at once in a forward pass: 128 MiB
 
@@ -59,9 +61,7 @@ class TrainingModel:
         """Free the adapter. The object must not be used afterwards."""
         self.base.adapters.remove(self.model_id)
 
-    def forward_backward(
-        self, request: TrainRequest
-    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+    def forward_backward(self, request: TrainRequest) -> BatchResult:
         """Compute loss and log-probabilities of a batch, and add its gradients unless `forward_only`.
 
         Returns the outputs per datum and the metrics `loss:sum`, `tokens:sum` (trained positions) and
@@ -105,9 +105,7 @@ class TrainingModel:
             loss_BLK.sum().backward()
         return logp_BLK, loss_BLK
 
-    def _run(
-        self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]
-    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+    def _run(self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]) -> BatchResult:
         """Run the passes of a request, given by the indices of their data, and combine their results."""
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)

@@ -42,7 +42,10 @@ else:
 
 _NUMPY_OF = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
 MISSING_LOGPROB = -99999.0  # marks an empty cell of a top-k matrix in the protocol
+LossConfig = dict[str, float | str]
 _MAX_BODY = 256 * 1024 * 1024
+TopK = tuple[np.ndarray, np.ndarray]
+"""Ids and log-probabilities of the likeliest tokens."""
 Cells = tuple[np.ndarray, np.ndarray]
 """The cells of a sparse (CSR) matrix: its row pointers and columns."""
 
@@ -62,7 +65,7 @@ class TrainRequest:
     model_id: str
     seq_id: int | None
     loss_fn: str
-    config: dict[str, float | str]
+    config: LossConfig
     forward_only: bool
     data: list[TrainDatum]
 
@@ -74,7 +77,7 @@ class SampledSequence:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stopped: bool = False
-    topk: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    topk: list[TopK] = field(default_factory=list)
 
 
 @dataclass
@@ -82,7 +85,7 @@ class PromptScores:
     """Requested scores of the P prompt positions. Positions that are not scored hold NaN or `MISSING_LOGPROB`."""
 
     logprobs_P: np.ndarray | None = None
-    topk: tuple[np.ndarray, np.ndarray] | None = None
+    topk: TopK | None = None
     targets: tuple[np.ndarray, Cells | None] | None = None
 
 
@@ -104,7 +107,7 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
         message.ParseFromString(body)
     except DecodeError as error:
         raise RequestError(f"body: not a ForwardBackwardRequest message ({error})") from error
-    config: dict[str, float | str] = dict(message.loss_fn_config)
+    config: LossConfig = dict(message.loss_fn_config)
     for key, value in message.loss_fn_config_v2.items():
         config[key] = value.text if value.WhichOneof("value") == "text" else value.number
     data = []

@@ -155,5 +155,5 @@ async def test_unknown_promise(bench: Bench) -> str:
     if status == 429:
         raise NotTriedError("the server is busy (429)")
     assert 400 <= status < 500, f"{status} ({reply})"
-    assert status != 408, "408"
+    assert status != 408, f"{status} ({reply})"
     return str(status)
