@@ -67,19 +67,19 @@ class GenerationBatch(Batch):
         rows = [row for group in groups for row in group]
         cache: KVCache | None = None
         if any(row.request.needs_cache for row in rows):
-            cache = self.decoder.new_cache(len(prompts), round_up(max(lengths) + 1))
+            capacity = round_up(max(lengths) + 1)
+            cache = self.decoder.new_cache(len(prompts), capacity)
         tokens_BL = padded(prompts)
-        hidden_NH = self.decoder.hidden(tokens_BL.to(device), cache).flatten(0, 1)
-        starts = range(0, tokens_BL.numel(), tokens_BL.shape[1])
-        positions = [
-            np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)
-        ]
-        tokens = self._first_tokens(hidden_NH, positions, groups)
+        hidden_BLH = self.decoder.hidden(tokens_BL.to(device), cache)
+        positions_BL = np.arange(tokens_BL.numel()).reshape(tokens_BL.shape)
+        positions = [row[:length] for row, length in zip(positions_BL, lengths, strict=True)]
+        tokens = self._first_tokens(hidden_BLH.flatten(0, 1), positions, groups)
         owner = [i for i, group in enumerate(groups) for _ in group]
         keep = [i for i, row in enumerate(rows) if not row.done]
         if not keep or cache is None:
             return
-        cache.select(torch.tensor([owner[i] for i in keep], device=device))
+        slots = [owner[i] for i in keep]
+        cache.select(torch.tensor(slots, device=device))
         self._compact()
         if self._cache is None:
             self._cache = cache
@@ -87,7 +87,7 @@ class GenerationBatch(Batch):
             self._cache.append(cache)
         self.rows += [rows[i] for i in keep]
         self._tokens_B += [tokens[i] for i in keep]
-        self._positions_B += [lengths[owner[i]] for i in keep]
+        self._positions_B += [lengths[slot] for slot in slots]
         self._requests = requests_of(self.rows)
 
     def _first_tokens(
@@ -103,11 +103,14 @@ class GenerationBatch(Batch):
                     requests.append(request)
         score_prompts(self.decoder, hidden_NH, places, requests)
         rows = [row for group in groups for row in group]
-        last = [rows_P[-1] for rows_P, group in zip(positions, groups, strict=True) for _ in group]
+        last: list[int] = []
+        for rows_P, group in zip(positions, groups, strict=True):
+            last += [rows_P[-1]] * len(group)
         distinct, owner = np.unique(last, return_inverse=True)
         device = hidden_NH.device
-        logits_UV = self.decoder.logits(hidden_NH[torch.from_numpy(distinct).to(device)])
-        return self._take(logits_UV.index_select(0, torch.from_numpy(owner).to(device)), rows)
+        last_UH = hidden_NH[torch.from_numpy(distinct).to(device)]
+        owner_B = torch.from_numpy(owner).to(device)
+        return self._take(self.decoder.logits(last_UH).index_select(0, owner_B), rows)
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -115,7 +118,8 @@ class GenerationBatch(Batch):
             if request.cancelled.is_set():
                 for row in request.rows:
                     row.done = True
-        if len(self.rows) - self.live > _DEAD_SHARE * len(self.rows):
+        count = len(self.rows)
+        if count - self.live > _DEAD_SHARE * count:
             self._compact()
         if not self.rows:
             return
@@ -200,12 +204,15 @@ class LockstepBatch(Batch):
     def admit(self, rows: Sequence[Row]) -> None:
         for request in requests_of(rows):
             if request.prompt_options.wanted and request.scores is None:
-                hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
+                tokens_1L = self._tensor([request.prompt])
+                hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
                 places = [np.arange(len(request.prompt))]
                 score_prompts(self.decoder, hidden[0], places, [request])
-        distinct = list({tuple(row.request.prompt): None for row in rows})
-        logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
-        owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])
+        prompts = [tuple(row.request.prompt) for row in rows]
+        distinct = list(dict.fromkeys(prompts))
+        tokens_UL = self._tensor(distinct)
+        logits, self._cache = self.decoder.prefill(tokens_UL, all_positions=False)
+        owner = self._tensor([distinct.index(prompt) for prompt in prompts])
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
         last_UV = logits[:, -1].float()

@@ -54,7 +54,8 @@ class Linear:
         y = F.linear(x, self.weight, self.bias)
         if self.lora is not None:
             lora_a, lora_b = self.lora
-            low_rank = F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b)
+            inner = F.linear(x.to(lora_a.dtype), lora_a)
+            low_rank = F.linear(inner, lora_b)
             y = (y + low_rank).to(y.dtype)
         return y
 
@@ -90,22 +91,30 @@ class DenseDecoder:
         self.kv_heads: int = config.num_key_value_heads
         self.head_dim: int = config.head_dim
         self.eps: float = config.rms_norm_eps
-        self._model, self._pairs, self._scaling, self._merge = model, pairs, scaling, merge
+        self._model = model
+        self._pairs = pairs
+        self._scaling = scaling
+        self._merge = merge
         inner = model.model
         self.embed: Tensor = inner.embed_tokens.weight
-        self.dtype, self.device = self.embed.dtype, self.embed.device
+        self.dtype = self.embed.dtype
+        self.device = self.embed.device
         self._exact_norms = self.dtype == torch.float32
-        sizes = (self.head_dim, self.embed.shape[1])
-        self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
+        self._floors: dict[int, Tensor] = {}
+        for size in (self.head_dim, self.embed.shape[1]):
+            floor = (size * self.eps) ** 0.5
+            self._floors[size] = torch.tensor(floor, device=self.device)
         self.norm: Tensor = self._norm_weight(inner.norm.weight)
         self.head = self._linear("lm_head")
-        self.layers = [self._layer(f"model.layers.{i}") for i in range(len(inner.layers))]
+        count = len(inner.layers)
+        self.layers = [self._layer(f"model.layers.{number}") for number in range(count)]
         self._rotary = inner.rotary_emb
         self._cos_sin = self._rotary.table(self.embed, 256)
         self.vocab_size: int = self.head.weight.shape[0]
-        numbers = 2 * len(self.layers) * self.kv_heads * self.head_dim
+        numbers = 2 * count * self.kv_heads * self.head_dim
         self.position_bytes: int = numbers * self.dtype.itemsize
-        self.is_small = is_small(sum(p.nbytes for p in model.parameters()), self.device)
+        nbytes = sum(parameter.nbytes for parameter in model.parameters())
+        self.is_small = is_small(nbytes, self.device)
         on_cpu = _SMALL_PREFILL_TOKENS if self.is_small else _CPU_PREFILL_TOKENS
         self.prefill_tokens = on_cpu if self.device.type == "cpu" else PREFILL_TOKENS
 
@@ -141,14 +150,19 @@ class DenseDecoder:
             )
             return attended.transpose(1, 2).flatten(2)
 
-        return self._through_layers(tokens_BL, self._rope(length)[:length, None], attend)
+        rope = self._rope(length)[:length, None]
+        return self._through_layers(tokens_BL, rope, attend)
 
     def packed_hidden(self, layout: Layout) -> Tensor:
         """Return final hidden states [N, H] of the rows of a layout."""
-        rope = self._rope(layout.longest)[layout.positions_N.to(self.device), None]
-        return self._through_layers(
-            layout.tokens_N.to(self.device), rope, lambda index, q, k, v: layout.attention(q, k, v)
-        )
+        tokens_N = layout.tokens_N.to(self.device)
+        positions_N = layout.positions_N.to(self.device)
+        rope = self._rope(layout.longest)[positions_N, None]
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return layout.attention(q, k, v)
+
+        return self._through_layers(tokens_N, rope, attend)
 
     def _through_layers(self, tokens: Tensor, rope: Tensor, attend: Attend) -> Tensor:
         """Return final hidden states [*lead, H] of tokens [*lead]; `rope` broadcasts to [*lead, 1, 2 D]."""
@@ -157,9 +171,10 @@ class DenseDecoder:
         for index, layer in enumerate(self.layers):
             qk, v = self._project(layer, x, tokens.shape, cos, sin)
             q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
-            attended = attend(index, q, k, v).view(len(x), -1)
-            x = self._finish(layer, x, attended)
-        return self._rms(x, self.norm).view(*tokens.shape, -1)
+            attended = attend(index, q, k, v)
+            x = self._finish(layer, x, attended.view(len(x), -1))
+        x = self._rms(x, self.norm)
+        return x.view(*tokens.shape, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache) -> Tensor:
         """Return logits [B, V] of one new token per slot: row b writes position `positions_B[b]` and sees
@@ -180,8 +195,9 @@ class DenseDecoder:
         h = self._rms(x, layer.norm_in)
         states = [linear(h) for linear in layer.qkv]
         qkv = states[0] if len(states) == 1 else torch.cat(states, -1)
-        qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
-        qk, v = qkv.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), -2)
+        heads = self.heads + self.kv_heads
+        qkv = qkv.view(*lead, heads + self.kv_heads, self.head_dim)
+        qk, v = qkv.split_with_sizes((heads, self.kv_heads), -2)
         if layer.norm_qk_SD is not None:
             qk = self._rms(qk, layer.norm_qk_SD)
         return rotated(qk, cos, sin), v
@@ -189,8 +205,8 @@ class DenseDecoder:
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
         x = layer.o.added_to(x, attended)
         h = self._rms(x, layer.norm_mlp)
-        gated = F.silu(layer.gate(h)).mul_(layer.up(h))
-        return layer.down.added_to(x, gated)
+        gate = F.silu(layer.gate(h))
+        return layer.down.added_to(x, gate.mul_(layer.up(h)))
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return x / sqrt(mean(x^2) + eps) * weight, with half as many CPU kernels as torch.
@@ -199,7 +215,8 @@ class DenseDecoder:
         """
         if self._exact_norms:
             length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-            x = x / torch.hypot(length, self._floors[x.shape[-1]])
+            floor = self._floors[x.shape[-1]]
+            x = x / torch.hypot(length, floor)
         else:  # lower precisions have too few bits for the sum of squares
             x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
@@ -225,7 +242,8 @@ class DenseDecoder:
         norm_mlp: Tensor | None = self._norm_weight(module.post_attention_layernorm.weight)
         if self._merge:
             qkv = [_fuse(qkv, norm_in)]
-            gate, up = _fuse([gate], norm_mlp), _fuse([up], norm_mlp)
+            gate = _fuse([gate], norm_mlp)
+            up = _fuse([up], norm_mlp)
             norm_in = norm_mlp = None
         norm_qk = None
         if hasattr(module.self_attn, "q_norm"):

@@ -26,8 +26,11 @@ from torch import Tensor, nn
 from localtinker.modules import rotated
 from localtinker.packing import Layout, chunks
 
-Pairs = Mapping[str, tuple[nn.Parameter, nn.Parameter]]
-LossOf = Callable[[Tensor], Tensor]
+Pair = tuple[nn.Parameter, nn.Parameter]
+"""A [r, in] and B [out, r] of an adapter."""
+Pairs = Mapping[str, Pair]
+Function = Callable[[Tensor], Tensor]
+LossOf = Function
 """Maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]."""
 LOGIT_BYTES = 224 << 20  # logits kept for the backward pass, which recomputes the others
 _CHUNK = 128  # positions whose gradient of the logits is in memory at once
@@ -53,7 +56,8 @@ class Projection:
 
     def effective(self) -> Tensor:
         """Return W, or W + s B A in float32, of all layers together: [out, in]."""
-        out = self._weights[0].new_empty(sum(self._sizes), self._weights[0].shape[1])
+        first = self._weights[0]
+        out = first.new_empty(sum(self._sizes), first.shape[1])
         parts = out.split(self._sizes)
         for part, weight, pair in zip(parts, self._weights, self._pairs, strict=True):
             if pair is None or not self._merges:
@@ -64,18 +68,23 @@ class Projection:
 
     def forward(self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         """Return y [N, out] for x [N, in]. `weight`: the result of `effective`, if already computed."""
-        y = torch.mm(x, (self.effective() if weight is None else weight).t(), out=out)
+        if weight is None:
+            weight = self.effective()
+        y = torch.mm(x, weight.t(), out=out)
         if self._bias is not None:
             y += self._bias
         if not self._merges:
             for part, pair in self._adapted(y):
                 lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
-                part.addmm_(torch.mm(x, lora_a.t()), lora_b.t(), alpha=self._scaling)
+                inner = torch.mm(x, lora_a.t())
+                part.addmm_(inner, lora_b.t(), alpha=self._scaling)
         return y
 
     def backward(self, x: Tensor, dy: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the gradient of x, and add those of A and B to the parameters' `grad`."""
-        dx = torch.mm(dy, self.effective() if weight is None else weight)
+        if weight is None:
+            weight = self.effective()
+        dx = torch.mm(dy, weight)
         for part, pair in self._adapted(dy):
             lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
             through_a = torch.mm(x, lora_a.t()).mul_(self._scaling)
@@ -86,7 +95,7 @@ class Projection:
                 dx.addmm_(through_b, lora_a)
         return dx
 
-    def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, tuple[nn.Parameter, nn.Parameter]]]:
+    def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, Pair]]:
         """Yield the part of y [N, out] of each layer with an adapter, and its (A, B)."""
         for part, pair in zip(y.split(self._sizes, -1), self._pairs, strict=True):
             if pair is not None:
@@ -114,18 +123,24 @@ class _Activations:
 class _Layer:
     def __init__(self, name: str, model: Any, pairs: Pairs, scaling: float) -> None:
         def projection(*parts: str) -> Projection:
-            return Projection(model, [f"{name}.{part}_proj" for part in parts], pairs, scaling)
+            names = [f"{name}.{part}_proj" for part in parts]
+            return Projection(model, names, pairs, scaling)
 
-        config, layer = model.config, model.get_submodule(name)
-        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
+        config = model.config
+        layer = model.get_submodule(name)
+        self._heads = config.num_attention_heads
+        self._kv_heads = config.num_key_value_heads
         self._head_dim = layer.self_attn.head_dim
         self._qkv = projection("self_attn.q", "self_attn.k", "self_attn.v")
         self._o = projection("self_attn.o")
         self._gate_up = projection("mlp.gate", "mlp.up")
         self._down = projection("mlp.down")
-        self._norm_in, self._norm_mlp = layer.input_layernorm, layer.post_attention_layernorm
-        norms = [getattr(layer.self_attn, norm, None) for norm in ("q_norm", "k_norm")]
-        self._norm_q, self._norm_k = (None if norm is None else norm.weight for norm in norms)
+        self._norm_in = layer.input_layernorm
+        self._norm_mlp = layer.post_attention_layernorm
+        self._norm_q = self._norm_k = None
+        if hasattr(layer.self_attn, "q_norm"):
+            self._norm_q = layer.self_attn.q_norm.weight
+            self._norm_k = layer.self_attn.k_norm.weight
         self._eps = config.rms_norm_eps
 
     def forward(
@@ -162,9 +177,9 @@ class _Layer:
 
     def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
         """Return causal attention [N, heads D] within the sequences of a layout."""
-        count = self._heads + 2 * self._kv_heads
-        states = qkv.view(-1, count, self._head_dim)
-        q, k, v = states.split((self._heads, self._kv_heads, self._kv_heads), 1)
+        heads = (self._heads, self._kv_heads, self._kv_heads)
+        states = qkv.view(-1, sum(heads), self._head_dim)
+        q, k, v = states.split(heads, 1)
         if self._norm_q is not None and self._norm_k is not None:
             q = F.rms_norm(q, (self._head_dim,), self._norm_q, self._eps)
             k = F.rms_norm(k, (self._head_dim,), self._norm_k, self._eps)
@@ -176,9 +191,7 @@ def _gated(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def _through(
-    function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _through(function: Function, x: Tensor, backward: Function) -> Tensor:
     """Return the gradient of x. `backward` maps function(x), which is recomputed, to its gradient."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
@@ -198,11 +211,13 @@ class DenseTraining:
         inner = model.model
         self._embed = inner.embed_tokens.weight.detach()
         self._rotary = inner.rotary_emb
-        self._norm, self._eps = inner.norm.weight.detach(), model.config.rms_norm_eps
+        self._norm = inner.norm.weight.detach()
+        self._eps = model.config.rms_norm_eps
         self._head = Projection(model, ["lm_head"], pairs, scaling)
         names = [f"model.layers.{number}" for number in range(len(inner.layers))]
         self._layers = [_Layer(name, model, pairs, scaling) for name in names]
-        self._budget_bytes, self._trains = budget_bytes, trains
+        self._budget_bytes = budget_bytes
+        self._trains = trains
         self._row_bytes, self._key_bytes = layer_bytes(model)
 
     @torch.no_grad()
@@ -264,14 +279,16 @@ class DenseTraining:
         # Sort positions by row, so that those of a chunk of rows are adjacent.
         row_P, order_P = torch.from_numpy(np.concatenate(layout.rows)).sort(stable=True)
         target_PK = targets_BLK[mask_BL][order_P]
-        count, vocabulary = len(hidden_NH), weight_VH.shape[0]
+        count = len(hidden_NH)
+        vocabulary = weight_VH.shape[0]
         spans = chunks(0, count, _CHUNK)
         starts = torch.tensor([*(start for start, _ in spans), count])
         bounds = torch.searchsorted(row_P, starts).tolist()
         positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
         fitting = LOGIT_BYTES // (vocabulary * weight_VH.itemsize) if self._trains else 0
         buffer = hidden_NH.new_empty(min(fitting, count), vocabulary)
-        logp_PK, normaliser = torch.empty(target_PK.shape), []
+        logp_PK = torch.empty(target_PK.shape)
+        normaliser = []
         for (start, end), here in zip(spans, positions, strict=True):
             out = buffer[start:end] if end <= len(buffer) else None
             logits = self._head.forward(hidden_NH[start:end], weight_VH, out).float()

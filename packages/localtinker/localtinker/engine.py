@@ -95,7 +95,8 @@ class Engine:
                     return
 
     def _linger(self) -> None:
-        deadline, count = time.monotonic() + _LONGEST_LINGER, 0
+        deadline = time.monotonic() + _LONGEST_LINGER
+        count = 0
         while len(self._incoming) > count and not self._calls and time.monotonic() < deadline:
             count = len(self._incoming)
             time.sleep(_LINGER)

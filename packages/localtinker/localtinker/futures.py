@@ -85,7 +85,8 @@ class FutureStore:
             if not isinstance(answer, SamplingError):
                 message = f"{type(answer).__name__}: {message}"
             answer = {"error": message, "category": "server"}
-        future.answer, future.finished_at = answer, time.monotonic()
+        future.answer = answer
+        future.finished_at = time.monotonic()
         future.cancel = None
         if future.on_done is not None:
             future.on_done()

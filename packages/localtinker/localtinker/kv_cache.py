@@ -87,7 +87,8 @@ class CacheView:
     def __init__(self, cache: KVCache, width: int) -> None:
         self.width = width
         slots, self._heads, capacity, _ = cache.keys[0].shape
-        dtype, device = cache.keys[0].dtype, cache.keys[0].device
+        dtype = cache.keys[0].dtype
+        device = cache.keys[0].device
         # Flat index of a slot's position 0.
         first = torch.arange(0, slots * self._heads * capacity, capacity, device=device)
         self._first_RM = first.view(slots, self._heads)

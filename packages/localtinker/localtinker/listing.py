@@ -139,7 +139,8 @@ def download_routes(registry: Registry) -> Routes:
         return hmac.new(secret, message.encode(), hashlib.sha256).hexdigest()
 
     async def download_urls(request: Request) -> Json:
-        run_id, name = request.path_params["run_id"], request.path_params["name"]
+        run_id = request.path_params["run_id"]
+        name = request.path_params["name"]
         path = f"tinker://{run_id}/external_weights/{name}"
         folder = registry.blob_path(registry.checkpoint(path).blob)
         expires = int(time.time()) + _LIFE_S

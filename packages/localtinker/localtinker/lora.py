@@ -128,8 +128,9 @@ class AdapterBank:
         """Return CPU copies of the weights under peft's names."""
         flat = {}
         for target, (lora_a, lora_b) in self.pairs(name).items():
-            flat[f"{PREFIX}{target}.lora_A.weight"] = lora_a.detach().cpu().clone()
-            flat[f"{PREFIX}{target}.lora_B.weight"] = lora_b.detach().cpu().clone()
+            for part, tensor in (("A", lora_a), ("B", lora_b)):
+                copy = tensor.detach().cpu().clone()
+                flat[f"{PREFIX}{target}.lora_{part}.weight"] = copy
         return flat
 
     def load(self, name: str, tensors: Mapping[str, Tensor]) -> None:
@@ -196,4 +197,5 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 
     Not `load_file`, which leaks two objects (60 bytes) per tensor in safetensors 0.8.0.
     """
-    return {name: tensor.clone() for name, tensor in load(file.read_bytes()).items()}
+    tensors = load(file.read_bytes())
+    return {name: tensor.clone() for name, tensor in tensors.items()}

@@ -86,7 +86,8 @@ def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-min(r A, clip(r, low, high) A) with r = exp(logp - q)."""
     ratio = (logp_BLK - inputs["logprobs"]).exp()
     advantages = inputs["advantages"]
-    return -(ratio * advantages).minimum(_clip(ratio, inputs, parameters) * advantages)
+    clipped = _clip(ratio, inputs, parameters)
+    return -(ratio * advantages).minimum(clipped * advantages)
 
 
 @loss(*POLICY_INPUTS, optional=CLIP, parameters=dict(zip(CLIP, (0.0, 4.0), strict=True)))
@@ -97,7 +98,8 @@ def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     training on tokens that the policy no longer samples (MiniMax-M1, 2025, arXiv:2506.13585, has none).
     """
     ratio = (logp_BLK - inputs["logprobs"]).exp()
-    return -_clip(ratio, inputs, parameters).detach() * logp_BLK * inputs["advantages"]
+    clipped = _clip(ratio, inputs, parameters)
+    return -clipped.detach() * logp_BLK * inputs["advantages"]
 
 
 @loss(*POLICY_INPUTS, parameters={"beta": 0.05}, zero_is_silent=False)
@@ -107,8 +109,8 @@ def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     The penalty remains where A and q are 0, so clients must send q for prompt tokens too, and the caller
     masks the padding.
     """
-    quadratic = (logp_BLK - inputs["logprobs"]) ** 2
-    return -(logp_BLK * inputs["advantages"] - 0.5 * parameters["beta"] * quadratic)
+    penalty = 0.5 * parameters["beta"] * (logp_BLK - inputs["logprobs"]) ** 2
+    return -(logp_BLK * inputs["advantages"] - penalty)
 
 
 def _clip(ratio: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:

@@ -180,7 +180,8 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
     their own behaviour, and without added tokens outside that file. (For Qwen2 it uses a special class,
     whatever the folder says.)
     """
-    settings, own = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    settings = folder / "tokenizer_config.json"
+    own = folder / "tokenizer.json"
     config = json.loads(settings.read_text()) if settings.is_file() else {}
     generic = config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
     differs = config.keys() & {"added_tokens_decoder", "auto_map"}
@@ -197,29 +198,34 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
     from transformers import AutoTokenizer
 
     theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return Vocabulary(theirs.decode, max(theirs.get_vocab().values()) + 1), theirs.eos_token_id
+    size = max(theirs.get_vocab().values()) + 1
+    return Vocabulary(theirs.decode, size), theirs.eos_token_id
 
 
 @torch.inference_mode()
 def _splits_head(model: Any) -> bool:
     """Whether a model's body and head, run separately, reproduce its logits on a short probe."""
-    body, head = getattr(model, "model", None), getattr(model, "lm_head", None)
+    body = getattr(model, "model", None)
+    head = getattr(model, "lm_head", None)
     if body is None or not callable(head):
         return False
     exact = model.dtype == torch.float32
     # The first ids are special tokens, on which a bfloat16 model is very sensitive to rounding.
     ids = torch.arange(1, 13) if exact else 7919 * torch.arange(1, 49)
-    tokens = ids.to(model.device)[None] % model.get_input_embeddings().weight.shape[0]
+    size = model.get_input_embeddings().weight.shape[0]
+    tokens = ids.to(model.device)[None] % size
     truth = model(input_ids=tokens, use_cache=False).logits.float()
     logits = head(body(input_ids=tokens, use_cache=False).last_hidden_state).float()
     if logits.shape != truth.shape:
         return False
     difference = (logits - truth).abs()
     if exact:
-        return bool(difference.max() <= 1e-4 * truth.abs().max().clamp(min=1.0))
+        largest = truth.abs().max()
+        return bool(difference.max() <= 1e-4 * largest.clamp(min=1.0))
     # In bfloat16, rounding alone makes single positions differ a lot; a different computation would make
     # all of them differ.
-    typical, spread = difference.mean(-1).median(), truth.std(-1).median()
+    typical = difference.mean(-1).median()
+    spread = truth.std(-1).median()
     return bool(typical <= 0.1 * spread.clamp(min=1.0))
 
 

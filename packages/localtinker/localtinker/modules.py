@@ -114,7 +114,8 @@ class Rotary:
         rope = config.rope_parameters
         if rope["rope_type"] == "default":
             exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
-            frequencies, self._factor = 1.0 / rope["rope_theta"] ** exponents, 1.0
+            frequencies = 1.0 / rope["rope_theta"] ** exponents
+            self._factor = 1.0
         else:
             from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -127,20 +128,23 @@ class Rotary:
         """Return cosines and sines of positions, [B, L, D] each, in the dtype of x."""
         angles = positions_BL[..., None].float() * self._frequencies
         angles = torch.cat((angles, angles), -1)
-        cos, sin = angles.cos() * self._factor, angles.sin() * self._factor
+        cos = angles.cos() * self._factor
+        sin = angles.sin() * self._factor
         return cos.to(x.dtype), sin.to(x.dtype)
 
     def table(self, x: Tensor, length: int) -> Tensor:
         """Return the table of `rotated`: cosines, then signed sines, of the first positions, in the dtype of x,
         [length, 2 D]."""
-        cos, sin = self(x, torch.arange(length, device=x.device)[None])
+        positions = torch.arange(length, device=x.device)
+        cos, sin = self(x, positions[None])
         first, second = sin[0].chunk(2, -1)
         return torch.cat((cos[0], -first, second), -1)
 
 
 def rotated(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
     """Apply rotary embeddings from `Rotary.table` to x [..., D]: rotate_half(x) sin = swap_halves(x) (-sin, sin)."""
-    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed_sin)
+    swapped = x.roll(x.shape[-1] // 2, -1)
+    return torch.addcmul(x * cos, swapped, signed_sin)
 
 
 class Attention(nn.Module):
@@ -154,7 +158,8 @@ class Attention(nn.Module):
         qwen2 = config.model_type == "qwen2"
         bias = config.attention_bias or qwen2
         self.q_proj = Linear(config.hidden_size, queries, bias=bias)
-        self.k_proj, self.v_proj = (Linear(config.hidden_size, keys, bias=bias) for _ in range(2))
+        self.k_proj = Linear(config.hidden_size, keys, bias=bias)
+        self.v_proj = Linear(config.hidden_size, keys, bias=bias)
         self.o_proj = Linear(queries, config.hidden_size, bias=bias and not qwen2)
         if config.model_type == "qwen3":
             self.q_norm, self.k_norm = (
@@ -168,8 +173,10 @@ class Attention(nn.Module):
             for p in (self.q_proj, self.k_proj, self.v_proj)
         )
         if hasattr(self, "q_norm"):
-            q, k = self.q_norm(q), self.k_norm(k)
-        cos, sin = cos_BLD[:, None], sin_BLD[:, None]
+            q = self.q_norm(q)
+            k = self.k_norm(k)
+        cos = cos_BLD[:, None]
+        sin = sin_BLD[:, None]
         q, k = (_rotate(states.transpose(1, 2), cos, sin) for states in (q, k))
         attended = F.scaled_dot_product_attention(
             q, k, v.transpose(1, 2), is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped
@@ -180,26 +187,30 @@ class Attention(nn.Module):
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Apply rotary embeddings with the rounding of transformers."""
     first, second = x.chunk(2, -1)
-    return x * cos + torch.cat((-second, first), -1) * sin
+    half_turned = torch.cat((-second, first), -1)
+    return x * cos + half_turned * sin
 
 
 class MLP(nn.Module):
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
-        hidden, inner = config.hidden_size, config.intermediate_size
+        hidden = config.hidden_size
+        inner = config.intermediate_size
         self.gate_proj, self.up_proj = (
             Linear(hidden, inner, bias=config.mlp_bias) for _ in range(2)
         )
         self.down_proj = Linear(inner, hidden, bias=config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate = F.silu(self.gate_proj(x))
+        return self.down_proj(gate * self.up_proj(x))
 
 
 class Layer(nn.Module):
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
-        self.self_attn, self.mlp = Attention(config), MLP(config)
+        self.self_attn = Attention(config)
+        self.mlp = MLP(config)
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
@@ -266,7 +277,8 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
     if config is None:
         return None
     rotary = Rotary(config, folder, device)
-    model, weights = DenseModel(config, rotary), _safetensors(folder)
+    model = DenseModel(config, rotary)
+    weights = _safetensors(folder)
     if weights.keys() != dict(model.named_parameters()).keys():
         from transformers import AutoModelForCausalLM
 
@@ -279,7 +291,8 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
     for name, parameter in model.named_parameters():
         weight = weights[name]
         if parameter.shape != weight.shape:
-            raise ValueError(f"{name} is {list(weight.shape)}, not {list(parameter.shape)}")
+            sizes = list(parameter.shape)
+            raise ValueError(f"{name} is {list(weight.shape)}, not {sizes}")
         # Copied: memory mapped from a file has an arbitrary alignment, which may change the bits of matrix products.
         parameter.data = weight.to(dtype, copy=True)
     return model.to(device).requires_grad_(False).eval()
@@ -287,10 +300,15 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
 
 def _safetensors(folder: Path) -> dict[str, Tensor]:
     """Return all tensors of a folder, mapped from its files. Empty if the weights are in another format."""
-    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    whole = folder / "model.safetensors"
+    index = folder / "model.safetensors.index.json"
     files: set[str] = set()
     if whole.is_file():
         files = {whole.name}
     elif index.is_file():
-        files = set(json.loads(index.read_text())["weight_map"].values())
-    return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
+        contents = json.loads(index.read_text())
+        files = set(contents["weight_map"].values())
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        tensors.update(load_file(folder / file))
+    return tensors

@@ -42,7 +42,8 @@ def padded_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
 
 def padded(sequences: Sequence[Tokens]) -> Tensor:
     """Return right-padded tokens [B, L]."""
-    tokens_BL = np.zeros((len(sequences), max(map(len, sequences))), np.int64)
+    longest = max(map(len, sequences))
+    tokens_BL = np.zeros((len(sequences), longest), np.int64)
     for row, tokens in zip(tokens_BL, sequences, strict=True):
         row[: len(tokens)] = tokens
     return torch.from_numpy(tokens_BL)
@@ -73,9 +74,11 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
         (left,), (right,) = runs[place], runs[place + 1]
         prefix = min(left.prefix, right.prefix, common[place])
         both = Family(left.members + right.members, prefix)
-        if prefix >= MIN_PREFIX and both.saved() > left.saved() + right.saved():
+        apart = left.saved() + right.saved()
+        if prefix >= MIN_PREFIX and both.saved() > apart:
             runs[place][0] = both
-            for number in range(place + 1, place + 1 + len(right.members)):
+            first = place + 1
+            for number in range(first, first + len(right.members)):
                 runs[number] = runs[place]
     families = {id(run): run[0] for run in runs}.values()
     return [family if len(family.members) > 1 else Family(family.members, 0) for family in families]
@@ -127,7 +130,9 @@ def chunks(first: int, end: int, size: int) -> list[tuple[int, int]]:
 def common_length(a: Tokens, b: Tokens) -> int:
     """Return the length of the common prefix of two sequences."""
     length = min(len(a), len(b))
-    same = np.asarray(a[:length]) == np.asarray(b[:length])
+    first = np.asarray(a[:length])
+    second = np.asarray(b[:length])
+    same = first == second
     return length if same.all() else int(same.argmin())
 
 
@@ -188,9 +193,8 @@ class Layout:
             if not shares:
                 continue
             for rows in own:
-                keys, values = (
-                    torch.cat((states[:, :, shared], states[:, :, rows]), 2) for states in (k, v)
-                )
+                keys = torch.cat((k[:, :, shared], k[:, :, rows]), 2)
+                values = torch.cat((v[:, :, shared], v[:, :, rows]), 2)
                 for start, end in chunks(rows.start, rows.stop, BLOCK):
                     count = end - start
                     seen = keys.shape[2] - (rows.stop - end)
@@ -203,4 +207,5 @@ class Layout:
                         enable_gqa=grouped,
                     )
                     parts.append(part)
-        return torch.cat(parts, 2)[0].transpose(0, 1).flatten(1)
+        attended = torch.cat(parts, 2)[0]
+        return attended.transpose(0, 1).flatten(1)

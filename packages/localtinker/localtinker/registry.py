@@ -45,7 +45,8 @@ _LIVE = "select * from checkpoints where (expires is null or expires > ?)"
 """The checkpoints that have not expired; its parameter is the time."""
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 _PATH = re.compile(rf"tinker://([^/]*)/({'|'.join(KINDS)})/([^/]*)", re.DOTALL)
-MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
+MIN_TTL = 3600
+MAX_TTL = 10 * 365 * 86400
 LOCK_TIMEOUT_S = 10.0  # how long to wait for another service on the same folder to end
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
@@ -307,7 +308,8 @@ class Registry:
         """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
         where, args = ("", ()) if run_id is None else ("and run_id = ?", (run_id,))
         sql = f"{_LIVE} and ephemeral_of is null {where} order by created desc, path"
-        return [_checkpoint(row) for row in self._run(sql, self._clock(), *args)]
+        rows = self._run(sql, self._clock(), *args)
+        return [_checkpoint(row) for row in rows]
 
     def update_checkpoint(self, path: str, **changes: Any) -> None:
         self.checkpoint(path)
@@ -350,7 +352,8 @@ def live_checkpoints(state: Path) -> dict[str, SavedWeights]:
         # A service that died at its first start leaves a file without tables.
         if not db.execute("select 1 from sqlite_master where name = 'checkpoints'").fetchall():
             return {}
-        return {row["path"]: _checkpoint(row) for row in db.execute(_LIVE, (time.time(),))}
+        rows = db.execute(_LIVE, (time.time(),))
+        return {row["path"]: _checkpoint(row) for row in rows}
 
 
 @contextmanager

@@ -218,9 +218,11 @@ def _check_tokens(where: str, tokens: Sequence[int] | np.ndarray, model: ServedM
             f"{where}: {len(tokens)} tokens, but {model.name!r} takes at most {model.max_context}"
         )
     if isinstance(tokens, np.ndarray):
-        lowest, highest = tokens.min(), tokens.max()
+        lowest = tokens.min()
+        highest = tokens.max()
     else:
-        lowest, highest = min(tokens), max(tokens)
+        lowest = min(tokens)
+        highest = max(tokens)
     if lowest < 0 or highest >= model.vocab_size:
         raise RequestError(
             f"{where}: token ids must be in [0, {model.vocab_size}) for {model.name!r}"
@@ -291,8 +293,10 @@ def _targets(
     tensor: TensorData, prompt_length: int, model: ServedModel
 ) -> tuple[np.ndarray, Cells | None]:
     field = "target_prompt_logprobs"
-    shape, rows = tensor.shape, prompt_length - 1
-    if tensor.dtype != "int64" or shape is None or shape[:-1] != [rows]:
+    shape = tensor.shape
+    rows = prompt_length - 1
+    fits = shape is not None and shape[:-1] == [rows]
+    if tensor.dtype != "int64" or shape is None or not fits:
         raise RequestError(
             f"{field}: must be int64 of shape [len(prompt) - 1, K] = [{rows}, K], got {shape}"
         )
@@ -307,7 +311,8 @@ def _targets(
             values = values.reshape(shape)
     except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
-    if values.size and (values.min() < -1 or values.max() >= model.vocab_size):
+    within = not values.size or (values.min() >= -1 and values.max() < model.vocab_size)
+    if not within:
         raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for none")
     return values, cells
 

@@ -89,7 +89,8 @@ class SamplerPool:
     def get(self, weights: SampledWeights, in_use: set[SampledWeights]) -> Sampler:
         """Return the sampler of `weights`. Samplers `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
-            model, adapter = self._models[weights.base], None
+            model = self._models[weights.base]
+            adapter = None
             more_bytes = model.sampler_bytes(adapted=weights.folder is not None)
             self.trim(in_use, more=1, more_bytes=more_bytes)
             if weights.folder is not None and weights.spec is not None:

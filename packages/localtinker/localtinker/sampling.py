@@ -124,7 +124,8 @@ class SampleRequest(SampleJob):
         """
         for number in range(self.first_sample, self.first_sample + self.num_samples):
             stream = None if self.seed is None else [self.seed & _LARGEST_SEED, number]
-            self.rows.append(Row(self, _uniforms(np.random.default_rng(stream))))
+            uniforms = _uniforms(np.random.default_rng(stream))
+            self.rows.append(Row(self, uniforms))
         self.open_rows = self.num_samples
         return self.rows
 
@@ -132,7 +133,8 @@ class SampleRequest(SampleJob):
         """Note that a row has stopped. The last one delivers the answer."""
         self.open_rows -= 1
         if self.open_rows == 0:
-            self.take(encode_sample_response([row.sequence for row in self.rows], self.scores))
+            sequences = [row.sequence for row in self.rows]
+            self.take(encode_sample_response(sequences, self.scores))
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
@@ -152,7 +154,8 @@ class Row:
 
     def take(self, token: int, logprob: float, decode: Decode) -> bool:
         """Record the next token and return whether the row has ended."""
-        sequence, options = self.sequence, self.request.options
+        sequence = self.sequence
+        options = self.request.options
         tokens = sequence.tokens
         tokens.append(token)
         sequence.logprobs.append(logprob)
@@ -211,7 +214,8 @@ class Batch:
 
 def requests_of(rows: Iterable[Row]) -> list[SampleRequest]:
     """Return the distinct requests of these rows, in order of first appearance."""
-    return list({id(row.request): row.request for row in rows}.values())
+    requests = {id(row.request): row.request for row in rows}
+    return list(requests.values())
 
 
 def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.device) -> Tensor:
@@ -231,13 +235,15 @@ def choose(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     if not any(plain):
         return _choose_shaped(logits_BV, rows, size)
     # Separately, so that a row's arithmetic does not depend on the options of other rows.
-    tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
+    tokens = [0] * len(rows)
+    logprobs = [0.0] * len(rows)
     for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
         index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
         part_BV = logits_BV.index_select(0, torch.tensor(index, device=logits_BV.device))
         choices = choose_kind(part_BV, [rows[i] for i in index], size)
         for i, token, logprob in zip(index, *choices, strict=True):
-            tokens[i], logprobs[i] = token, logprob
+            tokens[i] = token
+            logprobs[i] = logprob
     return tokens, logprobs
 
 
@@ -263,18 +269,23 @@ def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     tokens_B = _draw(torch.softmax(shaped_BV, -1), rows)
     if 0.0 in temperatures:
         greedy_B = logp_BV.new_tensor(temperatures) == 0
-        tokens_B = torch.where(greedy_B, logits_BV[:, :size].argmax(-1), tokens_B)
+        likeliest_B = logits_BV[:, :size].argmax(-1)
+        tokens_B = torch.where(greedy_B, likeliest_B, tokens_B)
     for index, (row, option) in enumerate(zip(rows, options, strict=True)):
         if option.topk_logprobs and not row.done:
             top = logp_BV[index].topk(option.topk_logprobs)
-            row.sequence.topk.append((top.indices.cpu().numpy(), top.values.cpu().numpy()))
-    return _as_lists(tokens_B, logp_BV.gather(1, tokens_B[:, None])[:, 0])
+            ids = top.indices.cpu().numpy()
+            logprobs = top.values.cpu().numpy()
+            row.sequence.topk.append((ids, logprobs))
+    logprobs_B = logp_BV.gather(1, tokens_B[:, None])[:, 0]
+    return _as_lists(tokens_B, logprobs_B)
 
 
 def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
     """Draw one token per row."""
     cdf_BV = p_BV.cumsum(-1, dtype=torch.float64)
-    u_B = tensor_of([next(row.uniforms) for row in rows], np.float64, p_BV.device)
+    uniforms = [next(row.uniforms) for row in rows]
+    u_B = tensor_of(uniforms, np.float64, p_BV.device)
     share_B1 = u_B[:, None] * cdf_BV[:, -1:]
     tokens_B = torch.searchsorted(cdf_BV, share_B1, right=True)[:, 0]
     return tokens_B.clamp_(max=p_BV.shape[1] - 1)  # NaN is larger than any sum

@@ -41,10 +41,12 @@ def score_prompts(
     for request in requests:
         request.scores = PromptScores()
         if request.prompt_options.logprobs:
-            request.scores.logprobs_P = np.full(len(request.prompt), np.nan, np.float32)
+            length = len(request.prompt)
+            request.scores.logprobs_P = np.full(length, np.nan, np.float32)
     _score_tokens(head, hidden_NH, rows, requests)
     for rows_P, request in zip(rows, requests, strict=True):
-        options, scores = request.prompt_options, request.scores
+        options = request.prompt_options
+        scores = request.scores
         assert scores is not None
         if not (options.topk or options.targets_RK is not None):
             continue
@@ -84,11 +86,16 @@ def _score_tokens(
     ]
     if not requested:
         return
-    before = np.concatenate([rows_P[first - 1 : -1] for _, rows_P, first in requested])
-    targets = np.concatenate([request.prompt[first:] for request, _, first in requested])
+    contexts, texts = [], []
+    for request, rows_P, first in requested:
+        contexts.append(rows_P[first - 1 : -1])
+        texts.append(request.prompt[first:])
+    before = np.concatenate(contexts)
+    targets = np.concatenate(texts)
     distinct, which = np.unique(before, return_inverse=True)
     order = np.argsort(which, kind="stable")
-    which, targets = which[order], targets[order]
+    which = which[order]
+    targets = targets[order]
     device = hidden_NH.device
     logprobs = np.empty(len(before), np.float32)
     for start, end in _chunks(head, 0, len(distinct)):
@@ -111,7 +118,8 @@ def _score_topk(
     head: Head, hidden_PH: Tensor, request: SampleRequest
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ids and log-probabilities of the most likely tokens at each position, [P, K] each."""
-    length, count = len(request.prompt), request.prompt_options.topk
+    length = len(request.prompt)
+    count = request.prompt_options.topk
     ids_PK = np.zeros((length, count), np.int32)
     logprobs_PK = np.full((length, count), MISSING_LOGPROB, np.float32)
     for start, end in _chunks(head, _first_scored(request), length):
@@ -131,6 +139,7 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
         return values
     targets = torch.from_numpy(np.maximum(targets_RK, 0)).to(hidden_PH.device)
     for start, end in _chunks(head, int(rows[0]), len(targets_RK)):
-        logprobs = gather_logprobs(head.logits(hidden_PH[start:end]), targets[start:end])
-        values[start:end] = np.where(scored_RK[start:end], logprobs.cpu().numpy(), 0.0)
+        logits = head.logits(hidden_PH[start:end])
+        logprobs = gather_logprobs(logits, targets[start:end]).cpu().numpy()
+        values[start:end] = np.where(scored_RK[start:end], logprobs, 0.0)
     return values

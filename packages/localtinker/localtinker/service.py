@@ -223,7 +223,8 @@ class Service:
     ) -> Future:
         """Save a client's adapter; with `sampler`, as the unlisted snapshot of the sampling client with this number."""
         client = self.clients.get(request.model_id)
-        snapshot, optimizer = sampler is not None, kind == "weights"
+        snapshot = sampler is not None
+        optimizer = kind == "weights"
         name = f"ephemeral-{sampler}"
         if not snapshot:
             name = rq.check_name(request.path or uuid.uuid4().hex[:12])
@@ -269,7 +270,9 @@ class Service:
             )
         base = self.model(request.base_model or checkpoint.base_model, "base_model")
         spec = LoraSpec.from_json(checkpoint.lora)
-        session_id, model_id, key = request.session_id, request.model_id, None
+        session_id = request.session_id
+        model_id = request.model_id
+        key = None
         if session_id is not None:
             self._open_session(session_id)
             if request.base_model not in (None, checkpoint.base_model):
@@ -363,11 +366,14 @@ class Service:
 
     def sample(self, request: rq.Sample) -> Future:
         """Queue a sampling or scoring request. Its weights are protected from changes until it is done."""
-        key, base_model, path = None, request.base_model, request.model_path
+        key = None
+        base_model = request.base_model
+        path = request.model_path
         session = request.sampling_session_id
         if session is not None:
             sampler = self.registry.sampler(session)
-            base_model, path = sampler["base_model"], sampler["model_path"]
+            base_model = sampler["base_model"]
+            path = sampler["model_path"]
             key = _key(session, request.seq_id, "sample")
         model = self._sampled_model(base_model, path)
         earlier = self.futures.existing(key)
@@ -381,7 +387,8 @@ class Service:
             options=rq.sampling_options(request, len(prompt), model),
             prompt_options=rq.prompt_options(request, len(prompt), model),
         )
-        weights, release = SampledWeights(model.name), None
+        weights = SampledWeights(model.name)
+        release = None
         if path is not None:
             checkpoint = self.registry.hold(path)
             release = partial(self.registry.release_blob, checkpoint.blob)

@@ -73,7 +73,8 @@ class TrainingModel:
         by_hand = self.base.trains_by_hand
         one_pass: Pass = self._pass
         if by_hand:
-            model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
+            model = self.base.model
+            pairs = self.base.adapters.pairs(self.model_id)
             dense = DenseTraining(
                 model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains
             )
@@ -99,7 +100,8 @@ class TrainingModel:
     def _pass(
         self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
     ) -> tuple[Tensor, Tensor]:
-        logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
+        tokens_BL = padded(sequences).to(self.base.device)
+        logp_BLK = self._logprobs(tokens_BL, targets_BLK)
         loss_BLK = loss_of(logp_BLK)
         if torch.is_grad_enabled():
             loss_BLK.sum().backward()
@@ -107,8 +109,9 @@ class TrainingModel:
 
     def _run(self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]) -> BatchResult:
         """Run the passes of a request, given by the indices of their data, and combine their results."""
-        logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
-        losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
+        count = len(request.data)
+        logprobs: list[np.ndarray] = [np.zeros(0)] * count
+        losses: list[np.ndarray] = [np.zeros(0)] * count
         total = 0.0
         for index in passes:
             data = [request.data[i] for i in index]
@@ -116,7 +119,9 @@ class TrainingModel:
             total += float(loss_BLK.sum(dtype=torch.float64))
             for i, datum, logp_LK, loss_LK in zip(index, data, logp_BLK, loss_BLK, strict=True):
                 shape = datum.inputs["target_tokens"].shape
-                here = slice(shape[0]), slice(math.prod(shape[1:]))
+                length = shape[0]
+                width = math.prod(shape[1:])
+                here = slice(length), slice(width)
                 logprobs[i] = logp_LK[here].reshape(shape).numpy()
                 losses[i] = loss_LK[here].reshape(shape).numpy()
         metrics = {
@@ -135,12 +140,14 @@ class TrainingModel:
         inputs, mask_BLK = collate(data, loss.required + loss.optional)
         mask_BLK = mask_BLK.to(device)
         inputs = {name: t.to(device) for name, t in inputs.items()}
-        parameters = {**loss.parameters, **{k: float(v) for k, v in request.config.items()}}
+        config = {key: float(value) for key, value in request.config.items()}
+        parameters = {**loss.parameters, **config}
 
         def loss_of(logp_BLK: Tensor) -> Tensor:
             return loss.function(logp_BLK, inputs, parameters) * mask_BLK
 
-        logp_BLK, loss_BLK = one_pass([d.tokens_T for d in data], inputs["target_tokens"], loss_of)
+        sequences = [datum.tokens_T for datum in data]
+        logp_BLK, loss_BLK = one_pass(sequences, inputs["target_tokens"], loss_of)
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
 
     def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
@@ -161,7 +168,9 @@ class TrainingModel:
         step = max(1, LOGIT_BUDGET // (self.base.vocab_size * count))
         if step >= length:
             return head(hidden_BLH, targets_BLK)
-        pieces = zip(hidden_BLH.split(step, 1), targets_BLK.split(step, 1), strict=True)
+        hidden = hidden_BLH.split(step, 1)
+        targets = targets_BLK.split(step, 1)
+        pieces = zip(hidden, targets, strict=True)
         parts = [checkpoint(head, *piece, use_reentrant=False) for piece in pieces]
         return torch.cat(parts, 1)
 
@@ -202,7 +211,8 @@ class TrainingModel:
             flat = {"parameters": torch.tensor(len(self._parameters))}
             for index, parameter in enumerate(self._parameters):
                 for key, value in self._optimizer.state.get(parameter, {}).items():
-                    flat[f"{index}.{key}"] = value.detach().cpu().contiguous().clone()
+                    copy = value.detach().cpu().contiguous().clone()
+                    flat[f"{index}.{key}"] = copy
             save_file(flat, folder / "optimizer.safetensors")
 
     def load(self, folder: Path, *, optimizer: bool) -> None:
@@ -233,12 +243,16 @@ def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str,
 
     `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
     """
-    targets = [d.inputs["target_tokens"].reshape(len(d.tokens_T), -1) for d in data]
-    ones = [np.ones(target.shape) for target in targets]
-    shape = len(data), *np.max([target.shape for target in targets], axis=0)
+    targets = []
+    for datum in data:
+        length = len(datum.tokens_T)
+        targets.append(datum.inputs["target_tokens"].reshape(length, -1))
+    shapes = [target.shape for target in targets]
+    ones = [np.ones(shape) for shape in shapes]
+    batch_shape = len(data), *np.max(shapes, axis=0)
 
     def stacked(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
-        array = np.zeros(shape, dtype)
+        array = np.zeros(batch_shape, dtype)
         for row, value, one in zip(array, values, ones, strict=True):
             length, width = one.shape
             row[:length, :width] = value.reshape(one.shape)
@@ -284,7 +298,8 @@ class Clients:
     @property
     def resident(self) -> int:
         """Number of adapters in memory."""
-        return sum(client.model is not None for client in list(self._clients.values()))
+        clients = list(self._clients.values())
+        return sum(client.model is not None for client in clients)
 
     def get(self, model_id: str) -> Client:
         """Return a live or parked client. Raises NotFoundError if there is none, for instance after a restart."""

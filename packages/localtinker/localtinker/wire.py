@@ -26,7 +26,8 @@ def _sdk_messages() -> Any:
     name = "tinker.proto.tinker_public_pb2"
     sdk = importlib.util.find_spec("tinker")
     for folder in (sdk and sdk.submodule_search_locations) or ():
-        file = Path(folder, *name.split(".")[1:]).with_suffix(".py")
+        parts = name.split(".")[1:]
+        file = Path(folder, *parts).with_suffix(".py")
         spec = importlib.util.spec_from_file_location(name, file)
         if file.is_file() and spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
@@ -135,7 +136,9 @@ def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
         if len(chunk.encoded_text.tokens) % 4:
             raise RequestError(f"{where}: tokens must be 32-bit numbers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
-    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+    if not parts:
+        return np.zeros(0, np.int64)
+    return np.concatenate(parts).astype(np.int64)
 
 
 def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
@@ -162,8 +165,13 @@ def densify(
     """Return a CSR matrix as a dense [rows, columns] array with `fill` in unlisted cells."""
     rows, _ = shape
     dense = np.full(shape, fill, dtype=values.dtype)
-    dense[np.repeat(np.arange(rows), np.diff(crow)), col] = values
+    dense[_csr_rows(rows, crow), col] = values
     return dense
+
+
+def _csr_rows(rows: int, crow: np.ndarray) -> np.ndarray:
+    """Return the row of each cell of a CSR matrix."""
+    return np.repeat(np.arange(rows), np.diff(crow))
 
 
 def encode_train_output(
@@ -183,7 +191,8 @@ def encode_train_output(
             entry.dtype = pb.DTYPE_FLOAT32
             values = [np.asarray(array, np.float32).tobytes() for array in arrays]
             entry.data = b"".join(values)
-            entry.offsets = np.cumsum([0, *map(len, values)], dtype=np.int64).tobytes()
+            offsets = np.cumsum([0, *map(len, values)], dtype=np.int64)
+            entry.offsets = offsets.tobytes()
             entry.trailing_shape.extend(trailing)
     for name, value in metrics.items():
         message.metrics[name] = value
@@ -227,7 +236,7 @@ def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, cells: Cells | None
         message.dense = values_RK.astype(np.float32).tobytes()
         return
     crow, col = cells
-    rows = np.repeat(np.arange(values_RK.shape[0]), np.diff(crow))
-    message.sparse_csr.values = values_RK[rows, col].astype(np.float32).tobytes()
+    values = values_RK[_csr_rows(len(values_RK), crow), col]
+    message.sparse_csr.values = values.astype(np.float32).tobytes()
     message.sparse_csr.crow_indices = crow.tobytes()
     message.sparse_csr.col_indices = col.tobytes()

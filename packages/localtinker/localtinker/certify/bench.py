@@ -176,7 +176,8 @@ class Bench:
         self, trainer: tinker.TrainingClient, signs: Sequence[float] = SIGNS
     ) -> list[types.Datum]:
         """Return `policy_data` that the trainer itself could have sampled."""
-        return policy_data(signs, await self.trainer_logprobs(trainer, sequences(len(signs))))
+        texts = sequences(len(signs))
+        return policy_data(signs, await self.trainer_logprobs(trainer, texts))
 
     async def learner(self) -> tuple[tinker.TrainingClient, list[types.Datum]]:
         """Return a training client after two steps, and the data of these steps."""
@@ -223,7 +224,8 @@ class Bench:
         same = list(map(len, mine)) == list(map(len, other))
         assert same, f"{what}: different numbers of log-probabilities"
         difference = np.abs(np.concatenate(mine) - np.concatenate(other))
-        mean, most = difference.mean(), difference.max()
+        mean = difference.mean()
+        most = difference.max()
         words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
         limit = self.server.tolerance
         limits = f"(allowed: {limit:g}, {10 * limit:g})"
@@ -312,7 +314,8 @@ TEXTS = sequences()
 
 def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
     """Return a training datum of a complete sequence. Each input has a value for every token but the first."""
-    arrays: dict[str, NDArray[Any]] = {"target_tokens": np.asarray(full[1:], np.int64)}
+    arrays: dict[str, NDArray[Any]] = {}
+    arrays["target_tokens"] = np.asarray(full[1:], np.int64)
     for name, values in inputs.items():
         arrays[name] = np.asarray(list(values), np.float32)
     tensors = {name: types.TensorData.from_numpy(values) for name, values in arrays.items()}
@@ -338,7 +341,8 @@ def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
             "logprobs": q_T + rng.normal(0, 0.4, count),
             "advantages": rng.normal(0, 1, count),
         }
-        data.append(datum(tokens, **{name: values[name] for name in inputs_of(loss)}))
+        inputs = {name: values[name] for name in inputs_of(loss)}
+        data.append(datum(tokens, **inputs))
     return data
 
 
@@ -361,7 +365,8 @@ def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]
         assert "logprobs" in record, (
             f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
         )
-        values = np.asarray(record["logprobs"].to_numpy(), np.float64).reshape(-1)
+        array = record["logprobs"].to_numpy()
+        values = np.asarray(array, np.float64).reshape(-1)
         length = item.model_input.length
         assert len(values) == length, (
             f"output {number} has {len(values)} logprobs for {length} tokens"

@@ -67,7 +67,8 @@ def examine(
     _ = server.credential
     console = console or Console(quiet=True)
     ends = time.monotonic() + whole_s
-    cases, results = _selection(only), dict[str, Result]()
+    cases = _selection(only)
+    results = dict[str, Result]()
     with asyncio.Runner() as runner:
         try:
             for number, case in enumerate(cases, 1):
@@ -80,7 +81,8 @@ def examine(
                             raise NotTriedError(
                                 f"the timeout of {whole_s:.0f} s for all cases is over"
                             )
-                        finding = runner.run(_measurement(case, server, min(case_s, ends - start)))
+                        limit_s = min(case_s, ends - start)
+                        finding = runner.run(_measurement(case, server, limit_s))
                     except (Exception, asyncio.CancelledError) as error:
                         outcome, finding = _verdict(error, case, server)
                 result = results[case.name] = Result(
@@ -205,4 +207,5 @@ async def _clean(server: Server) -> None:
     """Delete what the cases saved. Weights that cannot be deleted expire (`TTL_S`)."""
     if server.saved:
         with suppress(Exception):
-            await asyncio.wait_for(weights.delete(await server.rest(), server.saved), CLEANING_S)
+            deletion = weights.delete(await server.rest(), server.saved)
+            await asyncio.wait_for(deletion, CLEANING_S)

@@ -100,7 +100,8 @@ async def test_prompt_scores(bench: Bench) -> str:
 async def test_sampled_scores(bench: Bench) -> str:
     """The log-probabilities of sampled tokens equal those of transformers with the model's folder."""
     answers = await bench.sample(await bench.base_sampler(), 4, 16)
-    reference = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
+    texts = [[*PROMPT, *answer.tokens] for answer in answers]
+    reference = await by_transformers(bench, texts)
     return bench.compare(
         sampled_logprobs(answers),
         after_prompt(reference),
@@ -162,7 +163,11 @@ def gradient_by_torch(
             adapted, item.model_input.to_ints(), item.loss_fn_inputs["target_tokens"].tolist()
         )
         own_loss(name, logp, item, parameters).backward()  # type: ignore[no-untyped-call]
-    return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
+    gradients = {}
+    for key, value in tensors.items():
+        if value.grad is not None:
+            gradients[key] = value.grad.double()
+    return gradients
 
 
 def demand_close(bench: Bench, tensors: Tensors, reference: Tensors, what: str) -> str:
@@ -181,7 +186,8 @@ def demand_close(bench: Bench, tensors: Tensors, reference: Tensors, what: str) 
 
 
 def _norm(tensors: Tensors) -> float:
-    return math.sqrt(sum(float((tensor**2).sum()) for tensor in tensors.values()))
+    squares = [float((tensor**2).sum()) for tensor in tensors.values()]
+    return math.sqrt(sum(squares))
 
 
 GRADIENTS = (*LEARNING, "external download")
@@ -201,7 +207,8 @@ async def a_step(
         await trainer.optim_step(adam)
         after = await adapter(bench, trainer, "after", Path(place) / "after")
         gradient = await asyncio.to_thread(gradient_by_torch, model, folder, data, loss, parameters)
-    return before, {key: after[key] - value for key, value in before.items()}, gradient
+    movement = {key: after[key] - value for key, value in before.items()}
+    return before, movement, gradient
 
 
 async def test_gradient(bench: Bench, loss: str) -> str:

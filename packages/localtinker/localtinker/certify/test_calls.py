@@ -116,7 +116,8 @@ async def test_max_tokens(bench: Bench) -> str:
     """An answer has at most max_tokens tokens; the reason at this limit is `length`."""
     for length in (1, 7):
         for answer in await bench.sample(await bench.base_sampler(), 4, length):
-            count, reason = len(answer.tokens), str(answer.stop_reason)
+            count = len(answer.tokens)
+            reason = str(answer.stop_reason)
             assert 0 < count <= length, f"{count} tokens where max_tokens is {length}"
             assert reason in ("stop", "length"), f"stop_reason {reason!r}"
             assert reason == "stop" or count == length, (
@@ -135,7 +136,8 @@ async def test_stop_tokens(bench: Bench) -> str:
     sampler = await bench.base_sampler()
     free = await bench.sample(sampler, 4, 12)
     (greedy,) = await bench.sample(sampler, 1, 2, **GREEDY)
-    stops = sorted({greedy.tokens[0]}.union(*(answer.tokens[3:6] for answer in free)))
+    later = [answer.tokens[3:6] for answer in free]
+    stops = sorted({greedy.tokens[0]}.union(*later))
     (first,) = await bench.sample(sampler, 1, 12, stop=stops, **GREEDY)
     answers = [first, *await bench.sample(sampler, 8, 24, stop=stops)]
     count = 0
@@ -221,7 +223,8 @@ async def test_likeliest(bench: Bench) -> str:
     agree with the scores."""
     sampler = await bench.base_sampler()
     (greedy,) = await bench.sample(sampler, 1, 4, **GREEDY)
-    tokens, count = [*PROMPT, *greedy.tokens], len(greedy.tokens)
+    tokens = [*PROMPT, *greedy.tokens]
+    count = len(greedy.tokens)
     (scores,) = await bench.score(sampler, [tokens])
     answer = await sampler.sample(
         prompt(tokens),
@@ -311,7 +314,8 @@ for loss in LOSSES:
 async def test_forward(bench: Bench) -> str:
     """A forward pass gives the same log-probabilities as a training pass, and leaves no gradient."""
     trainer = await bench.trainer()
-    data = data_for("cross_entropy", [np.zeros(len(tokens) - 1) for tokens in TEXTS])
+    zeros = [np.zeros(len(tokens) - 1) for tokens in TEXTS]
+    data = data_for("cross_entropy", zeros)
     first = logprobs_of(await trainer.forward(data, "cross_entropy"), data)
     await trainer.optim_step(types.AdamParams(learning_rate=0.01))
     return bench.compare(
@@ -328,7 +332,8 @@ async def test_optim_step(bench: Bench) -> str:
     signs = (1.0, -1.0)
     texts = sequences(len(signs))
     before = await bench.trainer_logprobs(trainer, texts)
-    await bench.step(trainer, policy_data(signs, before), 3, types.AdamParams(learning_rate=1e-3))
+    adam = types.AdamParams(learning_rate=1e-3)
+    await bench.step(trainer, policy_data(signs, before), 3, adam)
     after = await bench.trainer_logprobs(trainer, texts)
     # Both may become less likely, because they share weights.
     changes = zip(after, before, strict=True)
@@ -345,15 +350,17 @@ async def test_optim_step(bench: Bench) -> str:
 )
 async def test_in_flight(bench: Bench) -> str:
     """About 50 concurrent requests all get their own answer, while a step is trained."""
-    sampler, trainer = await bench.base_sampler(), await bench.trainer()
+    sampler = await bench.base_sampler()
+    trainer = await bench.trainer()
     texts = sequences(16, seed=6)
     alone = await bench.score(sampler, texts[:4])
     prompts = [tokens[:8] for tokens in texts * 2]
     data = await bench.batch(trainer, (1.0, -1.0))
+    requests = [sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts]
     scores, _, *samples = await asyncio.gather(
         bench.score(sampler, texts),
         bench.step(trainer, data),
-        *(sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts),
+        *requests,
     )
     assert all(len(answer.sequences) == 2 for answer in samples), (
         "a request for 2 samples returned another number"

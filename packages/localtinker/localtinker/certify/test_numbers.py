@@ -39,7 +39,8 @@ async def test_sampled(bench: Bench) -> str:
     words = []
     for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
         answers = await bench.sample(sampler, 4, 16, **shape)
-        own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
+        texts = [[*PROMPT, *answer.tokens] for answer in answers]
+        own = await bench.score(sampler, texts)
         what = f"sampled {shape or ''} and scored log-probabilities"
         words.append(bench.compare(sampled_logprobs(answers), after_prompt(own), what))
     return "; ".join(words)
@@ -75,7 +76,8 @@ async def test_agree(bench: Bench) -> str:
     await bench.step(trainer, policy_data(SIGNS, base), 2)
     sampler = await bench.sampler_of(trainer, "stepped")
     scores = await bench.score(sampler, TEXTS)
-    movement = np.abs(np.concatenate(scores) - np.concatenate(base)).mean()
+    differences = np.concatenate(scores) - np.concatenate(base)
+    movement = np.abs(differences).mean()
     assert movement > 1e-3, (
         f"two steps movement the sampler's log-probabilities by {movement:.1e} in the mean: it has old weights"
     )

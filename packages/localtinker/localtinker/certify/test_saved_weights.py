@@ -60,7 +60,8 @@ async def test_save_for_sampler(bench: Bench) -> str:
 async def test_save_and_get(bench: Bench) -> str:
     """Weights can be saved without a name, which returns a sampling client."""
     sampler = await (await bench.trainer()).save_weights_and_get_sampling_client()
-    return f"{len((await bench.sample(sampler, 1, 4))[0].tokens)} tokens"
+    (answer,) = await bench.sample(sampler, 1, 4)
+    return f"{len(answer.tokens)} tokens"
 
 
 @case(
@@ -131,7 +132,8 @@ async def test_list_and_delete(bench: Bench) -> str:
     paths = {await bench.save(trainer.save_state, name) for name in ("one", "two")}
 
     async def listing() -> set[str]:
-        return paths & (await of_run(bench.rest, run_of(min(paths)))).keys()
+        weights = await of_run(bench.rest, run_of(min(paths)))
+        return paths & weights.keys()
 
     count = len(await listing())
     assert count == len(paths), f"of {len(paths)} saved weights {count} are listed"
@@ -172,7 +174,8 @@ async def test_ttl(bench: Bench) -> str:
     path = await bench.save_new("expiring", ttl_seconds=7200)
 
     async def expiry() -> datetime | None:
-        expires: datetime | None = (await of_run(bench.rest, run_of(path)))[path].expires_at
+        weights = await of_run(bench.rest, run_of(path))
+        expires: datetime | None = weights[path].expires_at
         return expires
 
     expires = await expiry()

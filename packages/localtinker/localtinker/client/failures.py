@@ -105,7 +105,8 @@ def status_of(error: Exception) -> int | None:
 
 def is_session_lost(error: Exception) -> bool:
     """Whether the service does not know the session or has ended it. Not for sampling sessions."""
-    refusal = status_of(error) in (400, 404, 410) or isinstance(error, tinker.RequestFailedError)
+    by_status = status_of(error) in (400, 404, 410)
+    refusal = by_status or isinstance(error, tinker.RequestFailedError)
     text = re.sub(r"tinker://\S+", "", str(error))  # a path contains the run's name
     return refusal and re.search(r"(?<!sampling[ _])session", text, re.IGNORECASE) is not None
 
