@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import AutoConfig, AutoTokenizer
 
-from localtinker import NotFoundError, RequestError
 from localtinker import requests as rq
+from localtinker.errors import NotFoundError, RequestError
 from localtinker.futures import Future
 from localtinker.lora import LoraSpec
 from localtinker.registry import Registry

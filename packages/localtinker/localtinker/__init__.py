@@ -1,9 +1,22 @@
-"""The embedded Tinker service: Tinker's cloud on this machine's CPU or GPU, for the unmodified SDK 0.38.
+"""Tinker's protocol on this machine: a server of transformers models for the unmodified SDK 0.38, on a CPU or a
+GPU, and tests of any server of the protocol.
 
-`LocalTinker` (process.py) starts it as a child process, `KeptTinker` also restarts it when it dies, and `rtl-distill
-serve-tinker` runs it in the foreground. User documentation: docs/localtinker.md.
+The commands are `localtinker serve-tinker` and `localtinker check-service`. Other programs may use:
 
-    settings.py   configuration of a service      __main__.py  entry point of the process
+    process     LocalTinker: the server as a child process; KeptTinker: restarted when it dies
+    losses      LOSSES and policy_losses: names, inputs and formulas; `loss` registers a further one
+    errors      LocalTinkerError and its subclasses, with a message and a hint for the user
+    client      for a client of any server: failures (what an error of the SDK means), requests (without
+                retries), session (credentials, closing) and weights (list, delete and download)
+    certify     bench.Server and examiner.examine: the cases of `check-service`
+    registry    find_checkpoint, live_checkpoints: saved weights of a state folder, read-only
+    settings    Settings and context_of              devices     device_for
+    lora        adapter files in peft's format       cli, quiet  the commands; silent loggers
+
+Importing `localtinker`, `localtinker.losses` or `localtinker.errors` loads neither torch nor the SDK. The other
+modules are the server:
+
+    __main__.py  entry point of the process       http_server.py  sockets and server loop
     app.py        HTTP routes                     listing.py   routes that list and download saved weights
     service.py    request handling                requests.py  validation: a bad request gets a 4xx that names the field
     wire.py       the SDK's protobuf <-> numpy    futures.py   pending answers and the long poll
@@ -18,8 +31,6 @@ serve-tinker` runs it in the foreground. User documentation: docs/localtinker.md
     sampling.py   options, seeds, the next token  scoring.py   log-probabilities of prompts
     dense_training.py  hand-written gradients for larger models on a CPU
     modules.py    Llama, Qwen2, Qwen3 for torch   models.py    base models: loading and capabilities
-
-The losses are in packages/localtinker/localtinker/losses.py.
 
 Limits, compared with the cloud:
 
@@ -43,28 +54,3 @@ Limits, compared with the cloud:
 - One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without effect.
   Not served: session search, session traces, retrieve_futures.
 """
-
-from __future__ import annotations
-
-
-class RequestError(Exception):
-    """The request cannot be served as sent. Answered at once with `status` and `message`.
-
-    Never a 5xx: the SDK would retry the request for five minutes, which looks like a hang.
-    """
-
-    def __init__(self, message: str, *, status: int = 400) -> None:
-        super().__init__(message)
-        self.message = message
-        self.status = status
-
-
-class NotFoundError(RequestError):
-    """There is no such model, session, sampler, run or checkpoint on this service."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, status=404)
-
-
-class SamplingError(Exception):
-    """A valid request could not be sampled. The message needs no further context."""

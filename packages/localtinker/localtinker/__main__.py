@@ -38,8 +38,8 @@ def main() -> int:
     )
     threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
-        settings, key = Settings.model_validate_json(sys.argv[1]), os.environ.get("TINKER_API_KEY")
-        serve(settings, key, lambda base_url: print(json.dumps({"base_url": base_url}), flush=True))
+        settings = Settings.model_validate_json(sys.argv[1])
+        serve(settings, os.environ.get("TINKER_API_KEY"), _announce)
     except LocalTinkerError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -60,11 +60,14 @@ def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) 
     gc.freeze()  # later collections skip the imported modules
     gc.enable()
     app = create_app(Service(settings), key)
-    sys.setswitchinterval(
-        0.001
-    )  # default 5 ms: too long for the event loop to wait for the compute thread
+    # The default of 5 ms is too long for the event loop to wait for the compute thread.
+    sys.setswitchinterval(0.001)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(http_server.serve(app, listener, announce, grace_s=2, lifespan="on"))
+
+
+def _announce(base_url: str) -> None:
+    print(json.dumps({"base_url": base_url}), flush=True)
 
 
 def _die_with_parent(parent: int) -> None:
@@ -72,8 +75,10 @@ def _die_with_parent(parent: int) -> None:
 
     Standard input closes then, unless another child of the parent holds it open; so the parent id is checked as well.
     """
-    while os.getppid() == parent and not select.select([sys.stdin], [], [], 1.0)[0]:
-        continue
+    while os.getppid() == parent:
+        closed, _, _ = select.select([sys.stdin], [], [], 1.0)
+        if closed:
+            break
     os._exit(0)
 
 

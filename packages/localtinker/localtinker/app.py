@@ -20,10 +20,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from localtinker import RequestError
 from localtinker import requests as rq
 from localtinker.devices import give_back_free_memory
-from localtinker.futures import Future
+from localtinker.errors import RequestError
+from localtinker.futures import Future, Json
 from localtinker.listing import (
     DOWNLOADS,
     Handler,
@@ -52,12 +52,15 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
         service.stop()
 
     # Routes are searched in this order, so the most frequent calls come first.
-    tables = [table(service) for table in (_sampling_routes, _training_routes, _session_routes)]
-    tables += [
-        table(service.registry) for table in (run_routes, checkpoint_routes, download_routes)
-    ]
+    handlers = {
+        **_sampling_routes(service),
+        **_training_routes(service),
+        **_session_routes(service),
+    }
+    for routes in (run_routes, checkpoint_routes, download_routes):
+        handlers |= routes(service.registry)
     return Starlette(
-        routes=[_route(*route, api_key) for table in tables for route in table.items()],
+        routes=[_route(name, handler, api_key) for name, handler in handlers.items()],
         exception_handlers={RequestError: _error_response, HTTPException: _error_response},
         lifespan=lifespan,
     )
@@ -69,9 +72,8 @@ def _route(name: str, handler: Handler, api_key: str | None) -> Route:
     key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
 
     async def endpoint(request: Request) -> Response:
-        if key is not None and not hmac.compare_digest(
-            request.headers.get("X-API-Key", "").encode(), key
-        ):
+        presented = request.headers.get("X-API-Key", "").encode()
+        if key is not None and not hmac.compare_digest(presented, key):
             raise RequestError("X-API-Key: missing or not this service's key", status=401)
         answer = await handler(request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)
@@ -109,7 +111,7 @@ def _posted(kind: type[rq.T], call: Callable[[rq.T], Any]) -> Handler:
 
 
 def _sampling_routes(service: Service) -> Routes:
-    def asample(body: rq.Sample) -> dict[str, Any]:
+    def asample(body: rq.Sample) -> Json:
         future = service.sample(body)
         sequences = [f"{future.request_id}:{index}" for index in range(body.num_samples)]
         return {"request_id": future.request_id, "sample_sequence_ids": sequences}
@@ -131,7 +133,7 @@ def _sampling_routes(service: Service) -> Routes:
             return Response(future.answer, media_type="application/x-protobuf")
         return JSONResponse(future.answer)
 
-    async def sampler(request: Request) -> dict[str, Any]:
+    async def sampler(request: Request) -> Json:
         sampler_id = request.path_params["sampler_id"]
         row = service.registry.sampler(sampler_id)
         return {
@@ -154,27 +156,27 @@ def _sampling_routes(service: Service) -> Routes:
 def _session_routes(service: Service) -> Routes:
     registry = service.registry
 
-    def create_session(body: rq.CreateSession) -> dict[str, Any]:
+    def create_session(body: rq.CreateSession) -> Json:
         session_id = str(uuid.uuid4())
         registry.add_session(session_id, body.display_name, body.user_metadata)
         return {"type": "create_session", "session_id": session_id}
 
-    def heartbeat(body: rq.Heartbeat) -> dict[str, Any]:
+    def heartbeat(body: rq.Heartbeat) -> Json:
         if not registry.touch_session(body.session_id):
             raise RequestError(
                 f"session_id: {body.session_id!r} is finished or unknown", status=410
             )
         return {"type": "session_heartbeat"}
 
-    async def finish(request: Request) -> dict[str, Any]:
+    async def finish(request: Request) -> Json:
         service.finish_session(request.path_params["session_id"])
         return {}
 
-    async def status(request: Request) -> dict[str, Any]:
+    async def status(request: Request) -> Json:
         return service.status()
 
     def always(**answer: Any) -> Handler:
-        async def handler(request: Request) -> dict[str, Any]:
+        async def handler(request: Request) -> Json:
             return answer
 
         return handler
@@ -204,7 +206,7 @@ def _session_routes(service: Service) -> Routes:
 
 
 def _training_routes(service: Service) -> Routes:
-    async def forward_backward(request: Request) -> dict[str, Any]:
+    async def forward_backward(request: Request) -> Json:
         body = decode_train_request(await request.body(), request.headers.get("content-encoding"))
         return {"request_id": service.forward_backward(body).request_id}
 

@@ -22,6 +22,7 @@ from localtinker.packing import Layout, packed_passes, padded, padded_passes
 from localtinker.sampling import Batch, Row, SampleRequest, Vocabulary, requests_of, tensor_of
 from localtinker.scoring import score_prompts
 
+PromptTokens = tuple[int, ...]
 _DEAD_SHARE = 0.15  # share of stopped slots above which the cache is compacted
 
 
@@ -41,45 +42,44 @@ class GenerationBatch(Batch):
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
-        by_prompt: dict[tuple[int, ...], list[Row]] = {}
+        by_prompt: dict[PromptTokens, list[Row]] = {}
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
         budget = self.decoder.prefill_tokens
-        packed: list[tuple[int, ...]] = []
-        unpacked: list[tuple[int, ...]] = []
+        shared: list[PromptTokens] = []
+        apart: list[PromptTokens] = []
         for prompt, group in by_prompt.items():
             # For a small model sharing prefixes costs more than it saves.
-            shares = not self.decoder.is_small and not any(row.request.needs_cache for row in group)
-            (packed if shares else unpacked).append(prompt)
-        for numbers in packed_passes(packed, budget):
-            layout = Layout([packed[i] for i in numbers])
-            groups = [by_prompt[packed[i]] for i in numbers]
+            alone = self.decoder.is_small or any(row.request.needs_cache for row in group)
+            (apart if alone else shared).append(prompt)
+        for numbers in packed_passes(shared, budget):
+            prompts = [shared[i] for i in numbers]
+            layout = Layout(prompts)
+            groups = [by_prompt[prompt] for prompt in prompts]
             self._first_tokens(self.decoder.packed_hidden(layout), layout.rows, groups)
-        for numbers in padded_passes(unpacked, budget):
-            self._prefill([unpacked[i] for i in numbers], [by_prompt[unpacked[i]] for i in numbers])
+        for numbers in padded_passes(apart, budget):
+            prompts = [apart[i] for i in numbers]
+            self._prefill(prompts, [by_prompt[prompt] for prompt in prompts])
 
-    def _prefill(self, prompts: Sequence[tuple[int, ...]], groups: Sequence[list[Row]]) -> None:
+    def _prefill(self, prompts: Sequence[PromptTokens], groups: Sequence[list[Row]]) -> None:
         device = self.decoder.device
-        lengths = [len(p) for p in prompts]
-        tokens_BL = padded(prompts)
-        needs_cache = any(row.request.needs_cache for group in groups for row in group)
-        cache = (
-            self.decoder.new_cache(len(prompts), round_up(max(lengths) + 1))
-            if needs_cache
-            else None
-        )
-        hidden_NH = self.decoder.hidden(tokens_BL.to(device), cache).flatten(0, 1)
-        starts = range(0, tokens_BL.numel(), tokens_BL.shape[1])
-        positions = [
-            np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)
-        ]
-        tokens = self._first_tokens(hidden_NH, positions, groups)
+        lengths = [len(prompt) for prompt in prompts]
         rows = [row for group in groups for row in group]
+        cache: KVCache | None = None
+        if any(row.request.needs_cache for row in rows):
+            capacity = round_up(max(lengths) + 1)
+            cache = self.decoder.new_cache(len(prompts), capacity)
+        tokens_BL = padded(prompts)
+        hidden_BLH = self.decoder.hidden(tokens_BL.to(device), cache)
+        positions_BL = np.arange(tokens_BL.numel()).reshape(tokens_BL.shape)
+        positions = [row[:length] for row, length in zip(positions_BL, lengths, strict=True)]
+        tokens = self._first_tokens(hidden_BLH.flatten(0, 1), positions, groups)
         owner = [i for i, group in enumerate(groups) for _ in group]
         keep = [i for i, row in enumerate(rows) if not row.done]
         if not keep or cache is None:
             return
-        cache.select(torch.tensor([owner[i] for i in keep], device=device))
+        slots = [owner[i] for i in keep]
+        cache.select(torch.tensor(slots, device=device))
         self._compact()
         if self._cache is None:
             self._cache = cache
@@ -87,7 +87,7 @@ class GenerationBatch(Batch):
             self._cache.append(cache)
         self.rows += [rows[i] for i in keep]
         self._tokens_B += [tokens[i] for i in keep]
-        self._positions_B += [lengths[owner[i]] for i in keep]
+        self._positions_B += [lengths[slot] for slot in slots]
         self._requests = requests_of(self.rows)
 
     def _first_tokens(
@@ -102,16 +102,15 @@ class GenerationBatch(Batch):
                     places.append(rows_P)
                     requests.append(request)
         score_prompts(self.decoder, hidden_NH, places, requests)
-        last = [
-            int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group
-        ]
-        distinct = sorted(set(last))
+        rows = [row for group in groups for row in group]
+        last: list[int] = []
+        for rows_P, group in zip(positions, groups, strict=True):
+            last += [rows_P[-1]] * len(group)
+        distinct, owner = np.unique(last, return_inverse=True)
         device = hidden_NH.device
-        logits_UV = self.decoder.logits(hidden_NH[torch.tensor(distinct, device=device)])
-        owner = torch.tensor([distinct.index(row) for row in last], device=device)
-        return self._take(
-            logits_UV.index_select(0, owner), [row for group in groups for row in group]
-        )
+        last_UH = hidden_NH[torch.from_numpy(distinct).to(device)]
+        owner_B = torch.from_numpy(owner).to(device)
+        return self._take(self.decoder.logits(last_UH).index_select(0, owner_B), rows)
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -119,29 +118,20 @@ class GenerationBatch(Batch):
             if request.cancelled.is_set():
                 for row in request.rows:
                     row.done = True
-        live = self.live
-        if not live:
-            self.rows, self._requests, self._tokens_B, self._positions_B, self._cache = (
-                [],
-                [],
-                [],
-                [],
-                None,
-            )
-            return
-        if len(self.rows) - live > _DEAD_SHARE * len(self.rows):
+        count = len(self.rows)
+        if count - self.live > _DEAD_SHARE * count:
             self._compact()
+        if not self.rows:
+            return
         assert self._cache is not None
         device = self.decoder.device
-        tokens_B, positions_B = (
-            tensor_of(x, np.int64, device) for x in (self._tokens_B, self._positions_B)
-        )
+        tokens_B = tensor_of(self._tokens_B, np.int64, device)
+        positions_B = tensor_of(self._positions_B, np.int64, device)
         logits_BV = self.decoder.step(tokens_B, positions_B, self._cache)
         # Sampling for the few stopped rows as well is cheaper than selecting the logits of the others.
         self._tokens_B = self._take(logits_BV, self.rows)
-        self._positions_B = [
-            p + (not row.done) for p, row in zip(self._positions_B, self.rows, strict=True)
-        ]
+        for index, row in enumerate(self.rows):
+            self._positions_B[index] += not row.done
 
     def _compact(self) -> None:
         """Drop the slots of stopped rows."""
@@ -150,7 +140,10 @@ class GenerationBatch(Batch):
         keep = [i for i, row in enumerate(self.rows) if not row.done]
         if len(keep) == self._cache.slots:
             return
-        self._cache.select(torch.tensor(keep, dtype=torch.long, device=self.decoder.device))
+        if keep:
+            self._cache.select(torch.tensor(keep, device=self.decoder.device))
+        else:
+            self._cache = None
         self.rows = [self.rows[i] for i in keep]
         self._tokens_B = [self._tokens_B[i] for i in keep]
         self._positions_B = [self._positions_B[i] for i in keep]
@@ -173,21 +166,18 @@ class LockstepDecoder:
         config = model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self.position_bytes: int = (
-            2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
-        )
-        self.private_bytes = (
-            0 if adapter is None else sum(4 * p.numel() for p in adapters.parameters(adapter))
-        )
+        numbers = 2 * config.num_hidden_layers * heads * size
+        self.position_bytes: int = numbers * model.dtype.itemsize
+        parameters = [] if adapter is None else adapters.parameters(adapter)
+        self.private_bytes = sum(parameter.nbytes for parameter in parameters)
         self.prefill_tokens = PREFILL_TOKENS
         self.is_small = False
 
     def prefill(self, tokens_BL: Tensor, *, all_positions: bool) -> tuple[Tensor, Any]:
         """Return logits [B, L, V], or [B, 1, V] of the last position, and the cache."""
         self._adapters.activate(self._adapter)
-        out = self.model(
-            input_ids=tokens_BL, use_cache=True, logits_to_keep=0 if all_positions else 1
-        )
+        last = 0 if all_positions else 1
+        out = self.model(input_ids=tokens_BL, use_cache=True, logits_to_keep=last)
         return out.logits, out.past_key_values
 
     def step(self, tokens_B: Tensor, cache: Any) -> Tensor:
@@ -214,15 +204,19 @@ class LockstepBatch(Batch):
     def admit(self, rows: Sequence[Row]) -> None:
         for request in requests_of(rows):
             if request.prompt_options.wanted and request.scores is None:
-                hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
+                tokens_1L = self._tensor([request.prompt])
+                hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
                 places = [np.arange(len(request.prompt))]
                 score_prompts(self.decoder, hidden[0], places, [request])
-        distinct = list({tuple(row.request.prompt): None for row in rows})
-        logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
-        owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])
+        prompts = [tuple(row.request.prompt) for row in rows]
+        distinct = list(dict.fromkeys(prompts))
+        tokens_UL = self._tensor(distinct)
+        logits, self._cache = self.decoder.prefill(tokens_UL, all_positions=False)
+        owner = self._tensor([distinct.index(prompt) for prompt in prompts])
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
-        self._tokens_B = self._take(logits[:, -1].float().index_select(0, owner), self.rows)
+        last_UV = logits[:, -1].float()
+        self._tokens_B = self._take(last_UV.index_select(0, owner), self.rows)
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -230,17 +224,14 @@ class LockstepBatch(Batch):
             row.done = row.done or row.request.cancelled.is_set()
         live = [i for i, row in enumerate(self.rows) if not row.done]
         if len(live) < len(self.rows):
-            self.rows, self._tokens_B = (
-                [self.rows[i] for i in live],
-                [self._tokens_B[i] for i in live],
-            )
+            self.rows = [self.rows[i] for i in live]
+            self._tokens_B = [self._tokens_B[i] for i in live]
             if not live:
                 self._cache = None
                 return
             self._cache.reorder_cache(self._tensor(live))
-        self._tokens_B = self._take(
-            self.decoder.step(self._tensor(self._tokens_B), self._cache), self.rows
-        )
+        logits_BV = self.decoder.step(self._tensor(self._tokens_B), self._cache)
+        self._tokens_B = self._take(logits_BV, self.rows)
 
     def _tensor(self, values: Sequence) -> Tensor:
         return torch.tensor(values, device=self.decoder.device)

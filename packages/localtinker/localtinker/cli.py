@@ -187,11 +187,13 @@ def check_service(
         quiet(logging.CRITICAL, "tinker", "huggingface_hub"),
         warnings.catch_warnings(action="ignore"),
     ):
-        found = examine(server, only or [], case_s=timeout, whole_s=60 * minutes, console=Console())
-    found.show(Console())  # first: a file that cannot be written must not cost the results
+        examination = examine(
+            server, only or [], case_s=timeout, whole_s=60 * minutes, console=Console()
+        )
+    examination.show(Console())  # first: a file that cannot be written must not cost the results
     if as_json is not None:
-        found.write(as_json)
-    if not found.fit:
+        examination.write(as_json)
+    if not examination.fit:
         raise typer.Exit(1)
 
 

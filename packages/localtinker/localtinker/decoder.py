@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from localtinker.kv_cache import Attend, KVCache
+from localtinker.modules import rotated
 from localtinker.packing import Layout
 
 _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
@@ -53,7 +54,9 @@ class Linear:
         y = F.linear(x, self.weight, self.bias)
         if self.lora is not None:
             lora_a, lora_b = self.lora
-            y = (y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b)).to(y.dtype)
+            inner = F.linear(x.to(lora_a.dtype), lora_a)
+            low_rank = F.linear(inner, lora_b)
+            y = (y + low_rank).to(y.dtype)
         return y
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
@@ -88,42 +91,42 @@ class DenseDecoder:
         self.kv_heads: int = config.num_key_value_heads
         self.head_dim: int = config.head_dim
         self.eps: float = config.rms_norm_eps
-        self._pairs, self._scaling, self._merge = pairs, scaling, merge
+        self._model = model
+        self._pairs = pairs
+        self._scaling = scaling
+        self._merge = merge
         inner = model.model
         self.embed: Tensor = inner.embed_tokens.weight
-        self.dtype, self.device = self.embed.dtype, self.embed.device
+        self.dtype = self.embed.dtype
+        self.device = self.embed.device
         self._exact_norms = self.dtype == torch.float32
-        sizes = (self.head_dim, self.embed.shape[1])
-        self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
+        self._floors: dict[int, Tensor] = {}
+        for size in (self.head_dim, self.embed.shape[1]):
+            floor = (size * self.eps) ** 0.5
+            self._floors[size] = torch.tensor(floor, device=self.device)
         self.norm: Tensor = self._norm_weight(inner.norm.weight)
-        self.head = self._linear("lm_head", model.lm_head)
-        self.layers = [
-            self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)
-        ]
+        self.head = self._linear("lm_head")
+        count = len(inner.layers)
+        self.layers = [self._layer(f"model.layers.{number}") for number in range(count)]
         self._rotary = inner.rotary_emb
         self._cos_sin = self._rotary.table(self.embed, 256)
         self.vocab_size: int = self.head.weight.shape[0]
-        element = torch.empty(0, dtype=self.dtype).element_size()
-        self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
-        self.is_small = is_small(
-            sum(p.numel() * p.element_size() for p in model.parameters()), self.device
-        )
+        numbers = 2 * count * self.kv_heads * self.head_dim
+        self.position_bytes: int = numbers * self.dtype.itemsize
+        nbytes = sum(parameter.nbytes for parameter in model.parameters())
+        self.is_small = is_small(nbytes, self.device)
         on_cpu = _SMALL_PREFILL_TOKENS if self.is_small else _CPU_PREFILL_TOKENS
         self.prefill_tokens = on_cpu if self.device.type == "cpu" else PREFILL_TOKENS
 
     @cached_property
     def private_bytes(self) -> int:
         """Bytes that this object takes beyond the shared base weights."""
-        if self._merge:
-            linears = [
-                lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)
-            ]
-            linears += [self.head] if "lm_head" in self._pairs else []
-            return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
-        return sum(
-            a.numel() * a.element_size() + b.numel() * b.element_size()
-            for a, b in self._pairs.values()
-        )
+        if not self._merge:
+            return sum(a.nbytes + b.nbytes for a, b in self._pairs.values())
+        linears = [self.head] if "lm_head" in self._pairs else []
+        for layer in self.layers:
+            linears += [*layer.qkv, layer.o, layer.gate, layer.up, layer.down]
+        return sum(linear.weight.nbytes for linear in linears)
 
     def release(self) -> None:
         """Do nothing: the tensors are freed with this object."""
@@ -138,23 +141,28 @@ class DenseDecoder:
         length = tokens_BL.shape[1]
 
         def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            if cache is not None:
-                cache.keys[index][:, :, :length] = k.transpose(1, 2)
-                cache.values[index][:, :, :length] = v.transpose(1, 2)
             q, k, v = (states.transpose(1, 2) for states in (q, k, v))
+            if cache is not None:
+                cache.keys[index][:, :, :length] = k
+                cache.values[index][:, :, :length] = v
             attended = F.scaled_dot_product_attention(
                 q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads
             )
             return attended.transpose(1, 2).flatten(2)
 
-        return self._through_layers(tokens_BL, self._rope(length)[:length, None], attend)
+        rope = self._rope(length)[:length, None]
+        return self._through_layers(tokens_BL, rope, attend)
 
     def packed_hidden(self, layout: Layout) -> Tensor:
         """Return final hidden states [N, H] of the rows of a layout."""
-        rope = self._rope(layout.longest)[layout.positions_N.to(self.device), None]
-        return self._through_layers(
-            layout.tokens_N.to(self.device), rope, lambda index, q, k, v: layout.attention(q, k, v)
-        )
+        tokens_N = layout.tokens_N.to(self.device)
+        positions_N = layout.positions_N.to(self.device)
+        rope = self._rope(layout.longest)[positions_N, None]
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return layout.attention(q, k, v)
+
+        return self._through_layers(tokens_N, rope, attend)
 
     def _through_layers(self, tokens: Tensor, rope: Tensor, attend: Attend) -> Tensor:
         """Return final hidden states [*lead, H] of tokens [*lead]; `rope` broadcasts to [*lead, 1, 2 D]."""
@@ -163,22 +171,18 @@ class DenseDecoder:
         for index, layer in enumerate(self.layers):
             qk, v = self._project(layer, x, tokens.shape, cos, sin)
             q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
-            x = self._finish(layer, x, attend(index, q, k, v).view(len(x), -1))
-        return self._rms(x, self.norm).view(*tokens.shape, -1)
+            attended = attend(index, q, k, v)
+            x = self._finish(layer, x, attended.view(len(x), -1))
+        x = self._rms(x, self.norm)
+        return x.view(*tokens.shape, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache) -> Tensor:
         """Return logits [B, V] of one new token per slot: row b writes position `positions_B[b]` and sees
         all up to it."""
-        batch = tokens_B.shape[0]
         length = int(positions_B.max()) + 1
-        cos, sin = self._rope(length).index_select(0, positions_B)[:, None].chunk(2, -1)
+        rope = self._rope(length).index_select(0, positions_B)[:, None]
         attend = cache.attention(positions_B, length)
-        x = F.embedding(tokens_B, self.embed)
-        for index, layer in enumerate(self.layers):
-            qk, v = self._project(layer, x, (batch,), cos, sin)
-            attended = attend(index, qk[:, : self.heads], qk[:, self.heads :], v)
-            x = self._finish(layer, x, attended.reshape(batch, -1))
-        return self.logits(self._rms(x, self.norm))
+        return self.logits(self._through_layers(tokens_B, rope, attend))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return float32 logits of hidden states [rows, H]."""
@@ -189,22 +193,20 @@ class DenseDecoder:
     ) -> tuple[Tensor, Tensor]:
         """Return rotated queries followed by keys [*lead, N + M, D], and values [*lead, M, D], for x [rows, H]."""
         h = self._rms(x, layer.norm_in)
-        qkv = (
-            layer.qkv[0](h)
-            if len(layer.qkv) == 1
-            else torch.cat([linear(h) for linear in layer.qkv], -1)
-        )
-        qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
-        qk, v = qkv.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), -2)
+        states = [linear(h) for linear in layer.qkv]
+        qkv = states[0] if len(states) == 1 else torch.cat(states, -1)
+        heads = self.heads + self.kv_heads
+        qkv = qkv.view(*lead, heads + self.kv_heads, self.head_dim)
+        qk, v = qkv.split_with_sizes((heads, self.kv_heads), -2)
         if layer.norm_qk_SD is not None:
             qk = self._rms(qk, layer.norm_qk_SD)
-        # See `Rotary.table` for the sign.
-        return torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin), v
+        return rotated(qk, cos, sin), v
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
         x = layer.o.added_to(x, attended)
         h = self._rms(x, layer.norm_mlp)
-        return layer.down.added_to(x, F.silu(layer.gate(h)).mul_(layer.up(h)))
+        gate = F.silu(layer.gate(h))
+        return layer.down.added_to(x, gate.mul_(layer.up(h)))
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return x / sqrt(mean(x^2) + eps) * weight, with half as many CPU kernels as torch.
@@ -212,9 +214,9 @@ class DenseDecoder:
         In float32 it is x / hypot(|x|, sqrt(n eps)), and `_norm_weight` has multiplied the weight by sqrt(n).
         """
         if self._exact_norms:
-            x = x / torch.hypot(
-                torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]]
-            )
+            length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+            floor = self._floors[x.shape[-1]]
+            x = x / torch.hypot(length, floor)
         else:  # lower precisions have too few bits for the sum of squares
             x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
@@ -229,36 +231,29 @@ class DenseDecoder:
             self._cos_sin = self._rotary.table(self.embed, 2 * length)
         return self._cos_sin
 
-    def _layer(self, name: str, layer: Any) -> Layer:
-        attn, mlp = layer.self_attn, layer.mlp
-        qkv = [
-            self._linear(f"{name}.self_attn.{p}", getattr(attn, p))
-            for p in ("q_proj", "k_proj", "v_proj")
-        ]
+    def _layer(self, name: str) -> Layer:
+        module = self._model.get_submodule(name)
+        q, k, v, o = (self._linear(f"{name}.self_attn.{part}_proj") for part in "qkvo")
+        gate, up, down = (
+            self._linear(f"{name}.mlp.{part}_proj") for part in ("gate", "up", "down")
+        )
+        qkv = [q, k, v]
+        norm_in: Tensor | None = self._norm_weight(module.input_layernorm.weight)
+        norm_mlp: Tensor | None = self._norm_weight(module.post_attention_layernorm.weight)
+        if self._merge:
+            qkv = [_fuse(qkv, norm_in)]
+            gate = _fuse([gate], norm_mlp)
+            up = _fuse([up], norm_mlp)
+            norm_in = norm_mlp = None
         norm_qk = None
-        if hasattr(attn, "q_norm"):
-            parts = [
-                attn.q_norm.weight.expand(self.heads, -1),
-                attn.k_norm.weight.expand(self.kv_heads, -1),
-            ]
-            norm_qk = self._norm_weight(torch.cat(parts)).contiguous()
-        norm_in = self._norm_weight(layer.input_layernorm.weight)
-        norm_mlp = self._norm_weight(layer.post_attention_layernorm.weight)
-        gate, up = (
-            self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj")
-        )
-        return Layer(
-            qkv=[_fuse(qkv, norm_in)] if self._merge else qkv,
-            o=self._linear(f"{name}.self_attn.o_proj", attn.o_proj),
-            gate=_fuse([gate], norm_mlp) if self._merge else gate,
-            up=_fuse([up], norm_mlp) if self._merge else up,
-            down=self._linear(f"{name}.mlp.down_proj", mlp.down_proj),
-            norm_in=None if self._merge else norm_in,
-            norm_mlp=None if self._merge else norm_mlp,
-            norm_qk_SD=norm_qk,
-        )
+        if hasattr(module.self_attn, "q_norm"):
+            norm_q = module.self_attn.q_norm.weight.expand(self.heads, -1)
+            norm_k = module.self_attn.k_norm.weight.expand(self.kv_heads, -1)
+            norm_qk = self._norm_weight(torch.cat([norm_q, norm_k])).contiguous()
+        return Layer(qkv, o, gate, up, down, norm_in, norm_mlp, norm_qk)
 
-    def _linear(self, name: str, module: Any) -> Linear:
+    def _linear(self, name: str) -> Linear:
+        module = self._model.get_submodule(name)
         weight = module.weight.detach()
         bias = None if module.bias is None else module.bias.detach()
         pair = self._pairs.get(name)
@@ -266,16 +261,13 @@ class DenseDecoder:
             return Linear(weight, bias)
         lora_a, lora_b = (t.to(self.device, torch.float32) for t in pair)
         if self._merge:
-            merged = torch.addmm(weight.float(), lora_b, lora_a, alpha=self._scaling)
-            return Linear(merged.to(weight.dtype), bias)
+            product = torch.addmm(weight.float(), lora_b, lora_a, alpha=self._scaling)
+            return Linear(product.to(weight.dtype), bias)
         return Linear(weight, bias, (lora_a, lora_b * self._scaling))
 
 
-def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
+def _fuse(linears: list[Linear], norm: Tensor | None) -> Linear:
     """Fuse linear layers with the same input into one, and fold the weight of the preceding norm into it."""
-    bias = (
-        None
-        if linears[0].bias is None
-        else torch.cat([lin.bias for lin in linears if lin.bias is not None])
-    )
-    return Linear(torch.cat([lin.weight for lin in linears]).mul_(norm), bias)
+    weight = torch.cat([linear.weight for linear in linears]).mul_(norm)
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    return Linear(weight, torch.cat(biases) if biases else None)

@@ -14,7 +14,7 @@ Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +23,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from localtinker.packing import Layout
+from localtinker.modules import rotated
+from localtinker.packing import Layout, chunks
 
-Pairs = Mapping[str, tuple[nn.Parameter, nn.Parameter]]
-LossOf = Callable[
-    [Tensor], Tensor
-]  # maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]
+Pair = tuple[nn.Parameter, nn.Parameter]
+"""A [r, in] and B [out, r] of an adapter."""
+Pairs = Mapping[str, Pair]
+Function = Callable[[Tensor], Tensor]
+LossOf = Function
+"""Maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]."""
 LOGIT_BYTES = 224 << 20  # logits kept for the backward pass, which recomputes the others
 _CHUNK = 128  # positions whose gradient of the logits is in memory at once
 
@@ -36,24 +39,27 @@ _CHUNK = 128  # positions whose gradient of the logits is in memory at once
 class Projection:
     """Frozen linear layers with a common input, side by side, with optional low-rank terms: y = x (W + s B A)^T + b."""
 
-    def __init__(self, modules: Mapping[str, Any], pairs: Pairs, scaling: float) -> None:
-        self._weights = [module.weight.detach() for module in modules.values()]
-        biases = [module.bias for module in modules.values()]
-        self._bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
-        self._pairs = [pairs.get(name) for name in modules]
+    def __init__(
+        self, model: nn.Module, names: Sequence[str], pairs: Pairs, scaling: float
+    ) -> None:
+        """`names`: of the layers, as in `pairs`."""
+        modules: list[Any] = [model.get_submodule(name) for name in names]
+        self._weights = [module.weight.detach() for module in modules]
+        biases = [module.bias.detach() for module in modules if module.bias is not None]
+        self._bias = torch.cat(biases) if biases else None
+        self._pairs = [pairs.get(name) for name in names]
         self._sizes = [weight.shape[0] for weight in self._weights]
         self._scaling = scaling
         self.dtype = self._weights[0].dtype
-        self._merges = (
-            self.dtype == torch.float32
-        )  # in lower precision, adding would round the adapter away
+        # In lower precision, adding would round the adapter away.
+        self._merges = self.dtype == torch.float32
 
     def effective(self) -> Tensor:
         """Return W, or W + s B A in float32, of all layers together: [out, in]."""
-        out = self._weights[0].new_empty(sum(self._sizes), self._weights[0].shape[1])
-        for part, weight, pair in zip(
-            out.split(self._sizes), self._weights, self._pairs, strict=True
-        ):
+        first = self._weights[0]
+        out = first.new_empty(sum(self._sizes), first.shape[1])
+        parts = out.split(self._sizes)
+        for part, weight, pair in zip(parts, self._weights, self._pairs, strict=True):
             if pair is None or not self._merges:
                 part.copy_(weight)
             else:
@@ -62,30 +68,38 @@ class Projection:
 
     def forward(self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         """Return y [N, out] for x [N, in]. `weight`: the result of `effective`, if already computed."""
-        y = torch.mm(x, (self.effective() if weight is None else weight).t(), out=out)
+        if weight is None:
+            weight = self.effective()
+        y = torch.mm(x, weight.t(), out=out)
         if self._bias is not None:
             y += self._bias
         if not self._merges:
-            for part, pair in zip(y.split(self._sizes, -1), self._pairs, strict=True):
-                if pair is not None:
-                    lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
-                    part.addmm_(torch.mm(x, lora_a.t()), lora_b.t(), alpha=self._scaling)
+            for part, pair in self._adapted(y):
+                lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+                inner = torch.mm(x, lora_a.t())
+                part.addmm_(inner, lora_b.t(), alpha=self._scaling)
         return y
 
     def backward(self, x: Tensor, dy: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the gradient of x, and add those of A and B to the parameters' `grad`."""
-        dx = torch.mm(dy, self.effective() if weight is None else weight)
-        for part, pair in zip(dy.split(self._sizes, -1), self._pairs, strict=True):
-            if pair is not None:
-                lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
-                through_b = torch.mm(part, lora_b).mul_(self._scaling)
-                _accumulate(pair[0], torch.mm(through_b.t(), x))
-                _accumulate(
-                    pair[1], torch.mm(part.t(), torch.mm(x, lora_a.t()).mul_(self._scaling))
-                )
-                if not self._merges:
-                    dx.addmm_(through_b, lora_a)
+        if weight is None:
+            weight = self.effective()
+        dx = torch.mm(dy, weight)
+        for part, pair in self._adapted(dy):
+            lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+            through_a = torch.mm(x, lora_a.t()).mul_(self._scaling)
+            through_b = torch.mm(part, lora_b).mul_(self._scaling)
+            _accumulate(pair[0], torch.mm(through_b.t(), x))
+            _accumulate(pair[1], torch.mm(part.t(), through_a))
+            if not self._merges:
+                dx.addmm_(through_b, lora_a)
         return dx
+
+    def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, Pair]]:
+        """Yield the part of y [N, out] of each layer with an adapter, and its (A, B)."""
+        for part, pair in zip(y.split(self._sizes, -1), self._pairs, strict=True):
+            if pair is not None:
+                yield part, pair
 
 
 def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
@@ -96,7 +110,7 @@ def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Activations:
     """Results of a layer's forward pass that its backward pass needs."""
 
     x: Tensor
@@ -107,28 +121,31 @@ class _Kept:
 
 
 class _Layer:
-    def __init__(self, name: str, layer: Any, pairs: Pairs, scaling: float, model: Any) -> None:
-        def projection(block: str, *parts: str) -> Projection:
-            holder = getattr(layer, block)
-            return Projection(
-                {f"{name}.{block}.{p}": getattr(holder, p) for p in parts}, pairs, scaling
-            )
+    def __init__(self, name: str, model: Any, pairs: Pairs, scaling: float) -> None:
+        def projection(*parts: str) -> Projection:
+            names = [f"{name}.{part}_proj" for part in parts]
+            return Projection(model, names, pairs, scaling)
 
         config = model.config
-        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
+        layer = model.get_submodule(name)
+        self._heads = config.num_attention_heads
+        self._kv_heads = config.num_key_value_heads
         self._head_dim = layer.self_attn.head_dim
-        self._qkv = projection("self_attn", "q_proj", "k_proj", "v_proj")
-        self._o = projection("self_attn", "o_proj")
-        self._gate_up = projection("mlp", "gate_proj", "up_proj")
-        self._down = projection("mlp", "down_proj")
-        self._norm_in, self._norm_mlp = layer.input_layernorm, layer.post_attention_layernorm
-        norms = [getattr(layer.self_attn, norm, None) for norm in ("q_norm", "k_norm")]
-        self._norm_q, self._norm_k = (None if norm is None else norm.weight for norm in norms)
+        self._qkv = projection("self_attn.q", "self_attn.k", "self_attn.v")
+        self._o = projection("self_attn.o")
+        self._gate_up = projection("mlp.gate", "mlp.up")
+        self._down = projection("mlp.down")
+        self._norm_in = layer.input_layernorm
+        self._norm_mlp = layer.post_attention_layernorm
+        self._norm_q = self._norm_k = None
+        if hasattr(layer.self_attn, "q_norm"):
+            self._norm_q = layer.self_attn.q_norm.weight
+            self._norm_k = layer.self_attn.k_norm.weight
         self._eps = config.rms_norm_eps
 
     def forward(
         self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout, *, keep: bool
-    ) -> tuple[Tensor, _Kept]:
+    ) -> tuple[Tensor, _Activations]:
         """Return the layer's output for x [N, H], and its results, which `backward` can use if `keep` is true."""
         qkv = self._qkv.forward(self._norm(x, self._norm_in))
         with torch.set_grad_enabled(keep):
@@ -136,20 +153,22 @@ class _Layer:
         middle = x + self._o.forward(attended.detach())
         gate_up = self._gate_up.forward(self._norm(middle, self._norm_mlp))
         out = self._down.forward(_gated(gate_up)).add_(middle)
-        return out, _Kept(x, qkv, attended, middle, gate_up)
+        return out, _Activations(x, qkv, attended, middle, gate_up)
 
-    def backward(self, kept: _Kept, dx: Tensor) -> Tensor:
+    def backward(self, results: _Activations, dx: Tensor) -> Tensor:
         """Return the gradient of the layer's input, given that of its output, which is overwritten."""
-        d_gate_up = _through(_gated, kept.gate_up, lambda act: self._down.backward(act, dx))
+        d_gate_up = _through(_gated, results.gate_up, lambda act: self._down.backward(act, dx))
         dx += _through(
             lambda middle: self._norm(middle, self._norm_mlp),
-            kept.middle,
+            results.middle,
             lambda h: self._gate_up.backward(h, d_gate_up),
         )
-        d_attended = self._o.backward(kept.attended.detach(), dx)
-        (d_qkv,) = torch.autograd.grad(kept.attended, kept.qkv, d_attended)
+        d_attended = self._o.backward(results.attended.detach(), dx)
+        (d_qkv,) = torch.autograd.grad(results.attended, results.qkv, d_attended)
         dx += _through(
-            lambda x: self._norm(x, self._norm_in), kept.x, lambda h: self._qkv.backward(h, d_qkv)
+            lambda x: self._norm(x, self._norm_in),
+            results.x,
+            lambda h: self._qkv.backward(h, d_qkv),
         )
         return dx
 
@@ -158,18 +177,13 @@ class _Layer:
 
     def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
         """Return causal attention [N, heads D] within the sequences of a layout."""
-        count = self._heads + 2 * self._kv_heads
-        states = qkv.view(-1, count, self._head_dim)
-        q, k, v = states.split((self._heads, self._kv_heads, self._kv_heads), 1)
+        heads = (self._heads, self._kv_heads, self._kv_heads)
+        states = qkv.view(-1, sum(heads), self._head_dim)
+        q, k, v = states.split(heads, 1)
         if self._norm_q is not None and self._norm_k is not None:
             q = F.rms_norm(q, (self._head_dim,), self._norm_q, self._eps)
             k = F.rms_norm(k, (self._head_dim,), self._norm_k, self._eps)
-        return layout.attention(_rotate(q, *rope), _rotate(k, *rope), v)
-
-
-def _rotate(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
-    """Apply rotary embeddings from `Rotary.table`."""
-    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed_sin)
+        return layout.attention(rotated(q, *rope), rotated(k, *rope), v)
 
 
 def _gated(gate_up: Tensor) -> Tensor:
@@ -177,9 +191,7 @@ def _gated(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def _through(
-    function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _through(function: Function, x: Tensor, backward: Function) -> Tensor:
     """Return the gradient of x. `backward` maps function(x), which is recomputed, to its gradient."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
@@ -199,13 +211,13 @@ class DenseTraining:
         inner = model.model
         self._embed = inner.embed_tokens.weight.detach()
         self._rotary = inner.rotary_emb
-        self._norm, self._eps = inner.norm.weight.detach(), model.config.rms_norm_eps
-        self._head = Projection({"lm_head": model.lm_head}, pairs, scaling)
-        layers = enumerate(inner.layers)
-        self._layers = [
-            _Layer(f"model.layers.{i}", layer, pairs, scaling, model) for i, layer in layers
-        ]
-        self._budget_bytes, self._trains = budget_bytes, trains
+        self._norm = inner.norm.weight.detach()
+        self._eps = model.config.rms_norm_eps
+        self._head = Projection(model, ["lm_head"], pairs, scaling)
+        names = [f"model.layers.{number}" for number in range(len(inner.layers))]
+        self._layers = [_Layer(name, model, pairs, scaling) for name in names]
+        self._budget_bytes = budget_bytes
+        self._trains = trains
         self._row_bytes, self._key_bytes = layer_bytes(model)
 
     @torch.no_grad()
@@ -219,13 +231,14 @@ class DenseTraining:
         layout = Layout(sequences)
         rope = self._rope(layout)
         x = F.embedding(layout.tokens_N, self._embed)
-        fitting = self._budget_bytes // (self._row_bytes * len(x) + self._key_bytes * layout.keys)
-        kept: list[_Kept | Tensor] = []  # for layers above the budget, their input only
+        bytes_of_layer = self._row_bytes * len(x) + self._key_bytes * layout.keys
+        first_within = len(self._layers) - self._budget_bytes // bytes_of_layer
+        memory: list[_Activations | Tensor] = []  # for layers above the budget, their input only
         for index, layer in enumerate(self._layers):
-            keep = self._trains and index >= len(self._layers) - fitting
+            keep = self._trains and index >= first_within
             out, results = layer.forward(x, rope, layout, keep=keep)
             if self._trains:
-                kept.append(results if keep else x)
+                memory.append(results if keep else x)
             x = out
             del results
         result: list[Tensor] = []
@@ -245,7 +258,7 @@ class DenseTraining:
             return result[0], result[1]
         dx = _through(norm, x, through_head)
         for layer in reversed(self._layers):
-            last = kept.pop()
+            last = memory.pop()
             if isinstance(last, Tensor):
                 last = layer.forward(last, rope, layout, keep=True)[1]
             dx = layer.backward(last, dx)
@@ -266,22 +279,23 @@ class DenseTraining:
         # Sort positions by row, so that those of a chunk of rows are adjacent.
         row_P, order_P = torch.from_numpy(np.concatenate(layout.rows)).sort(stable=True)
         target_PK = targets_BLK[mask_BL][order_P]
-        spans = [(i, min(i + _CHUNK, len(hidden_NH))) for i in range(0, len(hidden_NH), _CHUNK)]
-        bounds = torch.searchsorted(
-            row_P, torch.tensor([start for start, _ in spans] + [len(hidden_NH)])
-        ).tolist()
+        count = len(hidden_NH)
+        vocabulary = weight_VH.shape[0]
+        spans = chunks(0, count, _CHUNK)
+        starts = torch.tensor([*(start for start, _ in spans), count])
+        bounds = torch.searchsorted(row_P, starts).tolist()
         positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
-        fitting = (
-            LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size()) if self._trains else 0
-        )
-        buffer = hidden_NH.new_empty(min(fitting, len(hidden_NH)), weight_VH.shape[0])
-        logp_PK, normaliser = torch.empty(target_PK.shape), []
+        fitting = LOGIT_BYTES // (vocabulary * weight_VH.itemsize) if self._trains else 0
+        buffer = hidden_NH.new_empty(min(fitting, count), vocabulary)
+        logp_PK = torch.empty(target_PK.shape)
+        normaliser = []
         for (start, end), here in zip(spans, positions, strict=True):
             out = buffer[start:end] if end <= len(buffer) else None
             logits = self._head.forward(hidden_NH[start:end], weight_VH, out).float()
             normaliser.append(logits.logsumexp(-1, keepdim=True))
             row = row_P[here, None] - start
-            logp_PK[here] = logits[row, target_PK[here]] - normaliser[-1][row[:, 0]]
+            own_logits = logits[row, target_PK[here]]
+            logp_PK[here] = own_logits - normaliser[-1][row[:, 0]]
         logp_BLK = torch.zeros(targets_BLK.shape)
         places = mask_BL.flatten().nonzero()[:, 0][order_P]
         logp_BLK.flatten(0, 1)[places] = logp_PK
@@ -296,17 +310,13 @@ class DenseTraining:
             trained = gradient_PK[here].any(-1)  # false in prompts
             if not trained.any():
                 continue
-            g_PK, target, row = (
-                gradient_PK[here][trained],
-                target_PK[here][trained],
-                row_P[here][trained] - start,
-            )
-            rows, row = row.unique(return_inverse=True)
+            g_PK, target, row = (part[here][trained] for part in (gradient_PK, target_PK, row_P))
+            rows, row = (row - start).unique(return_inverse=True)
             x = hidden_NH[start:end][rows]
-            logits = (
-                buffer[start:end][rows] if end <= len(buffer) else self._head.forward(x, weight_VH)
-            )
-            sums = torch.zeros(len(rows), 1).index_add_(0, row, g_PK.sum(-1, keepdim=True))
+            fits = end <= len(buffer)
+            logits = buffer[start:end][rows] if fits else self._head.forward(x, weight_VH)
+            total_P = g_PK.sum(-1, keepdim=True)
+            sums = torch.zeros(len(rows), 1).index_add_(0, row, total_P)
             d_logits = logits.float().sub_(total[rows]).exp_().mul_(-sums)
             d_logits.index_put_((row[:, None].expand_as(target), target), g_PK, accumulate=True)
             d_hidden[start + rows] = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
@@ -314,17 +324,15 @@ class DenseTraining:
 
     def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
         """Return cosines and signed sines of each row, [N, 1, D] each."""
-        cos, signed_sin = self._rotary.table(self._embed, layout.longest)[
-            layout.positions_N, None
-        ].chunk(2, -1)
+        table = self._rotary.table(self._embed, layout.longest)
+        cos, signed_sin = table[layout.positions_N, None].chunk(2, -1)
         return cos, signed_sin
 
 
 def layer_bytes(model: Any) -> tuple[int, int]:
     """Return the bytes that a layer keeps per row of a pass, and per key row that attention copies."""
     config = model.config
-    queries, keys = (
-        n * config.head_dim for n in (config.num_attention_heads, config.num_key_value_heads)
-    )
-    numbers = 2 * (config.hidden_size + (queries + keys) + queries + config.intermediate_size)
+    queries = config.num_attention_heads * config.head_dim
+    keys = config.num_key_value_heads * config.head_dim
+    numbers = 2 * (config.hidden_size + 2 * queries + keys + config.intermediate_size)
     return numbers * model.dtype.itemsize, 2 * keys * model.dtype.itemsize

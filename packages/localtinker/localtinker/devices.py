@@ -19,36 +19,32 @@ LARGE_BYTES = 64 << 20
 """Models with fewer bytes of weights are as fast on a CPU as on a GPU."""
 
 
-def device_for(wanted: str, models: Iterable[Path]) -> str:
+def device_for(name: str, models: Iterable[Path]) -> str:
     """Return torch's name of the device for models in these folders. `auto` takes a GPU if there is one and
     a model is large enough.
 
     Raises:
-        SettingsError: `wanted` is not a valid device, or not on this machine.
+        SettingsError: `name` is not a valid device, or not on this machine.
     """
     import torch
 
-    if not DEVICE.fullmatch(wanted):
-        raise SettingsError(f"{wanted!r} is not a device", "use auto, cpu, cuda or cuda:N")
+    if not DEVICE.fullmatch(name):
+        raise SettingsError(f"{name!r} is not a device", "use auto, cpu, cuda or cuda:N")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted == "auto":
-        return (
-            "cuda" if count and max(map(weight_bytes, models), default=0) >= LARGE_BYTES else "cpu"
-        )
-    number = int(wanted.partition(":")[2] or 0)
-    if wanted != "cpu" and number >= count:
+    if name == "auto":
+        largest = max(map(weight_bytes, models), default=0)
+        return "cuda" if count and largest >= LARGE_BYTES else "cpu"
+    number = int(name.partition(":")[2] or 0)
+    if name != "cpu" and number >= count:
         have = f"torch {torch.__version__} can use {count} GPU(s) on this machine"
-        raise SettingsError(f"there is no device {wanted!r}: {have}", "use cpu or auto")
-    return wanted
+        raise SettingsError(f"there is no device {name!r}: {have}", "use cpu or auto")
+    return name
 
 
 def weight_bytes(folder: Path) -> int:
     """Return the size of the weight files in a model's folder."""
-    return sum(
-        file.stat().st_size
-        for kind in ("*.safetensors", "*.bin", "*.gguf")
-        for file in folder.glob(kind)
-    )
+    kinds = (".safetensors", ".bin", ".gguf")
+    return sum(file.stat().st_size for file in folder.glob("*") if file.suffix in kinds)
 
 
 def use_threads(count: int) -> None:
@@ -72,10 +68,8 @@ def use_fast_products() -> None:
     # fast with smaller caches.
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(cache, "32")
-    if (
-        not (processor := Path("/proc/cpuinfo")).exists()
-        or "AuthenticAMD" not in processor.read_text()
-    ):
+    processor = Path("/proc/cpuinfo")
+    if not processor.exists() or "AuthenticAMD" not in processor.read_text():
         return
     mode = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     mode.fp32_precision = "bf16"
@@ -88,14 +82,16 @@ def is_exact(multiply: Callable[[Tensor, Tensor], Tensor]) -> bool:
     import torch
 
     a = torch.arange(64.0 * 576).sin().view(64, 576)
-    return bool((multiply(a, a.t()) - a.double() @ a.double().t()).abs().max() < 1e-3)
+    exact = a.double() @ a.double().t()
+    return bool((multiply(a, a.t()) - exact).abs().max() < 1e-3)
 
 
 def give_back_free_memory() -> None:
     """Return free heap pages to the kernel; takes milliseconds. Does nothing with another C library.
 
-    Freed weights fragment the heap: without this, a service that gets two new snapshots a second grows by 7
-        % in five minutes.
+    Freed weights fragment the heap: without this, a service that gets two new snapshots a second grows by 7 %
+    in five minutes.
     """
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
         trim(0)

@@ -14,13 +14,13 @@ import itertools
 import logging
 import os
 import signal
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
 
-from localtinker import SamplingError
+from localtinker.errors import SamplingError
 from localtinker.generation import MAX_ROWS, Answers, Task, run_worker
 from localtinker.models import ServedModel
 from localtinker.samplers import SampledWeights, SamplingLimits
@@ -78,9 +78,13 @@ class _Part:
     deaths: int = 0
 
     @property
+    def rows(self) -> int:
+        return self.job.num_samples
+
+    @property
     def cost(self) -> float:
-        job = self.job
-        return len(job.prompt) / _PREFILL_DISCOUNT + job.num_samples * job.options.max_tokens
+        most_tokens = self.rows * self.job.options.max_tokens
+        return len(self.job.prompt) / _PREFILL_DISCOUNT + most_tokens
 
 
 @dataclass
@@ -92,14 +96,14 @@ class _Process:
 
     @property
     def rows(self) -> int:
-        return sum(part.job.num_samples for part in self.parts.values())
+        return sum(part.rows for part in self.parts.values())
 
     @property
     def cost(self) -> float:
         return sum(part.cost for part in self.parts.values())
 
     def has_room(self, part: _Part) -> bool:
-        return not self.parts or self.rows + part.job.num_samples <= MAX_ROWS
+        return not self.parts or self.rows + part.rows <= MAX_ROWS
 
     def send(self, tasks: list[Task]) -> None:
         with contextlib.suppress(OSError):  # it has died; `_read` notices
@@ -132,9 +136,10 @@ class SamplingProcesses:
 
     def sample(self, weights: SampledWeights, job: SampleJob, take: Take) -> Callable[[], None]:
         """Queue a sampling job and return a function that cancels it. A cancelled job gets no answer."""
-        parts = job.split(max(1, min(self._count, job.num_samples // _MIN_PART_ROWS)))
-        request = _Request(len(parts), take)
-        self._queue.extend(_Part(request, index, weights, part) for index, part in enumerate(parts))
+        count = max(1, min(self._count, job.num_samples // _MIN_PART_ROWS))
+        request = _Request(count, take)
+        for index, part in enumerate(job.split(count)):
+            self._queue.append(_Part(request, index, weights, part))
         if not self._started:
             self._started = True
             for _ in range(self._count):
@@ -154,58 +159,53 @@ class SamplingProcesses:
         """Numbers of processes and of waiting and running rows, for the status page."""
         return {
             "sampling_processes": len(self._processes),
-            "rows_waiting": sum(part.job.num_samples for part in self._queue),
+            "rows_waiting": sum(part.rows for part in self._queue),
             "rows_running": sum(process.rows for process in self._processes),
         }
 
     def _dispatch_or_delay(self, job: SampleJob) -> None:
         """Dispatch now, or a moment later where that gives larger batches."""
         pace = min(_PACE_S * job.options.max_tokens, _LONGEST_PACE_S)
-        rows = sum(part.job.num_samples for part in self._queue)
+        rows = sum(part.rows for part in self._queue)
         busy = any(process.parts for process in self._processes)
         if pace < _WORTH_S or busy or rows >= MAX_ROWS * self._count:
             self._dispatch()
             return
         loop = asyncio.get_running_loop()
-        latest = loop.time() + _PACES * pace
+        now = loop.time()
+        latest = now + _PACES * pace
         if self._patience is not None:
             timer, latest = self._patience
             timer.cancel()
-        self._patience = loop.call_at(min(loop.time() + pace, latest), self._dispatch), latest
+        self._patience = loop.call_at(min(now + pace, latest), self._dispatch), latest
 
     def _dispatch(self) -> None:
         """Send waiting parts in order, each to the least loaded process, while there is room."""
         if self._patience is not None:
             self._patience[0].cancel()
             self._patience = None
-        outgoing: dict[int, list[Task]] = {index: [] for index in range(len(self._processes))}
+        outgoing: dict[int, list[Task]] = defaultdict(list)
         while self._queue:
             part = self._queue[0]
-            free = [
-                index for index, process in enumerate(self._processes) if process.has_room(part)
-            ]
+            free = [i for i, process in enumerate(self._processes) if process.has_room(part)]
             if not free:
                 break
-            self._queue.popleft()
-            chosen, number = (
-                min(free, key=lambda index: self._processes[index].cost),
-                next(self._numbers),
-            )
-            self._processes[chosen].parts[number] = part
-            outgoing[chosen].append((number, (part.weights, part.job)))
+            index = min(free, key=lambda i: self._processes[i].cost)
+            number = next(self._numbers)
+            self._processes[index].parts[number] = self._queue.popleft()
+            outgoing[index].append((number, (part.weights, part.job)))
         for index, tasks in outgoing.items():  # in one message, so that the process batches them
-            if tasks:
-                self._processes[index].send(tasks)
+            self._processes[index].send(tasks)
 
     def _drop(self, request: _Request) -> None:
         """Remove the parts of a cancelled or failed request from the queue and the processes."""
         request.done = True
         self._queue = deque(part for part in self._queue if part.request is not request)
         for process in self._processes:
-            if numbers := [
-                number for number, part in process.parts.items() if part.request is request
-            ]:
-                process.send([(number, None) for number in numbers])
+            parts = process.parts.items()
+            cancellations = [(number, None) for number, part in parts if part.request is request]
+            if cancellations:
+                process.send(cancellations)
 
     def _start_one(self) -> None:
         try:
@@ -247,12 +247,8 @@ class SamplingProcesses:
         for part in parts:
             part.deaths += 1
             if part.deaths == _DEATHS:
-                self._done(
-                    part,
-                    SamplingError(
-                        f"{_DEATHS} sampling processes died while working on this request"
-                    ),
-                )
+                message = f"{_DEATHS} sampling processes died while working on this request"
+                self._done(part, SamplingError(message))
         self._queue.extendleft(part for part in reversed(parts) if not part.request.done)
         self._dispatch()
         loop.call_later(_RESTART_DELAY_S, self._start_one)

@@ -70,7 +70,7 @@ class Engine:
             "rows_running": running,
         }
 
-    # The compute thread ------------------------------------------------------------------------------------------
+    # The compute thread -------------------------------------------------------------------------
     def _main(self) -> None:
         while True:
             with self._wake:
@@ -95,9 +95,10 @@ class Engine:
                     return
 
     def _linger(self) -> None:
-        deadline, seen = time.monotonic() + _LONGEST_LINGER, 0
-        while len(self._incoming) > seen and not self._calls and time.monotonic() < deadline:
-            seen = len(self._incoming)
+        deadline = time.monotonic() + _LONGEST_LINGER
+        count = 0
+        while len(self._incoming) > count and not self._calls and time.monotonic() < deadline:
+            count = len(self._incoming)
             time.sleep(_LINGER)
 
     def _advance_sampling(self) -> bool:

@@ -1,4 +1,4 @@
-"""Errors for the user of a service, of its clients and of an examination. Each says what is wrong, and what to do."""
+"""Errors for the user of a service, of its clients and of an examination, and errors of single requests."""
 
 from __future__ import annotations
 
@@ -32,3 +32,26 @@ class CredentialError(LocalTinkerError):
 
 class DownloadError(LocalTinkerError):
     """A server named a file that must not be written."""
+
+
+class RequestError(Exception):
+    """The request cannot be served as sent. Answered at once with `status` and `message`.
+
+    Never a 5xx: the SDK would retry the request for five minutes, which looks like a hang.
+    """
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class NotFoundError(RequestError):
+    """There is no such model, session, sampler, run or checkpoint on this service."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=404)
+
+
+class SamplingError(Exception):
+    """A valid request could not be sampled. The message needs no further context."""

@@ -10,8 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from localtinker import RequestError, SamplingError
+from localtinker.errors import RequestError, SamplingError
 
+Json = dict[str, Any]
+"""A JSON object."""
+Answer = bytes | Json
+"""What a client collects: protobuf or JSON."""
 _RETRIEVED_GRACE = 30.0  # seconds in which a client whose connection broke may ask again
 _UNCLAIMED_LIFE = 3600.0  # seconds until an answer that was never collected is dropped
 
@@ -27,7 +31,7 @@ class Future:
     request_id: str
     key: tuple | None = None
     event: asyncio.Event = field(default_factory=asyncio.Event)
-    answer: bytes | dict[str, Any] | None = None
+    answer: Answer | None = None
     finished_at: float | None = None
     retrieved_at: float | None = None
     """Time of the last collection, or of the cancellation."""
@@ -58,32 +62,31 @@ class FutureStore:
             self._by_key[key] = future
         return future
 
-    def existing(self, key: tuple) -> Future | None:
+    def existing(self, key: tuple | None) -> Future | None:
         """Return the future of an earlier send of the same request: the SDK retries when a connection breaks."""
-        return self._by_key.get(key)
+        return None if key is None else self._by_key.get(key)
 
     def get(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
 
-    def resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+    def resolve(self, future: Future, answer: Answer | Exception) -> None:
         """Set the answer or the error: the client's fault if it is a `RequestError`, else the server's.
         Later calls do nothing."""
         with suppress(RuntimeError):  # the loop is closed: the service is shutting down
             self._loop.call_soon_threadsafe(self._resolve, future, answer)
 
-    def _resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+    def _resolve(self, future: Future, answer: Answer | Exception) -> None:
         if future.done:
             return
         if isinstance(answer, RequestError):
             answer = {"error": answer.message, "category": "user"}
         elif isinstance(answer, Exception):
-            message = (
-                str(answer)
-                if isinstance(answer, SamplingError)
-                else f"{type(answer).__name__}: {answer}"
-            )
+            message = str(answer)
+            if not isinstance(answer, SamplingError):
+                message = f"{type(answer).__name__}: {message}"
             answer = {"error": message, "category": "server"}
-        future.answer, future.finished_at = answer, time.monotonic()
+        future.answer = answer
+        future.finished_at = time.monotonic()
         future.cancel = None
         if future.on_done is not None:
             future.on_done()
@@ -93,13 +96,11 @@ class FutureStore:
         """Drop answers that were collected or finished long enough ago."""
         now = time.monotonic()
         for future in list(self._futures.values()):
-            collected = (
-                future.retrieved_at is not None and now - future.retrieved_at > _RETRIEVED_GRACE
+            limits = (
+                (future.retrieved_at, _RETRIEVED_GRACE),
+                (future.finished_at, _UNCLAIMED_LIFE),
             )
-            unclaimed = (
-                future.finished_at is not None and now - future.finished_at > _UNCLAIMED_LIFE
-            )
-            if collected or unclaimed:
+            if any(since is not None and now - since > limit for since, limit in limits):
                 del self._futures[future.request_id]
-                if future.key is not None and self._by_key.get(future.key) is future:
+                if self.existing(future.key) is future:
                     del self._by_key[future.key]

@@ -7,6 +7,7 @@ service's compute thread (`engine.py`).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
@@ -17,8 +18,8 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import NoReturn
 
-from localtinker import RequestError, SamplingError
 from localtinker.devices import use_threads
+from localtinker.errors import RequestError, SamplingError
 from localtinker.models import ServedModel
 from localtinker.packing import common_length
 from localtinker.samplers import SampledWeights, Sampler, SamplerPool, SamplingLimits
@@ -49,10 +50,9 @@ class SamplingLoop:
 
     def rows(self) -> tuple[int, int]:
         """Return the numbers of waiting and running rows. Thread-safe."""
-        waiting = sum(len(rows) for rows in list(self._waiting.values()))
-        return waiting, sum(
-            b.live for batches in list(self._batches.values()) for b in list(batches)
-        )
+        waiting = sum(map(len, list(self._waiting.values())))
+        batches = itertools.chain.from_iterable(list(self._batches.values()))
+        return waiting, sum(batch.live for batch in list(batches))
 
     def add(self, weights: SampledWeights, request: SampleRequest) -> None:
         self._waiting.setdefault(weights, deque()).extend(request.make_rows())
@@ -101,28 +101,24 @@ class SamplingLoop:
         Takes no more prompts than fit into one forward pass, so that running rows advance and finished ones
         are answered in between.
         """
-        used = sum(
-            b.positions() * b.decoder.position_bytes
-            for batches in self._batches.values()
-            for b in batches
-        )
+        batches = itertools.chain.from_iterable(self._batches.values())
+        used = sum(batch.positions() * batch.decoder.position_bytes for batch in batches)
         live = sum(batch.live for batch in self._batches[weights])
-        taken: list[Row] = []
+        rows: list[Row] = []
         prompt_tokens = 0
-        while waiting and live + len(taken) < MAX_ROWS:
+        while waiting and live + len(rows) < MAX_ROWS:
             request = waiting[0].request
-            used += (
-                len(request.prompt) + request.options.max_tokens
-            ) * sampler.decoder.position_bytes
-            if (live or taken) and used > self.pool.limits.cache_bytes:
+            length = len(request.prompt) + request.options.max_tokens
+            used += length * sampler.decoder.position_bytes
+            if (live or rows) and used > self.pool.limits.cache_bytes:
                 break
-            prompt_tokens += len(request.prompt) - (
-                _shared(taken[-1].request, request) if taken else 0
-            )
-            if taken and prompt_tokens > sampler.decoder.prefill_tokens:
-                break
-            taken.append(waiting.popleft())
-        return taken
+            prompt_tokens += len(request.prompt)
+            if rows:
+                prompt_tokens -= _shared(rows[-1].request, request)
+                if prompt_tokens > sampler.decoder.prefill_tokens:
+                    break
+            rows.append(waiting.popleft())
+        return rows
 
     def _step(self, weights: SampledWeights) -> None:
         batches = self._batches[weights]
@@ -140,11 +136,9 @@ def _shared(before: SampleRequest, request: SampleRequest) -> int:
     """Number of prompt tokens that a pass over both requests computes only once."""
     if request.prompt == before.prompt:
         return len(request.prompt)
-    return (
-        0
-        if before.needs_cache or request.needs_cache
-        else common_length(before.prompt, request.prompt)
-    )
+    if before.needs_cache or request.needs_cache:
+        return 0
+    return common_length(before.prompt, request.prompt)
 
 
 def run_worker(
@@ -155,10 +149,8 @@ def run_worker(
 ) -> NoReturn:
     """Run a sampling process on one thread until the service closes the connection."""
     use_threads(1)
-    _Worker(
-        SamplingLoop(SamplerPool(models, limits, deterministic=deterministic), threads=1),
-        connection,
-    ).run()
+    pool = SamplerPool(models, limits, deterministic=deterministic)
+    _Worker(SamplingLoop(pool, threads=1), connection).run()
 
 
 class _Worker:
@@ -179,9 +171,8 @@ class _Worker:
                     self._accept(number, task)
             self._sampling.advance()
             if self._answers:
-                with contextlib.suppress(
-                    OSError
-                ):  # the service has gone; `_receive` ends this process
+                # After an error the service has gone, and `_receive` ends this process.
+                with contextlib.suppress(OSError):
                     self._connection.send(self._answers)
                 self._answers = {}
 
@@ -196,9 +187,8 @@ class _Worker:
     def _accept(self, number: int, task: tuple[SampledWeights, SampleJob] | None) -> None:
         if task is not None:
             weights, job = task
-            request = self._requests[number] = SampleRequest(
-                **vars(job), take=partial(self._answer, number)
-            )
+            request = SampleRequest(**vars(job), take=partial(self._answer, number))
+            self._requests[number] = request
             self._sampling.add(weights, request)
         elif number in self._requests:
             self._requests[number].cancelled.set()
@@ -206,8 +196,7 @@ class _Worker:
 
     def _answer(self, number: int, answer: bytes | Exception | None) -> None:
         if isinstance(answer, Exception) and not isinstance(answer, RequestError):
-            answer = SamplingError(
-                f"{type(answer).__name__}: {answer}"
-            )  # other exceptions may not be picklable
+            # Other exceptions may not be picklable.
+            answer = SamplingError(f"{type(answer).__name__}: {answer}")
         if self._requests.pop(number, None) is not None:
             self._answers[number] = answer

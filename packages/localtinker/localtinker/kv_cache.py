@@ -57,15 +57,15 @@ class KVCache:
         self._replace(lambda states, _: states.index_select(0, rows))
 
     def grow(self, capacity: int) -> None:
+        """Add positions until there are at least `capacity`."""
         extra = capacity - self.capacity
-        self._replace(lambda states, _: F.pad(states, (0, 0, 0, extra)))
+        if extra > 0:
+            self._replace(lambda states, _: F.pad(states, (0, 0, 0, extra)))
 
     def append(self, other: KVCache) -> None:
         """Append the slots of `other`, which must not be used afterwards. The larger capacity is kept."""
-        if other.capacity < self.capacity:
-            other.grow(self.capacity)
-        elif other.capacity > self.capacity:
-            self.grow(other.capacity)
+        other.grow(self.capacity)
+        self.grow(other.capacity)
         self._replace(lambda states, theirs: torch.cat((states, theirs.pop(0))), other)
 
     def _replace(
@@ -86,27 +86,30 @@ class CacheView:
 
     def __init__(self, cache: KVCache, width: int) -> None:
         self.width = width
-        shape, device = cache.keys[0].shape, cache.keys[0].device
-        first = torch.arange(shape[0] * shape[1], device=device).view(shape[:2])
-        self._first_RM = first * shape[2]  # flat index of a slot's position 0
-        self._written = [
-            (k.flatten(0, 2), v.flatten(0, 2))
-            for k, v in zip(cache.keys, cache.values, strict=True)
-        ]
-        self._read = [  # of each layer: keys [R M, D, W] and values [R M, W, D]
-            (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
-            for k, v in zip(cache.keys, cache.values, strict=True)
-        ]
+        slots, self._heads, capacity, _ = cache.keys[0].shape
+        dtype = cache.keys[0].dtype
+        device = cache.keys[0].device
+        # Flat index of a slot's position 0.
+        first = torch.arange(0, slots * self._heads * capacity, capacity, device=device)
+        self._first_RM = first.view(slots, self._heads)
+        layers = list(zip(cache.keys, cache.values, strict=True))
+        self._written = [(keys.flatten(0, 2), values.flatten(0, 2)) for keys, values in layers]
+
+        def read(states: Tensor) -> Tensor:
+            return states.flatten(0, 1)[:, :width]
+
+        self._read = [(read(keys).mT, read(values)) for keys, values in layers]
+        """Of each layer: keys [R M, D, W] and values [R M, W, D]."""
         self._positions_W = torch.arange(width, device=device)
-        self._never, self._always = (
-            torch.tensor(x, dtype=cache.keys[0].dtype, device=device) for x in (-torch.inf, 0.0)
-        )
-        self._heads = shape[1]
+        self._never = torch.tensor(-torch.inf, dtype=dtype, device=device)
+        self._always = torch.tensor(0.0, dtype=dtype, device=device)
 
     def attention(self, positions_B: Tensor) -> Attend:
         places = (self._first_RM + positions_B[:, None]).flatten()
         bias = torch.where(self._positions_W > positions_B[:, None], self._never, self._always)
-        bias = (bias.repeat_interleave(self._heads, 0) if self._heads > 1 else bias)[:, None]
+        if self._heads > 1:
+            bias = bias.repeat_interleave(self._heads, 0)
+        bias = bias[:, None]
         mode = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
         of_layers = mode.fp32_precision
 
@@ -115,21 +118,16 @@ class CacheView:
                 written.index_copy_(0, places, states.reshape(-1, states.shape[-1]))
             keys_T, values_W = self._read[index]
             q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
-            mode.fp32_precision = (
-                "ieee"  # not oneDNN, which is three times slower for products of so few rows
-            )
+            # Not oneDNN, which is three times slower for products of so few rows.
+            mode.fp32_precision = "ieee"
             try:
-                weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
+                scores = torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5)
+                weights = torch.softmax(scores, -1, torch.float32).to(scores.dtype)
                 return torch.bmm(weights, values_W).view(q_BND.shape)
             finally:
                 mode.fp32_precision = of_layers
 
         return attend
-
-
-def softmax(scores: Tensor) -> Tensor:
-    """Softmax over the last dimension, computed in float32."""
-    return torch.softmax(scores, -1, torch.float32).to(scores.dtype)
 
 
 def round_up(n: int, block: int = _BLOCK) -> int:

@@ -19,12 +19,13 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from localtinker import NotFoundError
 from localtinker import requests as rq
+from localtinker.errors import NotFoundError
+from localtinker.futures import Json
 from localtinker.lora import LoraSpec
 from localtinker.registry import KINDS, Registry, SavedWeights, parse_path
 
-Handler = Callable[[Request], Awaitable[Response | dict[str, Any]]]
+Handler = Callable[[Request], Awaitable[Response | Json]]
 Routes = dict[str, Handler]
 """Mapping of "METHOD /path" (below /api/v1) to its handler, which returns a response or a JSON object."""
 DOWNLOADS = "/local/external"
@@ -33,10 +34,10 @@ _LIFE_S = 3600  # of a download URL
 
 
 def run_routes(registry: Registry) -> Routes:
-    async def sessions(request: Request) -> dict[str, Any]:
+    async def sessions(request: Request) -> Json:
         return {"sessions": _page(request, registry.sessions())[0]}
 
-    async def session(request: Request) -> dict[str, Any]:
+    async def session(request: Request) -> Json:
         session_id = request.path_params["session_id"]
         row = registry.session(session_id)
         return {
@@ -46,8 +47,12 @@ def run_routes(registry: Registry) -> Routes:
             "user_metadata": json.loads(row["user_metadata"] or "null"),
         }
 
-    def run_json(row: Any) -> dict[str, Any]:
-        saved = registry.checkpoints(row["id"])
+    def run_json(row: Any) -> Json:
+        checkpoints = registry.checkpoints(row["id"])
+
+        def latest(kind: str) -> Json | None:
+            return next((_checkpoint_json(one) for one in checkpoints if one.kind == kind), None)
+
         return {
             "training_run_id": row["id"],
             "base_model": row["base_model"],
@@ -56,22 +61,18 @@ def run_routes(registry: Registry) -> Routes:
             "lora_rank": LoraSpec.from_json(row["lora"]).rank,
             "last_request_time": _iso(row["last_request"]),
             "user_metadata": json.loads(row["user_metadata"] or "null"),
-            "last_checkpoint": next(
-                (_checkpoint_json(c) for c in saved if c.kind == "weights"), None
-            ),
-            "last_sampler_checkpoint": next(
-                (_checkpoint_json(c) for c in saved if c.kind == "sampler_weights"), None
-            ),
+            "last_checkpoint": latest("weights"),
+            "last_sampler_checkpoint": latest("sampler_weights"),
         }
 
-    async def training_runs(request: Request) -> dict[str, Any]:
+    async def training_runs(request: Request) -> Json:
         rows, cursor = _page(request, registry.runs())
         return {"training_runs": [run_json(row) for row in rows], "cursor": cursor}
 
-    async def training_run(request: Request) -> dict[str, Any]:
+    async def training_run(request: Request) -> Json:
         return run_json(registry.run(request.path_params["run_id"]))
 
-    async def run_checkpoints(request: Request) -> dict[str, Any]:
+    async def run_checkpoints(request: Request) -> Json:
         run_id = request.path_params["run_id"]
         registry.run(run_id)
         return {"checkpoints": [_checkpoint_json(c) for c in registry.checkpoints(run_id)]}
@@ -86,7 +87,7 @@ def run_routes(registry: Registry) -> Routes:
 
 
 def checkpoint_routes(registry: Registry) -> Routes:
-    async def checkpoints(request: Request) -> dict[str, Any]:
+    async def checkpoints(request: Request) -> Json:
         rows, cursor = _page(request, registry.checkpoints(), 100)
         return {"checkpoints": [_checkpoint_json(c) for c in rows], "cursor": cursor}
 
@@ -104,7 +105,7 @@ def checkpoint_routes(registry: Registry) -> Routes:
         registry.update_checkpoint(_path(request), public=int(request.method == "POST"))
         return Response(status_code=204)
 
-    async def weights_info(request: Request) -> dict[str, Any]:
+    async def weights_info(request: Request) -> Json:
         path = rq.parse(rq.TinkerPath, await request.body()).tinker_path
         parse_path(path, "tinker_path")
         checkpoint = registry.checkpoint(path)
@@ -134,34 +135,30 @@ def download_routes(registry: Registry) -> Routes:
     secret = secrets.token_bytes(32)
 
     def sign(path: str, file: str, expires: int) -> str:
-        return hmac.new(secret, f"{path}\n{file}\n{expires}".encode(), hashlib.sha256).hexdigest()
+        message = f"{path}\n{file}\n{expires}"
+        return hmac.new(secret, message.encode(), hashlib.sha256).hexdigest()
 
-    async def download_urls(request: Request) -> dict[str, Any]:
-        run_id, name = (request.path_params[part] for part in ("run_id", "name"))
+    async def download_urls(request: Request) -> Json:
+        run_id = request.path_params["run_id"]
+        name = request.path_params["name"]
         path = f"tinker://{run_id}/external_weights/{name}"
         folder = registry.blob_path(registry.checkpoint(path).blob)
         expires = int(time.time()) + _LIFE_S
-        base = (
-            f"{str(request.base_url).rstrip('/')}/api/v1{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
-        )
-        files = sorted(file.name for file in folder.iterdir())
-        queries = {
-            file: f"expires={expires}&signature={sign(path, file, expires)}" for file in files
-        }
-        urls = {file: f"{base}/{quote(file)}?{query}" for file, query in queries.items()}
+        route = f"{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
+        base = f"{str(request.base_url).rstrip('/')}/api/v1{route}"
+        urls = {}
+        for file in sorted(file.name for file in folder.iterdir()):
+            query = f"expires={expires}&signature={sign(path, file, expires)}"
+            urls[file] = f"{base}/{quote(file)}?{query}"
         return {"urls": urls, "expires": _iso(expires)}
 
     async def download(request: Request) -> Response:
-        run_id, name, file = (request.path_params[part] for part in ("run_id", "name", "file"))
-        path, expires = (
-            f"tinker://{run_id}/external_weights/{name}",
-            rq.number(request.query_params, "expires"),
-        )
+        path = "tinker://{run_id}/external_weights/{name}".format(**request.path_params)
+        file = request.path_params["file"]
+        expires = rq.number(request.query_params, "expires")
         signature = request.query_params.get("signature", "").encode()
-        if (
-            not hmac.compare_digest(signature, sign(path, file, expires).encode())
-            or expires < time.time()
-        ):
+        valid = hmac.compare_digest(signature, sign(path, file, expires).encode())
+        if not valid or expires < time.time():
             raise NotFoundError(
                 "signature: this URL is expired or not from this service; request a new one"
             )
@@ -177,11 +174,8 @@ def _page(request: Request, rows: list[Any], limit: int = 20) -> tuple[list[Any]
     """Return the requested page of a list, of `limit` rows by default, and its cursor."""
     offset = rq.number(request.query_params, "offset", "0")
     limit = rq.number(request.query_params, "limit", str(limit))
-    return rows[offset : offset + limit], {
-        "offset": offset,
-        "limit": limit,
-        "total_count": len(rows),
-    }
+    cursor = {"offset": offset, "limit": limit, "total_count": len(rows)}
+    return rows[offset : offset + limit], cursor
 
 
 def _path(request: Request) -> str:
@@ -190,7 +184,7 @@ def _path(request: Request) -> str:
     return path
 
 
-def _checkpoint_json(checkpoint: SavedWeights) -> dict[str, Any]:
+def _checkpoint_json(checkpoint: SavedWeights) -> Json:
     return {
         "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
         "checkpoint_type": KINDS[checkpoint.kind],

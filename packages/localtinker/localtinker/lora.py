@@ -24,6 +24,7 @@ from torch import Tensor, nn
 LORA_ALPHA = 32
 MAX_RANK = 512
 PREFIX = "base_model.model."
+_MLP_NAMES = ("mlp", "feed_forward", "ffn", "expert")
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,7 @@ def target_modules(model: Any, spec: LoraSpec) -> list[str]:
             return spec.train_unembed
         if "attn" in name or "attention" in name:
             return spec.train_attn
-        return spec.train_mlp and any(
-            part in name for part in ("mlp", "feed_forward", "ffn", "expert")
-        )
+        return spec.train_mlp and any(part in name for part in _MLP_NAMES)
 
     return [
         name
@@ -129,8 +128,9 @@ class AdapterBank:
         """Return CPU copies of the weights under peft's names."""
         flat = {}
         for target, (lora_a, lora_b) in self.pairs(name).items():
-            flat[f"{PREFIX}{target}.lora_A.weight"] = lora_a.detach().cpu().clone()
-            flat[f"{PREFIX}{target}.lora_B.weight"] = lora_b.detach().cpu().clone()
+            for part, tensor in (("A", lora_a), ("B", lora_b)):
+                copy = tensor.detach().cpu().clone()
+                flat[f"{PREFIX}{target}.lora_{part}.weight"] = copy
         return flat
 
     def load(self, name: str, tensors: Mapping[str, Tensor]) -> None:
@@ -152,19 +152,21 @@ def _low_rank_term(
 
     def add(module: nn.Module, inputs: tuple, output: Tensor) -> Tensor:
         x = inputs[0].to(lora_a.dtype)
-        return (output + F.linear(F.linear(x, lora_a), lora_b) * scaling).to(output.dtype)
+        low_rank = F.linear(F.linear(x, lora_a), lora_b)
+        return (output + low_rank * scaling).to(output.dtype)
 
     return add
 
 
 def pairs_by_module(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     """Return a mapping of module name to (A [r, in], B [out, r]) from tensors under peft's names."""
-    suffix = ".lora_A.weight"
-    return {
-        key[len(PREFIX) : -len(suffix)]: (value, tensors[key[: -len(suffix)] + ".lora_B.weight"])
-        for key, value in tensors.items()
-        if key.endswith(suffix)
-    }
+    pairs = {}
+    for key, lora_a in tensors.items():
+        name, suffix, _ = key.partition(".lora_A.weight")
+        if suffix:
+            lora_b = tensors[f"{name}.lora_B.weight"]
+            pairs[name.removeprefix(PREFIX)] = lora_a, lora_b
+    return pairs
 
 
 def write_adapter(
@@ -195,4 +197,5 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 
     Not `load_file`, which leaks two objects (60 bytes) per tensor in safetensors 0.8.0.
     """
-    return {name: tensor.clone() for name, tensor in load(file.read_bytes()).items()}
+    tensors = load(file.read_bytes())
+    return {name: tensor.clone() for name, tensor in tensors.items()}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Inputs = Mapping[str, Tensor]
-    Formula = Callable[[Tensor, Inputs, Mapping[str, float]], Tensor]
+    Parameters = Mapping[str, float]
+    Formula = Callable[[Tensor, Inputs, Parameters], Tensor]
 
 POLICY_INPUTS = ("logprobs", "advantages")
 """Inputs of the loss of an RL step besides the target tokens, with one number per token."""
@@ -35,7 +36,7 @@ class Loss:
     function: Formula
     required: tuple[str, ...]
     optional: tuple[str, ...]
-    parameters: Mapping[str, float]
+    parameters: Parameters
     zero_is_silent: bool
     """Whether a token whose inputs are all 0, such as a prompt token, has no gradient."""
 
@@ -47,7 +48,7 @@ LOSSES: dict[str, Loss] = {}
 def loss(
     *required: str,
     optional: tuple[str, ...] = (),
-    parameters: Mapping[str, float] | None = None,
+    parameters: Parameters | None = None,
     zero_is_silent: bool = True,
 ) -> Callable[[Formula], Formula]:
     """Register a function of (log-probabilities, inputs, parameters) as a loss under its own name."""
@@ -69,50 +70,50 @@ def policy_losses() -> list[str]:
 
 
 @loss(optional=("weights",))
-def cross_entropy(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
+def cross_entropy(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-w logp; with K > 1 targets per position, the cross entropy against the distribution w."""
     return -logp_BLK * inputs["weights"]
 
 
 @loss(*POLICY_INPUTS)
-def importance_sampling(
-    logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]
-) -> Tensor:
+def importance_sampling(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-exp(logp - q) A."""
     return -(logp_BLK - inputs["logprobs"]).exp() * inputs["advantages"]
 
 
 @loss(*POLICY_INPUTS, optional=CLIP, parameters=dict(zip(CLIP, (0.8, 1.2), strict=True)))
-def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
+def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-min(r A, clip(r, low, high) A) with r = exp(logp - q)."""
     ratio = (logp_BLK - inputs["logprobs"]).exp()
     advantages = inputs["advantages"]
-    return -(ratio * advantages).minimum(_clip(ratio, inputs, parameters) * advantages)
+    clipped = _clip(ratio, inputs, parameters)
+    return -(ratio * advantages).minimum(clipped * advantages)
 
 
 @loss(*POLICY_INPUTS, optional=CLIP, parameters=dict(zip(CLIP, (0.0, 4.0), strict=True)))
-def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
+def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-sg(clip(r, low, high)) logp A: the clipped ratio is a weight, not a path for the gradient.
 
     Within the bounds the gradient equals that of `importance_sampling`. A lower bound above 0 would keep
     training on tokens that the policy no longer samples (MiniMax-M1, 2025, arXiv:2506.13585, has none).
     """
     ratio = (logp_BLK - inputs["logprobs"]).exp()
-    return -_clip(ratio, inputs, parameters).detach() * logp_BLK * inputs["advantages"]
+    clipped = _clip(ratio, inputs, parameters)
+    return -clipped.detach() * logp_BLK * inputs["advantages"]
 
 
 @loss(*POLICY_INPUTS, parameters={"beta": 0.05}, zero_is_silent=False)
-def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
+def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-(logp A - beta/2 (logp - q)^2): direct reward optimisation, with a quadratic penalty instead of a ratio.
 
     The penalty remains where A and q are 0, so clients must send q for prompt tokens too, and the caller
     masks the padding.
     """
-    quadratic = (logp_BLK - inputs["logprobs"]) ** 2
-    return -(logp_BLK * inputs["advantages"] - 0.5 * parameters["beta"] * quadratic)
+    penalty = 0.5 * parameters["beta"] * (logp_BLK - inputs["logprobs"]) ** 2
+    return -(logp_BLK * inputs["advantages"] - penalty)
 
 
-def _clip(ratio: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
+def _clip(ratio: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """Clip the ratios to thresholds from the inputs (per token) or else from the parameters."""
     low, high = (
         inputs[name] if name in inputs else ratio.new_tensor(parameters[name]) for name in CLIP

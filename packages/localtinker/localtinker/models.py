@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 _LARGE_GPU_BYTES = 24 << 30  # free GPU memory above which training passes are four times as large
 _MERGE_LIMIT_BYTES = 1 << 30  # weights up to which samplers are merged copies of the model
-CHECKPOINT_BYTES = (
-    2 * 1024**3
-)  # weights above which activations are recomputed in the backward pass
+CHECKPOINT_BYTES = 2 << 30  # weights above which activations are recomputed in the backward pass
+Adapter = tuple[Mapping[str, Tensor], LoraSpec]
+"""Tensors under peft's names, and their configuration."""
 _names = itertools.count()
 
 
@@ -80,22 +80,19 @@ class ServedModel:
             return self.model.model(tokens_BL)
         return self.model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
 
-    def decoder(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None) -> DenseDecoder:
+    def decoder(self, adapter: Adapter | None) -> DenseDecoder:
         """Return a decoder of a `dense` model, alone or with a frozen adapter."""
         pairs = {} if adapter is None else pairs_by_module(adapter[0])
         scaling = 1.0 if adapter is None else adapter[1].scaling
         # Without an adapter, merging only fuses weights, which pays off for small models.
-        return DenseDecoder(
-            self.model, pairs, scaling, merge=self.merge and (bool(pairs) or self.small)
-        )
+        merge = self.merge and (bool(pairs) or self.small)
+        return DenseDecoder(self.model, pairs, scaling, merge=merge)
 
     def sampler_bytes(self, *, adapted: bool) -> int:
         """Approximate bytes of a sampler beyond the base: those of a copy if it merges."""
         return self.nbytes if self.dense and self.merge and (adapted or self.small) else 0
 
-    def sampler(
-        self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool
-    ) -> Sampler:
+    def sampler(self, adapter: Adapter | None, *, deterministic: bool) -> Sampler:
         """Return a sampler of the base model, alone or with a frozen adapter."""
         if self.dense:
             return Sampler(self.decoder(adapter), self.vocabulary, deterministic)
@@ -104,9 +101,8 @@ class ServedModel:
             name = f"sampler-{next(_names)}"
             self.adapters.add(name, adapter[1])
             self.adapters.load(name, adapter[0])
-        return Sampler(
-            LockstepDecoder(self.model, self.adapters, name), self.vocabulary, deterministic
-        )
+        decoder = LockstepDecoder(self.model, self.adapters, name)
+        return Sampler(decoder, self.vocabulary, deterministic)
 
 
 def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
@@ -135,11 +131,10 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
             model = _by_transformers(path, dtype, device)
         vocabulary, eos_id = _tokenizer(path, model.config.model_type)
         eos_ids = _eos_ids(path, model, eos_id)
-    except (
-        Exception
-    ) as error:  # of many kinds, and `tokenizers` raises a bare Exception for a damaged file
+    # Errors of many kinds; `tokenizers` raises a bare Exception for a damaged file.
+    except Exception as error:
         raise ModelError(f"model {name!r}: cannot load {path}: {error}") from error
-    nbytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    nbytes = sum(parameter.nbytes for parameter in model.parameters())
     recompute = nbytes > CHECKPOINT_BYTES and (dense or model.supports_gradient_checkpointing)
     if recompute and dense:
         model.model.recompute = True
@@ -185,58 +180,63 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
     their own behaviour, and without added tokens outside that file. (For Qwen2 it uses a special class,
     whatever the folder says.)
     """
-    named, own = folder / "tokenizer_config.json", folder / "tokenizer.json"
-    config = json.loads(named.read_text()) if named.is_file() else {}
+    settings = folder / "tokenizer_config.json"
+    own = folder / "tokenizer.json"
+    config = json.loads(settings.read_text()) if settings.is_file() else {}
     generic = config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
-    changed = config.keys() & {"added_tokens_decoder", "auto_map"} or config.get(
-        "clean_up_tokenization_spaces"
-    )
+    differs = config.keys() & {"added_tokens_decoder", "auto_map"}
+    cleans = config.get("clean_up_tokenization_spaces")
+    usual = generic and not differs and not cleans and model_type != "qwen2"
     end = config.get("eos_token")
-    if generic and not changed and model_type != "qwen2" and own.is_file() and isinstance(end, str):
+    if usual and own.is_file() and isinstance(end, str):
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(own))
         decode = partial(tokenizer.decode, skip_special_tokens=False)
-        return Vocabulary(decode, max(tokenizer.get_vocab().values()) + 1), tokenizer.token_to_id(
-            end
-        )
+        size = max(tokenizer.get_vocab().values()) + 1
+        return Vocabulary(decode, size), tokenizer.token_to_id(end)
     from transformers import AutoTokenizer
 
     theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return Vocabulary(theirs.decode, max(theirs.get_vocab().values()) + 1), theirs.eos_token_id
+    size = max(theirs.get_vocab().values()) + 1
+    return Vocabulary(theirs.decode, size), theirs.eos_token_id
 
 
 @torch.inference_mode()
 def _splits_head(model: Any) -> bool:
     """Whether a model's body and head, run separately, reproduce its logits on a short probe."""
-    body, head = getattr(model, "model", None), getattr(model, "lm_head", None)
+    body = getattr(model, "model", None)
+    head = getattr(model, "lm_head", None)
     if body is None or not callable(head):
         return False
     exact = model.dtype == torch.float32
     # The first ids are special tokens, on which a bfloat16 model is very sensitive to rounding.
     ids = torch.arange(1, 13) if exact else 7919 * torch.arange(1, 49)
-    tokens = ids.to(model.device)[None] % model.get_input_embeddings().weight.shape[0]
+    size = model.get_input_embeddings().weight.shape[0]
+    tokens = ids.to(model.device)[None] % size
     truth = model(input_ids=tokens, use_cache=False).logits.float()
     logits = head(body(input_ids=tokens, use_cache=False).last_hidden_state).float()
     if logits.shape != truth.shape:
         return False
     difference = (logits - truth).abs()
     if exact:
-        return bool(difference.max() <= 1e-4 * truth.abs().max().clamp(min=1.0))
+        largest = truth.abs().max()
+        return bool(difference.max() <= 1e-4 * largest.clamp(min=1.0))
     # In bfloat16, rounding alone makes single positions differ a lot; a different computation would make
     # all of them differ.
-    return bool(difference.mean(-1).median() <= 0.1 * truth.std(-1).median().clamp(min=1.0))
+    typical = difference.mean(-1).median()
+    spread = truth.std(-1).median()
+    return bool(typical <= 0.1 * spread.clamp(min=1.0))
 
 
 def _eos_ids(path: Path, model: Any, tokenizer_eos: int | None) -> frozenset[int]:
     """Return the end-of-sequence ids of the generation config, the model config and the tokenizer."""
     file = path / "generation_config.json"
-    ids = [
-        json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None,
-        tokenizer_eos,
-    ]
+    generation = json.loads(file.read_text()) if file.is_file() else {}
+    values = [generation.get("eos_token_id"), tokenizer_eos]
     for config in (model.config, getattr(model, "generation_config", None)):
-        ids.append(getattr(config, "eos_token_id", None))
-    return frozenset(
-        itertools.chain.from_iterable([i] if isinstance(i, int) else i or () for i in ids)
-    )
+        values.append(getattr(config, "eos_token_id", None))
+    ids: set[int] = set()
+    for value in values:
+        ids.update([value] if isinstance(value, int) else value or ())
+    return frozenset(ids)

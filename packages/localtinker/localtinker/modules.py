@@ -64,21 +64,17 @@ class DenseConfig(DenseSizes):
                 "rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]}
             )
         if raw["model_type"] != "qwen3" and {"hidden_size", "num_attention_heads"} <= raw.keys():
-            raw["head_dim"] = (
-                raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
-            )
+            per_head = raw["hidden_size"] // raw["num_attention_heads"]
+            raw["head_dim"] = raw.get("head_dim") or per_head
         names = {field.name for field in fields(DenseConfig)}
-        given = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
-        needed = {*names, "hidden_act"} - {"attention_bias", "mlp_bias"}
-        if not needed <= given or not {"rope_type", "rope_theta"} <= raw["rope_parameters"].keys():
+        present = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
+        complete = present >= {*names, "hidden_act"} - {"attention_bias", "mlp_bias"}
+        if not complete or not {"rope_type", "rope_theta"} <= raw["rope_parameters"].keys():
             raw = _transformers_config(folder).to_dict()
         kinds = raw.get("layer_types")
         windows = set(kinds) != {"full_attention"} if kinds else raw.get("use_sliding_window")
-        if (
-            windows
-            or raw["hidden_act"] != "silu"
-            or raw["rope_parameters"]["rope_type"] not in _ROTATIONS
-        ):
+        rotation = raw["rope_parameters"]["rope_type"]
+        if windows or raw["hidden_act"] != "silu" or rotation not in _ROTATIONS:
             return None
         return DenseConfig(**{name: raw[name] for name in names & raw.keys()})
 
@@ -106,7 +102,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = x.float()
-        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self._eps)
+        mean_square = y.pow(2).mean(-1, keepdim=True)
+        y = y * torch.rsqrt(mean_square + self._eps)
         return self.weight * y.to(x.dtype)
 
 
@@ -114,16 +111,15 @@ class Rotary:
     """Cosines and sines of rotary position embeddings."""
 
     def __init__(self, config: DenseConfig, folder: Path, device: str) -> None:
-        if config.rope_parameters["rope_type"] == "default":
+        rope = config.rope_parameters
+        if rope["rope_type"] == "default":
             exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
-            frequencies, self._factor = (
-                1.0 / (config.rope_parameters["rope_theta"] ** exponents),
-                1.0,
-            )
+            frequencies = 1.0 / rope["rope_theta"] ** exponents
+            self._factor = 1.0
         else:
             from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-            of_type = ROPE_INIT_FUNCTIONS[config.rope_parameters["rope_type"]]
+            of_type = ROPE_INIT_FUNCTIONS[rope["rope_type"]]
             frequencies, self._factor = of_type(_transformers_config(folder))
         self._frequencies = frequencies.to(device)
 
@@ -132,16 +128,23 @@ class Rotary:
         """Return cosines and sines of positions, [B, L, D] each, in the dtype of x."""
         angles = positions_BL[..., None].float() * self._frequencies
         angles = torch.cat((angles, angles), -1)
-        return (angles.cos() * self._factor).to(x.dtype), (angles.sin() * self._factor).to(x.dtype)
+        cos = angles.cos() * self._factor
+        sin = angles.sin() * self._factor
+        return cos.to(x.dtype), sin.to(x.dtype)
 
     def table(self, x: Tensor, length: int) -> Tensor:
-        """Return cosines, then signed sines, of the first positions, in the dtype of x: [length, 2 D].
-
-        The sign is in the table because rotate_half(x) sin = swap_halves(x) (-sin, sin).
-        """
-        cos, sin = self(x, torch.arange(length, device=x.device)[None])
+        """Return the table of `rotated`: cosines, then signed sines, of the first positions, in the dtype of x,
+        [length, 2 D]."""
+        positions = torch.arange(length, device=x.device)
+        cos, sin = self(x, positions[None])
         first, second = sin[0].chunk(2, -1)
         return torch.cat((cos[0], -first, second), -1)
+
+
+def rotated(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+    """Apply rotary embeddings from `Rotary.table` to x [..., D]: rotate_half(x) sin = swap_halves(x) (-sin, sin)."""
+    swapped = x.roll(x.shape[-1] // 2, -1)
+    return torch.addcmul(x * cos, swapped, signed_sin)
 
 
 class Attention(nn.Module):
@@ -150,15 +153,14 @@ class Attention(nn.Module):
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
         self.head_dim = config.head_dim
-        queries, keys = (
-            n * self.head_dim for n in (config.num_attention_heads, config.num_key_value_heads)
-        )
-        bias = config.attention_bias or config.model_type == "qwen2"
+        queries = config.num_attention_heads * self.head_dim
+        keys = config.num_key_value_heads * self.head_dim
+        qwen2 = config.model_type == "qwen2"
+        bias = config.attention_bias or qwen2
         self.q_proj = Linear(config.hidden_size, queries, bias=bias)
-        self.k_proj, self.v_proj = (Linear(config.hidden_size, keys, bias=bias) for _ in range(2))
-        self.o_proj = Linear(
-            queries, config.hidden_size, bias=bias and config.model_type != "qwen2"
-        )
+        self.k_proj = Linear(config.hidden_size, keys, bias=bias)
+        self.v_proj = Linear(config.hidden_size, keys, bias=bias)
+        self.o_proj = Linear(queries, config.hidden_size, bias=bias and not qwen2)
         if config.model_type == "qwen3":
             self.q_norm, self.k_norm = (
                 RMSNorm(self.head_dim, config.rms_norm_eps) for _ in range(2)
@@ -171,38 +173,44 @@ class Attention(nn.Module):
             for p in (self.q_proj, self.k_proj, self.v_proj)
         )
         if hasattr(self, "q_norm"):
-            q, k = self.q_norm(q), self.k_norm(k)
-        cos, sin = cos_BLD[:, None], sin_BLD[:, None]
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        q, k = q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
+            q = self.q_norm(q)
+            k = self.k_norm(k)
+        cos = cos_BLD[:, None]
+        sin = sin_BLD[:, None]
+        q, k = (_rotate(states.transpose(1, 2), cos, sin) for states in (q, k))
         attended = F.scaled_dot_product_attention(
-            q, k, v, is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped
+            q, k, v.transpose(1, 2), is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped
         )
         return self.o_proj(attended.transpose(1, 2).flatten(2))
 
 
-def _rotate_half(x: Tensor) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply rotary embeddings with the rounding of transformers."""
     first, second = x.chunk(2, -1)
-    return torch.cat((-second, first), -1)
+    half_turned = torch.cat((-second, first), -1)
+    return x * cos + half_turned * sin
 
 
 class MLP(nn.Module):
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
-        hidden, inner = config.hidden_size, config.intermediate_size
+        hidden = config.hidden_size
+        inner = config.intermediate_size
         self.gate_proj, self.up_proj = (
             Linear(hidden, inner, bias=config.mlp_bias) for _ in range(2)
         )
         self.down_proj = Linear(inner, hidden, bias=config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate = F.silu(self.gate_proj(x))
+        return self.down_proj(gate * self.up_proj(x))
 
 
 class Layer(nn.Module):
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
-        self.self_attn, self.mlp = Attention(config), MLP(config)
+        self.self_attn = Attention(config)
+        self.mlp = MLP(config)
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
@@ -227,7 +235,8 @@ class Body(nn.Module):
     def forward(self, tokens_BL: Tensor) -> Tensor:
         """Return final hidden states [B, L, H] of right-padded sequences."""
         x = self.embed_tokens(tokens_BL)
-        cos, sin = self.rotary_emb(x, torch.arange(tokens_BL.shape[1], device=x.device)[None])
+        positions = torch.arange(tokens_BL.shape[1], device=x.device)
+        cos, sin = self.rotary_emb(x, positions[None])
         for layer in self.layers:
             if self.recompute and torch.is_grad_enabled():
                 x = checkpoint(layer, x, cos, sin, use_reentrant=False)
@@ -268,7 +277,8 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
     if config is None:
         return None
     rotary = Rotary(config, folder, device)
-    model, weights = DenseModel(config, rotary), _safetensors(folder)
+    model = DenseModel(config, rotary)
+    weights = _safetensors(folder)
     if weights.keys() != dict(model.named_parameters()).keys():
         from transformers import AutoModelForCausalLM
 
@@ -276,23 +286,29 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
             folder, dtype=dtype, local_files_only=True
         )
         tied = theirs.lm_head.weight is theirs.model.embed_tokens.weight
-        model, weights = (
-            DenseModel(replace(config, tie_word_embeddings=tied), rotary),
-            theirs.state_dict(),
-        )
+        model = DenseModel(replace(config, tie_word_embeddings=tied), rotary)
+        weights = theirs.state_dict()
     for name, parameter in model.named_parameters():
-        if parameter.shape != weights[name].shape:
-            raise ValueError(f"{name} is {list(weights[name].shape)}, not {list(parameter.shape)}")
+        weight = weights[name]
+        if parameter.shape != weight.shape:
+            sizes = list(parameter.shape)
+            raise ValueError(f"{name} is {list(weight.shape)}, not {sizes}")
         # Copied: memory mapped from a file has an arbitrary alignment, which may change the bits of matrix products.
-        parameter.data = weights[name].to(dtype, copy=True)
+        parameter.data = weight.to(dtype, copy=True)
     return model.to(device).requires_grad_(False).eval()
 
 
 def _safetensors(folder: Path) -> dict[str, Tensor]:
     """Return all tensors of a folder, mapped from its files. Empty if the weights are in another format."""
-    files, index = {"model.safetensors"}, folder / "model.safetensors.index.json"
-    if not (folder / "model.safetensors").is_file():
-        files = (
-            set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
-        )
-    return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
+    whole = folder / "model.safetensors"
+    index = folder / "model.safetensors.index.json"
+    files: set[str] = set()
+    if whole.is_file():
+        files = {whole.name}
+    elif index.is_file():
+        contents = json.loads(index.read_text())
+        files = set(contents["weight_map"].values())
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        tensors.update(load_file(folder / file))
+    return tensors

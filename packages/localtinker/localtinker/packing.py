@@ -22,23 +22,28 @@ from torch import Tensor
 BLOCK = 512  # queries per attention call, which bounds the size of the mask
 MIN_PREFIX = 8  # shorter prefixes save less than attention in two parts costs
 Tokens = Sequence[int] | np.ndarray
+Passes = list[list[int]]
+"""The indices of the sequences of each pass."""
 
 
-def padded_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
+def padded_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     """Return the sequence indices of each pass: sorted by length, at most `budget` padded tokens, at least
     one sequence."""
-    passes: list[list[int]] = []
-    for number in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
-        if passes and (len(passes[-1]) + 1) * len(sequences[passes[-1][0]]) <= budget:
+    passes: Passes = []
+    longest = budget
+    for number in sorted(range(len(sequences)), key=lambda i: -len(sequences[i])):
+        if passes and (len(passes[-1]) + 1) * longest <= budget:
             passes[-1].append(number)
         else:
             passes.append([number])
+            longest = len(sequences[number])
     return passes
 
 
 def padded(sequences: Sequence[Tokens]) -> Tensor:
     """Return right-padded tokens [B, L]."""
-    tokens_BL = np.zeros((len(sequences), max(map(len, sequences))), np.int64)
+    longest = max(map(len, sequences))
+    tokens_BL = np.zeros((len(sequences), longest), np.int64)
     for row, tokens in zip(tokens_BL, sequences, strict=True):
         row[: len(tokens)] = tokens
     return torch.from_numpy(tokens_BL)
@@ -61,21 +66,25 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
     while that saves rows."""
     arrays = [np.asarray(sequence) for sequence in sequences]
     order = sorted(range(len(arrays)), key=lambda i: arrays[i].tolist())
-    common = [common_length(arrays[a], arrays[b]) for a, b in itertools.pairwise(order)]
+    neighbours = itertools.pairwise(arrays[i] for i in order)
+    common = [common_length(a, b) for a, b in neighbours]
     # For each position in `order`, its family, in a list that all members share.
     runs = [[Family((i,), len(arrays[i]) - 1)] for i in order]
-    for place in sorted(range(len(common)), key=lambda place: (-common[place], place)):
+    for place in sorted(range(len(common)), key=lambda place: -common[place]):
         (left,), (right,) = runs[place], runs[place + 1]
-        both = Family(left.members + right.members, min(left.prefix, right.prefix, common[place]))
-        if both.prefix >= MIN_PREFIX and both.saved() > left.saved() + right.saved():
+        prefix = min(left.prefix, right.prefix, common[place])
+        both = Family(left.members + right.members, prefix)
+        apart = left.saved() + right.saved()
+        if prefix >= MIN_PREFIX and both.saved() > apart:
             runs[place][0] = both
-            for number in range(place + 1, place + 1 + len(right.members)):
+            first = place + 1
+            for number in range(first, first + len(right.members)):
                 runs[number] = runs[place]
     families = {id(run): run[0] for run in runs}.values()
     return [family if len(family.members) > 1 else Family(family.members, 0) for family in families]
 
 
-def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
+def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     """Return the sequence indices of each pass, of at most `budget` rows.
 
     A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up
@@ -83,19 +92,19 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
     """
     blocks: list[tuple[int, list[int]]] = []
     for family in families_of(sequences):
-        own = {i: len(sequences[i]) - family.prefix for i in family.members}
-        most = max(budget, min(2 * (family.prefix + max(own.values())), 8 * budget))
-        count = 1 if family.prefix else len(own)
-        while (
-            count < len(own)
-            and max(map(sum, _shares(list(own.values()), count))) + family.prefix > most
-        ):
+        members = list(family.members)
+        lengths = [len(sequences[i]) - family.prefix for i in members]
+        longest = family.prefix + max(lengths)
+        most = max(budget, min(2 * longest, 8 * budget))
+        count = 1 if family.prefix else len(members)
+        while count < len(members):
+            largest = max(map(sum, _shares(lengths, count)))
+            if family.prefix + largest <= most:
+                break
             count += 1
-        left = list(family.members)
-        for lengths in _shares(list(own.values()), count):
-            blocks.append((family.prefix + sum(lengths), left[: len(lengths)]))
-            left = left[len(lengths) :]
-    passes: list[list[int]] = []
+        for share, part in zip(_shares(lengths, count), _shares(members, count), strict=True):
+            blocks.append((family.prefix + sum(share), part))
+    passes: Passes = []
     filled = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
         if passes and filled + rows <= budget:
@@ -107,17 +116,24 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
     return passes
 
 
-def _shares(lengths: list[int], count: int) -> list[list[int]]:
-    """Split the lengths into `count` consecutive parts with nearly equal numbers of sequences."""
-    bounds = [len(lengths) * i // count for i in range(count + 1)]
-    return [lengths[start:end] for start, end in itertools.pairwise(bounds)]
+def _shares(values: list[int], count: int) -> list[list[int]]:
+    """Split a list into `count` consecutive parts of nearly equal length."""
+    bounds = [len(values) * i // count for i in range(count + 1)]
+    return [values[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def chunks(first: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Return the bounds of consecutive ranges of at most `size`, from `first` to before `end`."""
+    return [(start, min(start + size, end)) for start in range(first, end, size)]
 
 
 def common_length(a: Tokens, b: Tokens) -> int:
     """Return the length of the common prefix of two sequences."""
     length = min(len(a), len(b))
-    differs = np.flatnonzero(np.asarray(a[:length]) != np.asarray(b[:length]))
-    return int(differs[0]) if len(differs) else length
+    first = np.asarray(a[:length])
+    second = np.asarray(b[:length])
+    same = first == second
+    return length if same.all() else int(same.argmin())
 
 
 class Layout:
@@ -156,12 +172,12 @@ class Layout:
     @property
     def keys(self) -> int:
         """Number of key rows that attention copies: each prefix, joined with each of its members' own rows."""
-        shared = [
-            (prefix.stop - prefix.start, own)
-            for prefix, own in self.spans
-            if prefix.stop > prefix.start
-        ]
-        return sum(length + rows.stop - rows.start for length, own in shared for rows in own)
+        total = 0
+        for prefix, own in self.spans:
+            length = prefix.stop - prefix.start
+            if length:
+                total += sum(length + rows.stop - rows.start for rows in own)
+        return total
 
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
         """Return causal attention softmax(q k^T / sqrt(D)) v within each sequence, [N, heads D]."""
@@ -169,28 +185,27 @@ class Layout:
         grouped = q.shape[1] != k.shape[1]
         parts = []
         for shared, own in self.spans:
-            alone = shared.start == shared.stop
-            for rows in own if alone else (shared,):
-                part = F.scaled_dot_product_attention(
-                    q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=True, enable_gqa=grouped
-                )
+            shares = shared.start < shared.stop
+            for rows in (shared,) if shares else own:
+                qkv = (states[:, :, rows] for states in (q, k, v))
+                part = F.scaled_dot_product_attention(*qkv, is_causal=True, enable_gqa=grouped)
                 parts.append(part)
-            for rows in () if alone else own:
-                keys, values = (
-                    torch.cat((states[:, :, shared], states[:, :, rows]), 2) for states in (k, v)
-                )
-                for start in range(rows.start, rows.stop, BLOCK):
-                    end = min(start + BLOCK, rows.stop)
+            if not shares:
+                continue
+            for rows in own:
+                keys = torch.cat((k[:, :, shared], k[:, :, rows]), 2)
+                values = torch.cat((v[:, :, shared], v[:, :, rows]), 2)
+                for start, end in chunks(rows.start, rows.stop, BLOCK):
+                    count = end - start
                     seen = keys.shape[2] - (rows.stop - end)
-                    mask = torch.ones(end - start, seen, dtype=torch.bool, device=q.device).tril_(
-                        seen - (end - start)
-                    )
+                    mask = torch.ones(count, seen, dtype=torch.bool, device=q.device)
                     part = F.scaled_dot_product_attention(
                         q[:, :, start:end],
                         keys[:, :, :seen],
                         values[:, :, :seen],
-                        attn_mask=mask,
+                        attn_mask=mask.tril_(seen - count),
                         enable_gqa=grouped,
                     )
                     parts.append(part)
-        return torch.cat(parts, 2)[0].transpose(0, 1).reshape(len(q_NHD), -1)
+        attended = torch.cat(parts, 2)[0]
+        return attended.transpose(0, 1).flatten(1)

@@ -41,8 +41,8 @@ class LocalTinker:
         timeout_s: float = 300.0,
         **options: Any,
     ) -> None:
-        given = {name: value for name, value in options.items() if value is not None}
-        self._settings = Settings(models=dict(models), state=state, port=port, **given)
+        options = {name: value for name, value in options.items() if value is not None}
+        self._settings = Settings(models=dict(models), state=state, port=port, **options)
         self._timeout_s = timeout_s
         self.api_key = api_key or f"tml-local-{secrets.token_hex(16)}"
         self.state = self._settings.state
@@ -175,9 +175,8 @@ class KeptTinker(LocalTinker):
                 if self._stopping.is_set():
                     return
                 reason = error.message if isinstance(error, StartError) else error
-                self._on_restart(
-                    f"the embedded Tinker service cannot restart, next attempt in {pause:.0f} s: {reason}"
-                )
+                attempt = f"next attempt in {pause:.0f} s"
+                self._on_restart(f"the embedded Tinker service cannot restart, {attempt}: {reason}")
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import sqlite3
 import threading
@@ -23,8 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localtinker import NotFoundError, RequestError
-from localtinker.errors import SettingsError
+from localtinker.errors import NotFoundError, RequestError, SettingsError
 
 _SCHEMA = """
 create table if not exists sessions (
@@ -41,8 +41,12 @@ create table if not exists checkpoints (
     created real not null, expires real, public integer not null default 0, ephemeral_of text, user_metadata text);
 create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
+_LIVE = "select * from checkpoints where (expires is null or expires > ?)"
+"""The checkpoints that have not expired; its parameter is the time."""
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
-MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
+_PATH = re.compile(rf"tinker://([^/]*)/({'|'.join(KINDS)})/([^/]*)", re.DOTALL)
+MIN_TTL = 3600
+MAX_TTL = 10 * 365 * 86400
 LOCK_TIMEOUT_S = 10.0  # how long to wait for another service on the same folder to end
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
@@ -111,7 +115,7 @@ class Registry:
         self._blobs = state / "blobs"
         self._blobs.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
-        self._held: Counter[str] = Counter()
+        self._holds: Counter[str] = Counter()
         self._clock = clock
         file = state / "registry.sqlite"
         with _usable(file):
@@ -152,11 +156,7 @@ class Registry:
         now = self._clock()
         self._run(
             "insert into sessions values (?, ?, ?, 0, ?, ?)",
-            session_id,
-            now,
-            now,
-            display_name,
-            _dumps(user_metadata),
+            *(session_id, now, now, display_name, _dumps(user_metadata)),
         )
 
     def touch_session(self, session_id: str) -> bool:
@@ -169,12 +169,8 @@ class Registry:
 
     def is_over(self, session_id: str) -> bool:
         """Whether a session is finished, unknown, or without a heartbeat for a day."""
-        rows = self._run("select finished, last_seen from sessions where id = ?", session_id)
-        return (
-            not rows
-            or bool(rows[0]["finished"])
-            or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
-        )
+        sql = "select 1 from sessions where id = ? and finished = 0 and last_seen >= ?"
+        return not self._run(sql, session_id, self._clock() - SESSION_LIFE)
 
     def session(self, session_id: str) -> sqlite3.Row:
         return self._get("sessions", session_id, "session_id: no session")
@@ -216,12 +212,8 @@ class Registry:
         return self._get("samplers", sampler_id, "sampling_session_id: no sampler")
 
     def samplers(self, session_id: str) -> list[str]:
-        return [
-            r["id"]
-            for r in self._run(
-                "select id from samplers where session_id = ? order by created", session_id
-            )
-        ]
+        sql = "select id from samplers where session_id = ? order by created"
+        return [row["id"] for row in self._run(sql, session_id)]
 
     # Checkpoints ------------------------------------------------------------------------------------------------
     def write_blob(self, write: Callable[[Path], None], *, durable: bool = True) -> tuple[str, int]:
@@ -234,7 +226,7 @@ class Registry:
         name = uuid.uuid4().hex
         folder = self._blobs / name
         with self._lock:
-            self._held[name] += 1
+            self._holds[name] += 1
         try:
             folder.mkdir()
             write(folder)
@@ -252,15 +244,15 @@ class Registry:
         """Return the live checkpoint at a tinker:// path, and protect its blob from deletion until `release_blob`."""
         with self._lock:
             checkpoint = self.checkpoint(path)
-            self._held[checkpoint.blob] += 1
+            self._holds[checkpoint.blob] += 1
             return checkpoint
 
     def release_blob(self, name: str) -> None:
         """Undo one `hold` or `write_blob`: a row refers to the blob now, or it is not needed any more."""
         with self._lock:
-            self._held[name] -= 1
-            if self._held[name] <= 0:
-                del self._held[name]
+            self._holds[name] -= 1
+            if self._holds[name] <= 0:
+                del self._holds[name]
 
     def blob_path(self, name: str) -> Path:
         return self._blobs / name
@@ -271,9 +263,8 @@ class Registry:
             self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
         except NotFoundError:
             return
-        overwrite = (
-            " or pass overwrite=True" if kind == "weights" else ""
-        )  # the SDK offers it for states only
+        # The SDK offers it for states only.
+        overwrite = " or pass overwrite=True" if kind == "weights" else ""
         raise RequestError(
             f"path: a checkpoint named {name!r} exists in this run; use another name{overwrite}"
         )
@@ -283,7 +274,7 @@ class Registry:
         run_id: str,
         kind: str,
         name: str,
-        saved: Blob,
+        files: Blob,
         *,
         ttl_seconds: int | None = None,
         user_metadata: dict | None = None,
@@ -294,38 +285,31 @@ class Registry:
         path = f"tinker://{run_id}/{kind}/{name}"
         now = self._clock()
         expires = None if ttl_seconds is None else now + ttl_seconds
+        row = (
+            *(path, run_id, kind, name, files.blob, files.base_model, files.lora),
+            *(int(files.has_optimizer), files.size_bytes, now, expires, 0, ephemeral_of),
+            _dumps(user_metadata),
+        )
         try:
-            self._run(
-                "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-                *(
-                    path,
-                    run_id,
-                    kind,
-                    name,
-                    saved.blob,
-                    saved.base_model,
-                    saved.lora,
-                    int(saved.has_optimizer),
-                ),
-                *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
-            )
+            places = ", ".join("?" * len(row))
+            self._run(f"insert or replace into checkpoints values ({places})", *row)
         finally:
-            self.release_blob(saved.blob)
+            self.release_blob(files.blob)
         return path
 
     def checkpoint(self, path: str) -> SavedWeights:
         """Return the live checkpoint at a tinker:// path."""
-        rows = self._run("select * from checkpoints where path = ?", path)
-        if not rows or (rows[0]["expires"] is not None and rows[0]["expires"] <= self._clock()):
+        rows = self._run(f"{_LIVE} and path = ?", self._clock(), path)
+        if not rows:
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
         return _checkpoint(rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
         """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
         where, args = ("", ()) if run_id is None else ("and run_id = ?", (run_id,))
-        sql = f"""select * from checkpoints where ephemeral_of is null and (expires is null or expires > ?) {where}
-                  order by created desc, path"""
-        return [_checkpoint(row) for row in self._run(sql, self._clock(), *args)]
+        sql = f"{_LIVE} and ephemeral_of is null {where} order by created desc, path"
+        rows = self._run(sql, self._clock(), *args)
+        return [_checkpoint(row) for row in rows]
 
     def update_checkpoint(self, path: str, **changes: Any) -> None:
         self.checkpoint(path)
@@ -345,9 +329,8 @@ class Registry:
             self._run("delete from checkpoints where expires is not null and expires <= ?", now)
             over = "select id from sessions where finished = 1 or last_seen < ?"
             self._run(f"delete from checkpoints where ephemeral_of in ({over})", now - SESSION_LIFE)
-            used = {row["blob"] for row in self._run("select blob from checkpoints")} | set(
-                self._held
-            )
+            used = {row["blob"] for row in self._run("select blob from checkpoints")}
+            used.update(self._holds)
             unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]
         for folder in unused:
             shutil.rmtree(folder, ignore_errors=True)
@@ -369,8 +352,8 @@ def live_checkpoints(state: Path) -> dict[str, SavedWeights]:
         # A service that died at its first start leaves a file without tables.
         if not db.execute("select 1 from sqlite_master where name = 'checkpoints'").fetchall():
             return {}
-        live = "select * from checkpoints where expires is null or expires > ?"
-        return {row["path"]: _checkpoint(row) for row in db.execute(live, (time.time(),))}
+        rows = db.execute(_LIVE, (time.time(),))
+        return {row["path"]: _checkpoint(row) for row in rows}
 
 
 @contextmanager
@@ -388,19 +371,21 @@ def _usable(file: Path) -> Iterator[None]:
 
 def parse_path(path: str, field: str) -> tuple[str, str, str]:
     """Return (run, kind, name) of a tinker:// path. Raises RequestError that names `field`."""
-    parts = path.removeprefix("tinker://").split("/")
-    if not path.startswith("tinker://") or len(parts) != 3 or parts[1] not in KINDS:
+    match = _PATH.fullmatch(path)
+    if match is None:
         raise RequestError(
-            f"{field}: {path!r} is not a tinker path (tinker://RUN/weights|sampler_weights|external_weights/NAME)"
+            f"{field}: {path!r} is not a tinker path (tinker://RUN/{'|'.join(KINDS)}/NAME)"
         )
-    return parts[0], parts[1], parts[2]
+    run, kind, name = match.groups()
+    return run, kind, name
 
 
 def _checkpoint(row: sqlite3.Row) -> SavedWeights:
-    flags = {name: bool(row[name]) for name in ("has_optimizer", "public")}
-    return SavedWeights(
-        **{**dict(row), **flags, "user_metadata": json.loads(row["user_metadata"] or "null")}
-    )
+    fields = dict(row)
+    for flag in ("has_optimizer", "public"):
+        fields[flag] = bool(fields[flag])
+    fields["user_metadata"] = json.loads(fields["user_metadata"] or "null")
+    return SavedWeights(**fields)
 
 
 def _dumps(value: dict | None) -> str | None:

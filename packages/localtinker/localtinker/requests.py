@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from localtinker import RequestError
+from localtinker.errors import RequestError
+from localtinker.futures import Json
 from localtinker.lora import MAX_RANK
 from localtinker.losses import LOSSES
 from localtinker.models import ServedModel
@@ -34,7 +35,7 @@ class Ttl(_Request):
 
 
 class CreateSession(_Request):
-    user_metadata: dict[str, Any] | None = None
+    user_metadata: Json | None = None
     display_name: str | None = None
 
 
@@ -56,7 +57,7 @@ class CreateModel(_Request):
     base_model: str
     lora_config: LoraConfig
     optimizer_config: OptimizerConfig = OptimizerConfig()
-    user_metadata: dict[str, Any] | None = None
+    user_metadata: Json | None = None
 
 
 class ModelId(_Request):
@@ -101,19 +102,19 @@ class LoadWeights(_Request):
     session_id: str | None = None
     model_seq_id: int | None = None
     base_model: str | None = None
-    user_metadata: dict[str, Any] | None = None
+    user_metadata: Json | None = None
     path: str
     optimizer: bool
 
 
-class Sampled(_Request):
+class WeightsToSample(_Request):
     """The weights to sample from: a base model, or a checkpoint."""
 
     base_model: str | None = None
     model_path: str | None = None
 
 
-class CreateSamplingSession(Sampled):
+class CreateSamplingSession(WeightsToSample):
     session_id: str
     sampling_session_seq_id: int
 
@@ -144,7 +145,7 @@ class TensorData(_Request):
     sparse_col_indices: list[int] | None = None
 
 
-class Sample(Sampled):
+class Sample(WeightsToSample):
     num_samples: int = Field(1, ge=1, le=MAX_SAMPLES)
     prompt: Prompt
     sampling_params: SamplingParams
@@ -216,11 +217,12 @@ def _check_tokens(where: str, tokens: Sequence[int] | np.ndarray, model: ServedM
         raise RequestError(
             f"{where}: {len(tokens)} tokens, but {model.name!r} takes at most {model.max_context}"
         )
-    lowest, highest = (
-        (tokens.min(), tokens.max())
-        if isinstance(tokens, np.ndarray)
-        else (min(tokens), max(tokens))
-    )
+    if isinstance(tokens, np.ndarray):
+        lowest = tokens.min()
+        highest = tokens.max()
+    else:
+        lowest = min(tokens)
+        highest = max(tokens)
     if lowest < 0 or highest >= model.vocab_size:
         raise RequestError(
             f"{where}: token ids must be in [0, {model.vocab_size}) for {model.name!r}"
@@ -292,24 +294,25 @@ def _targets(
 ) -> tuple[np.ndarray, Cells | None]:
     field = "target_prompt_logprobs"
     shape = tensor.shape
-    if tensor.dtype != "int64" or shape is None or len(shape) != 2 or shape[0] != prompt_length - 1:
+    rows = prompt_length - 1
+    fits = shape is not None and shape[:-1] == [rows]
+    if tensor.dtype != "int64" or shape is None or not fits:
         raise RequestError(
-            f"{field}: must be int64 of shape [len(prompt) - 1, K] = [{prompt_length - 1}, K], got {shape}"
+            f"{field}: must be int64 of shape [len(prompt) - 1, K] = [{rows}, K], got {shape}"
         )
     cells = None
     try:
         values = np.asarray(tensor.data, np.int64)
         if tensor.sparse_crow_indices is not None and tensor.sparse_col_indices is not None:
-            cells = (
-                np.asarray(tensor.sparse_crow_indices, np.int64),
-                np.asarray(tensor.sparse_col_indices, np.int64),
-            )
+            crow = np.asarray(tensor.sparse_crow_indices, np.int64)
+            cells = crow, np.asarray(tensor.sparse_col_indices, np.int64)
             values = densify(values, *cells, shape, fill=-1)
         else:
             values = values.reshape(shape)
     except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
-    if values.size and (values.min() < -1 or values.max() >= model.vocab_size):
+    within = not values.size or (values.min() >= -1 and values.max() < model.vocab_size)
+    if not within:
         raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for none")
     return values, cells
 
@@ -323,9 +326,9 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
         )
     for key, value in request.config.items():
         if key not in loss.parameters:
-            known = ", ".join(loss.parameters) or "none"
+            keys = ", ".join(loss.parameters) or "none"
             raise RequestError(
-                f"loss_fn_config: {request.loss_fn} has no key {key!r} (known: {known})"
+                f"loss_fn_config: {request.loss_fn} has no key {key!r} (known: {keys})"
             )
         if isinstance(value, str) or not np.isfinite(value):
             raise RequestError(f"loss_fn_config[{key!r}]: must be a finite number, got {value!r}")
@@ -348,20 +351,22 @@ def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel
         if name not in datum.inputs:
             raise RequestError(f"{where}.loss_fn_inputs: {loss_fn} needs {name!r}")
     targets = datum.inputs["target_tokens"]
-    if targets.ndim not in (1, 2) or targets.shape[0] != length or targets.size == 0:
+    fits = targets.ndim in (1, 2) and targets.shape[0] == length
+    if not fits or targets.size == 0:
         raise RequestError(
             f"{where}.loss_fn_inputs['target_tokens']: shape {list(targets.shape)} does not fit a "
             f"model_input of {length} tokens"
         )
-    if targets.dtype.kind != "i" or targets.min() < 0 or targets.max() >= model.vocab_size:
+    whole = targets.dtype.kind == "i"
+    if not whole or targets.min() < 0 or targets.max() >= model.vocab_size:
         raise RequestError(
             f"{where}.loss_fn_inputs['target_tokens']: must be token ids in [0, {model.vocab_size})"
         )
-    known = ("target_tokens", *loss.required, *loss.optional)
+    names = ("target_tokens", *loss.required, *loss.optional)
     for name, value in datum.inputs.items():
-        if name not in known:
+        if name not in names:
             raise RequestError(
-                f"{where}.loss_fn_inputs: {loss_fn} has no input {name!r} (known: {', '.join(known)})"
+                f"{where}.loss_fn_inputs: {loss_fn} has no input {name!r} (known: {', '.join(names)})"
             )
         if value.shape != targets.shape:
             raise RequestError(

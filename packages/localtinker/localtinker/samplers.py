@@ -89,10 +89,10 @@ class SamplerPool:
     def get(self, weights: SampledWeights, in_use: set[SampledWeights]) -> Sampler:
         """Return the sampler of `weights`. Samplers `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
-            model, adapter = self._models[weights.base], None
-            self.trim(
-                in_use, more=1, more_bytes=model.sampler_bytes(adapted=weights.folder is not None)
-            )
+            model = self._models[weights.base]
+            adapter = None
+            more_bytes = model.sampler_bytes(adapted=weights.folder is not None)
+            self.trim(in_use, more=1, more_bytes=more_bytes)
             if weights.folder is not None and weights.spec is not None:
                 adapter = (read_adapter(weights.folder), weights.spec)
             self._samplers[weights] = model.sampler(adapter, deterministic=self._deterministic)
@@ -104,11 +104,9 @@ class SamplerPool:
         private bytes."""
         count = len(self._samplers)
         for old in [w for w in self._samplers if w not in in_use]:
-            held = sum(sampler.decoder.private_bytes for sampler in self._samplers.values())
-            if (
-                len(self._samplers) + more <= self.limits.samplers
-                and held + more_bytes <= self.limits.sampler_bytes
-            ):
+            nbytes = sum(sampler.decoder.private_bytes for sampler in self._samplers.values())
+            few = len(self._samplers) + more <= self.limits.samplers
+            if few and nbytes + more_bytes <= self.limits.sampler_bytes:
                 break
             self._samplers.pop(old).decoder.release()
         if len(self._samplers) < count:

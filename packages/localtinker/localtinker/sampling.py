@@ -14,22 +14,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localtinker import RequestError
+from localtinker.errors import RequestError
 from localtinker.wire import Cells, PromptScores, SampledSequence, encode_sample_response
 
 Take = Callable[[bytes | Exception], None]
 """Callback that receives the answer to a job: a serialised SampleResponse, or the error."""
 
+Decode = Callable[[Sequence[int]], str]
+"""Returns the text of tokens, special tokens included."""
+Choice = tuple[list[int], list[float]]
+"""A token for each row, and their log-probabilities at temperature 1."""
+
 # Far enough below 1 that u * total < total after rounding, so that no token of probability zero is drawn.
 _LARGEST_UNIFORM = 1.0 - 2.0**-50
+_LARGEST_SEED = 2**64 - 1
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """The vocabulary of a model's tokenizer."""
 
-    decode: Callable[[Sequence[int]], str]
-    """Text of tokens, special tokens included."""
+    decode: Decode
     size: int
     """Largest id plus one. A model's matrices may be padded with further rows; their ids are never sampled."""
 
@@ -49,12 +54,8 @@ class SamplingOptions:
     @cached_property
     def plain(self) -> bool:
         """Whether tokens are drawn from the unmodified distribution, and no top-k log-probabilities are requested."""
-        return (
-            self.temperature == 1.0
-            and self.top_k <= 0
-            and self.top_p >= 1.0
-            and self.topk_logprobs == 0
-        )
+        whole = self.top_k <= 0 and self.top_p >= 1.0
+        return whole and self.temperature == 1.0 and self.topk_logprobs == 0
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,17 @@ class SampleJob:
         """Split into `count` parts of nearly equal size, in the order of the samples. The first part scores
         the prompt."""
         bounds = [self.num_samples * i // count for i in range(count + 1)]
-        return [
+        parts = [
             replace(
                 self,
                 num_samples=end - start,
                 first_sample=self.first_sample + start,
-                prompt_options=PromptOptions() if start else self.prompt_options,
+                prompt_options=PromptOptions(),
             )
             for start, end in itertools.pairwise(bounds)
         ]
+        parts[0].prompt_options = self.prompt_options
+        return parts
 
 
 @dataclass
@@ -119,11 +122,10 @@ class SampleRequest(SampleJob):
         Sample j of seed s draws from the random stream (s, j). So the samples of a request differ, sample j
         does not depend on the number of samples, and (s, 0) is the sample of a request for one.
         """
-        numbers = range(self.first_sample, self.first_sample + self.num_samples)
-        seeds = [
-            None if self.seed is None else [self.seed & (2**64 - 1), number] for number in numbers
-        ]
-        self.rows = [Row(self, _uniforms(np.random.default_rng(seed))) for seed in seeds]
+        for number in range(self.first_sample, self.first_sample + self.num_samples):
+            stream = None if self.seed is None else [self.seed & _LARGEST_SEED, number]
+            uniforms = _uniforms(np.random.default_rng(stream))
+            self.rows.append(Row(self, uniforms))
         self.open_rows = self.num_samples
         return self.rows
 
@@ -131,7 +133,8 @@ class SampleRequest(SampleJob):
         """Note that a row has stopped. The last one delivers the answer."""
         self.open_rows -= 1
         if self.open_rows == 0:
-            self.take(encode_sample_response([row.sequence for row in self.rows], self.scores))
+            sequences = [row.sequence for row in self.rows]
+            self.take(encode_sample_response(sequences, self.scores))
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
@@ -149,9 +152,10 @@ class Row:
     sequence: SampledSequence = field(default_factory=SampledSequence)
     done: bool = False
 
-    def take(self, token: int, logprob: float, decode: Callable[[Sequence[int]], str]) -> bool:
+    def take(self, token: int, logprob: float, decode: Decode) -> bool:
         """Record the next token and return whether the row has ended."""
-        sequence, options = self.sequence, self.request.options
+        sequence = self.sequence
+        options = self.request.options
         tokens = sequence.tokens
         tokens.append(token)
         sequence.logprobs.append(logprob)
@@ -161,12 +165,13 @@ class Row:
             self.done = True
         return self.done
 
-    def _hits_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
+    def _hits_stop_string(self, decode: Decode) -> bool:
         # A token has at least one byte and a character at most four, so this tail contains any stop string
         # that ends here.
-        tail = 4 * max(len(s) for s in self.request.options.stop_strings) + 4
+        strings = self.request.options.stop_strings
+        tail = 4 * max(map(len, strings)) + 4
         text = decode(self.sequence.tokens[-tail:])
-        return any(s in text for s in self.request.options.stop_strings)
+        return any(string in text for string in strings)
 
 
 class Batch:
@@ -186,10 +191,8 @@ class Batch:
     def positions(self) -> int:
         """Return an upper bound of the cache positions that this batch needs."""
         live = [row for row in self.rows if not row.done]
-        requests = requests_of(live)
-        return len(live) * max(
-            (len(request.prompt) + request.options.max_tokens for request in requests), default=0
-        )
+        lengths = [len(r.prompt) + r.options.max_tokens for r in requests_of(live)]
+        return len(live) * max(lengths, default=0)
 
     def admit(self, rows: Sequence[Row]) -> None:
         """Prefill the prompts of `rows`, one prefill per distinct prompt, score them if requested, and
@@ -211,7 +214,8 @@ class Batch:
 
 def requests_of(rows: Iterable[Row]) -> list[SampleRequest]:
     """Return the distinct requests of these rows, in order of first appearance."""
-    return list({id(row.request): row.request for row in rows}.values())
+    requests = {id(row.request): row.request for row in rows}
+    return list(requests.values())
 
 
 def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.device) -> Tensor:
@@ -219,69 +223,76 @@ def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.de
     return torch.from_numpy(np.array(values, dtype)).to(device)
 
 
-def choose(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
-    """Sample one token per row from the ids below `known`; return tokens and their log-probabilities at temperature 1.
+def choose(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
+    """Sample one token per row from the ids below `size`; return tokens and their log-probabilities at temperature 1.
 
     Inverse transform sampling with one uniform number per token, so that a row's tokens depend only on its
     logits and random stream.
     """
     plain = [row.request.options.plain for row in rows]
     if all(plain):
-        return _choose_plain(logits_BV, rows, known)
+        return _choose_plain(logits_BV, rows, size)
     if not any(plain):
-        return _choose_shaped(logits_BV, rows, known)
+        return _choose_shaped(logits_BV, rows, size)
     # Separately, so that a row's arithmetic does not depend on the options of other rows.
-    tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
+    tokens = [0] * len(rows)
+    logprobs = [0.0] * len(rows)
     for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
         index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
         part_BV = logits_BV.index_select(0, torch.tensor(index, device=logits_BV.device))
-        for i, token, logprob in zip(
-            index, *choose_kind(part_BV, [rows[i] for i in index], known), strict=True
-        ):
-            tokens[i], logprobs[i] = token, logprob
+        choices = choose_kind(part_BV, [rows[i] for i in index], size)
+        for i, token, logprob in zip(index, *choices, strict=True):
+            tokens[i] = token
+            logprobs[i] = logprob
     return tokens, logprobs
 
 
-def _choose_plain(
-    logits_BV: Tensor, rows: Sequence[Row], known: int
-) -> tuple[list[int], list[float]]:
+def _choose_plain(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     """`choose` from the unmodified distribution."""
     p_BV = torch.softmax(logits_BV, -1)
-    tokens_B = _draw(p_BV[:, :known], rows)
-    return _checked(tokens_B, p_BV.gather(1, tokens_B[:, None])[:, 0].log_())
+    tokens_B = _draw(p_BV[:, :size], rows)
+    probabilities_B = p_BV.gather(1, tokens_B[:, None])[:, 0]
+    return _as_lists(tokens_B, probabilities_B.log_())
 
 
-def _choose_shaped(
-    logits_BV: Tensor, rows: Sequence[Row], known: int
-) -> tuple[list[int], list[float]]:
+def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     """`choose` for rows with a temperature, top-k or top-p, or that request top-k log-probabilities."""
     options = [row.request.options for row in rows]
     logp_BV = torch.log_softmax(logits_BV, -1)
-    shaped_BV = logp_BV[:, :known]
-    if any(o.temperature != 1.0 for o in options):
-        shaped_BV = shaped_BV / logp_BV.new_tensor([o.temperature or 1.0 for o in options])[:, None]
+    shaped_BV = logp_BV[:, :size]
+    temperatures = [o.temperature for o in options]
+    if any(temperature != 1.0 for temperature in temperatures):
+        divisors_B = logp_BV.new_tensor([temperature or 1.0 for temperature in temperatures])
+        shaped_BV = shaped_BV / divisors_B[:, None]
     if any(o.top_k > 0 or o.top_p < 1.0 for o in options):
         shaped_BV = _truncate(shaped_BV, options)
     tokens_B = _draw(torch.softmax(shaped_BV, -1), rows)
-    if any(o.temperature == 0 for o in options):
-        greedy = torch.tensor([o.temperature == 0 for o in options], device=logits_BV.device)
-        tokens_B = torch.where(greedy, logits_BV[:, :known].argmax(-1), tokens_B)
-    for index, option in enumerate(options):
-        if option.topk_logprobs and not rows[index].done:
+    if 0.0 in temperatures:
+        greedy_B = logp_BV.new_tensor(temperatures) == 0
+        likeliest_B = logits_BV[:, :size].argmax(-1)
+        tokens_B = torch.where(greedy_B, likeliest_B, tokens_B)
+    for index, (row, option) in enumerate(zip(rows, options, strict=True)):
+        if option.topk_logprobs and not row.done:
             top = logp_BV[index].topk(option.topk_logprobs)
-            rows[index].sequence.topk.append((top.indices.cpu().numpy(), top.values.cpu().numpy()))
-    return _checked(tokens_B, logp_BV.gather(1, tokens_B[:, None])[:, 0])
+            ids = top.indices.cpu().numpy()
+            logprobs = top.values.cpu().numpy()
+            row.sequence.topk.append((ids, logprobs))
+    logprobs_B = logp_BV.gather(1, tokens_B[:, None])[:, 0]
+    return _as_lists(tokens_B, logprobs_B)
 
 
 def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
     """Draw one token per row."""
     cdf_BV = p_BV.cumsum(-1, dtype=torch.float64)
-    u_B = tensor_of([next(row.uniforms) for row in rows], np.float64, p_BV.device)
-    tokens_B = torch.searchsorted(cdf_BV, u_B[:, None] * cdf_BV[:, -1:], right=True)[:, 0]
+    uniforms = [next(row.uniforms) for row in rows]
+    u_B = tensor_of(uniforms, np.float64, p_BV.device)
+    share_B1 = u_B[:, None] * cdf_BV[:, -1:]
+    tokens_B = torch.searchsorted(cdf_BV, share_B1, right=True)[:, 0]
     return tokens_B.clamp_(max=p_BV.shape[1] - 1)  # NaN is larger than any sum
 
 
-def _checked(tokens_B: Tensor, logprobs_B: Tensor) -> tuple[list[int], list[float]]:
+def _as_lists(tokens_B: Tensor, logprobs_B: Tensor) -> Choice:
+    """Convert the choice of `choose`. Raises RequestError if a log-probability is NaN."""
     logprobs = logprobs_B.tolist()
     if math.isnan(sum(logprobs)):
         raise RequestError("these weights give NaN log-probabilities: their training has diverged")

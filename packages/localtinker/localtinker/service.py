@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from localtinker import NotFoundError, RequestError
 from localtinker import requests as rq
 from localtinker.devices import device_for, use_fast_products, use_threads
 from localtinker.dispatch import SamplingProcesses
 from localtinker.engine import Engine
-from localtinker.futures import Future, FutureStore
+from localtinker.errors import NotFoundError, RequestError
+from localtinker.futures import Answer, Future, FutureStore, Json
 from localtinker.generation import SamplingLoop
 from localtinker.lora import LoraSpec
 from localtinker.models import ServedModel, load_model, room_on
@@ -29,6 +29,7 @@ from localtinker.trainer import Clients, TrainingModel
 from localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
+_LARGEST_SEED = 2**63 - 1
 
 
 class Service:
@@ -53,9 +54,9 @@ class Service:
             use_fast_products()
         micro_tokens, cache_bytes = room_on(self.device, self.models.values())
         limits = SamplingLimits(cache_bytes)
-        processes = (
-            settings.threads if settings.sampling_processes is None else settings.sampling_processes
-        )
+        processes = settings.sampling_processes
+        if processes is None:
+            processes = settings.threads
         self._processes: SamplingProcesses | None = None
         if processes and any(model.small for model in self.models.values()):
             self._processes = SamplingProcesses(
@@ -86,18 +87,15 @@ class Service:
             )
         return self.models[name]
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Json:
         """Return resources and load, for operators and tests."""
-        resident = {
-            "training_clients": len(self.clients),
-            "adapters_in_memory": self.clients.resident,
-        }
         load = Counter(self.engine.load())
         if self._processes is not None:
             load.update(self._processes.load())
         return {
             **load,
-            **resident,
+            "training_clients": len(self.clients),
+            "adapters_in_memory": self.clients.resident,
             "futures": len(self.futures),
             "device": self.device,
             "done": dict(self._done),
@@ -122,12 +120,11 @@ class Service:
             self.engine.call(partial(self.clients.drop, model_id))
 
     # Futures ----------------------------------------------------------------------------------------------------
-    def _submit(
-        self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]
-    ) -> Future:
+    def _submit(self, kind: str, key: tuple | None, run: Callable[[], Answer]) -> Future:
         """Queue `run` on the compute thread. A retry, with the key of an earlier request, gets the earlier future."""
-        if key is not None and (known := self.futures.existing(key)) is not None:
-            return known
+        earlier = self.futures.existing(key)
+        if earlier is not None:
+            return earlier
         future = self.futures.create(key)
 
         def work() -> None:
@@ -144,7 +141,7 @@ class Service:
         self.engine.call(work)
         return future
 
-    def cancel(self, request: rq.RequestId) -> dict[str, Any]:
+    def cancel(self, request: rq.RequestId) -> Json:
         """Cancel a sampling request. Other requests always run to completion."""
         future = self.futures.get(request.request_id)
         if future is not None and not future.done and future.cancel is not None:
@@ -163,12 +160,10 @@ class Service:
                 "lora_config: at least one of train_attn, train_mlp, train_unembed must be true"
             )
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        seed = (
-            int.from_bytes(uuid.uuid4().bytes[:4]) if lora.seed is None else lora.seed & (2**63 - 1)
-        )
+        seed = secrets.randbits(32) if lora.seed is None else lora.seed & _LARGEST_SEED
         spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             self.clients.create(model_id, request.session_id, base, spec, request.user_metadata)
             return {"model_id": model_id, "type": "create_model"}
 
@@ -181,7 +176,7 @@ class Service:
     def unload_model(self, model_id: str) -> Future:
         self.clients.get(model_id)
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             self.clients.drop(model_id)
             return {"model_id": model_id, "type": "unload_model"}
 
@@ -202,7 +197,7 @@ class Service:
         self.clients.get(request.model_id)
         params = request.adam_params.model_dump()
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             return {"metrics": self.clients.live(request.model_id).optim_step(params)}
 
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
@@ -228,31 +223,31 @@ class Service:
     ) -> Future:
         """Save a client's adapter; with `sampler`, as the unlisted snapshot of the sampling client with this number."""
         client = self.clients.get(request.model_id)
-        snapshot, optimizer = sampler is not None, kind == "weights"
-        name = (
-            f"ephemeral-{sampler}"
-            if snapshot
-            else rq.check_name(request.path or uuid.uuid4().hex[:12])
-        )
+        snapshot = sampler is not None
+        optimizer = kind == "weights"
+        name = f"ephemeral-{sampler}"
+        if not snapshot:
+            name = rq.check_name(request.path or uuid.uuid4().hex[:12])
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             model = self.clients.live(client.model_id)
             if not request.overwrite:
                 self.registry.check_free(client.model_id, kind, name)
             blob, size = self.registry.write_blob(
                 lambda folder: model.save(folder, optimizer=optimizer), durable=not snapshot
             )
+            files = Blob(
+                blob=blob,
+                base_model=client.base.name,
+                lora=client.spec.to_json(),
+                has_optimizer=optimizer,
+                size_bytes=size,
+            )
             path = self.registry.add_checkpoint(
                 client.model_id,
                 kind,
                 name,
-                Blob(
-                    blob=blob,
-                    base_model=client.base.name,
-                    lora=client.spec.to_json(),
-                    has_optimizer=optimizer,
-                    size_bytes=size,
-                ),
+                files,
                 ttl_seconds=request.ttl_seconds,
                 user_metadata=request.user_metadata,
                 ephemeral_of=client.session_id if snapshot else None,
@@ -275,7 +270,9 @@ class Service:
             )
         base = self.model(request.base_model or checkpoint.base_model, "base_model")
         spec = LoraSpec.from_json(checkpoint.lora)
-        session_id, model_id, key = request.session_id, request.model_id, None
+        session_id = request.session_id
+        model_id = request.model_id
+        key = None
         if session_id is not None:
             self._open_session(session_id)
             if request.base_model not in (None, checkpoint.base_model):
@@ -297,15 +294,14 @@ class Service:
             key = _key(model_id, request.seq_id)
 
         def load(model: TrainingModel) -> None:
-            saved = self.registry.hold(
-                request.path
-            )  # looked up again: earlier requests may have overwritten it
+            # Looked up again: earlier requests may have overwritten it.
+            blob = self.registry.hold(request.path).blob
             try:
-                model.load(self.registry.blob_path(saved.blob), optimizer=request.optimizer)
+                model.load(self.registry.blob_path(blob), optimizer=request.optimizer)
             finally:
-                self.registry.release_blob(saved.blob)
+                self.registry.release_blob(blob)
 
-        def run() -> dict[str, Any]:
+        def run() -> Json:
             if session_id is not None:
                 self.clients.create(model_id, session_id, base, spec, request.user_metadata, load)
             else:
@@ -330,7 +326,7 @@ class Service:
             user_metadata=source.user_metadata,
         )
 
-    def get_info(self, model_id: str) -> dict[str, Any]:
+    def get_info(self, model_id: str) -> Json:
         client = self.clients.get(model_id)
         return {
             "type": "get_info",
@@ -347,7 +343,7 @@ class Service:
         }
 
     # Sampling ---------------------------------------------------------------------------------------------------
-    def create_sampling_session(self, request: rq.CreateSamplingSession) -> dict[str, Any]:
+    def create_sampling_session(self, request: rq.CreateSamplingSession) -> Json:
         self._open_session(request.session_id)
         base = self._sampled_model(request.base_model, request.model_path)
         sampler_id = f"{request.session_id}:sample:{request.sampling_session_seq_id}"
@@ -370,18 +366,19 @@ class Service:
 
     def sample(self, request: rq.Sample) -> Future:
         """Queue a sampling or scoring request. Its weights are protected from changes until it is done."""
-        key, base_model, path = None, request.base_model, request.model_path
-        if request.sampling_session_id is not None:
-            sampler = self.registry.sampler(request.sampling_session_id)
-            key = (
-                None
-                if request.seq_id is None
-                else ("sample", request.sampling_session_id, request.seq_id)
-            )
-            base_model, path = sampler["base_model"], sampler["model_path"]
+        key = None
+        base_model = request.base_model
+        path = request.model_path
+        session = request.sampling_session_id
+        if session is not None:
+            sampler = self.registry.sampler(session)
+            base_model = sampler["base_model"]
+            path = sampler["model_path"]
+            key = _key(session, request.seq_id, "sample")
         model = self._sampled_model(base_model, path)
-        if key is not None and (known := self.futures.existing(key)) is not None:
-            return known
+        earlier = self.futures.existing(key)
+        if earlier is not None:
+            return earlier
         prompt = rq.check_prompt(request.prompt, model)
         job = SampleJob(
             prompt=prompt,
@@ -390,7 +387,8 @@ class Service:
             options=rq.sampling_options(request, len(prompt), model),
             prompt_options=rq.prompt_options(request, len(prompt), model),
         )
-        weights, release = SampledWeights(model.name), None
+        weights = SampledWeights(model.name)
+        release = None
         if path is not None:
             checkpoint = self.registry.hold(path)
             release = partial(self.registry.release_blob, checkpoint.blob)
@@ -408,5 +406,6 @@ class Service:
         return future
 
 
-def _key(model_id: str, seq_id: int | None) -> tuple | None:
-    return None if seq_id is None else ("model", model_id, seq_id)
+def _key(owner: str, seq_id: int | None, kind: str = "model") -> tuple | None:
+    """Return the key of a request to a training or sampling client; None: it is never sent again."""
+    return None if seq_id is None else (kind, owner, seq_id)

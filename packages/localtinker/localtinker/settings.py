@@ -54,14 +54,14 @@ def parse_models(texts: list[str]) -> dict[str, Path]:
     for text in texts:
         name, separator, path = text.partition("=")
         if not (separator and name) or Path(text).is_dir():  # a folder's name may contain "="
-            name, path = Path(text).resolve().name, text
+            name = Path(text).resolve().name
+            path = text
         if name in models:
             raise SettingsError(
                 f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH"
             )
-        models[name] = Path(
-            os.path.expanduser(path)
-        )  # unlike Path.expanduser, accepts unknown users
+        # Unlike Path.expanduser, accepts unknown users.
+        models[name] = Path(os.path.expanduser(path))
     return models
 
 

@@ -75,17 +75,16 @@ def _run_and_exit(work: Callable[[], None]) -> NoReturn:
 def _fork_copies(control: socket.socket, run: Run, service: int) -> None:
     """Fork a copy for every connection received, until the service closes its end."""
     _die_with(service)
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C ends the service, and its end ends this process
+    # Ctrl-C ends the service, and its end ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies that end leave no zombies
     # Close all inherited descriptors, so that the service's port is free as soon as the service ends.
     os.closerange(3, control.fileno())
     os.closerange(control.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     template = os.getpid()
-    while (received := socket.recv_fds(control, 1, 1))[0]:
-        (descriptor,) = received[1]
+    while descriptors := socket.recv_fds(control, 1, 1)[1]:
+        (descriptor,) = descriptors
         if os.fork() == 0:
             _die_with(template)
             control.close()

@@ -17,9 +17,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from localtinker import NotFoundError, RequestError
 from localtinker.dense_training import DenseTraining, LossOf
 from localtinker.devices import give_back_free_memory
+from localtinker.errors import NotFoundError, RequestError
 from localtinker.lora import LoraSpec, read_adapter, read_tensors, write_adapter
 from localtinker.losses import LOSSES
 from localtinker.models import ServedModel
@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
 """Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and
 loss, both [B, L, K]."""
+BatchResult = tuple[dict[str, list[np.ndarray]], dict[str, float]]
+"""The outputs of a pass, an array for each datum, and its metrics."""
 ACTIVATION_BYTES = 384 << 20  # what the layers of `DenseTraining` keep
 LOGIT_BUDGET = 2**25  # logits in memory at once in a forward pass: 128 MiB
 
@@ -59,9 +61,7 @@ class TrainingModel:
         """Free the adapter. The object must not be used afterwards."""
         self.base.adapters.remove(self.model_id)
 
-    def forward_backward(
-        self, request: TrainRequest
-    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+    def forward_backward(self, request: TrainRequest) -> BatchResult:
         """Compute loss and log-probabilities of a batch, and add its gradients unless `forward_only`.
 
         Returns the outputs per datum and the metrics `loss:sum`, `tokens:sum` (trained positions) and
@@ -73,7 +73,8 @@ class TrainingModel:
         by_hand = self.base.trains_by_hand
         one_pass: Pass = self._pass
         if by_hand:
-            model, pairs = self.base.model, self.base.adapters.pairs(self.model_id)
+            model = self.base.model
+            pairs = self.base.adapters.pairs(self.model_id)
             dense = DenseTraining(
                 model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains
             )
@@ -82,11 +83,9 @@ class TrainingModel:
             if trains and self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
             with torch.set_grad_enabled(trains):
-                sequences = [d.tokens_T for d in request.data]
-                passes = (packed_passes if by_hand else padded_passes)(
-                    sequences, self._micro_tokens
-                )
-                return self._run(request, one_pass, passes)
+                sequences = [datum.tokens_T for datum in request.data]
+                passes_of = packed_passes if by_hand else padded_passes
+                return self._run(request, one_pass, passes_of(sequences, self._micro_tokens))
         except BaseException:
             if trains:
                 self._optimizer.zero_grad(set_to_none=True)
@@ -101,32 +100,35 @@ class TrainingModel:
     def _pass(
         self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
     ) -> tuple[Tensor, Tensor]:
-        logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
+        tokens_BL = padded(sequences).to(self.base.device)
+        logp_BLK = self._logprobs(tokens_BL, targets_BLK)
         loss_BLK = loss_of(logp_BLK)
         if torch.is_grad_enabled():
             loss_BLK.sum().backward()
         return logp_BLK, loss_BLK
 
-    def _run(
-        self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]
-    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+    def _run(self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]) -> BatchResult:
         """Run the passes of a request, given by the indices of their data, and combine their results."""
-        logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
-        losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
+        count = len(request.data)
+        logprobs: list[np.ndarray] = [np.zeros(0)] * count
+        losses: list[np.ndarray] = [np.zeros(0)] * count
         total = 0.0
         for index in passes:
-            logp_BLK, loss_BLK = self._micro_batch(
-                [request.data[i] for i in index], request, one_pass
-            )
+            data = [request.data[i] for i in index]
+            logp_BLK, loss_BLK = self._micro_batch(data, request, one_pass)
             total += float(loss_BLK.sum(dtype=torch.float64))
-            for row, i in enumerate(index):
-                shape = request.data[i].inputs["target_tokens"].shape
-                width = 1 if len(shape) == 1 else shape[1]
-                logprobs[i] = logp_BLK[row, : shape[0], :width].reshape(shape).numpy()
-                losses[i] = loss_BLK[row, : shape[0], :width].reshape(shape).numpy()
-        trained = float(sum(_trained_positions(d) for d in request.data))
-        tokens = float(sum(len(d.tokens_T) for d in request.data))
-        metrics = {"loss:sum": total, "tokens:sum": trained, "input_tokens:sum": tokens}
+            for i, datum, logp_LK, loss_LK in zip(index, data, logp_BLK, loss_BLK, strict=True):
+                shape = datum.inputs["target_tokens"].shape
+                length = shape[0]
+                width = math.prod(shape[1:])
+                here = slice(length), slice(width)
+                logprobs[i] = logp_LK[here].reshape(shape).numpy()
+                losses[i] = loss_LK[here].reshape(shape).numpy()
+        metrics = {
+            "loss:sum": total,
+            "tokens:sum": float(sum(map(_trained_positions, request.data))),
+            "input_tokens:sum": float(sum(len(datum.tokens_T) for datum in request.data)),
+        }
         return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
 
     def _micro_batch(
@@ -138,12 +140,14 @@ class TrainingModel:
         inputs, mask_BLK = collate(data, loss.required + loss.optional)
         mask_BLK = mask_BLK.to(device)
         inputs = {name: t.to(device) for name, t in inputs.items()}
-        parameters = {**loss.parameters, **{k: float(v) for k, v in request.config.items()}}
+        config = {key: float(value) for key, value in request.config.items()}
+        parameters = {**loss.parameters, **config}
 
         def loss_of(logp_BLK: Tensor) -> Tensor:
             return loss.function(logp_BLK, inputs, parameters) * mask_BLK
 
-        logp_BLK, loss_BLK = one_pass([d.tokens_T for d in data], inputs["target_tokens"], loss_of)
+        sequences = [datum.tokens_T for datum in data]
+        logp_BLK, loss_BLK = one_pass(sequences, inputs["target_tokens"], loss_of)
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
 
     def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
@@ -160,16 +164,14 @@ class TrainingModel:
         def head(hidden: Tensor, targets: Tensor) -> Tensor:
             return gather_logprobs(model.lm_head(hidden), targets)
 
-        step = max(1, LOGIT_BUDGET // (self.base.vocab_size * tokens_BL.shape[0]))
-        length = tokens_BL.shape[1]
+        count, length = tokens_BL.shape
+        step = max(1, LOGIT_BUDGET // (self.base.vocab_size * count))
         if step >= length:
             return head(hidden_BLH, targets_BLK)
-        parts = [
-            checkpoint(
-                head, hidden_BLH[:, i : i + step], targets_BLK[:, i : i + step], use_reentrant=False
-            )
-            for i in range(0, length, step)
-        ]
+        hidden = hidden_BLH.split(step, 1)
+        targets = targets_BLK.split(step, 1)
+        pieces = zip(hidden, targets, strict=True)
+        parts = [checkpoint(head, *piece, use_reentrant=False) for piece in pieces]
         return torch.cat(parts, 1)
 
     def optim_step(self, params: dict) -> dict[str, float]:
@@ -178,9 +180,8 @@ class TrainingModel:
         `params` are the SDK's AdamParams. The reported gradient norm is that before clipping. Without
         gradients nothing changes.
         """
-        total = torch.nn.utils.get_total_norm(
-            [p.grad for p in self._parameters if p.grad is not None]
-        )
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        total = torch.nn.utils.get_total_norm(gradients)
         norm = float(total)
         if not math.isfinite(norm):
             self._optimizer.zero_grad(set_to_none=True)
@@ -210,7 +211,8 @@ class TrainingModel:
             flat = {"parameters": torch.tensor(len(self._parameters))}
             for index, parameter in enumerate(self._parameters):
                 for key, value in self._optimizer.state.get(parameter, {}).items():
-                    flat[f"{index}.{key}"] = value.detach().cpu().contiguous().clone()
+                    copy = value.detach().cpu().contiguous().clone()
+                    flat[f"{index}.{key}"] = copy
             save_file(flat, folder / "optimizer.safetensors")
 
     def load(self, folder: Path, *, optimizer: bool) -> None:
@@ -222,11 +224,10 @@ class TrainingModel:
             flat = read_tensors(folder / "optimizer.safetensors")
             for index, parameter in enumerate(self._parameters):
                 if f"{index}.step" in flat:
-                    moments = {
-                        key: flat[f"{index}.{key}"].to(parameter.device)
-                        for key in ("exp_avg", "exp_avg_sq")
-                    }
-                    self._optimizer.state[parameter] = {"step": flat[f"{index}.step"], **moments}
+                    state = {"step": flat[f"{index}.step"]}
+                    for key in ("exp_avg", "exp_avg_sq"):
+                        state[key] = flat[f"{index}.{key}"].to(parameter.device)
+                    self._optimizer.state[parameter] = state
 
 
 def _trained_positions(datum: TrainDatum) -> int:
@@ -242,22 +243,27 @@ def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str,
 
     `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
     """
-    targets = [d.inputs["target_tokens"].reshape(len(d.tokens_T), -1) for d in data]
-    ones = [np.ones(target.shape) for target in targets]
-    shape = len(data), *np.max([target.shape for target in targets], axis=0)
+    targets = []
+    for datum in data:
+        length = len(datum.tokens_T)
+        targets.append(datum.inputs["target_tokens"].reshape(length, -1))
+    shapes = [target.shape for target in targets]
+    ones = [np.ones(shape) for shape in shapes]
+    batch_shape = len(data), *np.max(shapes, axis=0)
 
-    def padded(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
-        array = np.zeros(shape, dtype)
+    def stacked(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
+        array = np.zeros(batch_shape, dtype)
         for row, value, one in zip(array, values, ones, strict=True):
-            row[: one.shape[0], : one.shape[1]] = value.reshape(one.shape)
+            length, width = one.shape
+            row[:length, :width] = value.reshape(one.shape)
         return torch.from_numpy(array)
 
-    present = [name for name in names if name in data[0].inputs or name == "weights"]
-    inputs = {
-        name: padded([d.inputs.get(name, one) for d, one in zip(data, ones, strict=True)])
-        for name in present
-    }
-    return {"target_tokens": padded(targets, np.int64), **inputs}, padded(ones)
+    inputs = {"target_tokens": stacked(targets, np.int64)}
+    for name in names:
+        if name in data[0].inputs or name == "weights":
+            values = [datum.inputs.get(name, one) for datum, one in zip(data, ones, strict=True)]
+            inputs[name] = stacked(values)
+    return inputs, stacked(ones)
 
 
 @dataclass
@@ -271,6 +277,10 @@ class Client:
     model: TrainingModel | None = None
     parked: str | None = None
     last_used: float = field(default_factory=time.monotonic)
+
+
+Load = Callable[[TrainingModel], None]
+"""Loads saved weights into a model."""
 
 
 class Clients:
@@ -288,7 +298,8 @@ class Clients:
     @property
     def resident(self) -> int:
         """Number of adapters in memory."""
-        return sum(client.model is not None for client in list(self._clients.values()))
+        clients = list(self._clients.values())
+        return sum(client.model is not None for client in clients)
 
     def get(self, model_id: str) -> Client:
         """Return a live or parked client. Raises NotFoundError if there is none, for instance after a restart."""
@@ -307,24 +318,17 @@ class Clients:
         base: ServedModel,
         spec: LoraSpec,
         metadata: dict[str, Any] | None,
-        loaded: Callable[[TrainingModel], None] = lambda model: None,
+        load: Load = lambda model: None,
     ) -> None:
-        """Create a client. `loaded` may load saved weights into its model; if it fails, no client is created."""
+        """Create a client. `load` may load saved weights into its model; if it fails, no client is created."""
         self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
-        self._clients[model_id] = Client(
-            model_id, session_id, base, spec, self._model(model_id, base, spec, loaded)
-        )
+        model = self._model(model_id, base, spec, load)
+        self._clients[model_id] = Client(model_id, session_id, base, spec, model)
 
-    def _model(
-        self,
-        model_id: str,
-        base: ServedModel,
-        spec: LoraSpec,
-        loaded: Callable[[TrainingModel], None],
-    ) -> TrainingModel:
+    def _model(self, model_id: str, base: ServedModel, spec: LoraSpec, load: Load) -> TrainingModel:
         model = TrainingModel(model_id, base, spec, micro_tokens=self._micro_tokens)
         try:
-            loaded(model)
+            load(model)
         except BaseException:
             model.release()
             raise
@@ -345,18 +349,14 @@ class Clients:
 
     def idle(self, seconds: float) -> list[str]:
         """Return the clients in memory that were not used for `seconds`."""
-        now = time.monotonic()
-        return [
-            c.model_id
-            for c in list(self._clients.values())
-            if c.model and now - c.last_used > seconds
-        ]
+        before = time.monotonic() - seconds
+        clients = list(self._clients.values())
+        return [c.model_id for c in clients if c.model and c.last_used < before]
 
     def orphaned(self) -> list[str]:
         """Return the clients whose session is over."""
-        return [
-            c.model_id for c in list(self._clients.values()) if self._registry.is_over(c.session_id)
-        ]
+        clients = list(self._clients.values())
+        return [c.model_id for c in clients if self._registry.is_over(c.session_id)]
 
     def park(self, model_id: str) -> None:
         """Move a client to disk, unless it holds gradients of an unfinished step."""

@@ -13,7 +13,7 @@ import numpy as np
 import zstandard
 from google.protobuf.message import DecodeError
 
-from localtinker import RequestError
+from localtinker.errors import RequestError
 
 
 def _sdk_messages() -> Any:
@@ -26,7 +26,8 @@ def _sdk_messages() -> Any:
     name = "tinker.proto.tinker_public_pb2"
     sdk = importlib.util.find_spec("tinker")
     for folder in (sdk and sdk.submodule_search_locations) or ():
-        file = Path(folder, *name.split(".")[1:]).with_suffix(".py")
+        parts = name.split(".")[1:]
+        file = Path(folder, *parts).with_suffix(".py")
         spec = importlib.util.spec_from_file_location(name, file)
         if file.is_file() and spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
@@ -42,7 +43,10 @@ else:
 
 _NUMPY_OF = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
 MISSING_LOGPROB = -99999.0  # marks an empty cell of a top-k matrix in the protocol
+LossConfig = dict[str, float | str]
 _MAX_BODY = 256 * 1024 * 1024
+TopK = tuple[np.ndarray, np.ndarray]
+"""Ids and log-probabilities of the likeliest tokens."""
 Cells = tuple[np.ndarray, np.ndarray]
 """The cells of a sparse (CSR) matrix: its row pointers and columns."""
 
@@ -62,7 +66,7 @@ class TrainRequest:
     model_id: str
     seq_id: int | None
     loss_fn: str
-    config: dict[str, float | str]
+    config: LossConfig
     forward_only: bool
     data: list[TrainDatum]
 
@@ -74,7 +78,7 @@ class SampledSequence:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stopped: bool = False
-    topk: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    topk: list[TopK] = field(default_factory=list)
 
 
 @dataclass
@@ -82,7 +86,7 @@ class PromptScores:
     """Requested scores of the P prompt positions. Positions that are not scored hold NaN or `MISSING_LOGPROB`."""
 
     logprobs_P: np.ndarray | None = None
-    topk: tuple[np.ndarray, np.ndarray] | None = None
+    topk: TopK | None = None
     targets: tuple[np.ndarray, Cells | None] | None = None
 
 
@@ -104,17 +108,18 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
         message.ParseFromString(body)
     except DecodeError as error:
         raise RequestError(f"body: not a ForwardBackwardRequest message ({error})") from error
-    config: dict[str, float | str] = dict(message.loss_fn_config)
+    config: LossConfig = dict(message.loss_fn_config)
     for key, value in message.loss_fn_config_v2.items():
         config[key] = value.text if value.WhichOneof("value") == "text" else value.number
     data = []
     for index, datum in enumerate(message.data):
         where = f"data[{index}]"
         inputs = {
-            name: decode_tensor(t, f"{where}.loss_fn_inputs[{name!r}]")
-            for name, t in datum.loss_fn_inputs.items()
+            name: decode_tensor(tensor, f"{where}.loss_fn_inputs[{name!r}]")
+            for name, tensor in datum.loss_fn_inputs.items()
         }
-        data.append(TrainDatum(decode_tokens(datum.model_input, f"{where}.model_input"), inputs))
+        tokens_T = decode_tokens(datum.model_input, f"{where}.model_input")
+        data.append(TrainDatum(tokens_T, inputs))
     seq_id = message.seq_id or None  # the SDK counts from 1
     return TrainRequest(
         message.model_id, seq_id, message.loss_fn, config, message.forward_only, data
@@ -131,7 +136,9 @@ def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
         if len(chunk.encoded_text.tokens) % 4:
             raise RequestError(f"{where}: tokens must be 32-bit numbers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
-    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+    if not parts:
+        return np.zeros(0, np.int64)
+    return np.concatenate(parts).astype(np.int64)
 
 
 def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
@@ -143,10 +150,8 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
     try:
         if message.HasField("sparse_csr"):
             csr = message.sparse_csr
-            crow, col = (
-                np.frombuffer(index, dtype=np.int64)
-                for index in (csr.crow_indices, csr.col_indices)
-            )
+            crow = np.frombuffer(csr.crow_indices, dtype=np.int64)
+            col = np.frombuffer(csr.col_indices, dtype=np.int64)
             return densify(np.frombuffer(csr.values, dtype=dtype), crow, col, shape, fill=0)
         flat = np.frombuffer(message.dense, dtype=dtype)
         return flat.reshape(shape) if shape else flat
@@ -160,8 +165,13 @@ def densify(
     """Return a CSR matrix as a dense [rows, columns] array with `fill` in unlisted cells."""
     rows, _ = shape
     dense = np.full(shape, fill, dtype=values.dtype)
-    dense[np.repeat(np.arange(rows), np.diff(crow)), col] = values
+    dense[_csr_rows(rows, crow), col] = values
     return dense
+
+
+def _csr_rows(rows: int, crow: np.ndarray) -> np.ndarray:
+    """Return the row of each cell of a CSR matrix."""
+    return np.repeat(np.arange(rows), np.diff(crow))
 
 
 def encode_train_output(
@@ -179,8 +189,10 @@ def encode_train_output(
         for name, arrays in zip(outputs, columns, strict=True):
             entry = record.fields[name]
             entry.dtype = pb.DTYPE_FLOAT32
-            entry.data = b"".join(np.ascontiguousarray(a, np.float32).tobytes() for a in arrays)
-            entry.offsets = np.cumsum([0, *(4 * a.size for a in arrays)], dtype=np.int64).tobytes()
+            values = [np.asarray(array, np.float32).tobytes() for array in arrays]
+            entry.data = b"".join(values)
+            offsets = np.cumsum([0, *map(len, values)], dtype=np.int64)
+            entry.offsets = offsets.tobytes()
             entry.trailing_shape.extend(trailing)
     for name, value in metrics.items():
         message.metrics[name] = value
@@ -198,9 +210,8 @@ def encode_sample_response(
         entry.tokens = np.asarray(sequence.tokens, np.int32).tobytes()
         entry.logprobs = np.asarray(sequence.logprobs, np.float32).tobytes()
         if sequence.topk:
-            _fill_topk(
-                entry.topk_sampled_logprobs, *map(np.stack, zip(*sequence.topk, strict=True))
-            )
+            columns = map(np.stack, zip(*sequence.topk, strict=True))
+            _fill_topk(entry.topk_sampled_logprobs, *columns)
     if prompt is not None:
         if prompt.logprobs_P is not None:
             message.prompt_logprobs = prompt.logprobs_P.astype(np.float32).tobytes()
@@ -225,7 +236,7 @@ def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, cells: Cells | None
         message.dense = values_RK.astype(np.float32).tobytes()
         return
     crow, col = cells
-    rows = np.repeat(np.arange(values_RK.shape[0]), np.diff(crow))
-    message.sparse_csr.values = values_RK[rows, col].astype(np.float32).tobytes()
+    values = values_RK[_csr_rows(len(values_RK), crow), col]
+    message.sparse_csr.values = values.astype(np.float32).tobytes()
     message.sparse_csr.crow_indices = crow.tobytes()
     message.sparse_csr.col_indices = col.tobytes()

@@ -165,18 +165,19 @@ class Bench:
     ) -> list[Floats]:
         """Train steps, with both requests of a step in flight as in a run. Returns the trainer's
         log-probabilities before each step."""
-        seen = []
+        logprobs = []
         for _ in range(times):
             forward = trainer.forward_backward(data, "importance_sampling")
             output, _ = await asyncio.gather(forward, trainer.optim_step(adam))
-            seen += logprobs_of(output, data)
-        return seen
+            logprobs += logprobs_of(output, data)
+        return logprobs
 
     async def batch(
         self, trainer: tinker.TrainingClient, signs: Sequence[float] = SIGNS
     ) -> list[types.Datum]:
         """Return `policy_data` that the trainer itself could have sampled."""
-        return policy_data(signs, await self.trainer_logprobs(trainer, sequences(len(signs))))
+        texts = sequences(len(signs))
+        return policy_data(signs, await self.trainer_logprobs(trainer, texts))
 
     async def learner(self) -> tuple[tinker.TrainingClient, list[types.Datum]]:
         """Return a training client after two steps, and the data of these steps."""
@@ -193,45 +194,43 @@ class Bench:
     ) -> list[Floats]:
         """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0,
         whose gradient is 0 (except for `dro`)."""
-        data = [
-            datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)})
-            for text in texts
-        ]
+        data = []
+        for text in texts:
+            zeros = np.zeros(len(text) - 1)
+            data.append(datum(text, **dict.fromkeys(inputs_of(loss), zeros)))
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 
     async def sample(
         self, sampler: tinker.SamplingClient, count: int, max_tokens: int, **shape: Any
     ) -> list[types.SampledSequence]:
         """Draw `count` samples for `PROMPT` with one request."""
-        answers = (
-            await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))
-        ).sequences
-        assert len(answers) == count, f"{len(answers)} samples instead of {count}"
-        return list(answers)
+        answer = await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))
+        samples = list(answer.sequences)
+        assert len(samples) == count, f"{len(samples)} samples instead of {count}"
+        return samples
 
     async def score(
         self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]
     ) -> list[Floats]:
         """Return the sampler's log-probabilities of all tokens but the first, with all requests in flight together."""
-        answers = await asyncio.gather(
-            *(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences)
-        )
-        return [
-            scores(answer, len(tokens)) for answer, tokens in zip(answers, sequences, strict=True)
-        ]
+        requests = [sampler.compute_logprobs(prompt(tokens)) for tokens in sequences]
+        answers = await asyncio.gather(*requests)
+        pairs = zip(answers, sequences, strict=True)
+        return [scores(answer, len(tokens)) for answer, tokens in pairs]
 
     def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
         """Assert that two lists of log-probabilities are equal within the tolerance. Returns their
         difference in words."""
-        assert [len(a) for a in mine] == [len(b) for b in other], (
-            f"{what}: different numbers of log-probabilities"
-        )
-        difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
-        mean, most = difference.mean(), difference.max()
+        same = list(map(len, mine)) == list(map(len, other))
+        assert same, f"{what}: different numbers of log-probabilities"
+        difference = np.abs(np.concatenate(mine) - np.concatenate(other))
+        mean = difference.mean()
+        most = difference.max()
         words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
-        allowed = self.server.tolerance
-        close = mean <= allowed and most <= 10 * allowed
-        assert close, f"{what} {words} (allowed: {allowed:g}, {10 * allowed:g})"
+        limit = self.server.tolerance
+        limits = f"(allowed: {limit:g}, {10 * limit:g})"
+        close = mean <= limit and most <= 10 * limit
+        assert close, f"{what} {words} {limits}"
         return words
 
     # Requests without the SDK, which retries some and refuses to send others.
@@ -241,18 +240,20 @@ class Bench:
 
         Like the SDK, counts a promise that ends in an error of category `user` as 400, and in another error as 500.
         """
-        protobuf = {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
+        arguments: dict[str, Any] = {"json": body}
+        if isinstance(body, bytes):
+            headers = {"Content-Type": "application/x-protobuf"}
+            arguments = {"content": body, "headers": headers}
         async with self.http(key) as http:
-            answer = await http.post(
-                route, **(protobuf if isinstance(body, bytes) else {"json": body})
-            )
+            answer = await http.post(route, **arguments)
             promise = _json(answer).get("request_id")
             while promise is not None and (answer.status_code < 300 or answer.status_code == 408):
                 answer = await http.post("retrieve_future", json={"request_id": promise})
-                said = _json(answer)
-                if "error" in said:
-                    return (400 if said.get("category") == "user" else 500), str(said["error"])
-                if answer.status_code < 300 and said.get("type") != "try_again":
+                content = _json(answer)
+                if "error" in content:
+                    status = 400 if content.get("category") == "user" else 500
+                    return status, str(content["error"])
+                if answer.status_code < 300 and content.get("type") != "try_again":
                     break
                 await asyncio.sleep(0.05)
         return answer.status_code, " ".join(answer.text.split())[:200]
@@ -267,9 +268,9 @@ class Bench:
     async def demand_refused(self, route: str, bodies: dict[str, Any]) -> str:
         """Assert that every body is answered with a 4xx status."""
         for what, body in bodies.items():
-            status, said = await self.ask(route, body)
+            status, reply = await self.ask(route, body)
             assert status < 500, (
-                f"{what}: {status} ({said}); the SDK retries a 5xx for five minutes, so a run seems to hang"
+                f"{what}: {status} ({reply}); the SDK retries a 5xx for five minutes, so a run seems to hang"
             )
             assert status >= 400, f"{what}: accepted ({status}) instead of refused"
         return f"{len(bodies)} refused"
@@ -301,7 +302,11 @@ def params(max_tokens: int, **more: Any) -> types.SamplingParams:
 def sequences(count: int = 4, seed: int = 0) -> list[list[int]]:
     """Return token sequences of different lengths."""
     rng = np.random.default_rng(seed)
-    return [rng.integers(2, VOCABULARY, rng.integers(9, 24)).tolist() for _ in range(count)]
+    texts = []
+    for _ in range(count):
+        length = rng.integers(9, 24)
+        texts.append(rng.integers(2, VOCABULARY, length).tolist())
+    return texts
 
 
 TEXTS = sequences()
@@ -309,61 +314,81 @@ TEXTS = sequences()
 
 def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
     """Return a training datum of a complete sequence. Each input has a value for every token but the first."""
-    arrays: dict[str, NDArray[Any]] = {
-        name: np.asarray(list(values), np.float32) for name, values in inputs.items()
-    }
+    arrays: dict[str, NDArray[Any]] = {}
     arrays["target_tokens"] = np.asarray(full[1:], np.int64)
+    for name, values in inputs.items():
+        arrays[name] = np.asarray(list(values), np.float32)
     tensors = {name: types.TensorData.from_numpy(values) for name, values in arrays.items()}
-    return types.Datum(
-        model_input=types.ModelInput.from_ints(list(full[:-1])), loss_fn_inputs=tensors
-    )
+    return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs=tensors)
 
 
 def inputs_of(loss: str) -> list[str]:
     """Return the names of a loss's inputs besides the targets."""
-    return [*LOSSES[loss].required, *(["weights"] if "weights" in LOSSES[loss].optional else [])]
+    names = list(LOSSES[loss].required)
+    if "weights" in LOSSES[loss].optional:
+        names.append("weights")
+    return names
 
 
 def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
     """Return data for a loss: weights of 1, or sampler log-probabilities around `q` and advantages of both signs."""
     rng = np.random.default_rng(0)
-    made = []
+    data = []
     for tokens, q_T in zip(sequences(len(q)), q, strict=True):
         count = len(tokens) - 1
-        known = {
+        values = {
             "weights": np.ones(count),
             "logprobs": q_T + rng.normal(0, 0.4, count),
             "advantages": rng.normal(0, 1, count),
         }
-        made.append(datum(tokens, **{name: known[name] for name in inputs_of(loss)}))
-    return made
+        inputs = {name: values[name] for name in inputs_of(loss)}
+        data.append(datum(tokens, **inputs))
+    return data
 
 
 def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum]:
     """Return data with one advantage per sequence, so that the direction of a step is known."""
-    return [
-        datum(tokens, logprobs=q_T, advantages=np.full(len(tokens) - 1, sign))
-        for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True)
-    ]
+    data = []
+    for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True):
+        advantages = np.full(len(tokens) - 1, sign)
+        data.append(datum(tokens, logprobs=q_T, advantages=advantages))
+    return data
 
 
 def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]) -> list[Floats]:
     """Return the trainer's log-probabilities of each datum's targets, in order."""
     outputs = output.loss_fn_outputs
-    assert len(outputs) == len(data), f"{len(outputs)} outputs for {len(data)} datums"
-    found = []
+    count = len(outputs)
+    assert count == len(data), f"{count} outputs for {len(data)} datums"
+    logprobs = []
     for number, (record, item) in enumerate(zip(outputs, data, strict=True)):
         assert "logprobs" in record, (
             f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
         )
-        values = np.asarray(record["logprobs"].to_numpy(), np.float64).reshape(-1)
-        wanted = item.model_input.length
-        assert len(values) == wanted, (
-            f"output {number} has {len(values)} logprobs for {wanted} tokens"
+        array = record["logprobs"].to_numpy()
+        values = np.asarray(array, np.float64).reshape(-1)
+        length = item.model_input.length
+        assert len(values) == length, (
+            f"output {number} has {len(values)} logprobs for {length} tokens"
         )
         assert np.isfinite(values).all(), f"output {number} has logprobs that are not finite"
-        found.append(values)
-    return found
+        logprobs.append(values)
+    return logprobs
+
+
+def are_logprobs(values: Floats) -> bool:
+    """Whether all values are finite and at most 0, up to rounding."""
+    return bool((np.isfinite(values) & (values <= 1e-6)).all())
+
+
+def sampled_logprobs(answers: Sequence[types.SampledSequence]) -> list[Floats]:
+    """Return the log-probabilities that come with sampled answers."""
+    return [np.asarray(answer.logprobs, np.float64) for answer in answers]
+
+
+def after_prompt(scores: Sequence[Floats]) -> list[Floats]:
+    """Return the scores of the tokens after `PROMPT`, of texts that begin with it."""
+    return [scores_T[len(PROMPT) - 1 :] for scores_T in scores]
 
 
 def scores(values: Sequence[float | None], count: int) -> Floats:
@@ -371,14 +396,14 @@ def scores(values: Sequence[float | None], count: int) -> Floats:
     assert len(values) == count, f"{len(values)} scores for {count} tokens"
     missing = [number for number, value in enumerate(values[1:], 1) if value is None]
     assert not missing, f"no score for token {missing[0] if missing else ''} of {count}"
-    found = np.asarray(values[1:], np.float64)
-    assert (np.isfinite(found) & (found <= 1e-6)).all(), "scores that are not log-probabilities"
-    return found
+    logprobs = np.asarray(values[1:], np.float64)
+    assert are_logprobs(logprobs), "scores that are not log-probabilities"
+    return logprobs
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:
     try:
-        said = answer.json()
+        content = answer.json()
     except ValueError:  # protobuf or HTML
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}

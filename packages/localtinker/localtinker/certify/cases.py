@@ -49,16 +49,16 @@ def case(
     without: str,
     needs: Sequence[str] = ("session",),
     needed: bool = True,
-    **given: Any,
+    **arguments: Any,
 ) -> Callable[[Test], Test]:
     """Register a test function as a case; see `Case`. A function with further parameters is registered once
-    for each set of `given` values, which also replace braces in its docstring."""
+    for each set of `arguments` values, which also replace braces in its docstring."""
 
     def register(test: Test) -> Test:
-        promise = " ".join((test.__doc__ or "").split()).format_map(given)
+        promise = " ".join((test.__doc__ or "").split()).format_map(arguments)
         group = test.__module__.rpartition(".test_")[2].replace("_", " ")
         CASES[test.__module__].append(
-            Case(name, group, promise, without, needed, needs, partial(test, **given))
+            Case(name, group, promise, without, needed, needs, partial(test, **arguments))
         )
         return test
 

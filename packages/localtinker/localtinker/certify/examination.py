@@ -31,7 +31,7 @@ class Result:
 
     case: Case
     outcome: Outcome
-    found: str
+    finding: str
     """Measurement, or what is wrong."""
     seconds: float
 
@@ -43,9 +43,8 @@ class Result:
     @property
     def line(self) -> Text:
         words = Text(f"{self.outcome:<10}", style=STYLES[self.outcome])
-        return words.append(self.case.name, style="bold").append(
-            f": {self.found}", style="not bold default"
-        )
+        words.append(self.case.name, style="bold")
+        return words.append(f": {self.finding}", style="not bold default")
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ class Examination:
     @property
     def lacks(self) -> list[Result]:
         """Failed cases and needed cases that were not tried, except those whose prerequisites failed."""
-        kept = {one.case.name for one in self.results if one.outcome == "OK"}
-        return [
-            one
-            for one in self.results
-            if one.outcome in ("differs", "missing")
-            or (one.prevents and kept.issuperset(one.case.needs))
-        ]
+        passes = {one.case.name for one in self.results if one.outcome == "OK"}
+        failures = []
+        for one in self.results:
+            tried = one.outcome in ("differs", "missing")
+            if tried or (one.prevents and passes.issuperset(one.case.needs)):
+                failures.append(one)
+        return failures
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,7 +84,7 @@ class Examination:
                     "promise": one.case.promise,
                     "needed": one.case.needed,
                     "outcome": one.outcome,
-                    "found": one.found,
+                    "found": one.finding,
                     "without": one.case.without,
                     "seconds": round(one.seconds, 2),
                 }
@@ -104,18 +103,15 @@ class Examination:
             for column in ("case", "", "consequence for a run, and what was found"):
                 table.add_column(column, overflow="fold")
             for one in self.lacks:
-                consequence = (
-                    one.case.without if one.case.needed else f"(an option) {one.case.without}"
-                )
-                told = Text(f"{consequence}\n{one.case.promise}\nFound: {one.found}")
-                table.add_row(one.case.name, Text(one.outcome, style=STYLES[one.outcome]), told)
+                case = one.case
+                consequence = case.without if case.needed else f"(an option) {case.without}"
+                text = Text(f"{consequence}\n{case.promise}\nFound: {one.finding}")
+                table.add_row(case.name, Text(one.outcome, style=STYLES[one.outcome]), text)
             console.print(table)
         counts = Counter(one.outcome for one in self.results)
-        words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in STYLES if counts[outcome])
-        verdict = (
-            "everything that each run needs works"
-            if self.fit
-            else "no run should start on this server"
-        )
-        line = f"{self.url}, student {self.student}, SDK {tinker.__version__}: {words}; {verdict}"
-        console.print(line, soft_wrap=True, highlight=False)
+        words = ", ".join(f"{counts[kind]} {kind}" for kind in STYLES if counts[kind])
+        verdict = "no run should start on this server"
+        if self.fit:
+            verdict = "everything that each run needs works"
+        server = f"{self.url}, student {self.student}, SDK {tinker.__version__}"
+        console.print(f"{server}: {words}; {verdict}", soft_wrap=True, highlight=False)

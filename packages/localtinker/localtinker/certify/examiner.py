@@ -38,6 +38,7 @@ ABSENT = (404, 405, 501)
 """HTTP statuses of a missing route."""
 ENOUGH = 3
 """Number of 5xx or 409 responses of one route that end a case. A single one may be an accident."""
+HANGS = "the SDK retries such a request for five minutes, so a run seems to hang"
 MODULES = (test_calls, test_saved_weights, test_numbers, test_against_transformers, test_faults)
 """Modules of cases in their order. Prerequisites of a case come earlier."""
 
@@ -66,23 +67,27 @@ def examine(
     _ = server.credential
     console = console or Console(quiet=True)
     ends = time.monotonic() + whole_s
-    cases, results = _chosen(only), dict[str, Result]()
+    cases = _selection(only)
+    results = dict[str, Result]()
     with asyncio.Runner() as runner:
         try:
             for number, case in enumerate(cases, 1):
-                begun = time.monotonic()
+                start = time.monotonic()
                 with console.status(f"{number} of {len(cases)}: {case.name}"):
                     outcome: Outcome = "OK"
                     try:
                         _check_can_run(case, server, results)
-                        if begun >= ends:
+                        if start >= ends:
                             raise NotTriedError(
                                 f"the timeout of {whole_s:.0f} s for all cases is over"
                             )
-                        found = runner.run(_measurement(case, server, min(case_s, ends - begun)))
+                        limit_s = min(case_s, ends - start)
+                        finding = runner.run(_measurement(case, server, limit_s))
                     except (Exception, asyncio.CancelledError) as error:
-                        outcome, found = _read(error, case, server)
-                result = results[case.name] = Result(case, outcome, found, time.monotonic() - begun)
+                        outcome, finding = _verdict(error, case, server)
+                result = results[case.name] = Result(
+                    case, outcome, finding, time.monotonic() - start
+                )
                 console.print(result.line, soft_wrap=True)
                 console.file.flush()  # also if the output is not a terminal
         finally:
@@ -90,19 +95,19 @@ def examine(
     return Examination(server.url, server.student, list(results.values()))
 
 
-def _chosen(names: Collection[str]) -> list[Case]:
+def _selection(names: Collection[str]) -> list[Case]:
     """Return the selected cases or groups and their prerequisites. Without `names`: all. Raises
     SettingsError for unknown names."""
     cases = [case for module in MODULES for case in CASES[module.__name__]]
-    known = {name for case in cases for name in (case.name, case.group)}
+    options = {name for case in cases for name in (case.name, case.group)}
     for name in names:
-        if name not in known:
-            raise SettingsError(f"no case {name!r}", f"choose one of {', '.join(sorted(known))}")
-    wanted = set(names or known)
+        if name not in options:
+            raise SettingsError(f"no case {name!r}", f"choose one of {', '.join(sorted(options))}")
+    selection = set(names or options)
     for case in reversed(cases):
-        if not wanted.isdisjoint((case.name, case.group)):
-            wanted.update((case.name, *case.needs))
-    return [case for case in cases if case.name in wanted]
+        if not selection.isdisjoint((case.name, case.group)):
+            selection.update((case.name, *case.needs))
+    return [case for case in cases if case.name in selection]
 
 
 def _check_can_run(case: Case, server: Server, results: dict[str, Result]) -> None:
@@ -131,9 +136,9 @@ async def _measurement(case: Case, server: Server, limit_s: float) -> str:
     ends = time.monotonic() + limit_s
     task = asyncio.create_task(ask())
     try:
-        with _repeated_errors() as repeated:
+        with _repeated_errors() as messages:
             while not task.done():
-                assert not repeated, repeated[0]
+                assert not messages, messages[0]
                 assert time.monotonic() < ends, f"no answer within {limit_s:.0f} s"
                 await asyncio.wait({task}, timeout=POLL_S)
         return task.result()
@@ -151,8 +156,8 @@ def _repeated_errors() -> Iterator[list[str]]:
     suppresses the record.
     """
     own_thread = threading.get_ident()
-    repeated: list[str] = []
-    seen: Counter[tuple[int, str]] = Counter()
+    messages: list[str] = []
+    counts: Counter[tuple[int, str]] = Counter()
 
     def read(record: logging.LogRecord) -> bool:
         # Cases check the responses to their own requests, which are made on this thread.
@@ -161,12 +166,9 @@ def _repeated_errors() -> Iterator[list[str]]:
             # 408 is part of long polling, and 429 means a busy server: waiting is right.
             if isinstance(status, int) and (status >= 500 or status == 409):
                 path = str(getattr(url, "path", url))
-                seen[status, path] += 1
-                if seen[status, path] == ENOUGH:
-                    repeated.append(
-                        f"{path} answered {status}, {ENOUGH} times; "
-                        "the SDK retries such a request for five minutes, so a run seems to hang"
-                    )
+                counts[status, path] += 1
+                if counts[status, path] == ENOUGH:
+                    messages.append(f"{path} answered {status}, {ENOUGH} times; {HANGS}")
         return False
 
     log = logging.getLogger("httpx")
@@ -174,13 +176,13 @@ def _repeated_errors() -> Iterator[list[str]]:
     log.addFilter(read)
     log.setLevel(logging.INFO)
     try:
-        yield repeated
+        yield messages
     finally:
         log.removeFilter(read)
         log.setLevel(level)
 
 
-def _read(error: BaseException, case: Case, server: Server) -> tuple[Outcome, str]:
+def _verdict(error: BaseException, case: Case, server: Server) -> tuple[Outcome, str]:
     """Return the outcome of a failed case and its description."""
     if isinstance(error, NotTriedError):
         return "not tried", str(error)
@@ -188,22 +190,22 @@ def _read(error: BaseException, case: Case, server: Server) -> tuple[Outcome, st
         return "differs", str(error)
     # A case without prerequisites tests whether there is a server at all.
     if not case.needs and isinstance(error, Exception):
-        kept_from_answering = first_refusal(error, server.url, server.credential[1])
-        if kept_from_answering is not None:
-            return "differs", kept_from_answering[1]
+        refusal = first_refusal(error, server.url, server.credential[1])
+        if refusal is not None:
+            return "differs", refusal[1]
     words = " ".join(str(error).split())[:400]
     cause = error.__cause__ if isinstance(error.__cause__, tinker.APIStatusError) else error
     if not isinstance(cause, tinker.APIStatusError):
         return "differs", f"{type(error).__name__}: {words}"
     outcome: Outcome = "missing" if cause.status_code in ABSENT else "differs"
-    return (
-        outcome,
-        f"{cause.request.method} {cause.request.url.path} answers {cause.status_code}: {words}",
-    )
+    request = cause.request
+    call = f"{request.method} {request.url.path}"
+    return outcome, f"{call} answers {cause.status_code}: {words}"
 
 
 async def _clean(server: Server) -> None:
     """Delete what the cases saved. Weights that cannot be deleted expire (`TTL_S`)."""
     if server.saved:
         with suppress(Exception):
-            await asyncio.wait_for(weights.delete(await server.rest(), server.saved), CLEANING_S)
+            deletion = weights.delete(await server.rest(), server.saved)
+            await asyncio.wait_for(deletion, CLEANING_S)

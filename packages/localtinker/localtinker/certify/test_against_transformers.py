@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -23,13 +24,16 @@ from localtinker.certify.bench import (
     TEXTS,
     Bench,
     Floats,
+    after_prompt,
     data_for,
     logprobs_of,
+    sampled_logprobs,
     sequences,
 )
 from localtinker.certify.cases import NotTriedError, option
 from localtinker.certify.test_calls import own_loss, variants
 from localtinker.client.weights import download_external
+from localtinker.lora import pairs_by_module
 from localtinker.losses import LOSSES
 
 Tensors = dict[str, torch.Tensor]
@@ -64,7 +68,8 @@ async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[
     def compute() -> list[Floats]:
         model = _model(folder_of(bench))
         with torch.no_grad():
-            return [target_logprobs(model, text[:-1], text[1:]).numpy() for text in texts]
+            tensors = [target_logprobs(model, text[:-1], text[1:]) for text in texts]
+        return [tensor.numpy() for tensor in tensors]
 
     return await asyncio.to_thread(compute)
 
@@ -72,32 +77,34 @@ async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[
 def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -> torch.Tensor:
     logits_TV = model(torch.tensor([list(tokens)])).logits[0]
     logp_TV = torch.log_softmax(logits_TV.double(), -1)
-    return logp_TV.gather(1, torch.tensor(list(targets))[:, None])[:, 0]
+    targets_T1 = torch.tensor(list(targets))[:, None]
+    return logp_TV.gather(1, targets_T1)[:, 0]
 
 
-WRONG = "training and all figures are of a different model from that of the folder: other weights, other arithmetic, or quantised"
+WRONG = (
+    "training and all figures are of a different model from that of the folder: other weights, other "
+    "arithmetic, or quantised"
+)
 
 
 @option("scores", needs=SCORING, without=WRONG)
 async def test_prompt_scores(bench: Bench) -> str:
     """The log-probabilities of texts equal those of transformers with the model's folder."""
-    expected = await by_transformers(bench, sequences(6, seed=2))
-    return bench.compare(
-        await bench.score(await bench.base_sampler(), sequences(6, seed=2)),
-        expected,
-        "scores and those of transformers",
-    )
+    texts = sequences(6, seed=2)
+    reference = await by_transformers(bench, texts)
+    scores = await bench.score(await bench.base_sampler(), texts)
+    return bench.compare(scores, reference, "scores and those of transformers")
 
 
 @option("sampled logprobs", needs=SCORING, without=WRONG)
 async def test_sampled_scores(bench: Bench) -> str:
     """The log-probabilities of sampled tokens equal those of transformers with the model's folder."""
     answers = await bench.sample(await bench.base_sampler(), 4, 16)
-    expected = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
-    said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
+    texts = [[*PROMPT, *answer.tokens] for answer in answers]
+    reference = await by_transformers(bench, texts)
     return bench.compare(
-        said,
-        [logp[len(PROMPT) - 1 :] for logp in expected],
+        sampled_logprobs(answers),
+        after_prompt(reference),
         "sampled log-probabilities and those of transformers",
     )
 
@@ -113,14 +120,14 @@ async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folde
     return {key: value.double() for key, value in tensors.items()}
 
 
-async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
+async def trained_client(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
     """Return a training client with new moments and B ≠ 0 (otherwise the gradient of A is 0), and its
     adapter, also saved in `folder`."""
     first, _ = await bench.learner()
-    begun = await bench.service.create_training_client_from_state(
+    trainer = await bench.service.create_training_client_from_state(
         await bench.save(first.save_state, "begun")
     )
-    return begun, await adapter(bench, begun, "before", folder)
+    return trainer, await adapter(bench, trainer, "before", folder)
 
 
 def gradient_by_torch(
@@ -141,41 +148,46 @@ def gradient_by_torch(
         for key, value in load_file(folder / "adapter_model.safetensors").items()
     }
     weights = dict(policy.named_parameters(remove_duplicate=False))
+    scaling = config["lora_alpha"] / config["r"]
 
     def adapted(tokens: torch.Tensor) -> Any:
-        changed = {}
-        for key in tensors:
-            layer = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
-            if key.endswith(".lora_A.weight") and f"{layer}.weight" in weights:
-                term = tensors[key.replace(".lora_A.", ".lora_B.")] @ tensors[key]
-                changed[f"{layer}.weight"] = (
-                    weights[f"{layer}.weight"] + config["lora_alpha"] / config["r"] * term
-                )
-        return torch.func.functional_call(policy, changed, (tokens,), tie_weights=False)
+        weights_by_name = {}
+        for layer, (lora_a, lora_b) in pairs_by_module(tensors).items():
+            name = f"{layer}.weight"
+            if name in weights:
+                weights_by_name[name] = weights[name] + scaling * (lora_b @ lora_a)
+        return torch.func.functional_call(policy, weights_by_name, (tokens,), tie_weights=False)
 
     for item in data:
         logp = target_logprobs(
             adapted, item.model_input.to_ints(), item.loss_fn_inputs["target_tokens"].tolist()
         )
         own_loss(name, logp, item, parameters).backward()  # type: ignore[no-untyped-call]
-    return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
+    gradients = {}
+    for key, value in tensors.items():
+        if value.grad is not None:
+            gradients[key] = value.grad.double()
+    return gradients
 
 
-def demand_close(bench: Bench, found: Tensors, expected: Tensors, what: str) -> str:
-    """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `expected`."""
-    other = sorted(found.keys() ^ expected.keys())
+def demand_close(bench: Bench, tensors: Tensors, reference: Tensors, what: str) -> str:
+    """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `reference`."""
+    other = sorted(tensors.keys() ^ reference.keys())
     assert not other, (
         f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
     )
-    length = sum(float((v**2).sum()) for v in expected.values())
-    off = (
-        (sum(float(((found[k] - v) ** 2).sum()) for k, v in expected.items()) / length) ** 0.5
-        if length
-        else np.inf
-    )
+    length = _norm(reference)
+    difference = _norm({key: tensors[key] - value for key, value in reference.items()})
+    off = difference / length if length else np.inf
     most = GRADIENT * bench.server.tolerance
-    assert off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})"
-    return f"off by {off:.1e} of its length"
+    words = f"off by {off:.1e} of its length"
+    assert off <= most, f"{what} is {words} (allowed: {most:g})"
+    return words
+
+
+def _norm(tensors: Tensors) -> float:
+    squares = [float((tensor**2).sum()) for tensor in tensors.values()]
+    return math.sqrt(sum(squares))
 
 
 GRADIENTS = (*LEARNING, "external download")
@@ -188,14 +200,15 @@ async def a_step(
     model = folder_of(bench)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "before"
-        trainer, before = await trained(bench, folder)
+        trainer, before = await trained_client(bench, folder)
         data = data_for(loss, await by_transformers(bench, TEXTS))
         output = await trainer.forward_backward(data, loss, dict(parameters) or None)  # type: ignore[arg-type]
         logprobs_of(output, data)
         await trainer.optim_step(adam)
         after = await adapter(bench, trainer, "after", Path(place) / "after")
         gradient = await asyncio.to_thread(gradient_by_torch, model, folder, data, loss, parameters)
-    return before, {key: after[key] - value for key, value in before.items()}, gradient
+    movement = {key: after[key] - value for key, value in before.items()}
+    return before, movement, gradient
 
 
 async def test_gradient(bench: Bench, loss: str) -> str:
@@ -203,8 +216,8 @@ async def test_gradient(bench: Bench, loss: str) -> str:
     words = []
     for parameters in variants(loss):
         _, movement, gradient = await a_step(bench, loss, parameters, SHOW_GRADIENT)
-        shown = {key: -value for key, value in movement.items()}
-        words.append(demand_close(bench, shown, gradient, f"the gradient {parameters or ''}"))
+        negative = {key: -value for key, value in movement.items()}
+        words.append(demand_close(bench, negative, gradient, f"the gradient {parameters or ''}"))
     return "; ".join(words)
 
 
@@ -222,13 +235,14 @@ for loss in LOSSES:
 async def test_adam_step(bench: Bench) -> str:
     """The first step with new moments moves the adapter as torch's AdamW does."""
     before, movement, gradient = await a_step(bench, "importance_sampling", {}, ADAM)
-    expected = {}
+    reference = {}
     for key, value in before.items():
         parameter = torch.nn.Parameter(value.clone())
         parameter.grad = gradient[key]
         betas = (ADAM.beta1, ADAM.beta2)
-        torch.optim.AdamW(
+        optimizer = torch.optim.AdamW(
             [parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0
-        ).step()
-        expected[key] = parameter.detach() - value
-    return demand_close(bench, movement, expected, "the step")
+        )
+        optimizer.step()
+        reference[key] = parameter.detach() - value
+    return demand_close(bench, movement, reference, "the step")

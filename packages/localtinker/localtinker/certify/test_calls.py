@@ -18,6 +18,8 @@ from localtinker.certify.bench import (
     TEXTS,
     TRAINING,
     Bench,
+    after_prompt,
+    are_logprobs,
     data_for,
     logprobs_of,
     params,
@@ -47,8 +49,8 @@ async def test_capabilities(bench: Bench) -> str:
     models = await supported_models(server.url, auth)
     assert models, "no model is listed"
     trainable = [name for name, model in models.items() if model.trainable is not False]
-    named = [name for name in server.folders if name in trainable]
-    server.student = server.student or next(iter([*named, *trainable]), None)
+    local = [name for name in server.folders if name in trainable]
+    server.student = server.student or next(iter([*local, *trainable]), None)
     assert server.student in models, (
         f"the student {server.student!r} is not listed; listed are {', '.join(models)}"
     )
@@ -62,9 +64,9 @@ async def test_capabilities(bench: Bench) -> str:
 async def test_session(bench: Bench) -> str:
     """A session can be opened, and its heartbeat is accepted."""
     session_id = await bench.session_id()
-    status, said = await bench.heartbeat(session_id)
+    status, reply = await bench.heartbeat(session_id)
     assert status < 300, (
-        f"the heartbeat is answered with {status} ({said}), so the SDK considers the session lost"
+        f"the heartbeat is answered with {status} ({reply}), so the SDK considers the session lost"
     )
     return "opened and alive"
 
@@ -101,9 +103,7 @@ async def test_sample(bench: Bench) -> str:
         assert len(logprobs) == len(answer.tokens), (
             f"{len(logprobs)} logprobs for {len(answer.tokens)} tokens"
         )
-        assert (np.isfinite(logprobs) & (np.asarray(logprobs) <= 1e-6)).all(), (
-            "logprobs that are not log-probabilities"
-        )
+        assert are_logprobs(np.asarray(logprobs)), "logprobs that are not log-probabilities"
     different = len({tuple(answer.tokens) for answer in answers})
     assert different > 1, "all samples of a request are the same"
     return f"{different} different ones of 6"
@@ -116,7 +116,8 @@ async def test_max_tokens(bench: Bench) -> str:
     """An answer has at most max_tokens tokens; the reason at this limit is `length`."""
     for length in (1, 7):
         for answer in await bench.sample(await bench.base_sampler(), 4, length):
-            count, reason = len(answer.tokens), str(answer.stop_reason)
+            count = len(answer.tokens)
+            reason = str(answer.stop_reason)
             assert 0 < count <= length, f"{count} tokens where max_tokens is {length}"
             assert reason in ("stop", "length"), f"stop_reason {reason!r}"
             assert reason == "stop" or count == length, (
@@ -135,21 +136,24 @@ async def test_stop_tokens(bench: Bench) -> str:
     sampler = await bench.base_sampler()
     free = await bench.sample(sampler, 4, 12)
     (greedy,) = await bench.sample(sampler, 1, 2, **GREEDY)
-    stops = sorted({token for answer in free for token in answer.tokens[3:6]} | {greedy.tokens[0]})
+    later = [answer.tokens[3:6] for answer in free]
+    stops = sorted({greedy.tokens[0]}.union(*later))
     (first,) = await bench.sample(sampler, 1, 12, stop=stops, **GREEDY)
-    found = [first, *await bench.sample(sampler, 8, 24, stop=stops)]
-    for answer in found:
+    answers = [first, *await bench.sample(sampler, 8, 24, stop=stops)]
+    count = 0
+    for answer in answers:
         places = [place for place, token in enumerate(answer.tokens) if token in stops]
-        ended = str(answer.stop_reason) == "stop"
+        stops_here = str(answer.stop_reason) == "stop"
+        count += stops_here
         assert not places or places == [len(answer.tokens) - 1], (
             f"an answer continues after a stop token: {answer.tokens}"
         )
-        assert ended == bool(places), (
+        assert stops_here == bool(places), (
             f"the reason is {answer.stop_reason!r}, and the stop token is {'' if places else 'not '}the last one"
         )
     stopped = bool(first.tokens) and first.tokens[-1] in stops
     assert stopped, "the likeliest token was a stop token and did not stop the answer"
-    return f"{sum(str(answer.stop_reason) == 'stop' for answer in found)} of {len(found)} stopped"
+    return f"{count} of {len(answers)} stopped"
 
 
 @option(
@@ -158,9 +162,12 @@ async def test_stop_tokens(bench: Bench) -> str:
 async def test_seed(bench: Bench) -> str:
     """The same seed gives the same sample, and different seeds give different ones."""
     sampler = await bench.base_sampler()
-    drawn = [(await bench.sample(sampler, 1, 12, seed=seed))[0].tokens for seed in (7, 7, 8, 9)]
-    assert drawn[0] == drawn[1], "the same seed gave two different samples"
-    assert len(set(map(tuple, drawn))) > 1, "three seeds gave the same sample"
+    samples = []
+    for seed in (7, 7, 8, 9):
+        (answer,) = await bench.sample(sampler, 1, 12, seed=seed)
+        samples.append(tuple(answer.tokens))
+    assert samples[0] == samples[1], "the same seed gave two different samples"
+    assert len(set(samples)) > 1, "three seeds gave the same sample"
     return "the same sample twice"
 
 
@@ -173,20 +180,20 @@ async def test_top_p(bench: Bench) -> str:
     """A tiny top_p leaves only the likeliest token."""
     sampler = await bench.base_sampler()
     answers = await bench.sample(sampler, 6, 1, top_p=1e-6)
-    assert len({tuple(answer.tokens) for answer in answers}) == 1, (
-        "top_p=1e-6 leaves more than one token"
-    )
+    tokens = {answer.tokens[0] for answer in answers}
+    assert len(tokens) == 1, "top_p=1e-6 leaves more than one token"
     (greedy,) = await bench.sample(sampler, 1, 1, **GREEDY)
-    own = await bench.score(sampler, [[*PROMPT, answers[0].tokens[0]], [*PROMPT, greedy.tokens[0]]])
-    bench.compare([own[0][-1:]], [own[1][-1:]], "the token that top_p left and the likeliest one")
+    texts = [[*PROMPT, token] for token in (*tokens, greedy.tokens[0])]
+    first, second = after_prompt(await bench.score(sampler, texts))
+    bench.compare([first], [second], "the token that top_p left and the likeliest one")
     return "one token"
 
 
 @case("compute_logprobs", needs=SAMPLING, without="no teacher, and no check of the trainer")
 async def test_compute_logprobs(bench: Bench) -> str:
     """All tokens of a sequence but the first have a log-probability."""
-    found = await bench.score(await bench.base_sampler(), TEXTS)
-    return f"{sum(map(len, found))} tokens"
+    scores = await bench.score(await bench.base_sampler(), TEXTS)
+    return f"{sum(map(len, scores))} tokens"
 
 
 @case(
@@ -201,8 +208,8 @@ async def test_completion(bench: Bench) -> str:
     (whole,) = await bench.score(sampler, [tokens])
     values = await sampler.compute_logprobs(prompt(tokens), prompt_logprobs_last_n=4)
     last = values[-4:]
-    scored = len(last) - last.count(None)
-    assert scored == 4, f"{scored} of the last 4 tokens are scored"
+    count = len(last) - last.count(None)
+    assert count == 4, f"{count} of the last 4 tokens are scored"
     return bench.compare(
         [np.asarray(last, np.float64)],
         [whole[-4:]],
@@ -216,8 +223,9 @@ async def test_likeliest(bench: Bench) -> str:
     agree with the scores."""
     sampler = await bench.base_sampler()
     (greedy,) = await bench.sample(sampler, 1, 4, **GREEDY)
-    tokens, count = [*PROMPT, *greedy.tokens], len(greedy.tokens)
-    (scored,) = await bench.score(sampler, [tokens])
+    tokens = [*PROMPT, *greedy.tokens]
+    count = len(greedy.tokens)
+    (scores,) = await bench.score(sampler, [tokens])
     answer = await sampler.sample(
         prompt(tokens),
         1,
@@ -234,25 +242,27 @@ async def test_likeliest(bench: Bench) -> str:
     )
     return bench.compare(
         [values[:, 0]],
-        [scored[-count:]],
+        [scores[-count:]],
         "the likeliest tokens' log-probabilities and their scores",
     )
 
 
 def variants(name: str) -> list[dict[str, float]]:
-    """Return sets of all parameters of a loss: the defaults of learning/losses.py and, if there are any,
-    other values."""
-    own, other = (
-        dict(LOSSES[name].parameters),
-        {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5},
-    )
-    return [own, {key: other.get(key, 2 * value) for key, value in own.items()}] if own else [{}]
+    """Return sets of all parameters of a loss: the defaults of losses.py and, if there are any, other
+    values."""
+    own = dict(LOSSES[name].parameters)
+    if not own:
+        return [{}]
+    other = {key: 2 * value for key, value in own.items()}
+    if "clip_low_threshold" in own:
+        other = {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
+    return [own, other]
 
 
 def own_loss(
     name: str, logp: torch.Tensor, item: types.Datum, parameters: Mapping[str, float]
 ) -> torch.Tensor:
-    """Return the loss of one datum from its log-probabilities, by learning/losses.py."""
+    """Return the loss of one datum from its log-probabilities, by losses.py."""
     inputs = {
         key: value.to_torch().double()
         for key, value in item.loss_fn_inputs.items()
@@ -279,20 +289,19 @@ async def test_loss(bench: Bench, loss: str) -> str:
     for parameters in variants(loss):
         data = data_for(loss, base)
         output = await trainer.forward_backward(data, loss, parameters or None)  # type: ignore[arg-type]
-        shown = logprobs_of(output, data)
+        logprobs = logprobs_of(output, data)
         metrics = output.metrics
         assert all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}"
-        parts = (
-            own_loss(loss, torch.from_numpy(logp), item, parameters)
-            for logp, item in zip(shown, data, strict=True)
+        sum_by_formula = 0.0
+        for logp, item in zip(logprobs, data, strict=True):
+            sum_by_formula += float(own_loss(loss, torch.from_numpy(logp), item, parameters))
+        reported = metrics.get("loss:sum")
+        if reported is None:
+            return f"{sum(map(len, logprobs))} tokens; no loss:sum is reported"
+        assert abs(reported - sum_by_formula) <= 1e-3 * abs(sum_by_formula) + 1e-2, (
+            f"loss:sum is {reported:.5g}, but its formula gives {sum_by_formula:.5g} {parameters or ''}"
         )
-        wanted = float(sum(parts))
-        if (found := metrics.get("loss:sum")) is None:
-            return f"{sum(map(len, shown))} tokens; no loss:sum is reported"
-        assert abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-2, (
-            f"loss:sum is {found:.5g}, but its formula gives {wanted:.5g} {parameters or ''}"
-        )
-        words = words or f"loss:sum {found:.5g}, by its formula {wanted:.5g}"
+        words = words or f"loss:sum {reported:.5g}, by its formula {sum_by_formula:.5g}"
     return words
 
 
@@ -305,7 +314,8 @@ for loss in LOSSES:
 async def test_forward(bench: Bench) -> str:
     """A forward pass gives the same log-probabilities as a training pass, and leaves no gradient."""
     trainer = await bench.trainer()
-    data = data_for("cross_entropy", [np.zeros(len(tokens) - 1) for tokens in TEXTS])
+    zeros = [np.zeros(len(tokens) - 1) for tokens in TEXTS]
+    data = data_for("cross_entropy", zeros)
     first = logprobs_of(await trainer.forward(data, "cross_entropy"), data)
     await trainer.optim_step(types.AdamParams(learning_rate=0.01))
     return bench.compare(
@@ -322,10 +332,12 @@ async def test_optim_step(bench: Bench) -> str:
     signs = (1.0, -1.0)
     texts = sequences(len(signs))
     before = await bench.trainer_logprobs(trainer, texts)
-    await bench.step(trainer, policy_data(signs, before), 3, types.AdamParams(learning_rate=1e-3))
+    adam = types.AdamParams(learning_rate=1e-3)
+    await bench.step(trainer, policy_data(signs, before), 3, adam)
     after = await bench.trainer_logprobs(trainer, texts)
     # Both may become less likely, because they share weights.
-    up, down = (float(new.sum() - old.sum()) for new, old in zip(after, before, strict=True))
+    changes = zip(after, before, strict=True)
+    up, down = (float(new.sum() - old.sum()) for new, old in changes)
     words = f"3 steps moved them by {up:+.3g} and {down:+.3g}"
     assert up - down > 0.01, words
     return words
@@ -338,21 +350,23 @@ async def test_optim_step(bench: Bench) -> str:
 )
 async def test_in_flight(bench: Bench) -> str:
     """About 50 concurrent requests all get their own answer, while a step is trained."""
-    sampler, trainer = await bench.base_sampler(), await bench.trainer()
+    sampler = await bench.base_sampler()
+    trainer = await bench.trainer()
     texts = sequences(16, seed=6)
     alone = await bench.score(sampler, texts[:4])
     prompts = [tokens[:8] for tokens in texts * 2]
     data = await bench.batch(trainer, (1.0, -1.0))
-    scored, _, *drawn = await asyncio.gather(
+    requests = [sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts]
+    scores, _, *samples = await asyncio.gather(
         bench.score(sampler, texts),
         bench.step(trainer, data),
-        *(sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts),
+        *requests,
     )
-    assert all(len(answer.sequences) == 2 for answer in drawn), (
+    assert all(len(answer.sequences) == 2 for answer in samples), (
         "a request for 2 samples returned another number"
     )
     return bench.compare(
-        scored[:4], alone, "scores of the same texts, alone and with other requests,"
+        scores[:4], alone, "scores of the same texts, alone and with other requests,"
     )
 
 

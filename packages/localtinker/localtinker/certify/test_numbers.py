@@ -20,8 +20,10 @@ from localtinker.certify.bench import (
     SIGNS,
     TEXTS,
     Bench,
+    after_prompt,
     logprobs_of,
     policy_data,
+    sampled_logprobs,
 )
 from localtinker.certify.cases import case
 
@@ -37,12 +39,10 @@ async def test_sampled(bench: Bench) -> str:
     words = []
     for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
         answers = await bench.sample(sampler, 4, 16, **shape)
-        own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
-        said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
-        scored = [scores[len(PROMPT) - 1 :] for scores in own]
-        words.append(
-            bench.compare(said, scored, f"sampled {shape or ''} and scored log-probabilities")
-        )
+        texts = [[*PROMPT, *answer.tokens] for answer in answers]
+        own = await bench.score(sampler, texts)
+        what = f"sampled {shape or ''} and scored log-probabilities"
+        words.append(bench.compare(sampled_logprobs(answers), after_prompt(own), what))
     return "; ".join(words)
 
 
@@ -75,10 +75,11 @@ async def test_agree(bench: Bench) -> str:
     base = await bench.score(await bench.base_sampler(), TEXTS)
     await bench.step(trainer, policy_data(SIGNS, base), 2)
     sampler = await bench.sampler_of(trainer, "stepped")
-    scored = await bench.score(sampler, TEXTS)
-    moved = np.abs(np.concatenate(scored) - np.concatenate(base)).mean()
-    assert moved > 1e-3, (
-        f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
+    scores = await bench.score(sampler, TEXTS)
+    differences = np.concatenate(scores) - np.concatenate(base)
+    movement = np.abs(differences).mean()
+    assert movement > 1e-3, (
+        f"two steps movement the sampler's log-probabilities by {movement:.1e} in the mean: it has old weights"
     )
     bench.compare(
         await bench.score(await bench.base_sampler(), TEXTS),
@@ -87,7 +88,7 @@ async def test_agree(bench: Bench) -> str:
     )
     return bench.compare(
         await bench.step(trainer, policy_data(SIGNS, base)),
-        scored,
+        scores,
         "the trainer's and the sampler's log-probabilities",
     )
 
@@ -121,10 +122,10 @@ def first_sent_twice(method: Any) -> Any:
     """Return a method of the SDK that sends its first request twice."""
     calls = count()
 
-    async def send(resource: Any, **given: Any) -> Any:
+    async def send(resource: Any, **arguments: Any) -> Any:
         if not next(calls):
-            await method(resource, **given)
-        return await method(resource, **given)
+            await method(resource, **arguments)
+        return await method(resource, **arguments)
 
     return send
 
@@ -172,11 +173,12 @@ async def same_step(bench: Bench, **flags: int) -> str:
     client = await bench.trainer()
     data = await bench.batch(client)
     path = await bench.save(client.save_state, "whole")
-    seen = []
-    for given in ({}, flags):
-        trainer = await a_step(bench, path, data, **given)
-        seen.append(logprobs_of(await trainer.forward_backward(data, "importance_sampling"), data))
-    return bench.compare(seen[1], seen[0], "log-probabilities after both steps")
+    results = []
+    for arguments in ({}, flags):
+        trainer = await a_step(bench, path, data, **arguments)
+        output = await trainer.forward_backward(data, "importance_sampling")
+        results.append(logprobs_of(output, data))
+    return bench.compare(results[1], results[0], "log-probabilities after both steps")
 
 
 @way(

@@ -60,7 +60,8 @@ async def test_save_for_sampler(bench: Bench) -> str:
 async def test_save_and_get(bench: Bench) -> str:
     """Weights can be saved without a name, which returns a sampling client."""
     sampler = await (await bench.trainer()).save_weights_and_get_sampling_client()
-    return f"{len((await bench.sample(sampler, 1, 4))[0].tokens)} tokens"
+    (answer,) = await bench.sample(sampler, 1, 4)
+    return f"{len(answer.tokens)} tokens"
 
 
 @case(
@@ -89,14 +90,14 @@ async def test_start_from(bench: Bench) -> str:
     path = await bench.save(first.save_state, "started")
     fresh = await bench.service.create_training_client_from_state(path)
     opposite = await bench.batch(await bench.trainer(), [-sign for sign in SIGNS])
-    kept, begun = [await bench.step(one, opposite, 2) for one in (first, fresh)]
+    with_moments, without = [await bench.step(one, opposite, 2) for one in (first, fresh)]
     words = bench.compare(
-        begun[: len(SIGNS)],
-        kept[: len(SIGNS)],
+        without[: len(SIGNS)],
+        with_moments[: len(SIGNS)],
         "the weights of a state and of a client started from it give log-probabilities that",
     )
-    moved = np.abs(np.concatenate(begun) - np.concatenate(kept)).max()
-    assert moved > 1e-3, (
+    difference = np.abs(np.concatenate(without) - np.concatenate(with_moments))
+    assert difference.max() > 1e-3, (
         "its first step equals that with the state's moments, so these were restored"
     )
     return words
@@ -128,20 +129,17 @@ async def test_weights_info(bench: Bench) -> str:
 async def test_list_and_delete(bench: Bench) -> str:
     """A training run's saved weights are listed, and deleted ones are not."""
     trainer = await bench.trainer()
-    paths = {
-        await bench.save(trainer.save_state, "one"),
-        await bench.save(trainer.save_state, "two"),
-    }
+    paths = {await bench.save(trainer.save_state, name) for name in ("one", "two")}
 
-    async def listed() -> set[str]:
-        return paths & (await of_run(bench.rest, run_of(min(paths)))).keys()
+    async def listing() -> set[str]:
+        weights = await of_run(bench.rest, run_of(min(paths)))
+        return paths & weights.keys()
 
-    assert await listed() == paths, (
-        f"of {len(paths)} saved weights {len(await listed())} are listed"
-    )
+    count = len(await listing())
+    assert count == len(paths), f"of {len(paths)} saved weights {count} are listed"
     gone = min(paths)
     await bench.rest.delete_checkpoint_from_tinker_path(gone)
-    assert await listed() == paths - {gone}, "deleted weights are still listed"
+    assert await listing() == paths - {gone}, "deleted weights are still listed"
     return "listed and deleted"
 
 
@@ -153,10 +151,8 @@ async def test_list_and_delete(bench: Bench) -> str:
 async def test_deleted(bench: Bench) -> str:
     """Opening deleted weights is answered with 404 or 410."""
     trainer = await bench.trainer()
-    state, sampler = (
-        await bench.save(trainer.save_state, "gone"),
-        await bench.save(trainer.save_weights_for_sampler, "gone"),
-    )
+    state = await bench.save(trainer.save_state, "gone")
+    sampler = await bench.save(trainer.save_weights_for_sampler, "gone")
     for path in (state, sampler):
         await bench.rest.delete_checkpoint_from_tinker_path(path)
 
@@ -178,12 +174,14 @@ async def test_ttl(bench: Bench) -> str:
     path = await bench.save_new("expiring", ttl_seconds=7200)
 
     async def expiry() -> datetime | None:
-        expires: datetime | None = (await of_run(bench.rest, run_of(path)))[path].expires_at
+        weights = await of_run(bench.rest, run_of(path))
+        expires: datetime | None = weights[path].expires_at
         return expires
 
     expires = await expiry()
     assert expires is not None, "they have no expiry date"
-    left_s = (expires.replace(tzinfo=expires.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    expires = expires.replace(tzinfo=expires.tzinfo or UTC)
+    left_s = (expires - datetime.now(UTC)).total_seconds()
     assert abs(left_s - 7200) < 900, f"they expire in {left_s:.0f} s instead of 7200"
     await bench.rest.set_checkpoint_ttl_from_tinker_path(path, None)
     assert await expiry() is None, "their expiry cannot be removed"
@@ -199,14 +197,11 @@ async def test_ttl(bench: Bench) -> str:
 async def test_download(bench: Bench) -> str:
     """The adapter of a saved state can be downloaded in peft's format."""
     path = await bench.save_new("fetched")
-    begun = await bench.service.create_training_client_from_state(path)
+    trainer = await bench.service.create_training_client_from_state(path)
+    external = await bench.save(trainer.save_weights_external, "fetched")
     with tempfile.TemporaryDirectory() as folder:
-        fetched = await download_external(
-            bench.rest, await bench.save(begun.save_weights_external, "fetched"), Path(folder)
-        )
-        files = {file.name: file.stat().st_size for file in fetched}
-    missing = set(ADAPTER_FILES) - files.keys()
-    assert not missing, (
-        f"{', '.join(sorted(missing))} missing among {', '.join(sorted(files)) or 'no files'}"
-    )
+        paths = await download_external(bench.rest, external, Path(folder))
+        files = {file.name: file.stat().st_size for file in paths}
+    missing = ", ".join(sorted(set(ADAPTER_FILES) - files.keys()))
+    assert not missing, f"{missing} missing among {', '.join(sorted(files)) or 'no files'}"
     return f"{sum(files.values()) / 1e6:.1f} MB"

@@ -49,20 +49,19 @@ def first_refusal(error: Exception, url: str, source: str) -> tuple[str, str] | 
     kind = kind_of(error)
     if kind is None and isinstance(error, TimeoutError):
         kind = "unreachable"
-    elif kind is None and isinstance(
-        error, (OSError, ValueError)
-    ):  # the credential expired, or its command failed
-        kind = "unusable"
+    elif kind is None and isinstance(error, (OSError, ValueError)):
+        kind = "unusable"  # the credential expired, or its command failed
     if kind is None:
         return None
     late = isinstance(error, (TimeoutError, tinker.APITimeoutError))
     body = error.body if isinstance(error, tinker.APIStatusError) else None
     reason = body.get("detail") or body.get("message") if isinstance(body, dict) else None
+    detail = " ".join(str(reason).split())[:200]
     text = TEXTS[kind].format(
         url=url,
         source=source,
         status=status_of(error),
-        detail=f": {' '.join(str(reason).split())[:200]}" if reason else "",
+        detail=f": {detail}" if reason else "",
         cause="no answer in time" if late else error.__cause__ or error,
         first_line=str(error).partition("\n")[0],
     )
@@ -70,7 +69,7 @@ def first_refusal(error: Exception, url: str, source: str) -> tuple[str, str] | 
 
 
 def kind_of(error: Exception) -> str | None:
-    """Return the key in `KINDS` of an SDK error. None: not an SDK error."""
+    """Return the key in `TEXTS` of an SDK error. None: not an SDK error."""
     status = status_of(error)
     if is_session_lost(error):
         return "session lost"
@@ -80,15 +79,14 @@ def kind_of(error: Exception) -> str | None:
         return "unreachable"
     if isinstance(error, tinker.APIResponseValidationError):  # such as a gateway's page
         return "not a service"
-    if isinstance(error, tinker.APIStatusError) and (
-        error.status_code in (408, 409, 429) or error.status_code >= 500
-    ):
+    of_service = isinstance(error, tinker.APIStatusError)
+    if of_service and status is not None and (status in (408, 409, 429) or status >= 500):
         return "busy"
-    if _failed(error):
+    if _is_failure(error):
         return "failed"
     if status in (404, 410):
         return "gone"
-    if isinstance(error, tinker.APIStatusError):
+    if of_service:
         return "refused"
     return "unusable" if isinstance(error, tinker.TinkerError) else None
 
@@ -107,17 +105,17 @@ def status_of(error: Exception) -> int | None:
 
 def is_session_lost(error: Exception) -> bool:
     """Whether the service does not know the session or has ended it. Not for sampling sessions."""
-    refused = status_of(error) in (400, 404, 410) or isinstance(error, tinker.RequestFailedError)
-    said = re.sub(r"tinker://\S+", "", str(error))  # a path contains the run's name
-    return refused and re.search(r"(?<!sampling[ _])session", said, re.IGNORECASE) is not None
+    by_status = status_of(error) in (400, 404, 410)
+    refusal = by_status or isinstance(error, tinker.RequestFailedError)
+    text = re.sub(r"tinker://\S+", "", str(error))  # a path contains the run's name
+    return refusal and re.search(r"(?<!sampling[ _])session", text, re.IGNORECASE) is not None
 
 
-def _failed(error: Exception) -> bool:
+def _is_failure(error: Exception) -> bool:
     """Whether the service or the SDK failed on a valid request, which must be made again."""
     if isinstance(error, tinker.RequestFailedError):
         return error.category is not RequestErrorCategory.User
     if isinstance(error, ValueError):  # the request was accepted, but fetching its result failed
-        return isinstance(error.__cause__, tinker.APIStatusError) or "self.request_id=" in str(
-            error
-        )
+        by_service = isinstance(error.__cause__, tinker.APIStatusError)
+        return by_service or "self.request_id=" in str(error)
     return isinstance(error, RetryableException) or type(error) is tinker.TinkerError

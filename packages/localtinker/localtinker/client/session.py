@@ -54,7 +54,8 @@ async def closed_at_the_end(service: tinker.ServiceClient) -> AsyncIterator[tink
         status = "errored"
         raise
     except BaseException:
-        status, patience_s = "interrupted", CLOSING_S / 5
+        status = "interrupted"
+        patience_s = CLOSING_S / 5
         raise
     finally:
         closing = asyncio.wrap_future(service.close(status).future())

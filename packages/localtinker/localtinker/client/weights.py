@@ -36,17 +36,17 @@ async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
     by_run: dict[str, set[str]] = defaultdict(set)
     for path in paths:
         by_run[run_of(path)].add(path)
-    deleted = 0
-    for run_id, wanted in by_run.items():
+    count = 0
+    for run_id, run_paths in by_run.items():
         try:
             present = (await of_run(rest, run_id)).keys()
         except tinker.NotFoundError:
             continue
-        for path in sorted(wanted & present):
+        for path in sorted(run_paths & present):
             with suppress(tinker.NotFoundError):
                 await rest.delete_checkpoint_from_tinker_path(path)
-                deleted += 1
-    return deleted
+                count += 1
+    return count
 
 
 async def download_external(rest: tinker.RestClient, path: str, folder: Path) -> list[Path]:

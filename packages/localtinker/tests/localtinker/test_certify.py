@@ -15,9 +15,9 @@ from benchmarks.rehearsal.proxy import Proxy
 from benchmarks.rehearsal.strikes import changed, refused, strike_of
 from localtinker.certify.bench import Server
 from localtinker.certify.examiner import examine
+from localtinker.errors import CredentialError, SettingsError
 from localtinker.losses import LOSSES
 from localtinker.process import LocalTinker
-from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.tinymodels import model_path
 
 slow = pytest.mark.slow
@@ -40,7 +40,7 @@ def examination(service):
 @pytest.mark.slow
 def test_the_embedded_service_passes_all_cases(examination):
     assert [
-        (one.case.name, one.outcome, one.found)
+        (one.case.name, one.outcome, one.finding)
         for one in examination.results
         if one.outcome != "OK"
     ] == []
@@ -49,7 +49,7 @@ def test_the_embedded_service_passes_all_cases(examination):
     groups = {one.case.group for one in examination.results}
     assert groups == {"calls", "saved weights", "numbers", "against transformers", "faults"}
     for one in examination.results:
-        assert one.found
+        assert one.finding
         assert one.case.promise
         assert one.case.without
 
@@ -277,21 +277,24 @@ def test_a_case_times_out_if_the_server_does_not_answer(service):
     with broken(service, ["answer of sample"], strike_of("paused", "active", "")) as proxy:
         found = examine(Server(proxy.url, service.api_key), ["sample"], case_s=15)
     (lacking,) = found.lacks
-    assert (lacking.case.name, lacking.found) == ("create_sampling_client", "no answer within 15 s")
+    assert (lacking.case.name, lacking.finding) == (
+        "create_sampling_client",
+        "no answer within 15 s",
+    )
     assert not found.fit
 
 
 def test_an_unknown_case_is_refused(service):
-    with pytest.raises(ConfigError, match="no case 'nothing'"):
+    with pytest.raises(SettingsError, match="no case 'nothing'"):
         examine(Server(service.base_url, service.api_key), ["nothing"])
 
 
 def test_an_invalid_url_and_a_missing_key_are_reported_with_a_fitting_hint(monkeypatch, tmp_path):
-    with pytest.raises(ConfigError, match="http://HOST:PORT"):
+    with pytest.raises(SettingsError, match="http://HOST:PORT"):
         Server("127.0.0.1:10610")
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(PolicyError) as refused:
+    with pytest.raises(CredentialError) as refused:
         examine(Server("http://127.0.0.1:10610"))
     assert "TINKER_API_KEY" in refused.value.hint
     assert "--set" not in refused.value.hint

@@ -18,9 +18,8 @@ from localtinker_helpers import (
 )
 from tinker import types
 
-from localtinker import NotFoundError, RequestError
+from localtinker.errors import NotFoundError, RequestError, SettingsError
 from localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
-from rtl_core.errors import ConfigError
 
 SEQUENCES = random_sequences(4, seed=12)
 
@@ -286,6 +285,6 @@ def test_a_registry_that_cannot_be_read_is_named_and_an_empty_one_has_no_weights
         lambda: Registry(tmp_path),
     ):
         with pytest.raises(
-            ConfigError, match=r"registry\.sqlite cannot be used: file is not a database"
+            SettingsError, match=r"registry\.sqlite cannot be used: file is not a database"
         ):
             read()

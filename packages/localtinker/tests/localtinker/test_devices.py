@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from localtinker.devices import device_for, is_exact, use_fast_products
-from rtl_core.errors import ConfigError
+from localtinker.errors import SettingsError
 
 SHAPES = """
 import resource, torch
@@ -60,7 +60,9 @@ def test_auto_uses_a_gpu_for_large_models_only(tmp_path):
 
 
 def test_an_unavailable_device_is_named():
-    with pytest.raises(ConfigError, match=f"no device 'cuda:{GPUS}': torch .* can use {GPUS} GPU"):
+    with pytest.raises(
+        SettingsError, match=f"no device 'cuda:{GPUS}': torch .* can use {GPUS} GPU"
+    ):
         device_for(f"cuda:{GPUS}", [])
-    with pytest.raises(ConfigError, match="'gpu' is not a device"):
+    with pytest.raises(SettingsError, match="'gpu' is not a device"):
         device_for("gpu", [])

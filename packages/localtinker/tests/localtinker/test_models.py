@@ -19,12 +19,12 @@ from transformers import (
 )
 
 from localtinker import models, scoring, trainer
+from localtinker.errors import ModelError
 from localtinker.lora import LoraSpec
 from localtinker.models import load_model
 from localtinker.requests import AdamParams
 from localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 from localtinker.trainer import TrainingModel
-from rtl_core.errors import PolicyError
 
 CONFIGS = {
     "qwen3": (Qwen3Config(**SHAPE, head_dim=32), True),
@@ -221,10 +221,10 @@ def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatc
 
 
 def test_a_folder_without_a_model_is_rejected_by_name(tmp_path):
-    with pytest.raises(PolicyError, match=r"cannot load .*config\.json"):
+    with pytest.raises(ModelError, match=r"cannot load .*config\.json"):
         load_model("x", tmp_path, dtype="float32", device="cpu", max_context=10)
     (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
-    with pytest.raises(PolicyError, match="cannot load"):
+    with pytest.raises(ModelError, match="cannot load"):
         load_model("x", tmp_path, dtype="float32", device="cpu", max_context=10)
 
 
@@ -234,5 +234,5 @@ def test_a_folder_without_a_model_is_rejected_by_name(tmp_path):
 def test_a_folder_with_a_damaged_file_is_rejected_by_name(models_by_name, tmp_path, file, text):
     folder = shutil.copytree(models_by_name["student"], tmp_path / "model")
     (folder / file).write_text(text)
-    with pytest.raises(PolicyError, match="model 'x': cannot load"):
+    with pytest.raises(ModelError, match="model 'x': cannot load"):
         load_model("x", folder, dtype="float32", device="cpu", max_context=10)

@@ -11,7 +11,8 @@ from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 from tinker.proto.request_conv import forward_backward_request_to_proto
 
-from localtinker import RequestError, wire
+from localtinker import wire
+from localtinker.errors import RequestError
 from localtinker.futures import FutureStore
 
 

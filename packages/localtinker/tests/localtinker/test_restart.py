@@ -23,9 +23,9 @@ from localtinker_helpers import (
 )
 
 from localtinker import registry, service
+from localtinker.errors import SettingsError, StartError
 from localtinker.process import KeptTinker, LocalTinker
 from localtinker.settings import Settings
-from rtl_core.errors import ConfigError, InfrastructureError
 from tests import waiting
 
 SEQUENCES = random_sequences(3, seed=21)
@@ -108,7 +108,7 @@ def test_a_second_service_on_the_same_folder_is_rejected(models_by_name, tmp_pat
         models={"student": models_by_name["student"]}, state=tmp_path, sampling_processes=0
     )
     first = service.Service(settings)
-    with pytest.raises(ConfigError, match="another service"):
+    with pytest.raises(SettingsError, match="another service"):
         service.Service(settings)
     first.stop()
     service.Service(settings).stop()
@@ -151,5 +151,5 @@ def test_a_kept_service_can_be_stopped_during_a_restart(models_by_name, tmp_path
 
 def test_a_service_that_cannot_start_reports_the_reason(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InfrastructureError, match=r"no config\.json"):
+    with pytest.raises(StartError, match=r"no config\.json"):
         LocalTinker({"student": tmp_path / "empty"}, tmp_path / "state")

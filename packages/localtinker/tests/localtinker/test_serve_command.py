@@ -10,8 +10,8 @@ import pytest
 import tinker
 from localtinker_helpers import params, prompt
 
+from localtinker.errors import SettingsError
 from localtinker.settings import check_exposure, parse_models
-from rtl_core.errors import ConfigError
 from rtl_distill import cli
 
 COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve-tinker"]
@@ -73,9 +73,9 @@ def test_other_machines_need_a_key():
     check_exposure("localhost", None)
     check_exposure("0.0.0.0", "tml-secret")
     for host in ("0.0.0.0", "192.168.1.5", "::", "example.org"):
-        with pytest.raises(ConfigError, match="key"):
+        with pytest.raises(SettingsError, match="key"):
             check_exposure(host, None)
-    with pytest.raises(ConfigError, match="tml-"):
+    with pytest.raises(SettingsError, match="tml-"):
         check_exposure("127.0.0.1", "secret")
 
 
@@ -83,5 +83,5 @@ def test_a_models_name_precedes_its_path_or_is_that_of_its_folder(tmp_path):
     (odd := tmp_path / "rate=1e-4").mkdir()
     models = {"Qwen/Qwen3-8B": tmp_path, tmp_path.name: tmp_path, odd.name: odd}
     assert parse_models([f"Qwen/Qwen3-8B={tmp_path}", str(tmp_path), str(odd)]) == models
-    with pytest.raises(ConfigError, match="two models are named 'final'"):
+    with pytest.raises(SettingsError, match="two models are named 'final'"):
         parse_models(["one/final", "two/final"])
