@@ -1,7 +1,7 @@
 """The columns that `schema.sql` declares, and the conversion between records and rows.
 
 A column and a record's field of the same name hold the same fact. So a new column needs a line of the
-schema, a migration and a field of the record; only fields with another name, and computed ones, are listed
+schema and a field of the record; only fields with another name, and computed ones, are listed
 where they are written or read.
 """
 

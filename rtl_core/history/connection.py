@@ -42,7 +42,7 @@ own_readers: set[int] = set()
 _locks: dict[Path, threading.RLock] = {}
 _engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
 _checked: set[tuple[Path, int]] = set()
-"""Files (path, inode) that this process has checked and migrated."""
+"""Files (path, inode) whose version and views this process has checked."""
 _hurried_at = math.inf
 """When this process was asked to end (monotonic clock)."""
 
@@ -69,12 +69,12 @@ def hurried() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def connect(
-    path: Path, *, read_only: bool, patience_s: float | None = None, old_is_fine: bool = False
+    path: Path, *, read_only: bool, patience_s: float | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a checked connection. Writers create a missing file and migrate an old one; readers do neither,
-    and refuse an older schema unless `old_is_fine`.
+    """Open a checked connection. Writers create a missing file and renew views of another release; readers do
+    neither.
 
-    Raises HistoryError for a file that is missing (readers), damaged, not a history, newer or too old,
+    Raises HistoryError for a file that is missing (readers), damaged, not a history, or of another version,
     HistoryBusyError when it stayed locked for `patience_s`, and InfrastructureError when the disk fails;
     also from within the block.
     """
@@ -101,7 +101,7 @@ def connect(
             create_file(path)
         if not read_only and _identity(path) not in _checked:
             # Check the file before opening it in a mode that may change it.
-            with connect(path, read_only=True, patience_s=patience_s, old_is_fine=True):
+            with connect(path, read_only=True, patience_s=patience_s):
                 pass
         key = (path, os.getpid(), read_only)
         # Keep this handle open longer than DuckDB's: closing any handle on a file releases this process's locks on it.
@@ -113,7 +113,7 @@ def connect(
                     try:
                         _attach(con, path, raised, read_only=read_only, patience_s=patience_s)
                         if _identity(path) not in _checked:
-                            _check(con, path, file, read_only=read_only, old_is_fine=old_is_fine)
+                            _check(con, path, file, read_only=read_only)
                             if not read_only:
                                 _checked.add(_identity(path))
                         if not read_only:
@@ -272,25 +272,12 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DETACH DATABASE IF EXISTS history").fetchall()
 
 
-def _check(
-    con: duckdb.DuckDBPyConnection,
-    path: Path,
-    file: BinaryIO,
-    *,
-    read_only: bool,
-    old_is_fine: bool,
-) -> None:
-    version, views = schema.state_of(con, path)
-    old = version < schema.current_version()
-    if read_only:
-        if old and not old_is_fine:
-            raise HistoryError(
-                f"{path} has schema {version}; this rtl-distill reads {schema.current_version()}",
-                "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` migrates the copy",
-            )
-    elif old or views != schema.views_hash():
+def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool) -> None:
+    """Refuse a file of another version; a writer renews the views of another release."""
+    views = schema.views_of(con, path)
+    if not read_only and views != schema.views_hash():
         undo.keep(con, file, path)
-        schema.migrate(con, version)
+        schema.renew_views(con)
 
 
 def _raise_if_the_file_fails(error: duckdb.Error, path: Path, *, read_only: bool) -> None:

@@ -1,7 +1,7 @@
 """The history for other programs: a copy, Parquet tables, rollouts as JSON Lines, metrics in the format of
 common tools.
 
-A snapshot is a consistent copy of the file in the current schema, taken between two transactions of a writer.
+A snapshot is a consistent copy of the file, taken between two transactions of a writer.
 Exports read each table, and each step's rollouts, in a separate transaction, so that a running run never waits
 long. What the run adds between two of them may be in a later file and not in an earlier one; a snapshot avoids that.
 """
@@ -29,7 +29,7 @@ from rtl_grader.files import replacing
 
 
 def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Path:
-    """Copy the history at `source` to `target` and migrate the copy to the current schema. Returns `target`.
+    """Copy the history at `source` to `target`, with the views of this release. Returns `target`.
 
     The source is only read, and locked while the file is copied; a writer waits meanwhile. Raises HistoryError
     when the source cannot be read or the target exists, InfrastructureError when the copy fails.
@@ -42,7 +42,7 @@ def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Pat
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
         fresh = Path(scratch) / target.name
-        with connection.connect(source, read_only=True, old_is_fine=True):
+        with connection.connect(source, read_only=True):
             _copy(source, fresh)
             # What a killed writer committed but did not move into the file.
             log = Path(f"{source}.wal")
@@ -121,10 +121,7 @@ def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[st
     places: list[int | str] = [s.step for s in history.steps(run)]
     for place in [*places, *(e.key for e in history.evaluations(run))]:
         with history.reading():
-            for stored in [
-                *history.rollouts_of(run, place),
-                *history.rollouts_of(run, place, "refinement"),
-            ]:
+            for stored in history.rollouts_of(run, place):
                 line = _line(stored, prompts, tokens)
                 if stored.rollout.key in conversations:
                     line |= _conversation(

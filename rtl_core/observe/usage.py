@@ -23,7 +23,7 @@ from rtl_core.cost.tokens import (
 from rtl_core.history.store import History
 from rtl_core.types.rollout import Purpose
 
-# A row for each prompt and turn of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
+# A row for each prompt of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
 # `scored`: (prompt tokens that the teacher read, answer tokens) of the answers that it scored, equal answers once.
 _GROUPS = """
 SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
@@ -38,7 +38,7 @@ LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE r.run = $run AND ($step IS NULL OR r.step = $step AND r.purpose = $purpose)
   AND ($every OR r.purpose NOT IN ('train', 'warm_start') OR r.step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
-GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.turn, r.problem_id, r.prompt
+GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.problem_id, r.prompt
 """
 _TRAINED = """
 SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = $run AND status = 'trained'

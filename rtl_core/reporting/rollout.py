@@ -58,7 +58,6 @@ def rollout_view(
         if r.evaluation is None
         else f"evaluation {r.evaluation}"
     )
-    where += f", turn {r.turn}" if r.turn > 1 else ""
     parts: list[RenderableType] = [
         Text(r.key, style="bold"),
         Text(

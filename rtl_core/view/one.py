@@ -16,10 +16,10 @@ from rtl_grader.types.problem import Problem
 AGAINST: dict[str, str] = {"golden": "the golden answer", "passing": "a passing answer"}
 
 _GROUP = """
-SELECT r.rollout, r.sample, r.turn, v.outcome, w.total AS reward
+SELECT r.rollout, r.sample, v.outcome, w.total AS reward
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
 WHERE r.run = $run AND r.problem_id = $problem AND r.step = $step AND r.evaluation IS NOT DISTINCT FROM $evaluation
-AND (r.purpose = $purpose OR 'refinement' IN (r.purpose, $purpose)) ORDER BY r.turn, r.sample
+AND r.purpose = $purpose ORDER BY r.sample
 """
 _PASSING = """
 SELECT rollout, text FROM rollouts WHERE rollout = coalesce($here, (

@@ -29,13 +29,13 @@ ORDER BY step DESC LIMIT $most OFFSET $skip
 """
 _GROUPS = """
 SELECT r.problem_id, p.family, p.difficulty, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
-       avg(w.total) AS reward, bool_or(a.advantage <> 0) AS signal, avg(t.k1_mean) AS k1, max(r.turn) AS turns,
-       list(struct_pack(rollout := r.rollout, outcome := v.outcome, turn := r.turn) ORDER BY r.turn, r.sample) AS samples
+       avg(w.total) AS reward, bool_or(a.advantage <> 0) AS signal, avg(t.k1_mean) AS k1,
+       list(struct_pack(rollout := r.rollout, outcome := v.outcome) ORDER BY r.sample) AS samples
 FROM rollouts r {facts} LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE {where} GROUP BY ALL ORDER BY {order} LIMIT $most OFFSET $skip
 """
 _ROWS = """
-SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.policy,
+SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.policy,
        coalesce(c.tokens, r.n_tokens) AS n_tokens, c.turns, c.ended,
        r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total, v.reasons[1] AS reason, w.total AS reward,
        a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty, f.level
@@ -108,7 +108,7 @@ class Filters(BaseModel):
             ask("r.step BETWEEN $first AND $last", first=int(first), last=int(last or first))
             if not (self.evaluation or self.purpose):
                 # Evaluations and measurements also have a step: that of their weights.
-                ask("r.evaluation IS NULL AND r.purpose IN ('train', 'refinement')")
+                ask("r.evaluation IS NULL AND r.purpose = 'train'")
         if self.outcome == "failed":
             among("verdicts", "outcome NOT IN ('passed', 'infrastructure_error')")
         elif self.outcome in LEVELS:
@@ -208,9 +208,9 @@ def count(history: History, filters: Filters) -> int:
 def rollouts(
     history: History, filters: Filters, newest: bool = True, most: int = PAGE
 ) -> list[Row]:
-    """A page of a list, ordered by step (newest first), or by problem, turn and sample."""
+    """A page of a list, ordered by step (newest first), or by problem and sample."""
     where, values = filters.where()
-    sample = "r.problem_id, r.turn, r.sample"
+    sample = "r.problem_id, r.sample"
     order = f"r.step DESC, r.evaluation, {sample}" if newest else f"{sample}, r.step"
     sql = f"SELECT rollout, step FROM rollouts r WHERE {where} ORDER BY {order} LIMIT $most OFFSET $skip"
     keys, steps = (
