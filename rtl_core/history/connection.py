@@ -30,7 +30,7 @@ from rtl_core.history.signals import signals_later
 WRITE_PATIENCE_S = 600.0
 """Timeout of a writer that waits for the file: a program that keeps it open for a while must not end a run of days."""
 READ_PATIENCE_S = 30.0
-TOLD_AFTER_S = 10.0
+WARN_AFTER_S = 10.0
 """Seconds of waiting after which the log names the program that holds the file."""
 HURRIED_S = 5.0
 """Timeout once the process is asked to end: long enough for a reader, not for a program that keeps the file open."""
@@ -138,7 +138,8 @@ def connect(
 def create_file(path: Path) -> None:
     """Create an empty history at `path` atomically, unless another process did so first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
+    creator = f"{os.getpid()}-{threading.get_ident()}"
+    fresh = path.with_name(f".{path.name}.{creator}.new")
     try:
         with duckdb.connect(str(fresh), config=_CONFIG) as con:
             schema.create(con)
@@ -175,7 +176,8 @@ twice as large and queries slower."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "storage_compatibility_version": "v1.5.0",  # so that the oldest DuckDB that pyproject.toml allows can read our files
+    # So that the oldest DuckDB that pyproject.toml allows can read our files.
+    "storage_compatibility_version": "v1.5.0",
 }
 
 
@@ -203,7 +205,7 @@ def _attach(
     quoted = str(path).replace("'", "''")
     how = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {ROW_GROUP}"
     statement = f"ATTACH '{quoted}' AS history (TYPE duckdb, {how})"
-    begun, told = time.monotonic(), False
+    begun, warned = time.monotonic(), False
 
     def waited_enough() -> bool:
         limit = min(begun + patience_s, max(begun, _hurried_at) + HURRIED_S)
@@ -224,8 +226,8 @@ def _attach(
                         f"{path} stayed locked for {time.monotonic() - begun:.0f} s: {_first_line(text)}",
                         _remedy(text),
                     ) from error
-                if not told and time.monotonic() - begun > TOLD_AFTER_S:
-                    told = True
+                if not warned and time.monotonic() - begun > WARN_AFTER_S:
+                    warned = True
                     logging.getLogger("rtl_distill").warning(
                         f"{path} is locked, waiting for up to {patience_s:.0f} s: {_first_line(text)}; {_remedy(text)}"
                     )
@@ -233,7 +235,7 @@ def _attach(
                 duckdb.Error
             ) as error:  # a damaged header or catalog raises errors of several types
                 raise unreadable(path, str(error)) from error
-            time.sleep(random.uniform(0.001, 0.004) * (50 if told else 1))
+            time.sleep(random.uniform(0.001, 0.004) * (50 if warned else 1))
     con.execute("USE history").fetchall()
 
 

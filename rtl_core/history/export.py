@@ -75,6 +75,8 @@ def _copy(source: Path, target: Path) -> None:
         )
 
 
+Line = dict[str, Any]
+"""A line of a JSON Lines file."""
 # How to select a run's rows in tables that have neither the column `run` nor `rollout`.
 _RUN_CONDITIONS = {
     "problems": "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = $run)",
@@ -114,10 +116,10 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
     return write_lines(path, _rollout_lines(history, run, tokens))
 
 
-def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[str, Any]]:
+def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[Line]:
     prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
     sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
-    conversations = set(history.query(sql, {"run": run}).column(0).to_pylist())
+    conversations = set(history.column(sql, {"run": run}))
     places: list[int | str] = [s.step for s in history.steps(run)]
     for place in [*places, *(e.key for e in history.evaluations(run))]:
         with history.reading():
@@ -130,9 +132,9 @@ def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[st
                 yield line
 
 
-def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[str, Any]:
+def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> Line:
     r, verdict, reward, teacher = stored.rollout, stored.verdict, stored.reward, stored.teacher
-    line: dict[str, Any] = {
+    line: Line = {
         "rollout": r.key,
         **{name: getattr(r, name) for name in columns_of("rollouts") if hasattr(r, name)},
     }
@@ -160,17 +162,15 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
     return line
 
 
-def _conversation(
-    messages: Sequence[MessageRecord], prompt: str | None, tokens: bool
-) -> dict[str, Any]:
+def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> Line:
     """Fields of a line for a conversation: its messages in OpenAI's format, and the number of tokens
     sampled in all turns."""
-    made: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
-    calls: list[dict[str, Any]] = []
+    made: list[Line] = [{"role": "user", "content": prompt}]
+    calls: list[Line] = []
     for message in messages:
         if message.who == "model":
             calls = []
-            reply: dict[str, Any] = {
+            reply: Line = {
                 "role": "assistant",
                 "content": message.text,
                 "reasoning_content": message.thought or None,
@@ -198,15 +198,13 @@ def _conversation(
     return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
 
 
-def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
+def metrics(history: History, run: str) -> Iterator[Line]:
     """Yield a mapping of metrics per trained step, in order, with the names that the tools of the tinker-cookbook read.
 
     An evaluation of weights after n steps is at step n, before the training of that step, as `test/env/all/...`.
     """
-    lines: dict[int, dict[str, Any]] = defaultdict(dict, history.step_metrics(run))
-    for row in history.query(
-        "SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]
-    ).to_pylist():
+    lines: dict[int, Line] = defaultdict(dict, history.step_metrics(run))
+    for row in history.rows("SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]):
         lines[row["step"]][f"time/{row['stage']}"] = row["seconds"]
     for state in history.trained_steps(run):
         lines[state.step]["progress/epoch"] = state.epoch
@@ -218,7 +216,7 @@ def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
         yield {"step": step, **lines[step]}
 
 
-def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> int:
+def write_lines(path: Path, records: Iterable[Line]) -> int:
     """Write records as JSON Lines, atomically. Returns how many."""
     count = 0
     with replacing(path) as fresh, fresh.open("w", encoding="utf-8") as file:
