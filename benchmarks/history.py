@@ -52,7 +52,7 @@ Row = tuple[str, str, str]
 
 def fill(folder: Path, n: int) -> History:
     """Make a run of `n` training rollouts with an evaluation every 100 steps (history.sql), unless the file exists."""
-    path = folder / f"made-up-{n}-{schema.current_version()}.duckdb"
+    path = folder / f"made-up-{n}-{schema.VERSION}.duckdb"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         half = path.with_suffix(".part")

@@ -33,7 +33,7 @@ INSERT INTO rollouts BY NAME SELECT $place, sample, step AS policy_step, 'stop' 
     60 AS n_tokens, format('```verilog
 {}// line {}
 ```', golden, i) AS text, TIMESTAMP '2026-01-01' AS recorded_at,
-    'student' AS policy, 1 AS turn FROM base;
+    'student' AS policy FROM base;
 INSERT INTO verdicts BY NAME SELECT $place,
     CASE WHEN luck < skill THEN 'passed' WHEN luck > 0.6 THEN 'interface_mismatch' ELSE 'tests_failed' END AS outcome,
     true AS format_ok, luck < skill OR luck <= 0.6 AS interface_ok, true AS syntax_ok, 3 AS tests_passed, 8 AS tests_total,

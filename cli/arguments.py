@@ -65,7 +65,7 @@ def database_path(db: Path | None) -> Path:
 
 
 def open_history(db: Path | None, *, forward: bool = False) -> History:
-    """Open the history for reading. `forward` opens it for writing and migrates an older schema first."""
+    """Open the history for reading. `forward` opens an existing one for writing."""
     from rtl_core.history.store import History
 
     path = database_path(db)

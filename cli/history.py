@@ -197,7 +197,7 @@ def snapshot(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Copy the history, even while a run is writing to it. The copy is consistent and has the newest schema.
+    """Copy the history, even while a run is writing to it. The copy is consistent.
 
     Use a copy for long queries, notebooks and other programs: a program that keeps the history itself open
         makes the run wait.

@@ -50,10 +50,7 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
     """
     if not Path(history).is_file():
         return []
-    known, started = (
-        History(Path(history)),
-        [],
-    )  # migrates a history of an older release, as a run does
+    known, started = History(Path(history)), []
     with lines_in_flow_run_log():
         async with get_client() as client:
             for record in known.runs():

@@ -36,7 +36,7 @@ _STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
 _ANSWERS_SQL = (
     "SELECT r.step, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollouts r"
     " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = "
-    "'student' AND r.turn = 1 GROUP BY r.step"
+    "'student' GROUP BY r.step"
 )
 _TOTALS_SQL = (
     "SELECT (SELECT count(*) FROM rollouts WHERE run = $run AND evaluation IS NULL) AS answers,"

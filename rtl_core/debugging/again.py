@@ -78,11 +78,11 @@ def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) ->
 def is_same(was: Verdict, now: Verdict) -> bool:
     """Whether two verdicts agree, apart from times, tools, and the reason of a timeout (it names the limit)."""
 
-    def said(verdict: Verdict) -> tuple[object, ...]:
+    def essence(verdict: Verdict) -> tuple[object, ...]:
         reasons = () if verdict.outcome is Outcome.TIMEOUT else verdict.reasons
         return verdict.outcome, verdict.tests_passed, verdict.tests_total, reasons
 
-    return said(was) == said(now)
+    return essence(was) == essence(now)
 
 
 def in_words(verdict: Verdict) -> list[str]:
@@ -93,13 +93,12 @@ def in_words(verdict: Verdict) -> list[str]:
 
 def other_tools(was: Verdict, now: Verdict) -> list[str]:
     """Which tools differ: the first thing to check if verdicts do."""
-    names = sorted(
-        name for name in {*was.tools, *now.tools} if was.tools.get(name) != now.tools.get(name)
-    )
-    return [
-        f"{name} was {was.tools.get(name, 'absent')}, is {now.tools.get(name, 'absent')}"
-        for name in names
-    ]
+    lines = []
+    for name in sorted({*was.tools, *now.tools}):
+        before, after = (verdict.tools.get(name, "absent") for verdict in (was, now))
+        if before != after:
+            lines.append(f"{name} was {before}, is {after}")
+    return lines
 
 
 def executor_of(case: Case) -> Executor:

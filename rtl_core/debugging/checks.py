@@ -13,17 +13,20 @@ _NAMED = (
     # Starter benches; then what most harnesses write, in either order.
     re.compile(r"(?P<signal>\w+) is (?P<got>[01xzXZ]+), expected (?P<expected>[01]+)"),
     re.compile(
-        r"expected\s*(?:value)?[:=]?\s*(?P<expected>[-\w']+)[,;.]?\s+(?:but\s+)?(?:got|actual|received)\s*[:=]?\s*(?P<got>[-\w']+)",
+        r"expected\s*(?:value)?[:=]?\s*(?P<expected>[-\w']+)[,;.]?\s+(?:but\s+)?"
+        r"(?:got|actual|received)\s*[:=]?\s*(?P<got>[-\w']+)",
         re.I,
     ),
     re.compile(
-        r"(?:got|actual|received)\s*(?:value)?[:=]?\s*(?P<got>[-\w']+)[,;.]?\s+(?:but\s+)?expected\s*[:=]?\s*(?P<expected>[-\w']+)",
+        r"(?:got|actual|received)\s*(?:value)?[:=]?\s*(?P<got>[-\w']+)[,;.]?\s+(?:but\s+)?"
+        r"expected\s*[:=]?\s*(?P<expected>[-\w']+)",
         re.I,
     ),
 )
 _BENCH = re.compile(
     r"Output '(?P<signal>\w+)' has \d+ mismatches\. First mismatch occurred at time (?P<time>\d+)"
 )
+_ERROR = re.compile(r"^\s*(?:\d\S*\s+)?(\w*(?:Error|Exception|Failure): .*)", re.M)
 _UNIT = re.compile(r"(\d+)\s*([munpf]?)s")
 _SECONDS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}
 
@@ -48,9 +51,8 @@ class Check:
         """These in words, if the harness reports both values."""
         if self.got is None or self.expected is None:
             return None
-        return (
-            f"{f'{self.signal} is' if self.signal else 'got'} {self.got}, expected {self.expected}"
-        )
+        verb = f"{self.signal} is" if self.signal else "got"
+        return f"{verb} {self.got}, expected {self.expected}"
 
 
 def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str]) -> Check | None:
@@ -65,12 +67,8 @@ def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str])
                     words = test["message"] or "failed"
                     # cocotb 1 keeps the message out of its results; the log has it.
                     if "Test failed with RANDOM_SEED" in words:
-                        told = re.search(
-                            r"^\s*(?:\d\S*\s+)?(\w*(?:Error|Exception|Failure): .*)",
-                            step.output,
-                            re.M,
-                        )
-                        words = told[1] if told else words
+                        line = _ERROR.search(step.output)
+                        words = line[1] if line else words
                     # A starter bench continues after its first wrong check and reports its time. It drives
                     # the next inputs at that time, so the values that it checked are those of a picosecond
                     # (its time step) before.
@@ -79,18 +77,24 @@ def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str])
                     return Check(words, test["name"], at_s, number, **_named(words))
             number += 1
     bench = harness.get("src/bench.json")
+    return _mismatch(steps, bench) if bench else None
+
+
+def _mismatch(steps: Sequence[StepResult], bench: str) -> Check | None:
+    """The earliest mismatch that a Verilog bench with this description (JSON) prints."""
     for step in steps:
-        if bench and (
-            told := min(_BENCH.finditer(step.output), key=lambda m: int(m["time"]), default=None)
-        ):
-            unit = _UNIT.match(json.loads(bench)["timescale"] or "1s")
-            seconds = int(told["time"]) * (int(unit[1]) * _SECONDS[unit[2]] if unit else 1.0)
-            return Check(told[0], at_s=seconds, signal=told["signal"])
+        lines = _BENCH.finditer(step.output)
+        first = min(lines, key=lambda line: int(line["time"]), default=None)
+        if first is None:
+            continue
+        unit = _UNIT.match(json.loads(bench)["timescale"] or "1s")
+        unit_s = int(unit[1]) * _SECONDS[unit[2]] if unit else 1.0
+        return Check(first[0], at_s=int(first["time"]) * unit_s, signal=first["signal"])
     return None
 
 
 def _named(words: str) -> dict[str, str]:
     for pattern in _NAMED:
-        if found := pattern.search(words):
-            return found.groupdict()
+        if match := pattern.search(words):
+            return match.groupdict()
     return {}

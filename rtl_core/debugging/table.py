@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -20,35 +22,29 @@ def waves_table(waves: Waves, width: int = 120) -> Table:
     value in the bench's reference design is followed by a row `expected`.
     """
     failed = waves.times.index(waves.failed_at)
-    shown = waves.times[: failed + _AFTER + 1]
+    times = waves.times[: failed + _AFTER + 1]
     label = max((len(signal.name) for signal in waves.signals), default=0) + 16
-    cells = {
-        time: max(len(_time(waves, time)) + 2, *(len(_hex(s.at(time))) for s in waves.signals), 1)
-        + 2
-        for time in shown
-    }
-    while len(shown) > _AFTER + 2 and label + sum(cells[time] for time in shown) > width:
-        shown = shown[1:]
+    widths = {}
+    for time in times:
+        values = (len(_hex(signal.at(time))) for signal in waves.signals)
+        widths[time] = max(len(_time(waves, time)) + 2, *values, 1) + 2
+    total = label + sum(widths.values())
+    while len(times) > _AFTER + 2 and total > width:
+        first, *times = times
+        total -= widths[first]
     table = Table(box=box.SIMPLE_HEAD, title_justify="left", title=f"{waves.scope}, times in ns")
     table.add_column("signal", no_wrap=True)
-    for time in shown:
-        here = time == waves.failed_at
-        head, style = (
-            Text(f"{'▼ ' if here else ''}{_time(waves, time)}"),
-            "bold red" if here else "",
-        )
+    for time in times:
+        mark, style = ("▼ ", "bold red") if time == waves.failed_at else ("", "")
+        head = Text(f"{mark}{_time(waves, time)}")
         table.add_column(head, justify="right", no_wrap=True, style=style)
     for signal in waves.signals:
-        name = Text.assemble(
-            visible(signal.name), (f" {signal.direction or ''} {signal.width}", "dim")
-        )
-        table.add_row(name, *(_hex(signal.at(time)) for time in shown))
-        if any(signal.expected_at(time) not in ("", signal.at(time)) for time in shown):
-            table.add_row(
-                Text("  expected", style="green"),
-                *(_hex(signal.expected_at(time)) for time in shown),
-                style="green",
-            )
+        port = f" {signal.direction or ''} {signal.width}"
+        name = Text.assemble(visible(signal.name), (port, "dim"))
+        table.add_row(name, *(_hex(signal.at(time)) for time in times))
+        if any(signal.expected_at(time) not in ("", signal.at(time)) for time in times):
+            expected = (_hex(signal.expected_at(time)) for time in times)
+            table.add_row(Text("  expected", style="green"), *expected, style="green")
     return table
 
 
@@ -62,11 +58,13 @@ def _hex(bits: str) -> str:
 
 def hexadecimal(bits: str) -> str:
     """Bits (`01xz`) as 0x...; a digit with an unknown bit is x, one with only z is z."""
-    padded = bits.rjust(-(-len(bits) // 4) * 4, "0" if bits[:1] in "01" else bits[:1])
-    digits = []
-    for i in range(0, len(padded), 4):
-        part = padded[i : i + 4]
-        digits.append(
-            "z" if part == "zzzz" else "x" if set(part) & {"x", "z"} else f"{int(part, 2):x}"
-        )
-    return "0x" + "".join(digits)
+    fill = "0" if bits[:1] in "01" else bits[:1]
+    padded = bits.rjust(4 * math.ceil(len(bits) / 4), fill)
+    parts = (padded[i : i + 4] for i in range(0, len(padded), 4))
+    return "0x" + "".join(map(_digit, parts))
+
+
+def _digit(bits: str) -> str:
+    if bits == "zzzz":
+        return "z"
+    return "x" if set(bits) & {"x", "z"} else f"{int(bits, 2):x}"

@@ -7,6 +7,7 @@ never reach a simulator.
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -103,26 +104,25 @@ def dump(case: Case, executor: Executor) -> Waves:
     key = case.stored.rollout.key
     result = next((result for _, result in watched.runs if result.waves), None)
     if result is None:
-        said = "; ".join(verdict.reasons) or verdict.outcome.value
+        reasons = "; ".join(verdict.reasons) or verdict.outcome.value
         raise HistoryError(
-            f"{key} has no waves: {_why_none(watched, verdict)} ({said[:300]})",
+            f"{key} has no waves: {_why_none(watched, verdict)} ({reasons[:300]})",
             "waves need a simulation by Icarus Verilog",
         )
     check = first_failing_check(result.steps, case.problem.harness)
     wave = _wave(result, check)
-    found = read_vcd(wave.vcd)
-    if b"$comment Dump file limit" in wave.vcd[-400:] and not (
-        check and check.at_s and check.at_s <= found.end * found.step_s
-    ):
+    recording = read_vcd(wave.vcd)
+    at_s = check.at_s if check else None
+    covered = at_s and at_s <= recording.end * recording.step_s
+    if b"$comment Dump file limit" in wave.vcd[-400:] and not covered:
         raise HistoryError(
             f"{key} has no waves of its failing check: the dump reached its limit before",
             "`rtl-distill debug ROLLOUT --shell` opens its sandbox for a shorter one",
         )
-    scope = _scope(case, wave.modules, found)
-    ports = (
-        {port.name: port for port in case.problem.interface.ports} if case.problem.interface else {}
-    )
-    return _window(key, verdict, check, wave, found, scope, ports)
+    scope = _scope(case, wave.modules, recording)
+    interface = case.problem.interface
+    ports = {port.name: port for port in interface.ports} if interface else {}
+    return _window(key, verdict, check, wave, recording, scope, ports)
 
 
 def _with_waves(job: Job, *, patient: bool) -> Job:
@@ -165,14 +165,16 @@ def _wave(result: JobResult, check: Check | None) -> Wave:
     return Wave(_SUFFIX.sub(b"", head) + whole + body, modules)
 
 
-def _scope(case: Case, modules: Mapping[str, str], found: Dump) -> str:
+def _scope(case: Case, modules: Mapping[str, str], recording: Dump) -> str:
     """Path of the design in the simulation: the first instance of the demanded module, else the first root
     with signals."""
     wanted = case.problem.interface.module if case.problem.interface else None
     for path, module in modules.items():
-        if module == wanted and path in found.scopes:
+        if module == wanted and path in recording.scopes:
             return path
-    roots = [path for path in found.scopes if "." not in path and path != "cocotb_iverilog_dump"]
+    roots = [
+        path for path in recording.scopes if "." not in path and path != "cocotb_iverilog_dump"
+    ]
     if not roots:
         raise HistoryError(
             f"{case.stored.rollout.key} has no waves: its simulator was ended before it wrote any",
@@ -186,26 +188,29 @@ def _window(
     verdict: Verdict,
     check: Check | None,
     wave: Wave,
-    found: Dump,
+    recording: Dump,
     scope: str,
     ports: Mapping[str, Port],
 ) -> Waves:
-    own = found.scopes[scope]
+    own = recording.scopes[scope]
     named = [own[name] for name in ports if name in own] or list(own.values())
-    shown = [variable for variable in named if found.changed(variable)]
-    if not shown:
+    variables = [variable for variable in named if recording.changed(variable)]
+    if not variables:
         raise HistoryError(
             f"{key} has no waves: its simulator was ended before it wrote any",
             "a loop without a delay?",
         )
-    reference = _reference(found, scope, shown, ports)
-    told = found.end if check is None or check.at_s is None else round(check.at_s / found.step_s)
-    all_changes = found.around(shown, told, BEFORE, AFTER)
-    should = found.around(list(reference.values()), told, BEFORE, AFTER) if reference else {}
-    times = sorted(
-        {time for of in (all_changes, should) for changes in of.values() for time, _ in changes}
-    ) or [0]
-    place = max(0, bisect_right(times, told) - 1)
+    reference = _reference(recording, scope, variables, ports)
+    moment = recording.end
+    if check is not None and check.at_s is not None:
+        moment = round(check.at_s / recording.step_s)
+    changes = recording.around(variables, moment, BEFORE, AFTER)
+    expected = (
+        recording.around(list(reference.values()), moment, BEFORE, AFTER) if reference else {}
+    )
+    every = itertools.chain(*changes.values(), *expected.values())
+    times = sorted({time for time, _ in every}) or [0]
+    place = max(0, bisect_right(times, moment) - 1)
     begin = times[max(0, place - BEFORE)]
     end = times[min(len(times) - 1, place + AFTER)]
     signals = tuple(
@@ -213,10 +218,10 @@ def _window(
             variable.name,
             variable.width,
             ports[variable.name].direction if variable.name in ports else None,
-            _cut(all_changes[variable.name], begin, end),
-            _cut(should.get(variable.name, ()), begin, end),
+            _cut(changes[variable.name], begin, end),
+            _cut(expected.get(variable.name, ()), begin, end),
         )
-        for variable in shown
+        for variable in variables
     )
     failed_at = times[place]
     if check and check.expected is None:
@@ -224,18 +229,19 @@ def _window(
             if signal.name == check.signal and signal.expected:
                 # A bench samples just before the change that triggers it.
                 before = failed_at - 1
-                seen = before if signal.at(before) != signal.expected_at(before) else failed_at
-                check = replace(check, got=signal.at(seen), expected=signal.expected_at(seen))
-    return Waves(key, verdict, check, failed_at, begin, end, found.step_s, scope, signals, wave.vcd)
+                at = before if signal.at(before) != signal.expected_at(before) else failed_at
+                check = replace(check, got=signal.at(at), expected=signal.expected_at(at))
+    step_s = recording.step_s
+    return Waves(key, verdict, check, failed_at, begin, end, step_s, scope, signals, wave.vcd)
 
 
 def _reference(
-    found: Dump, scope: str, shown: list[Variable], ports: Mapping[str, Port]
+    recording: Dump, scope: str, design: list[Variable], ports: Mapping[str, Port]
 ) -> dict[str, Variable]:
     """The outputs of a bench's reference design: an instance beside the design that has all its ports."""
     parent, _, own = scope.rpartition(".")
-    names = {variable.name for variable in shown}
-    for path, variables in found.scopes.items():
+    names = {variable.name for variable in design}
+    for path, variables in recording.scopes.items():
         above, _, name = path.rpartition(".")
         if parent and above == parent and name != own and ports and names <= variables.keys():
             return {n: variables[n] for n in names if ports[n].direction == "output"}

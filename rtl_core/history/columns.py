@@ -1,7 +1,7 @@
 """The columns that `schema.sql` declares, and the conversion between records and rows.
 
 A column and a record's field of the same name hold the same fact. So a new column needs a line of the
-schema, a migration and a field of the record; only fields with another name, and computed ones, are listed
+schema and a field of the record; only fields with another name, and computed ones, are listed
 where they are written or read.
 """
 
@@ -24,6 +24,8 @@ from pydantic import BaseModel
 from rtl_core.history import schema
 
 N = TypeVar("N")
+Row = dict[str, Any]
+"""Column -> value."""
 CHUNK = 500
 """Keys per condition."""
 
@@ -145,7 +147,7 @@ def read(
     name: str,
     condition: str = "true",
     params: Sequence[Any] = (),
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Rows of a table that meet a condition (which may end with ORDER BY): JSON is parsed, times are aware UTC."""
     kinds = columns_of(name)
     found = con.sql(

@@ -30,7 +30,7 @@ from rtl_core.history.signals import signals_later
 WRITE_PATIENCE_S = 600.0
 """Timeout of a writer that waits for the file: a program that keeps it open for a while must not end a run of days."""
 READ_PATIENCE_S = 30.0
-TOLD_AFTER_S = 10.0
+WARN_AFTER_S = 10.0
 """Seconds of waiting after which the log names the program that holds the file."""
 HURRIED_S = 5.0
 """Timeout once the process is asked to end: long enough for a reader, not for a program that keeps the file open."""
@@ -42,7 +42,7 @@ own_readers: set[int] = set()
 _locks: dict[Path, threading.RLock] = {}
 _engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
 _checked: set[tuple[Path, int]] = set()
-"""Files (path, inode) that this process has checked and migrated."""
+"""Files (path, inode) whose version and views this process has checked."""
 _hurried_at = math.inf
 """When this process was asked to end (monotonic clock)."""
 
@@ -69,12 +69,12 @@ def hurried() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def connect(
-    path: Path, *, read_only: bool, patience_s: float | None = None, old_is_fine: bool = False
+    path: Path, *, read_only: bool, patience_s: float | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a checked connection. Writers create a missing file and migrate an old one; readers do neither,
-    and refuse an older schema unless `old_is_fine`.
+    """Open a checked connection. Writers create a missing file and renew views of another release; readers do
+    neither.
 
-    Raises HistoryError for a file that is missing (readers), damaged, not a history, newer or too old,
+    Raises HistoryError for a file that is missing (readers), damaged, not a history, or of another version,
     HistoryBusyError when it stayed locked for `patience_s`, and InfrastructureError when the disk fails;
     also from within the block.
     """
@@ -101,7 +101,7 @@ def connect(
             create_file(path)
         if not read_only and _identity(path) not in _checked:
             # Check the file before opening it in a mode that may change it.
-            with connect(path, read_only=True, patience_s=patience_s, old_is_fine=True):
+            with connect(path, read_only=True, patience_s=patience_s):
                 pass
         key = (path, os.getpid(), read_only)
         # Keep this handle open longer than DuckDB's: closing any handle on a file releases this process's locks on it.
@@ -113,7 +113,7 @@ def connect(
                     try:
                         _attach(con, path, raised, read_only=read_only, patience_s=patience_s)
                         if _identity(path) not in _checked:
-                            _check(con, path, file, read_only=read_only, old_is_fine=old_is_fine)
+                            _check(con, path, file, read_only=read_only)
                             if not read_only:
                                 _checked.add(_identity(path))
                         if not read_only:
@@ -138,7 +138,8 @@ def connect(
 def create_file(path: Path) -> None:
     """Create an empty history at `path` atomically, unless another process did so first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
+    creator = f"{os.getpid()}-{threading.get_ident()}"
+    fresh = path.with_name(f".{path.name}.{creator}.new")
     try:
         with duckdb.connect(str(fresh), config=_CONFIG) as con:
             schema.create(con)
@@ -175,7 +176,8 @@ twice as large and queries slower."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "storage_compatibility_version": "v1.5.0",  # so that the oldest DuckDB that pyproject.toml allows can read our files
+    # So that the oldest DuckDB that pyproject.toml allows can read our files.
+    "storage_compatibility_version": "v1.5.0",
 }
 
 
@@ -203,7 +205,7 @@ def _attach(
     quoted = str(path).replace("'", "''")
     how = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {ROW_GROUP}"
     statement = f"ATTACH '{quoted}' AS history (TYPE duckdb, {how})"
-    begun, told = time.monotonic(), False
+    begun, warned = time.monotonic(), False
 
     def waited_enough() -> bool:
         limit = min(begun + patience_s, max(begun, _hurried_at) + HURRIED_S)
@@ -224,8 +226,8 @@ def _attach(
                         f"{path} stayed locked for {time.monotonic() - begun:.0f} s: {_first_line(text)}",
                         _remedy(text),
                     ) from error
-                if not told and time.monotonic() - begun > TOLD_AFTER_S:
-                    told = True
+                if not warned and time.monotonic() - begun > WARN_AFTER_S:
+                    warned = True
                     logging.getLogger("rtl_distill").warning(
                         f"{path} is locked, waiting for up to {patience_s:.0f} s: {_first_line(text)}; {_remedy(text)}"
                     )
@@ -233,7 +235,7 @@ def _attach(
                 duckdb.Error
             ) as error:  # a damaged header or catalog raises errors of several types
                 raise unreadable(path, str(error)) from error
-            time.sleep(random.uniform(0.001, 0.004) * (50 if told else 1))
+            time.sleep(random.uniform(0.001, 0.004) * (50 if warned else 1))
     con.execute("USE history").fetchall()
 
 
@@ -272,25 +274,12 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DETACH DATABASE IF EXISTS history").fetchall()
 
 
-def _check(
-    con: duckdb.DuckDBPyConnection,
-    path: Path,
-    file: BinaryIO,
-    *,
-    read_only: bool,
-    old_is_fine: bool,
-) -> None:
-    version, views = schema.state_of(con, path)
-    old = version < schema.current_version()
-    if read_only:
-        if old and not old_is_fine:
-            raise HistoryError(
-                f"{path} has schema {version}; this rtl-distill reads {schema.current_version()}",
-                "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` migrates the copy",
-            )
-    elif old or views != schema.views_hash():
+def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool) -> None:
+    """Refuse a file of another version; a writer renews the views of another release."""
+    views = schema.views_of(con, path)
+    if not read_only and views != schema.views_hash():
         undo.keep(con, file, path)
-        schema.migrate(con, version)
+        schema.renew_views(con)
 
 
 def _raise_if_the_file_fails(error: duckdb.Error, path: Path, *, read_only: bool) -> None:

@@ -1,7 +1,7 @@
 """The history for other programs: a copy, Parquet tables, rollouts as JSON Lines, metrics in the format of
 common tools.
 
-A snapshot is a consistent copy of the file in the current schema, taken between two transactions of a writer.
+A snapshot is a consistent copy of the file, taken between two transactions of a writer.
 Exports read each table, and each step's rollouts, in a separate transaction, so that a running run never waits
 long. What the run adds between two of them may be in a later file and not in an earlier one; a snapshot avoids that.
 """
@@ -29,7 +29,7 @@ from rtl_grader.files import replacing
 
 
 def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Path:
-    """Copy the history at `source` to `target` and migrate the copy to the current schema. Returns `target`.
+    """Copy the history at `source` to `target`, with the views of this release. Returns `target`.
 
     The source is only read, and locked while the file is copied; a writer waits meanwhile. Raises HistoryError
     when the source cannot be read or the target exists, InfrastructureError when the copy fails.
@@ -42,7 +42,7 @@ def take_snapshot(source: Path, target: Path, *, overwrite: bool = False) -> Pat
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
         fresh = Path(scratch) / target.name
-        with connection.connect(source, read_only=True, old_is_fine=True):
+        with connection.connect(source, read_only=True):
             _copy(source, fresh)
             # What a killed writer committed but did not move into the file.
             log = Path(f"{source}.wal")
@@ -75,6 +75,8 @@ def _copy(source: Path, target: Path) -> None:
         )
 
 
+Line = dict[str, Any]
+"""A line of a JSON Lines file."""
 # How to select a run's rows in tables that have neither the column `run` nor `rollout`.
 _RUN_CONDITIONS = {
     "problems": "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = $run)",
@@ -114,17 +116,14 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
     return write_lines(path, _rollout_lines(history, run, tokens))
 
 
-def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[str, Any]]:
+def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[Line]:
     prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
     sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
-    conversations = set(history.query(sql, {"run": run}).column(0).to_pylist())
+    conversations = set(history.column(sql, {"run": run}))
     places: list[int | str] = [s.step for s in history.steps(run)]
     for place in [*places, *(e.key for e in history.evaluations(run))]:
         with history.reading():
-            for stored in [
-                *history.rollouts_of(run, place),
-                *history.rollouts_of(run, place, "refinement"),
-            ]:
+            for stored in history.rollouts_of(run, place):
                 line = _line(stored, prompts, tokens)
                 if stored.rollout.key in conversations:
                     line |= _conversation(
@@ -133,9 +132,9 @@ def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[dict[st
                 yield line
 
 
-def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[str, Any]:
+def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> Line:
     r, verdict, reward, teacher = stored.rollout, stored.verdict, stored.reward, stored.teacher
-    line: dict[str, Any] = {
+    line: Line = {
         "rollout": r.key,
         **{name: getattr(r, name) for name in columns_of("rollouts") if hasattr(r, name)},
     }
@@ -163,17 +162,15 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
     return line
 
 
-def _conversation(
-    messages: Sequence[MessageRecord], prompt: str | None, tokens: bool
-) -> dict[str, Any]:
+def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> Line:
     """Fields of a line for a conversation: its messages in OpenAI's format, and the number of tokens
     sampled in all turns."""
-    made: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
-    calls: list[dict[str, Any]] = []
+    made: list[Line] = [{"role": "user", "content": prompt}]
+    calls: list[Line] = []
     for message in messages:
         if message.who == "model":
             calls = []
-            reply: dict[str, Any] = {
+            reply: Line = {
                 "role": "assistant",
                 "content": message.text,
                 "reasoning_content": message.thought or None,
@@ -201,15 +198,13 @@ def _conversation(
     return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
 
 
-def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
+def metrics(history: History, run: str) -> Iterator[Line]:
     """Yield a mapping of metrics per trained step, in order, with the names that the tools of the tinker-cookbook read.
 
     An evaluation of weights after n steps is at step n, before the training of that step, as `test/env/all/...`.
     """
-    lines: dict[int, dict[str, Any]] = defaultdict(dict, history.step_metrics(run))
-    for row in history.query(
-        "SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]
-    ).to_pylist():
+    lines: dict[int, Line] = defaultdict(dict, history.step_metrics(run))
+    for row in history.rows("SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]):
         lines[row["step"]][f"time/{row['stage']}"] = row["seconds"]
     for state in history.trained_steps(run):
         lines[state.step]["progress/epoch"] = state.epoch
@@ -221,7 +216,7 @@ def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
         yield {"step": step, **lines[step]}
 
 
-def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> int:
+def write_lines(path: Path, records: Iterable[Line]) -> int:
     """Write records as JSON Lines, atomically. Returns how many."""
     count = 0
     with replacing(path) as fresh, fresh.open("w", encoding="utf-8") as file:

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from rtl_core.errors import HistoryError
-from rtl_core.history.columns import from_row, key_conditions, read
+from rtl_core.history.columns import Row, from_row, key_conditions, read
 from rtl_core.history.records import (
     EvaluationRecord,
     MessageRecord,
@@ -27,6 +27,23 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.validation.record import ValidationRecord
+
+_METRICS = """
+SELECT step, name, value FROM step_metrics
+WHERE run = $run AND step >= $first AND ($last IS NULL OR step <= $last) ORDER BY step, name
+"""
+_PROBLEM = """
+SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint)
+WHERE r.run = ? AND r.problem_id = ?
+"""
+_GOLDEN_CPU = """
+SELECT fingerprint, arg_max(CAST(evidence->'golden'->>'cpu_s' AS DOUBLE), checked_at) AS cpu_s
+FROM validations GROUP BY ALL HAVING cpu_s IS NOT NULL
+"""
+_PASSING_CPU = """
+SELECT fingerprint, max(cpu_s) AS cpu_s FROM verdicts JOIN run_problems USING (run, problem_id)
+WHERE outcome = 'passed' GROUP BY ALL HAVING cpu_s IS NOT NULL
+"""
 
 
 class Reading(Transactions):
@@ -100,11 +117,10 @@ class Reading(Transactions):
     ) -> dict[int, dict[str, float]]:
         """Mapping of step to metrics by name, for the trained steps from `first` to `last` (None: the last
         one), in order."""
-        sql = "SELECT step, name, value FROM step_metrics WHERE run = ? AND step >= ? AND (? IS NULL OR step <= ?) ORDER BY step, name"
-        found: dict[int, dict[str, float]] = {}
-        for row in self.query(sql, [run, first, last, last]).to_pylist():
-            found.setdefault(row["step"], {})[row["name"]] = row["value"]
-        return found
+        metrics: dict[int, dict[str, float]] = {}
+        for row in self.rows(_METRICS, {"run": run, "first": first, "last": last}):
+            metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
+        return metrics
 
     def rollouts_of(
         self,
@@ -132,7 +148,7 @@ class Reading(Transactions):
         if stored := self.rollout(key):
             return stored
         sql = "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6"
-        similar = self.query(sql, {"key": key}).column(0).to_pylist()
+        similar = self.column(sql, {"key": key})
         if len(similar) == 1 and (stored := self.rollout(similar[0])):
             return stored
         hint = 'list keys with rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
@@ -148,9 +164,8 @@ class Reading(Transactions):
 
     def problem_record(self, run: str, problem_id: str) -> dict[str, Any] | None:
         """The recorded problem of a run, or None."""
-        sql = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = ? AND r.problem_id = ?"
-        found = self.query(sql, [run, problem_id]).column(0).to_pylist()
-        return json.loads(found[0]) if found else None
+        records = self.column(_PROBLEM, [run, problem_id])
+        return json.loads(records[0]) if records else None
 
     def evaluation(self, key: str) -> EvaluationRecord | None:
         """The evaluation with that key, or None."""
@@ -177,14 +192,8 @@ class Reading(Transactions):
         """Mappings of problem fingerprint to CPU seconds: of the golden answer at its last validation, and
         of the slowest passing answer."""
         with self._reading() as con:
-            golden = con.execute(
-                "SELECT fingerprint, arg_max(CAST(evidence->'golden'->>'cpu_s' AS DOUBLE), checked_at) AS cpu_s"
-                " FROM validations GROUP BY ALL HAVING cpu_s IS NOT NULL"
-            ).fetchall()
-            passing = con.execute(
-                "SELECT fingerprint, max(cpu_s) AS cpu_s FROM verdicts JOIN run_problems USING (run, problem_id)"
-                " WHERE outcome = 'passed' GROUP BY ALL HAVING cpu_s IS NOT NULL"
-            ).fetchall()
+            golden = con.execute(_GOLDEN_CPU).fetchall()
+            passing = con.execute(_PASSING_CPU).fetchall()
         return dict(golden), dict(passing)
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
@@ -203,20 +212,26 @@ class Reading(Transactions):
                 str(error), "`rtl-distill query --schema` prints all tables and views"
             ) from error
 
+    def rows(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Row]:
+        """The rows of such a statement."""
+        return self.query(sql, params).to_pylist()
+
+    def column(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        """The first column of such a statement's result."""
+        return self.query(sql, params).column(0).to_pylist()
+
 
 def known_keys(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> list[str]:
     """The keys among `keys` that `table` contains."""
-    found: list[str] = []
+    known: list[str] = []
     for condition, chunk in key_conditions(column, keys):
-        found += [
-            key
-            for (key,) in con.execute(
-                f"SELECT {column} FROM {table} WHERE {condition}", chunk
-            ).fetchall()
-        ]
-    return found
+        sql = f"SELECT {column} FROM {table} WHERE {condition}"
+        known += [key for (key,) in con.execute(sql, chunk).fetchall()]
+    return known
 
 
 def _stored_rollouts(
@@ -265,12 +280,9 @@ def _stored_rollouts(
 
 def _by_key(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
-) -> dict[str, dict[str, Any]]:
-    rows = (
-        row
-        for condition, chunk in key_conditions(column, keys)
-        for row in read(con, table, condition, chunk)
-    )
+) -> dict[str, Row]:
+    parts = key_conditions(column, keys)
+    rows = (row for condition, chunk in parts for row in read(con, table, condition, chunk))
     return {row[column]: row for row in rows}
 
 
@@ -280,12 +292,12 @@ def _lists(
     keys: Iterable[str],
     steps: Sequence[int],
     order: str = "position",
-) -> defaultdict[str, list[dict[str, Any]]]:
+) -> defaultdict[str, list[Row]]:
     """Rows of a table with several rows per rollout. It has no index on `rollout` alone; the range of
     `steps` avoids reading the whole table."""
-    found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    lists: defaultdict[str, list[Row]] = defaultdict(list)
     for condition, chunk in key_conditions("rollout", keys):
         here = f"{condition} AND step BETWEEN ? AND ? ORDER BY {order}"
         for row in read(con, table, here, [*chunk, min(steps), max(steps)]):
-            found[row["rollout"]].append(row)
-    return found
+            lists[row["rollout"]].append(row)
+    return lists

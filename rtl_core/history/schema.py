@@ -1,13 +1,12 @@
-"""Creates and migrates the schema: `schema.sql` is the current version, `migrations/` contains the steps to it.
+"""Creates the schema of a history, `schema.sql`, and refuses files that have another version of it.
 
-A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN; the first one starts from `OLDEST`.
-All migrations run in one transaction, which then recreates all views and macros from `schema.sql`.
+A change of the tables is a new `VERSION`. Views and macros need none: a writer that finds others than its own
+creates them again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -17,42 +16,20 @@ import duckdb
 from rtl_core import __version__
 from rtl_core.errors import HistoryError
 
-_ROOM = files("rtl_core.history")
+VERSION = 17
+"""The version of the tables: the only one that this code reads and writes."""
 _VIEWS_MARK = "\n-- Views\n"
-OLDEST = 9
-"""The schema of version 0.2.0, the oldest that can be read and migrated."""
-
-
-@cache
-def migrations() -> Mapping[int, str]:
-    """Mapping of version to the SQL that migrates the previous version to it."""
-    steps = (entry for entry in (_ROOM / "migrations").iterdir() if entry.name.endswith(".sql"))
-    return {int(step.name.partition("_")[0]): step.read_text(encoding="utf-8") for step in steps}
+_ANOTHER_FILE = "or name another file (--db, or run.history for a run); the file was left untouched"
 
 
 @cache
 def schema_sql() -> tuple[str, str]:
-    """The current schema: (tables, views)."""
-    text = (_ROOM / "schema.sql").read_text(encoding="utf-8")
+    """The schema: (tables, views)."""
+    text = (files("rtl_core.history") / "schema.sql").read_text(encoding="utf-8")
     tables, mark, views = text.partition(_VIEWS_MARK)
     if not mark:
         raise AssertionError("schema.sql has no line `-- Views`")
     return tables, views
-
-
-def current_version() -> int:
-    """The version that this code writes."""
-    return max(migrations())
-
-
-def create(con: duckdb.DuckDBPyConnection) -> None:
-    """Write the current schema into an empty database, in one transaction."""
-    tables, views = schema_sql()
-    con.execute("BEGIN")
-    con.execute(tables)
-    con.execute(views)
-    _stamp(con, current_version())
-    con.execute("COMMIT")
 
 
 @cache
@@ -61,9 +38,22 @@ def views_hash() -> str:
     return hashlib.sha256(schema_sql()[1].encode()).hexdigest()[:16]
 
 
-def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
-    """Schema version and hash of the views of an open database. Raises HistoryError when it is not a
-    history, or when this code can neither read nor migrate its version."""
+def create(con: duckdb.DuckDBPyConnection) -> None:
+    """Write the schema into an empty database, in one transaction."""
+    tables, views = schema_sql()
+    now = datetime.now(UTC).replace(tzinfo=None)
+    con.execute("BEGIN")
+    con.execute(tables)
+    con.execute(views)
+    con.execute(
+        "INSERT INTO schema_version VALUES (?, ?, ?, ?)", [VERSION, now, __version__, views_hash()]
+    )
+    con.execute("COMMIT")
+
+
+def views_of(con: duckdb.DuckDBPyConnection, path: object) -> str:
+    """Hash of the views of an open database. Raises HistoryError when it is not a history, or has another
+    version of the tables."""
     try:
         ((version, views),) = con.execute(
             "SELECT max(version), arg_max(views, version) FROM schema_version"
@@ -78,38 +68,26 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
             f"{path} has an empty schema_version table",
             "restore it from a snapshot; it was left untouched",
         )
-    if version < OLDEST:
+    if version < VERSION:
         raise HistoryError(
-            f"{path} was written by an older rtl-distill (schema {version}; this one reads {OLDEST} and later)",
-            "read it with the version that wrote it, and name another file for new runs; the file was left untouched",
+            f"{path} was written by an older rtl-distill (schema {version}; this one reads {VERSION})",
+            f"resume, read and export its runs with the version that wrote it, {_ANOTHER_FILE}",
         )
-    if version > current_version():
+    if version > VERSION:
         raise HistoryError(
-            f"{path} was written by a newer rtl-distill (schema {version}; this one knows {current_version()})",
-            "install that version or a newer one, or name another file (--db, or run.history for "
-            "a run); the file was left untouched",
+            f"{path} was written by a newer rtl-distill (schema {version}; this one reads {VERSION})",
+            f"install that version or a newer one, {_ANOTHER_FILE}",
         )
-    return int(version), str(views)
+    return str(views)
 
 
-def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Migrate an open, writable database from `version` to the current one, and recreate the views, in one
-    transaction. After an error the caller closes the database, which rolls back."""
+def renew_views(con: duckdb.DuckDBPyConnection) -> None:
+    """Replace all views of an open, writable database by those of `schema.sql`, in one transaction. After an
+    error the caller closes the database, which rolls back."""
     con.execute("BEGIN")
-    for (name,) in con.execute(
-        "SELECT view_name FROM duckdb_views() WHERE NOT internal"
-    ).fetchall():
+    names = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    for (name,) in names:
         con.execute(f'DROP VIEW "{name}"')
-    for number in range(version + 1, current_version() + 1):
-        con.execute(migrations()[number])
-        _stamp(con, number)
     con.execute(schema_sql()[1])
     con.execute("UPDATE schema_version SET views = ?", [views_hash()])
     con.execute("COMMIT")
-
-
-def _stamp(con: duckdb.DuckDBPyConnection, version: int) -> None:
-    con.execute(
-        "INSERT INTO schema_version VALUES (?, ?, ?, ?)",
-        [version, datetime.now(UTC).replace(tzinfo=None), __version__, views_hash()],
-    )

@@ -1,4 +1,4 @@
--- rtl-distill history (DuckDB). Its version is the number of the newest file in migrations/, or 9 without one.
+-- rtl-distill history (DuckDB). Its version is `VERSION` in schema.py; a change of a table needs a new one.
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.
@@ -9,12 +9,12 @@
 --     so that daily questions need no join; columnar compression makes the repetition almost free.
 --   * Token arrays stand in tables of their own and are read only by those who want them.
 --
--- Everything after the line "-- Views" is created again after each migration, and whenever it has changed.
+-- Everything after the line "-- Views" is created again whenever it has changed.
 
 CREATE TABLE schema_version (
-    version     INTEGER PRIMARY KEY,        -- one row per version that this file has been through
+    version     INTEGER PRIMARY KEY,        -- one row
     applied_at  TIMESTAMP NOT NULL,
-    written_by  VARCHAR NOT NULL,           -- package version that created or migrated the file
+    written_by  VARCHAR NOT NULL,           -- package version that created the file
     views       VARCHAR NOT NULL            -- hash of the views' text; a writer that knows others creates them again
 );
 
@@ -154,9 +154,9 @@ CREATE TABLE evaluations (
 CREATE TABLE rollouts (
     rollout      VARCHAR PRIMARY KEY,
     run          VARCHAR NOT NULL,
-    purpose      VARCHAR NOT NULL,          -- train | set_aside (and sampled anew) | evaluation | warm_start (the student imitates it) | measurement (of difficulty,
-                                            -- before the run) | refinement (of earlier versions: an answer that follows one that failed)
-    evaluation   VARCHAR,                   -- key of the evaluation that it belongs to, in whatever turn; NULL outside of evaluations
+    purpose      VARCHAR NOT NULL,          -- train | set_aside (and sampled anew) | evaluation | warm_start (the student imitates it)
+                                            -- | measurement (of difficulty, before the run)
+    evaluation   VARCHAR,                   -- key of the evaluation that it belongs to; NULL outside of evaluations
     epoch        INTEGER NOT NULL,
     step         INTEGER NOT NULL,
     problem_id   VARCHAR NOT NULL,
@@ -169,8 +169,6 @@ CREATE TABLE rollouts (
     text         VARCHAR NOT NULL,          -- what the model wrote, verbatim, behind what its prompt had opened: hostile, escape it before showing it
     recorded_at  TIMESTAMP NOT NULL,
     policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
-    turn         INTEGER NOT NULL,          -- 1; of `refinement` 2 or 3
-    parent       VARCHAR,                   -- of `refinement`, the rollout that it follows
     ended        VARCHAR,                   -- why an episode ended: submitted | no call | cut | turns | tokens | seconds; NULL of a single-shot answer
     n_turns      INTEGER                    -- turns of the model in an episode
 );

@@ -55,8 +55,8 @@ _ENDED = ("finished", "failed", "cancelled")
 class History(Reading):
     """The history at `path`. Nothing is opened before the first call.
 
-    A writable history creates a missing file and migrates an older one; a `read_only` one does neither. All
-    methods raise the errors of `Transactions`.
+    A writable history creates a missing file; a `read_only` one does not. All methods raise the errors of
+    `Transactions`.
     """
 
     # -- runs
@@ -218,7 +218,7 @@ class History(Reading):
 
         Their rows get new keys, so that the step can be sampled again. Raises HistoryError for a trained step.
         """
-        own = "run = ? AND step = ? AND purpose IN ('train', 'warm_start', 'refinement') AND evaluation IS NULL"
+        own = "run = ? AND step = ? AND purpose IN ('train', 'warm_start') AND evaluation IS NULL"
         with self._writing() as con:
             if con.execute(
                 "SELECT 1 FROM steps WHERE run = ? AND step = ? AND status = 'trained'", [run, step]

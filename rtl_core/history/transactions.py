@@ -34,7 +34,8 @@ class Spent:
 class Transactions:
     """Short transactions on the history at `path`, and their cost. Nothing is opened before the first.
 
-    Raises HistoryError for a file that is damaged, not a history or newer, and leaves it untouched;
+    Raises HistoryError for a file that is damaged, not a history or of another version, and leaves it
+    untouched;
     HistoryBusyError when it stayed locked; InfrastructureError when the disk fails.
     """
 

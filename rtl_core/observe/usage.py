@@ -23,13 +23,15 @@ from rtl_core.cost.tokens import (
 from rtl_core.history.store import History
 from rtl_core.types.rollout import Purpose
 
-# A row for each prompt and turn of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
+# A row for each prompt of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
 # `scored`: (prompt tokens that the teacher read, answer tokens) of the answers that it scored, equal answers once.
 _GROUPS = """
-SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
+SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt,
+       any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
        coalesce(list(k.own_T) FILTER (WHERE k.own_T IS NOT NULL), []) AS own,
-       list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt), 'tokens': coalesce(len(k.own_T), r.n_tokens),
+       list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt),
+                                              'tokens': coalesce(len(k.own_T), r.n_tokens),
                                               'text': coalesce(k.tokens_T::VARCHAR, r.text)})
                                FILTER (WHERE t.rollout IS NOT NULL), []), lambda one: [one.read, one.tokens]) AS scored
 FROM rollouts r
@@ -37,8 +39,9 @@ LEFT JOIN (SELECT rollout, tokens_T, own_T FROM tokens WHERE own_T IS NOT NULL) 
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE r.run = $run AND ($step IS NULL OR r.step = $step AND r.purpose = $purpose)
-  AND ($every OR r.purpose NOT IN ('train', 'warm_start') OR r.step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
-GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.turn, r.problem_id, r.prompt
+  AND ($every OR r.purpose NOT IN ('train', 'warm_start')
+       OR r.step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
+GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.problem_id, r.prompt
 """
 _TRAINED = """
 SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = $run AND status = 'trained'
@@ -53,7 +56,7 @@ def spent(
 
     Samples that a crash lost before they were recorded, and repeated train steps, are not counted.
     """
-    (trained,) = history.query(_TRAINED, {"run": run, "every": every}).to_pylist()
+    (trained,) = history.rows(_TRAINED, {"run": run, "every": every})
     return _usage(
         history, config, int(trained["tokens"]), run=run, step=None, purpose=None, every=every
     )
@@ -79,27 +82,23 @@ def _usage(
     """Tokens of sampling and scoring the groups that `_GROUPS` selects, and of training on `train_tokens`."""
     student = config.tinker.student
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
-    for group in history.query(_GROUPS, place).to_pylist():
+    for group in history.rows(_GROUPS, place):
         teacher = config.tinker.teacher_of(group["source"])
         sampler = teacher if group["by_teacher"] and teacher else student
         usages.append({sampler: sampled(group["prompt"], group["completions"])})
         usages += ({sampler: later_turns(group["prompt"], own_T)} for own_T in group["own"])
         if group["scored"] and (scorer := group["scorer"] or teacher):
-            for prompt in dict.fromkeys(read for read, _ in group["scored"]):
-                usages.append(
-                    {
-                        scorer: scored(
-                            prompt, [tokens for read, tokens in group["scored"] if read == prompt]
-                        )
-                    }
-                )
+            answers: dict[int, list[int]] = {}
+            for prompt, tokens in group["scored"]:
+                answers.setdefault(prompt, []).append(tokens)
+            usages += ({scorer: scored(prompt, tokens)} for prompt, tokens in answers.items())
     return together(usages)
 
 
 def step_costs(history: History, run: str) -> list[float]:
     """USD of each trained step, in order."""
     sql = "SELECT value FROM step_metrics WHERE run = ? AND name = 'cost/usd' ORDER BY step"
-    return history.query(sql, [run]).column(0).to_pylist()
+    return history.column(sql, [run])
 
 
 def cost_metrics(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from rtl_core.errors import HistoryError
+from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.theme import axis, layout
+from rtl_core.reporting.theme import Spec, axis, layout
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,15 @@ class Figure:
     title: str
     caption: str
     """What it shows and how it was computed."""
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
+    data: list[Spec]
+    layout: Spec
     height: int = 320
     wide: bool = False
     """Whether it takes the whole width instead of half of it."""
     sql: tuple[Statement, ...] = ()
 
     @property
-    def drawing(self) -> dict[str, Any]:
+    def drawing(self) -> Spec:
         """What the script of a page needs to draw it."""
         return {"id": self.id, "data": self.data, "layout": self.layout, "height": self.height}
 
@@ -83,22 +84,29 @@ class Parts:
     """SQL expression over the columns `epoch` and `step` for the number of a row's part, from 0."""
 
 
+_TRAINED = """
+SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps
+WHERE run = $run AND status = 'trained'
+"""
+_RECORDED = """
+SELECT name, list(step ORDER BY step) AS x, list(value ORDER BY step) AS y
+FROM (SELECT name, avg(step) AS step, avg(value) AS value FROM step_metrics
+WHERE run = $run AND name IN ({names}) GROUP BY name, step // $width) GROUP BY name
+"""
+
+
 class Source:
     """Executes the queries of a run's blocks, and records them."""
 
     def __init__(self, history: History, run: str) -> None:
         self.history = history
         self.run = run
-        self._asked: list[Statement] = []
+        self._statements: list[Statement] = []
 
     @cached_property
     def _trained(self) -> dict[str, int]:
         """Number of `epochs` with trained steps, and of `steps` up to the last trained one (at least 1)."""
-        sql = (
-            "SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps"
-            " WHERE run = $run AND status = 'trained'"
-        )
-        (row,) = self.history.query(sql, {"run": self.run}).to_pylist()
+        (row,) = self.history.rows(_TRAINED, {"run": self.run})
         return row
 
     def width(self, most: int = 40) -> int:
@@ -114,8 +122,8 @@ class Source:
         id_: str,
         title: str,
         caption: str,
-        data: list[dict[str, Any]],
-        yaxis: dict[str, Any],
+        data: list[Spec],
+        yaxis: Spec,
         most: int = 40,
         height: int = 320,
         wide: bool = False,
@@ -142,41 +150,37 @@ class Source:
             return Parts("epoch", "epoch")
         return Parts("quarter", f"least(3, step * 4 // {steps})")
 
-    def ask(self, sql: str, **params: Any) -> list[dict[str, Any]]:
+    def ask(self, sql: str, **params: Any) -> list[Row]:
         """Rows of a query; the parameters `$run` and `$width` have defaults."""
         if "$run" in sql:
             params.setdefault("run", self.run)
         if "$width" in sql:
             params.setdefault("width", self.width())
-        self._asked.append(Statement(sql, params))
-        return self.history.query(sql, params or None).to_pylist()
+        self._statements.append(Statement(sql, params))
+        return self.history.rows(sql, params or None)
 
     def recorded(self, width: int, *names: str) -> dict[str, tuple[list[float], list[float]]]:
         """Mapping of each recorded metric to (steps, values), with one point per `width` steps."""
-        rows = self.ask(
-            "SELECT name, list(step ORDER BY step) AS x, list(value ORDER BY step) AS y FROM "
-            "(SELECT name, avg(step) AS step,"
-            f" avg(value) AS value FROM step_metrics WHERE run = $run AND name IN ({', '.join(f'$m{i}' for i in range(len(names)))})"
-            " GROUP BY name, step // $width) GROUP BY name",
-            width=width,
-            **{f"m{i}": name for i, name in enumerate(names)},
-        )
+        parameters = {f"m{i}": name for i, name in enumerate(names)}
+        holders = ", ".join(f"${parameter}" for parameter in parameters)
+        rows = self.ask(_RECORDED.format(names=holders), width=width, **parameters)
         return {r["name"]: (r["x"], r["y"]) for r in rows}
 
-    def curves(self, *lines: Sequence[Any], **style: Any) -> list[dict[str, Any]]:
+    def curves(self, *lines: Sequence[Any], **style: Any) -> list[Spec]:
         """A curve for each recorded metric among `lines` (metric, name, colour role, hover, optional
         style); `style` as in `curve`."""
-        found = self.recorded(self.width(), *(line[0] for line in lines))
-        return [
-            curve(words, found[metric][0], found[metric][1], role, hover, **style, **dict(*own))
-            for metric, words, role, hover, *own in lines
-            if metric in found
-        ]
+        points = self.recorded(self.width(), *(line[0] for line in lines))
+        traces = []
+        for metric, words, role, hover, *own in lines:
+            if metric in points:
+                own_style = {**style, **dict(*own)}
+                traces.append(curve(words, *points[metric], role, hover, **own_style))
+        return traces
 
-    def asked(self) -> tuple[Statement, ...]:
+    def take_statements(self) -> tuple[Statement, ...]:
         """Queries since the last call."""
-        asked, self._asked = tuple(self._asked), []
-        return asked
+        statements, self._statements = tuple(self._statements), []
+        return statements
 
 
 Subject = TypeVar("Subject", Source, list[Source])
@@ -190,16 +194,16 @@ def plain(text: object) -> str:
 def draw(subject: Subject, *builders: Callable[[Subject], Block | None]) -> list[Block]:
     """Build the blocks of a run (or of several), each with its queries. Blocks without rows or traces are omitted."""
     sources = [subject] if isinstance(subject, Source) else subject
-    found = []
+    blocks = []
     for build in builders:
         try:
             block = build(subject)
         except HistoryError as error:
             raise HistoryError(f"{build.__name__}: {error.message}", error.hint) from error
-        asked = tuple(statement for source in sources for statement in source.asked())
+        statements = tuple(one for source in sources for one in source.take_statements())
         if block is not None and (block.data if isinstance(block, Figure) else block.rows):
-            found.append(replace(block, sql=asked))
-    return found
+            blocks.append(replace(block, sql=statements))
+    return blocks
 
 
 def curve(
@@ -212,7 +216,7 @@ def curve(
     width: float = 2,
     dash: str = "solid",
     **more: Any,
-) -> dict[str, Any]:
+) -> Spec:
     """A line trace; `colour` is a role, `hover` Plotly's format of a value, `more` other properties of the trace."""
     return {
         "type": "scatter",
@@ -228,7 +232,7 @@ def curve(
 
 def bar(
     name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str, **more: Any
-) -> dict[str, Any]:
+) -> Spec:
     """A bar trace, with the parameters of `curve`."""
     return {
         "type": "bar",
@@ -243,21 +247,21 @@ def bar(
 
 def rates(
     name: str,
-    found: Sequence[Interval],
+    intervals: Sequence[Interval],
     y: Sequence[Any],
     colour: str,
     hover: str,
     *,
     size: int = 8,
     **more: Any,
-) -> dict[str, Any]:
+) -> Spec:
     """A trace of points with their intervals as error bars."""
     thin = size < 10
     bars = {
         "type": "data",
         "symmetric": False,
-        "array": [i.hi - i.mean for i in found],
-        "arrayminus": [i.mean - i.lo for i in found],
+        "array": [i.hi - i.mean for i in intervals],
+        "arrayminus": [i.mean - i.lo for i in intervals],
         "color": colour,
         "thickness": 1.3 if thin else 2.5,
         "width": 0 if thin else 6,
@@ -267,7 +271,7 @@ def rates(
         "mode": "markers",
         "cliponaxis": False,
         "name": name,
-        "x": [i.mean for i in found],
+        "x": [i.mean for i in intervals],
         "y": y,
         "error_x": bars,
         "marker": {"size": size, "color": colour},
@@ -276,7 +280,17 @@ def rates(
     }
 
 
-STACKED: dict[str, Any] = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
+def values(rows: Sequence[Row], *columns: str) -> Iterator[list[Any]]:
+    """The values of each of these columns, as lists over the rows."""
+    return ([row[column] for row in rows] for column in columns)
+
+
+def cells(row: Row, *columns: str) -> list[str]:
+    """Table cells of these columns: a dash for an empty value."""
+    return ["–" if row[column] in (None, "") else str(row[column]) for column in columns]
+
+
+STACKED: Spec = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
 """Layout of stacked bars."""
 
 

@@ -3,6 +3,7 @@ other evaluations of its split."""
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,31 +45,36 @@ def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -
         for kind in _KINDS:
             if problem_id in problems and (name := getattr(problems[problem_id], kind)):
                 groups[kind, name].append(problem_id)
-    order = ["all", *_KINDS]
-    rank = {"easy": "0", "medium": "1", "hard": "2"}
-    found = []
-    for (kind, name), ids in sorted(
-        groups.items(), key=lambda g: (order.index(g[0][0]), rank.get(g[0][1], g[0][1]))
-    ):
+    parts = []
+    for kind, name in sorted(groups, key=_place):
+        ids = groups[kind, name]
         if kind != "all" and len(ids) == len(counts):
             continue
         own = [counts[p] for p in ids]
-        possible = [k for k in ks if k <= min(own)[0]]
-        found.append(Slice(kind, name, len(ids), {k: pass_at_k_interval(own, k) for k in possible}))
-    return found
+        samples, _ = min(own)
+        rates = {k: pass_at_k_interval(own, k) for k in ks if k <= samples}
+        parts.append(Slice(kind, name, len(ids), rates))
+    return parts
+
+
+def _place(group: tuple[str, str]) -> tuple[int, str]:
+    """Place of a (kind, name) in the order of slices."""
+    kind, name = group
+    ranks = {"easy": "0", "medium": "1", "hard": "2"}
+    return ("all", *_KINDS).index(kind), ranks.get(name, name)
 
 
 def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, PairedResult]]:
     """(other evaluation in words, this one minus it) for each other finished evaluation of the run and
     split, over shared problems."""
     ours = rates_of(counts_of(history, record))
-    found = []
+    tests = []
     for other in history.evaluations(record.run):
         if other.key == record.key or other.status != "done" or other.split != record.split:
             continue
         if test := paired_rates(rates_of(counts_of(history, other)), ours):
-            found.append((in_words(other), test))
-    return found
+            tests.append((in_words(other), test))
+    return tests
 
 
 def in_words(record: EvaluationRecord) -> str:
@@ -79,22 +85,24 @@ def in_words(record: EvaluationRecord) -> str:
 
 
 def table(
-    record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[tuple[str, PairedResult]]
+    record: EvaluationRecord, parts: Sequence[Slice], tests: Sequence[tuple[str, PairedResult]]
 ) -> Table:
     """Slices and comparisons for a terminal."""
-    ks = sorted({k for one in found for k in one.pass_at})
-    shown = Table(
+    ks = sorted({k for one in parts for k in one.pass_at})
+    drawing = Table(
         title=f"{in_words(record)}: {record.split} problems of run {record.run}",
         box=box.SIMPLE_HEAD,
     )
     for name in ("", "problems", *(f"pass@{k}" for k in ks)):
-        shown.add_column(name, justify="right" if name else "left")
-    for before, one in zip([None, *found], found, strict=False):
-        if before is not None and before.kind != one.kind:
-            shown.add_section()
-        shown.add_row(one.name, str(one.n), *(rate_in_words(one.pass_at.get(k)) for k in ks))
-    if compared:
-        lines = [f"against {other}: {paired_in_words(test)}" for other, test in compared]
-        shown.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
-        shown.caption_justify = "left"
-    return shown
+        drawing.add_column(name, justify="right" if name else "left")
+    for kind, group in itertools.groupby(parts, key=lambda one: one.kind):
+        if kind != parts[0].kind:
+            drawing.add_section()
+        for one in group:
+            rates = (rate_in_words(one.pass_at.get(k)) for k in ks)
+            drawing.add_row(one.name, str(one.n), *rates)
+    if tests:
+        lines = [f"against {other}: {paired_in_words(test)}" for other, test in tests]
+        drawing.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
+        drawing.caption_justify = "left"
+    return drawing

@@ -53,13 +53,10 @@ def before_after_table(history: History, run: str) -> Table:
         table.add_column(name, justify="right", overflow="fold")
     for label, part in result.parts:
         if label:
+            _, first = part.shown[0]
+            problems = counted(first.record.n_problems, "problem")
             table.add_section()
-            table.add_row(
-                Text(
-                    f"{label}:\n{counted(part.shown[0][1].record.n_problems, 'problem')}",
-                    style="bold",
-                )
-            )
+            table.add_row(Text(f"{label}:\n{problems}", style="bold"))
         for name, view in part.shown:
             steps = "" if name == "teacher" else f"\n  {counted(view.record.step, 'step')}"
             cells = (cell.replace(" [", "\n[") for cell in part.cells(view, ks))
@@ -71,7 +68,7 @@ def before_after_table(history: History, run: str) -> Table:
 
 def rich_table(table: blocks.Table) -> Table:
     """Convert a report's table for the terminal."""
-    made = Table(
+    converted = Table(
         title=table.title,
         title_justify="left",
         caption=table.caption,
@@ -79,10 +76,10 @@ def rich_table(table: blocks.Table) -> Table:
         box=box.SIMPLE_HEAD,
     )
     for name, align in table.columns:
-        made.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
+        converted.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
     for row in table.rows:
-        made.add_row(*(Text(visible(cell)) for cell in row))
-    return made
+        converted.add_row(*(Text(visible(cell)) for cell in row))
+    return converted
 
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
@@ -96,11 +93,12 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
         ("teacher KL", "teacher_kl", ".3f"),
         ("entropy", "optim/entropy", ".2f"),
     ):
-        if name in metrics:
-            raw, equal = f"{metrics[name]:{form}}", metrics.get(name + SUFFIX)
-            parts.append(
-                f"{label} {raw}" if equal is None else f"{label} {equal:{form}} (raw {raw})"
-            )
+        if name not in metrics:
+            continue
+        words = format(metrics[name], form)
+        if name + SUFFIX in metrics:
+            words = f"{metrics[name + SUFFIX]:{form}} (raw {words})"
+        parts.append(f"{label} {words}")
     if "cost/usd" in metrics:
         parts.append(f"${metrics['cost/usd']:.3f}")
     if "time/total" in metrics:
@@ -112,13 +110,18 @@ def _caption(result: RunResult) -> str | None:
     if not result.shown:
         return None
     record = result.shown[-1][1].record
-    text = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}, [95 % interval over problems].\nGain and p: compared with student before, paired by problem."
+    size = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}"
+    text = (
+        f"{size}, [95 % interval over problems].\n"
+        "Gain and p: compared with student before, paired by problem."
+    )
     if result.mixed:
         return f"{text}\n{MIXTURE}"
     if over := over_warm_start(result):
         text += f"\n{over}"
     if result.after and result.teacher and result.teacher.pass_at_1.mean > 0:
-        text += f"\nThe student is at {100 * result.after.pass_at_1.mean / result.teacher.pass_at_1.mean:.0f} % of the teacher's pass@1."
+        share = result.after.pass_at_1.mean / result.teacher.pass_at_1.mean
+        text += f"\nThe student is at {100 * share:.0f} % of the teacher's pass@1."
     return text
 
 
@@ -139,36 +142,38 @@ def sparkline(values: list[float], width: int = 24) -> str:
         values = [float(np.mean(part)) for part in np.array_split(np.array(values), width)]
     low, high = min(values), max(values)
     span = high - low or 1.0
-    return "".join(_BARS[min(7, int(8 * (v - low) / span))] for v in values)
+    heights = [int(8 * (value - low) / span) for value in values]
+    return "".join(_BARS[min(7, height)] for height in heights)
 
 
 def curves(history: History, runs: list[str]) -> Table:
     """Means of the first and last tenth of each curve, and a sparkline."""
-    made = Table(title="Training", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title="Training", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("run", "curve", "first tenth", "last tenth", "shape"):
-        made.add_column(name, justify="right" if "tenth" in name else "left")
+        table.add_column(name, justify="right" if "tenth" in name else "left")
     for run in runs:
         for curve in curves_of(history, run):
-            made.add_row(
-                run, curve.label, *(f"{end:.3f}" for end in curve.ends), sparkline(curve.values)
-            )
-    return made
+            ends = (f"{end:.3f}" for end in curve.ends)
+            table.add_row(run, curve.label, *ends, sparkline(curve.values))
+    return table
 
 
 def problem_differences(history: History, first: str, other: str) -> RenderableType:
     """The eight held-out problems on which the last results of two runs differ most."""
-    made = Table(box=box.SIMPLE_HEAD)
-    made.add_column("problem", overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("problem", overflow="fold")
     for run in (first, other):
-        made.add_column(run, justify="right")
-    a, b = (end.rates if (end := run_result(history, run).after) else {} for run in (first, other))
+        table.add_column(run, justify="right")
+    ends = [run_result(history, run).after for run in (first, other)]
+    a, b = (end.rates if end else {} for end in ends)
     shared = a.keys() & b.keys() & same_problems(history, first, other)
-    differing = (problem for problem in shared if a[problem] != b[problem])
-    for problem in sorted(differing, key=lambda p: (-abs(a[p] - b[p]), p))[:8]:
-        made.add_row(visible(problem), f"{a[problem]:.0%}", f"{b[problem]:.0%}")
-    if not made.row_count:
-        made.add_row(Text("none", style="dim"))
+    gaps = {problem: abs(a[problem] - b[problem]) for problem in shared}
+    largest = sorted((-gap, problem) for problem, gap in gaps.items() if gap)
+    for _, problem in largest[:8]:
+        table.add_row(visible(problem), *(f"{rates[problem]:.0%}" for rates in (a, b)))
+    if not table.row_count:
+        table.add_row(Text("none", style="dim"))
     # Not the table's own title, which would be folded to the width of the table.
     return Group(
-        Text(f"Held-out problems on which {first} and {other} differ most", style="italic"), made
+        Text(f"Held-out problems on which {first} and {other} differ most", style="italic"), table
     )

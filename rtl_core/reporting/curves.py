@@ -17,6 +17,10 @@ METRICS = {
     "teacher KL": "teacher_kl",
 }
 """Quantity -> the metric that each trained step recorded."""
+_POINTS = """
+SELECT name, list(step ORDER BY step) AS steps, list(value ORDER BY step) AS y FROM step_metrics
+WHERE run = $run AND list_contains($names, name) GROUP BY name
+"""
 
 
 @dataclass(frozen=True)
@@ -37,20 +41,18 @@ class Curve:
     def ends(self) -> tuple[float, float]:
         """Means of the first and the last tenth."""
         few = max(1, len(self.values) // 10)
-        return float(np.mean(self.values[:few])), float(np.mean(self.values[-few:]))
+        first, last = self.values[:few], self.values[-few:]
+        return float(np.mean(first)), float(np.mean(last))
 
 
 def curves_of(history: History, run: str) -> Iterator[Curve]:
     """The curves for which a run has data."""
-    sql = (
-        "SELECT name, list(step ORDER BY step) AS steps, list(value ORDER BY step) AS y FROM step_metrics"
-        " WHERE run = $run AND list_contains($names, name) GROUP BY name"
-    )
     names = [metric + suffix for metric in METRICS.values() for suffix in ("", SUFFIX)]
-    rows = history.query(sql, {"run": run, "names": names}).to_pylist()
-    found = {row["name"]: (row["steps"], row["y"]) for row in rows}
+    rows = history.rows(_POINTS, {"run": run, "names": names})
+    points = {row["name"]: (row["steps"], row["y"]) for row in rows}
     for quantity, metric in METRICS.items():
-        if metric + SUFFIX in found:
-            yield Curve(quantity, *found[metric + SUFFIX], "at equal difficulty")
-        if metric in found:
-            yield Curve(quantity, *found[metric], "raw" if metric + SUFFIX in found else "")
+        equal = points.get(metric + SUFFIX)
+        if equal:
+            yield Curve(quantity, *equal, "at equal difficulty")
+        if metric in points:
+            yield Curve(quantity, *points[metric], "raw" if equal else "")

@@ -15,15 +15,19 @@ from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, p
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.text import gain_in_words, p_in_words, paired_in_words, rate_in_words
 
-PROBLEMS_SQL = (
-    # Problems with missing grades, such as after a failed harness, are excluded.
-    "SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluations e USING (evaluation)"
-    " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples"
-)
-INTERFACE_SQL = (
-    "SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages"
-    " WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id"
-)
+# Problems with missing grades, such as after a failed harness, are excluded.
+PROBLEMS_SQL = """
+SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluations e USING (evaluation)
+WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples
+"""
+INTERFACE_SQL = """
+SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages
+WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id
+"""
+_SAME_PROBLEMS = """
+SELECT problem_id FROM run_problems WHERE run IN ($first, $second)
+GROUP BY ALL HAVING count(*) = 2 AND count(DISTINCT fingerprint) = 1
+"""
 
 ROLES = {
     "student before": "@before",
@@ -68,24 +72,18 @@ class EvaluationView:
     def of(self, problems: Collection[str]) -> EvaluationView:
         """The evaluation restricted to these problems, of which it must contain at least one."""
         counts = {problem: count for problem, count in self.counts.items() if problem in problems}
+        interfaces = {p: share for p, share in self.interfaces.items() if p in problems}
         least, _ = min(counts.values())
-        rates = {
-            k: pass_at_k_interval(counts.values(), k)
-            for k in (1, *self.record.pass_at_k)
-            if k <= least
+        rate = pass_at_k_interval(counts.values(), 1)
+        ks = [k for k in self.record.pass_at_k if k <= least]
+        figures = {
+            "n_problems": len(counts),
+            "pass_at_1": rate.mean,
+            "lo": rate.lo,
+            "hi": rate.hi,
+            "pass_at_k": {k: pass_at_k_interval(counts.values(), k).mean for k in ks},
         }
-        record = self.record.model_copy(
-            update={
-                "n_problems": len(counts),
-                "pass_at_1": rates[1].mean,
-                "lo": rates[1].lo,
-                "hi": rates[1].hi,
-                "pass_at_k": {k: rates[k].mean for k in self.record.pass_at_k if k <= least},
-            }
-        )
-        return EvaluationView(
-            record, counts, {p: share for p, share in self.interfaces.items() if p in problems}
-        )
+        return EvaluationView(self.record.model_copy(update=figures), counts, interfaces)
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,9 @@ class RunResult:
     @property
     def parts(self) -> list[tuple[str, RunResult]]:
         """(name, result) of each source and of all together; for a single source only the whole, with an empty name."""
-        return [*self.by_source.items(), (ALL_SOURCES, self)] if self.mixed else [("", self)]
+        if not self.mixed:
+            return [("", self)]
+        return [*self.by_source.items(), (ALL_SOURCES, self)]
 
     @property
     def shown(self) -> list[tuple[str, EvaluationView]]:
@@ -129,10 +129,8 @@ class RunResult:
         """Table cells of an evaluation: pass@1, pass@k for these k, interface right; gain and p compared
         with the student before."""
         test = paired(self.before, view) if self.before and view is not self.before else None
-        passes = [
-            f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–"
-            for k in ks
-        ]
+        recorded = view.record.pass_at_k
+        passes = [f"{100 * recorded[k]:.1f} %" if k in recorded else "–" for k in ks]
         gain = [gain_in_words(test), p_in_words(test.p_value)] if test else ["", ""]
         return [rate_in_words(view.pass_at_1), *passes, rate_in_words(view.interface), *gain]
 
@@ -154,9 +152,8 @@ def run_result(history: History, run: str) -> RunResult:
 
 def by_source(history: History, view: EvaluationView) -> dict[str, EvaluationView]:
     """Mapping of source to the evaluation restricted to its problems, ordered by name."""
-    return {
-        source: views[0] for source, views in _by_source(history, view.record.run, [view]).items()
-    }
+    parts = _by_source(history, view.record.run, [view])
+    return {source: views[0] for source, views in parts.items()}
 
 
 def _by_source(
@@ -164,18 +161,15 @@ def _by_source(
 ) -> dict[str, list[EvaluationView]]:
     """Mapping of source to the evaluations with problems of it, each restricted to those problems."""
     problems: dict[str, set[str]] = defaultdict(set)
-    seen = {problem for view in done for problem in view.counts}
-    for row in history.query(
-        "SELECT problem_id, source FROM run_problems WHERE run = $run", {"run": run}
-    ).to_pylist():
-        if row["problem_id"] in seen:
+    evaluated = {problem for view in done for problem in view.counts}
+    sql = "SELECT problem_id, source FROM run_problems WHERE run = $run"
+    for row in history.rows(sql, {"run": run}):
+        if row["problem_id"] in evaluated:
             problems[row["source"]].add(row["problem_id"])
-    return {
-        source: [
-            view.of(problems[source]) for view in done if problems[source] & view.counts.keys()
-        ]
-        for source in sorted(problems)
-    }
+    views = {}
+    for source, own in sorted(problems.items()):
+        views[source] = [view.of(own) for view in done if own & view.counts.keys()]
+    return views
 
 
 def _result(
@@ -185,28 +179,24 @@ def _result(
     parts: dict[str, RunResult] | None = None,
 ) -> RunResult:
     student = tuple(v for v in done if v.record.policy == "student")
-    teachers = [v for v in done if v.record.policy == "teacher"]
-    before = student[0] if trains and student and student[0].record.step == 0 else None
-    after = student[-1] if student and (student[-1].record.step > 0 or not trains) else None
+    *_, teacher = [None, *(v for v in done if v.record.policy == "teacher")]
+    before = after = None
+    if student and trains and student[0].record.step == 0:
+        before = student[0]
+    if student and (student[-1].record.step > 0 or not trains):
+        after = student[-1]
     gain = paired(before, after) if before and after else None
     warm = next((v for v in student[:-1] if v.record.step == warm_steps > 0), None)
-    return RunResult(
-        before, after, teachers[-1] if teachers else None, student, gain, warm, parts or {}
-    )
+    return RunResult(before, after, teacher, student, gain, warm, parts or {})
 
 
 def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
     """The finished evaluations of a run on its own held-out split and with its own settings, with any
     number of samples: only these are comparable. Raises HistoryError for an unknown run."""
     sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
-    split = next(
-        (source["heldout_split"] for source in sources if "heldout_split" in source), "heldout"
-    )
-    return [
-        e
-        for e in history.evaluations(run)
-        if e.status == "done" and e.split == split and not e.conditions
-    ]
+    splits = (source["heldout_split"] for source in sources if "heldout_split" in source)
+    own = ("done", next(splits, "heldout"), [])
+    return [e for e in history.evaluations(run) if (e.status, e.split, e.conditions) == own]
 
 
 def scheduled_evaluations(history: History, run: str) -> list[EvaluationRecord]:
@@ -224,46 +214,41 @@ def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None
 def paired_rates(first: Mapping[str, float], second: Mapping[str, float]) -> PairedResult | None:
     """Second minus first of shares by problem, over shared problems; None if there are none."""
     shared = sorted(first.keys() & second.keys())
-    return paired_test([first[p] for p in shared], [second[p] for p in shared]) if shared else None
+    if not shared:
+        return None
+    return paired_test([first[p] for p in shared], [second[p] for p in shared])
 
 
 def same_problems(history: History, first: str, second: str) -> set[str]:
     """Ids of problems with the same prompt, context and harness in both runs; rates on others are not comparable."""
-    sql = "SELECT problem_id FROM run_problems WHERE run IN ($first, $second) GROUP BY ALL HAVING count(*) = 2 AND count(DISTINCT fingerprint) = 1"
-    return {
-        row["problem_id"]
-        for row in history.query(sql, {"first": first, "second": second}).to_pylist()
-    }
+    return set(history.column(_SAME_PROBLEMS, {"first": first, "second": second}))
 
 
 def over_warm_start(result: RunResult) -> str | None:
     """Gains in pass@1 and interface of the student after over the warm start, in words."""
     if result.warm is None or result.after is None:
         return None
-    found = (
+    tests = (
         ("pass@1", paired(result.warm, result.after)),
         ("interface right", paired_rates(result.warm.interfaces, result.after.interfaces)),
     )
-    parts = [f"{name} {paired_in_words(test)}" for name, test in found if test is not None]
+    parts = [f"{name} {paired_in_words(test)}" for name, test in tests if test is not None]
     return f"Over the warm start alone: {'; '.join(parts)}." if parts else None
 
 
 def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
     """Load a finished evaluation with its results by problem."""
-    place, counts = {"run": record.run, "evaluation": record.key}, counts_of(history, record)
-    rows = history.query(INTERFACE_SQL, place).to_pylist()
-    return EvaluationView(
-        record, counts, {r["problem_id"]: r["share"] for r in rows if r["problem_id"] in counts}
-    )
+    counts = counts_of(history, record)
+    place = {"run": record.run, "evaluation": record.key}
+    rows = history.rows(INTERFACE_SQL, place)
+    interfaces = {r["problem_id"]: r["share"] for r in rows if r["problem_id"] in counts}
+    return EvaluationView(record, counts, interfaces)
 
 
 def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     """Mapping of problem to (samples, passed) for an evaluation."""
     place = {"run": record.run, "evaluation": record.key}
-    return {
-        r["problem_id"]: (r["samples"], r["passed"])
-        for r in history.query(PROBLEMS_SQL, place).to_pylist()
-    }
+    return {r["problem_id"]: (r["samples"], r["passed"]) for r in history.rows(PROBLEMS_SQL, place)}
 
 
 def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:

@@ -25,6 +25,10 @@ SELECT count(*) AS sampled, count(v.rollout) AS graded, count(t.rollout) AS scor
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN teacher_scores t USING (rollout)
 WHERE r.run = $run AND r.purpose = 'train' AND r.step = $step
 """
+_RECENT_SQL = """
+SELECT avg(seconds) FROM (SELECT seconds FROM step_times
+WHERE run = $run AND stage = 'total' ORDER BY step DESC LIMIT 10)
+"""
 _STYLES = {
     "finished": "green",
     "running": "cyan",
@@ -64,18 +68,14 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
         parts.append(evaluations)
     following = next((s for s in steps if s.status == "planned"), None)
     if following is not None and not ended(run):
-        row = history.query(_STAGES_SQL, {"run": run.name, "step": following.step}).to_pylist()[0]
-        counts = f"{counted(row['sampled'], 'answer')} sampled, {row['graded']} graded, {row['scored']} scored"
-        parts.append(
-            Text(
-                f"step {following.step + 1}: {counted(len(following.problem_ids), 'problem')}, {counts}"
-            )
-        )
+        row = history.rows(_STAGES_SQL, {"run": run.name, "step": following.step})[0]
+        answers = counted(row["sampled"], "answer")
+        counts = f"{answers} sampled, {row['graded']} graded, {row['scored']} scored"
+        problems = counted(len(following.problem_ids), "problem")
+        parts.append(Text(f"step {following.step + 1}: {problems}, {counts}"))
     metrics = history.step_metrics(run.name, trained[-lines].step if len(trained) >= lines else 0)
-    parts += [
-        Text(step_line(step, len(steps), found), style="dim")
-        for step, found in [*metrics.items()][-lines:]
-    ]
+    last = list(metrics)[-lines:]
+    parts += [Text(step_line(step, len(steps), metrics[step]), style="dim") for step in last]
     return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)
 
 
@@ -88,34 +88,32 @@ def _heartbeat(run: RunRecord) -> Text:
 
 
 def _remaining(history: History, run: str, left: int) -> Text:
-    sql = "SELECT avg(seconds) FROM (SELECT seconds FROM step_times WHERE run = $run AND stage = 'total' ORDER BY step DESC LIMIT 10)"
-    (mean,) = history.query(sql, {"run": run}).column(0).to_pylist()
-    return Text(f"about {duration(mean * left)} left" if mean and left else "", style="dim")
+    (mean,) = history.column(_RECENT_SQL, {"run": run})
+    words = f"about {duration(mean * left)} left" if mean and left else ""
+    return Text(words, style="dim")
 
 
 def _curves(history: History, run: str) -> RenderableType:
-    table, found = Table.grid(padding=(0, 2)), list(curves_of(history, run))
-    for curve in found:
-        bars = Text(
-            sparkline(curve.values, 38), style="bright_black" if curve.kind == "raw" else "cyan"
-        )
+    table = Table.grid(padding=(0, 2))
+    explained = False
+    for curve in curves_of(history, run):
+        style = "bright_black" if curve.kind == "raw" else "cyan"
+        bars = Text(sparkline(curve.values, 38), style=style)
         table.add_row(curve.label, bars, f"{curve.values[-1]:.3f}")
-    return (
-        Group(table, Text(EQUAL_DIFFICULTY, style="dim"))
-        if any(curve.kind for curve in found)
-        else table
-    )
+        explained |= bool(curve.kind)
+    return Group(table, Text(EQUAL_DIFFICULTY, style="dim")) if explained else table
 
 
 def _evaluations(history: History, run: str) -> Table | None:
-    found = history.evaluations(run)
-    if not found:
+    evaluations = history.evaluations(run)
+    if not evaluations:
         return None
     table = Table("evaluation", "steps", "pass@1 [95 %]", box=box.SIMPLE_HEAD)
-    for e in found:
-        interval = f" [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}]"
+    for e in evaluations:
         name = ", ".join([e.policy, e.split, *e.conditions])
-        table.add_row(
-            name, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}"
-        )
+        result: str = e.status
+        if e.pass_at_1 is not None:
+            low, high = (100 * (end or 0) for end in (e.lo, e.hi))
+            result = f"{e.pass_at_1:.1%} [{low:.1f}, {high:.1f}]"
+        table.add_row(name, str(e.step), result)
     return table

@@ -11,7 +11,7 @@ from rtl_core.errors import ToolMissingError
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Figure
 from rtl_core.reporting.figures import sections
-from rtl_core.reporting.theme import Theme, resolve
+from rtl_core.reporting.theme import Spec, Theme, resolve
 
 
 def write_pngs(
@@ -60,7 +60,7 @@ def size(figure: Figure) -> dict[str, int]:
     return {"width": 1120 if figure.wide else 640, "height": figure.height + 56}
 
 
-def drawing(figure: Figure, theme: Theme) -> dict[str, Any]:
+def drawing(figure: Figure, theme: Theme) -> Spec:
     """The figure as a standalone Plotly specification: colours resolved, with its title and an opaque background."""
     title = "<br>".join(textwrap.wrap(figure.title, 70))
     margin = figure.layout.get("margin", {})

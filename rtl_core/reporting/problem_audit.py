@@ -33,6 +33,8 @@ from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord
 from rtl_grader.validation.table import by_source, score_text
 from rtl_grader.words import escaping_templates
 
+Line = dict[str, Any]
+"""A line of the document."""
 OTHERS_SQL = "SELECT fingerprint, status, tools FROM validations ORDER BY fingerprint, tools_key"
 _MACHINE_PATH = re.compile(r"/\S*/(?=site-packages/)")
 """Path of installed packages; removed, so that two machines write the same document."""
@@ -67,16 +69,16 @@ def write_document(
 
 def document(
     loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Line]:
     """Yield the header, the problems and the last line of the document."""
     problems = {p.id: p for p in sorted(loaded.every, key=lambda p: (p.source, p.id))}
-    others: dict[str, list[dict[str, Any]]] = {}
-    for row in history.query(OTHERS_SQL).to_pylist():
+    others: dict[str, list[Line]] = {}
+    for row in history.rows(OTHERS_SQL):
         others.setdefault(row["fingerprint"], []).append(
             {"tools": json.loads(row["tools"]), "status": row["status"]}
         )
     tools = {json.dumps(r.tools, sort_keys=True): r.tools for r in records.values() if r.tools}
-    head: dict[str, Any] = {
+    head: Line = {
         "data_set": loaded.fingerprint,
         "problems": len(problems),
         "tools": list(tools.values()),
@@ -93,13 +95,11 @@ def document(
     }
 
 
-def _json_lines(lines: Iterable[dict[str, Any]]) -> str:
+def _json_lines(lines: Iterable[Line]) -> str:
     return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
 
 
-def _row(
-    problem: Problem, record: ValidationRecord, others: Mapping[str, list[dict[str, Any]]]
-) -> dict[str, Any]:
+def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[Line]]) -> Line:
     found = record.evidence
     golden, stubs, mutants = (found.get(name) or {} for name in ("golden", "stubs", "mutants"))
     return {
@@ -156,7 +156,7 @@ def contradictions(problem: Problem) -> Iterator[str]:
 
 
 def _page(
-    lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]
+    lines: list[Line], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]
 ) -> str:
     head, *rows, tail = lines
     sums, unfit = by_source(records, loaded.broken, loaded.left_out)

@@ -44,6 +44,13 @@ DEMO = (
 )
 TINY = ("student", "reader", "hard-student", "agent")
 """Students that this package ships (`rtl_core/tinymodels`, a room above this one)."""
+_COUNTS = """
+SELECT (SELECT count(*) FROM rollouts WHERE run = $run) AS rollouts,
+       (SELECT count(*) FROM steps WHERE run = $run AND status = 'trained') AS trained,
+       (SELECT count(*) FROM steps WHERE run = $run) AS planned,
+       (SELECT sum(examples) FROM steps WHERE run = $run) AS examples,
+       (SELECT sum(seconds) FROM step_times WHERE run = $run AND stage = 'total') AS seconds
+"""
 
 
 def write_report(
@@ -56,37 +63,35 @@ def write_report(
     if not run_names:
         raise HistoryError("a report needs at least one run", "name it: rtl-distill report RUN")
     results = {name: run_result(history, name) for name in dict.fromkeys(run_names)}
-    made = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results), own)]
-    linked = [
-        key
-        for section in made
-        for b in section.blocks
-        if isinstance(b, Table)
-        for key in b.links.values()
-    ]
-    browser = rollouts.sample(history, next(iter(results)), linked) if len(results) == 1 else None
+    filled = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results), own)]
+    browser = None
+    if len(results) == 1:
+        tables = [b for section in filled for b in section.blocks if isinstance(b, Table)]
+        linked = [key for table in tables for key in table.links.values()]
+        browser = rollouts.sample(history, run_names[0], linked)
     with replacing(path) as fresh:
-        fresh.write_text(render(history, results, made, browser), encoding="utf-8")
+        fresh.write_text(render(history, results, filled, browser), encoding="utf-8")
     return path
 
 
 def render(
     history: History,
     results: dict[str, RunResult],
-    made: list[Section],
+    filled: list[Section],
     browser: dict[str, Any] | None,
 ) -> str:
     from plotly.offline import get_plotlyjs
 
     runs = [history.existing_run(name) for name in results]
     result, alone = results[runs[0].name], len(runs) == 1
-    figures = [b for section in made for b in section.blocks if isinstance(b, Figure)]
+    figures = [b for section in filled for b in section.blocks if isinstance(b, Figure)]
     data = {
         "outcomes": {name: list(pair) for name, pair in OUTCOMES.items()},
         "figures": [figure.drawing for figure in figures],
         "browser": browser,
     }
     page = files("rtl_core.reporting") / "page"
+    scripts = ((page / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))
     templates = escaping_templates("rtl_core.reporting")
     templates.filters.update(
         about=_about,
@@ -100,7 +105,7 @@ def render(
         detail=_detail(result),
         facts=facts(history, runs[0]) if alone else [],
         demo_note=demo_note(runs[0]),
-        sections=made,
+        sections=filled,
         browser=browser if browser and browser["shown"] else None,
         linked={r["rollout"] for r in browser["rollouts"]} if browser else set(),
         most_text=rollouts.MOST_TEXT,
@@ -108,9 +113,7 @@ def render(
         style=Markup(page_style()),
         data=Markup(safe_json(data)),
         plotly=Markup(get_plotlyjs()),
-        script=Markup(
-            "\n".join((page / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))
-        ),
+        script=Markup("\n".join(scripts)),
     )
 
 
@@ -130,39 +133,30 @@ def safe_json(value: Any) -> str:
 
 def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     """(name, value) pairs for the head of the page."""
-    counts = history.query(
-        "SELECT (SELECT count(*) FROM rollouts WHERE run = $run) AS rollouts,"
-        " (SELECT count(*) FROM steps WHERE run = $run AND status = 'trained') AS trained,"
-        " (SELECT count(*) FROM steps WHERE run = $run) AS planned,"
-        " (SELECT sum(examples) FROM steps WHERE run = $run) AS examples,"
-        " (SELECT sum(seconds) FROM step_times WHERE run = $run AND stage = 'total') AS seconds",
-        {"run": run.name},
-    ).to_pylist()[0]
-    found = [
+    (counts,) = history.rows(_COUNTS, {"run": run.name})
+    pairs = [
         ("steps", f"{counts['trained']} of {counts['planned']}"),
         ("rollouts", f"{counts['rollouts']:,}"),
     ]
     if counts["examples"] is not None:
-        found.append(("trained on", f"{int(counts['examples']):,} (equal answers count once)"))
+        pairs.append(("trained on", f"{int(counts['examples']):,} (equal answers count once)"))
     for curve in curves_of(history, run.name):
-        if (
-            curve.kind != "raw" and curve.quantity != "pass rate"
-        ):  # the headline has the held-out one
+        # The headline has the held-out pass rate.
+        if curve.kind != "raw" and curve.quantity != "pass rate":
             ends = " → ".join(f"{end:.2f}" for end in curve.ends)
-            found.append((f"{curve.label}, first → last tenth of the steps", ends))
+            pairs.append((f"{curve.label}, first → last tenth of the steps", ends))
     if counts["seconds"]:
-        found.append(("training", duration(counts["seconds"])))
-    if audited := audit_summary(history, run.name):
-        found.append(("audited", audited.in_words()))
-    return found
+        pairs.append(("training", duration(counts["seconds"])))
+    if summary := audit_summary(history, run.name):
+        pairs.append(("audited", summary.in_words()))
+    return pairs
 
 
 def demo_note(run: RunRecord) -> str | None:
     """The note on the demo, for a run whose student is one of the package's tiny models."""
     tinker = run.config.get("tinker") or {}
-    served = tinker.get("base_url") == "local" and run.student not in (
-        tinker.get("local_models") or {}
-    )
+    own_models = tinker.get("local_models") or {}
+    served = tinker.get("base_url") == "local" and run.student not in own_models
     return DEMO if served and run.student in TINY else None
 
 
@@ -203,11 +197,10 @@ def _detail(result: RunResult) -> Markup:
         g = result.gain
         parts.append(
             Markup(
-                "{:+.1f} points, 95 % interval {:.1f} to {:.1f}, p {} over {} problems{}: {} better, {} worse."
+                "{:+.1f} points, 95 % interval {:.1f} to {:.1f}, p {} over {} problems{}: "
+                "{} better, {} worse."
             ).format(
-                100 * g.gain,
-                100 * g.lo,
-                100 * g.hi,
+                *(100 * share for share in (g.gain, g.lo, g.hi)),
                 p_in_words(g.p_value),
                 g.n,
                 " of all sources" if result.mixed else "",
@@ -231,10 +224,8 @@ def laid_out(blocks: Sequence[Block]) -> list[Block]:
             continue
         for pair in zip(run[::2], run[1::2], strict=False):
             height = max((block.height for block in pair if isinstance(block, Figure)), default=0)
-            out += [
-                replace(block, height=height) if isinstance(block, Figure) else block
-                for block in pair
-            ]
+            for block in pair:
+                out.append(replace(block, height=height) if isinstance(block, Figure) else block)
         if len(run) % 2:
             out.append(replace(run[-1], wide=True))
     return out
@@ -243,16 +234,16 @@ def laid_out(blocks: Sequence[Block]) -> list[Block]:
 def _typed(statements: tuple[Statement, ...]) -> str:
     """The queries behind a block, ready to be executed again."""
     texts = []
-    for sql, given in dict.fromkeys(
-        (s.sql, json.dumps(s.params, sort_keys=True, default=str)) for s in statements
-    ):
-        note = "".join(f"-- ${name} = {value!r}\n" for name, value in json.loads(given).items())
-        texts.append(f"{note}{' '.join(sql.split())};")
-    return "\n".join(texts)
+    for statement in statements:
+        values = json.loads(json.dumps(statement.params, sort_keys=True, default=str))
+        notes = "".join(f"-- ${name} = {value!r}\n" for name, value in values.items())
+        texts.append(f"{notes}{' '.join(statement.sql.split())};")
+    return "\n".join(dict.fromkeys(texts))
 
 
 def _about(run: RunRecord) -> list[tuple[str, object]]:
     """(name, value) pairs on a run for the foot of the page."""
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
     return [
         ("run", run.name),
         ("student", run.student),
@@ -262,5 +253,5 @@ def _about(run: RunRecord) -> list[tuple[str, object]]:
         ("ended", f"{run.finished_at:%Y-%m-%d %H:%M} UTC" if run.finished_at else "–"),
         ("configuration", run.config_hash[:16] or "–"),
         ("problems", run.problems_hash[:16] or "–"),
-        ("versions", ", ".join(f"{k} {v}" for k, v in sorted(run.versions.items())) or "–"),
+        ("versions", versions or "–"),
     ]

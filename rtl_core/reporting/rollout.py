@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from rtl_core.history.columns import Row
 from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
@@ -35,9 +37,8 @@ def level_of(history: History, rollout: Rollout) -> str | None:
     """The kind of failure, and whether another answer of the run solved the problem; None if the answer did
     not fail."""
     sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key AND run = $run AND step = $step"
-    for row in history.query(
-        sql, {"key": rollout.key, "run": rollout.run, "step": rollout.step}
-    ).to_pylist():
+    rows = history.rows(sql, {"key": rollout.key, "run": rollout.run, "step": rollout.step})
+    for row in rows:
         other = "another answer" if row["solvable"] else "no answer"
         return f"{row['level']}; {other} of the run solves the problem"
     return None
@@ -53,36 +54,28 @@ def rollout_view(
     """Everything about a rollout. `pieces` are the texts of its T tokens, or None without a tokenizer;
     `level` is the result of `level_of`; `messages` are those of its conversation, if it has one."""
     r = stored.rollout
-    where = (
-        f"epoch {r.epoch + 1}, step {r.step}"
-        if r.evaluation is None
-        else f"evaluation {r.evaluation}"
-    )
-    where += f", turn {r.turn}" if r.turn > 1 else ""
+    where = f"epoch {r.epoch + 1}, step {r.step}"
+    if r.evaluation is not None:
+        where = f"evaluation {r.evaluation}"
+    tokens = sum(m.n_tokens for m in messages) or len(r.tokens_T)
+    size = f"{tokens} tokens, ended by {r.stop_reason}"
     parts: list[RenderableType] = [
         Text(r.key, style="bold"),
-        Text(
-            f"{where}, sample {r.sample}, {sum(m.n_tokens for m in messages) or len(r.tokens_T)} "
-            f"tokens, ended by {r.stop_reason}",
-            style="dim",
-        ),
+        Text(f"{where}, sample {r.sample}, {size}", style="dim"),
     ]
     if problem is not None:
         parts += [Rule("problem", align="left"), Text(visible(problem.get("prompt", "")))]
     if messages:
         parts += [Rule("conversation", align="left"), transcript_view(messages)]
-    parts += [
-        Rule("answer", align="left"),
-        Syntax(visible(r.text), "markdown", theme="ansi_dark", word_wrap=True),
-    ]
+    text = Syntax(visible(r.text), "markdown", theme="ansi_dark", word_wrap=True)
+    parts += [Rule("answer", align="left"), text]
     parts += [Rule("verdict", align="left"), verdict_view(stored.verdict)]
     if level:
         parts.append(Text(f"kind of failure: {level}", style="bold"))
     if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
         table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
-        for *texts, wrong in interface_rows(
-            Interface.model_validate(problem["interface"]), stored.verdict.mismatches
-        ):
+        required = Interface.model_validate(problem["interface"])
+        for *texts, wrong in interface_rows(required, stored.verdict.mismatches):
             table.add_row(*map(Text, texts), style="red" if wrong else "")
         parts.append(table)
     if stored.reward:
@@ -126,36 +119,29 @@ def interface_rows(
     """The required module, parameters and ports in order, followed by what the answer has besides."""
     wrong: dict[tuple[str, str], list[InterfaceMismatch]] = defaultdict(list)
     for m in mismatches:
-        what = m.kind.value.rpartition("_")[2]
+        _, _, what = m.kind.value.rpartition("_")
         wrong[what if what in ("module", "parameter") else "port", m.name].append(m)
     # The ports of a module with another name are not compared.
     other = any(what == "module" for what, _ in wrong)
     demanded = [("module", required.module, required.module)]
-    demanded += [
-        ("parameter", p.name, "parameter" if p.default is None else f"parameter = {p.default}")
-        for p in required.parameters
-    ]
-    for port in required.ports:
-        width = (
-            "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
-        )
-        demanded.append(
-            ("port", port.name, f"{port.direction or 'port'}{width}")
-        )  # as the grader writes it
+    for p in required.parameters:
+        default = "" if p.default is None else f" = {p.default}"
+        demanded.append(("parameter", p.name, f"parameter{default}"))
+    for port in required.ports:  # in the words of the grader
+        width = "" if port.width is None else f" of {port.width} bits"
+        width = " of 1 bit" if port.width == 1 else width
+        demanded.append(("port", port.name, f"{port.direction or 'port'}{width}"))
     rows = []
     for what, name, expected in demanded:
         missed = wrong.pop((what, name), [])
         right = "not compared" if other else expected
         got = ", ".join(visible(m.got or "nothing") for m in missed) or right
-        rows.append(
-            InterfaceRow("module" if what == "module" else name, expected, got, bool(missed))
-        )
-    more = [
-        tuple(visible(text or "nothing") for text in (m.name, m.expected, m.got))
-        for found in wrong.values()
-        for m in found
-    ]
-    return rows + [InterfaceRow(name, expected, got, True) for name, expected, got in more]
+        label = "module" if what == "module" else name
+        rows.append(InterfaceRow(label, expected, got, bool(missed)))
+    for m in itertools.chain(*wrong.values()):
+        name, expected, got = (visible(text or "nothing") for text in (m.name, m.expected, m.got))
+        rows.append(InterfaceRow(name, expected, got, True))
+    return rows
 
 
 def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
@@ -165,7 +151,8 @@ def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
         column.justify = "right"
     for term, (weight, value) in reward.terms.items():
         if weight:
-            table.add_row(term, f"{weight:g}", f"{value:.3g}", f"{weight * value:.3f}")
+            contribution = f"{weight * value:.3f}"
+            table.add_row(term, f"{weight:g}", f"{value:.3g}", contribution)
     table.add_row("total", "", "", f"{reward.total:.3f}", style="bold")
     if credit is not None:
         table.add_row("trained on" if credit.counts else "masked", "", "", f"{credit.reward:.3f}")
@@ -182,61 +169,56 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableTy
     texts = list(pieces) if pieces is not None else [f"#{t} " for t in stored.rollout.tokens_T]
     shaded = Text()
     for text, k in zip(texts, k_T, strict=True):
-        shaded.append(
-            visible(text), style=next(style for limit, style in _SHADES if abs(k) < limit)
-        )
+        style = next(style for limit, style in _SHADES if abs(k) < limit)
+        shaded.append(visible(text), style=style)
     *below, (_, last) = _SHADES
-    limits = [
-        *((f" < {limit:g} ", style) for limit, style in below),
-        (f" ≥ {below[-1][0]:g} ", last),
-    ]
+    limits = [(f" < {limit:g} ", style) for limit, style in below]
+    limits.append((f" ≥ {below[-1][0]:g} ", last))
     legend = Text.assemble(
         "k1 = log p(student) − log p(teacher) in nats; |k1| ", *limits, style="dim"
     )
     t = stored.teacher
-    means = Text(
-        f"mean k1 {t.k1_mean:.4f}, k2 {t.k2_mean:.4f}, k3 {t.k3_mean:.4f} over {t.n_tokens} tokens"
-    )
+    k1, k2, k3 = (f"{mean:.4f}" for mean in (t.k1_mean, t.k2_mean, t.k3_mean))
+    means = Text(f"mean k1 {k1}, k2 {k2}, k3 {k3} over {t.n_tokens} tokens")
     table = Table("token", "text", "p student", "p teacher", "k1", box=box.SIMPLE_HEAD)
     for i in sorted(np.argsort(-np.abs(k_T))[:8].tolist()):
-        shown = Text(repr(visible(texts[i])))
-        table.add_row(
-            str(i), shown, f"{np.exp(s_T[i]):.3f}", f"{np.exp(q_T[i]):.3f}", f"{k_T[i]:+.3f}"
-        )
+        text = Text(repr(visible(texts[i])))
+        student, teacher = (f"{np.exp(logprobs_T[i]):.3f}" for logprobs_T in (s_T, q_T))
+        table.add_row(str(i), text, student, teacher, f"{k_T[i]:+.3f}")
     return Group(means, legend, shaded, table)
 
 
-def audit_of(history: History, rollout: str) -> dict[str, Any] | None:
+def audit_of(history: History, rollout: str) -> Row | None:
     """The audit of a pass, with the inputs that show a difference as `waveform` and its size in words as
     `netlist`; None without an audit."""
-    for row in history.query(
-        "SELECT * FROM audits WHERE rollout = $rollout", {"rollout": rollout}
-    ).to_pylist():
-        netlist = ""
-        if row["cells"] is not None:
-            netlist = f"{row['cells']} cells, {row['flip_flops']} of them flip-flops, {row['levels']} levels"
-        if row["relative_area"] is not None:
-            netlist += (
-                f"; relative area {row['relative_area']:.2f}, levels {row['relative_levels']:.2f}"
-            )
-        return {**row, "waveform": _waveform(json.loads(row["trace"] or "[]")), "netlist": netlist}
-    return None
+    rows = history.rows("SELECT * FROM audits WHERE rollout = ?", [rollout])
+    if not rows:
+        return None
+    (row,) = rows
+    netlist = ""
+    if row["cells"] is not None:
+        netlist = "{cells} cells, {flip_flops} of them flip-flops, {levels} levels".format_map(row)
+    if row["relative_area"] is not None:
+        ratios = "; relative area {relative_area:.2f}, levels {relative_levels:.2f}"
+        netlist += ratios.format_map(row)
+    return {**row, "waveform": _waveform(json.loads(row["trace"] or "[]")), "netlist": netlist}
 
 
 def _waveform(trace: Sequence[Mapping[str, int]]) -> str:
     """The last `MOST_STEPS` steps as text: a line per input, a column per step. Values are hexadecimal; a
     dot means no change."""
-    shown = list(trace)[-MOST_STEPS:]
-    if not shown:
+    steps = list(trace)[-MOST_STEPS:]
+    if not steps:
         return ""
-    rows = {name: [f"{step[name]:x}" for step in shown] for name in shown[0]}
-    widths = [max(len(values[at]) for values in rows.values()) for at in range(len(shown))]
+    rows = {name: [f"{step[name]:x}" for step in steps] for name in steps[0]}
+    widths = [max(map(len, values)) for values in zip(*rows.values(), strict=True)]
     longest = max(map(len, rows))
-    lines = [f"({len(trace) - len(shown)} earlier steps)"] if len(trace) > len(shown) else []
+    earlier = len(trace) - len(steps)
+    lines = [f"({earlier} earlier steps)"] if earlier else []
     for name, values in rows.items():
-        marks = [
-            value if not at or value != values[at - 1] else "." for at, value in enumerate(values)
-        ]
-        columns = " ".join(f"{mark:>{width}}" for mark, width in zip(marks, widths, strict=True))
-        lines.append(f"{name:<{longest}}  {columns}")
+        columns, before = [], ""
+        for value, width in zip(values, widths, strict=True):
+            columns.append(f"{'.' if value == before else value:>{width}}")
+            before = value
+        lines.append(f"{name:<{longest}}  {' '.join(columns)}")
     return "\n".join(lines)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rtl_core.history.columns import Row
 from rtl_core.history.store import History
-from rtl_core.reporting.rollout import interface_rows
+from rtl_core.reporting.rollout import InterfaceRow, interface_rows
 from rtl_grader.types.problem import Interface
 from rtl_grader.types.verdict import InterfaceMismatch
 
@@ -21,51 +21,47 @@ WITH span AS (SELECT greatest(1, max(step) + 1) AS steps FROM verdicts WHERE run
 strata AS (
     SELECT rollout, purpose, outcome,
            row_number() OVER (
-               PARTITION BY outcome, CASE WHEN purpose = 'evaluation' THEN evaluation ELSE CAST(step * 10 // steps AS VARCHAR) END
+               PARTITION BY outcome, CASE WHEN purpose = 'evaluation' THEN evaluation
+                                          ELSE CAST(step * 10 // steps AS VARCHAR) END
                ORDER BY hash(rollout)
            ) AS place
     FROM verdicts, span WHERE run = $run)
 SELECT rollout FROM strata ORDER BY place, hash(rollout) LIMIT $most
 """
+_HEADS = """
+SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample,
+       coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(c.tokens, r.n_tokens) AS n_tokens,
+       r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward,
+       a.reward AS trained, a.advantage, t.k1_mean AS k1, p.difficulty,
+       coalesce(p.family, p.category) AS family, q.prompt, q.interface
+FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
+LEFT JOIN advantages a USING (rollout) LEFT JOIN teacher_scores t USING (rollout)
+LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
+LEFT JOIN (SELECT rollout, tokens, ended FROM episodes WHERE rollout IN ({keys})) c USING (rollout)
+LEFT JOIN problems q ON q.fingerprint = p.fingerprint WHERE r.rollout IN ({keys})
+"""
 
 
-def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, Any]:
+def sample(history: History, run: str, always: Sequence[str] = ()) -> Row:
     """Rollouts of a run for the report, including `always`: {total, shown, rollouts, problems}, JSON-serialisable.
 
     Every outcome of every tenth of the run and of every evaluation is drawn in turn, up to the limits above.
     """
-    total = history.query(
-        "SELECT count(*) AS n FROM verdicts WHERE run = $run", {"run": run}
-    ).to_pylist()[0]["n"]
-    chosen = [
-        r["rollout"]
-        for r in history.query(_CHOOSE, {"run": run, "most": MOST_ROLLOUTS}).to_pylist()
-    ]
+    sql = "SELECT count(*) FROM verdicts WHERE run = $run"
+    (total,) = history.column(sql, {"run": run})
+    limits = {"run": run, "most": MOST_ROLLOUTS}
+    chosen = history.column(_CHOOSE, limits)
     keys = list(dict.fromkeys([*always, *chosen]))[:MOST_ROLLOUTS]
     rows = _rows(history, keys)
     rollouts, problems, size = [], {}, 0
-    for key in keys:
-        if key not in rows:
-            continue
-        row = rows[key]
+    for row in (rows[key] for key in keys if key in rows):
         prompt, interface = row.pop("prompt"), row.pop("interface")
         if row["problem"] not in problems:
-            problems[row["problem"]] = {
-                "prompt": cut(prompt),
-                "difficulty": row["difficulty"],
-                "family": row["family"],
-            }
-            size += len(problems[row["problem"]]["prompt"])
-        parsed = any(
-            stage["stage"] == "interface" and stage["status"] != "skipped"
-            for stage in row["stages"]
-        )
-        mismatches = [InterfaceMismatch(**mismatch) for mismatch in row["mismatches"]]
-        row["ports"] = (
-            interface_rows(Interface.model_validate_json(interface), mismatches)
-            if parsed and interface
-            else []
-        )
+            text = cut(prompt)
+            labels = {name: row[name] for name in ("difficulty", "family")}
+            problems[row["problem"]] = {"prompt": text, **labels}
+            size += len(text)
+        row["ports"] = _ports(row, interface)
         size += len(row["text"])
         if size > MOST_BYTES:
             break
@@ -74,37 +70,30 @@ def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, 
     return {"total": total, "shown": len(rollouts), "rollouts": rollouts, "problems": problems}
 
 
+def _ports(row: Row, interface: str | None) -> list[InterfaceRow]:
+    """The interface as required (JSON) and as written; empty if the answer did not reach that stage."""
+    status = {stage["stage"]: stage["status"] for stage in row["stages"]}
+    if not interface or status.get("interface", "skipped") == "skipped":
+        return []
+    mismatches = [InterfaceMismatch(**mismatch) for mismatch in row["mismatches"]]
+    return interface_rows(Interface.model_validate_json(interface), mismatches)
+
+
 def cut(text: str | None) -> str:
     """The beginning of a text, with the number of omitted characters."""
     text = text or ""
-    return (
-        text
-        if len(text) <= MOST_TEXT
-        else f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT} more characters"
-    )
+    more = len(text) - MOST_TEXT
+    return text if more <= 0 else f"{text[:MOST_TEXT]}\n… {more} more characters"
 
 
-def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _rows(history: History, keys: Sequence[str]) -> dict[str, Row]:
     if not keys:
         return {}
     holders = ", ".join("?" * len(keys))
-    heads = history.query(
-        "SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample,"
-        " coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(c.tokens, r.n_tokens) AS "
-        "n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total "
-        "AS reward, a.reward AS trained, a.advantage,"
-        " t.k1_mean AS k1, p.difficulty, coalesce(p.family, p.category) AS family, q.prompt, q.interface"
-        " FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)"
-        " LEFT JOIN advantages a USING (rollout) LEFT JOIN teacher_scores t USING (rollout)"
-        " LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id"
-        f" LEFT JOIN (SELECT rollout, tokens, ended FROM episodes WHERE rollout IN ({holders})) c USING (rollout)"
-        f" LEFT JOIN problems q ON q.fingerprint = p.fingerprint WHERE r.rollout IN ({holders})",
-        [*keys, *keys],
-    ).to_pylist()
-    rows = {
-        r["rollout"]: {**r, "text": cut(r["text"]), "stages": [], "mismatches": [], "terms": {}}
-        for r in heads
-    }
+    heads = history.rows(_HEADS.format(keys=holders), [*keys, *keys])
+    rows = {r["rollout"]: r for r in heads}
+    for r in heads:
+        r.update(text=cut(r["text"]), stages=[], mismatches=[], terms={})
     for place, part, columns in (
         ("stages", "verdict_stages", "stage, status, reasons"),
         ("mismatches", "interface_mismatches", "kind, name, expected, got"),
@@ -112,10 +101,10 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         sql = (
             f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
         )
-        for row in history.query(sql, list(keys)).to_pylist():
+        for row in history.rows(sql, list(keys)):
             rows[row.pop("rollout")][place].append(row)
     sql = f"SELECT rollout, term, weight, value FROM reward_terms WHERE weight <> 0 AND rollout IN ({holders})"
-    for row in history.query(sql, list(keys)).to_pylist():
+    for row in history.rows(sql, list(keys)):
         rows[row["rollout"]]["terms"][row["term"]] = [row["weight"], row["value"]]
     for row in rows.values():
         row["reasons"] = [r[:600] for r in row["reasons"][:8]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rtl_grader.words import visible
@@ -39,21 +40,28 @@ def finite(value: Any) -> Any:
 
 def rate_in_words(rate: Interval | None) -> str:
     """`92.1 % [88.0, 95.2]`, or a dash."""
-    return (
-        "–"
-        if rate is None
-        else f"{100 * rate.mean:.1f} % [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
-    )
+    if rate is None:
+        return "–"
+    mean, low, high = (100 * share for share in (rate.mean, rate.lo, rate.hi))
+    return f"{mean:.1f} % [{low:.1f}, {high:.1f}]"
 
 
 def gain_in_words(test: PairedResult) -> str:
     """A gain in points with its interval: `+3.1 [0.2, 6.4]`."""
-    return f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]"
+    gain, low, high = _points(test)
+    return f"{gain:+.1f} [{low:.1f}, {high:.1f}]"
 
 
 def paired_in_words(test: PairedResult) -> str:
     """A gain with interval and p-value: `+3.1 points [+0.2, +6.4], p 0.031`."""
-    return f"{100 * test.gain:+.1f} points [{100 * test.lo:+.1f}, {100 * test.hi:+.1f}], p {p_in_words(test.p_value)}"
+    gain, low, high = _points(test)
+    p = p_in_words(test.p_value)
+    return f"{gain:+.1f} points [{low:+.1f}, {high:+.1f}], p {p}"
+
+
+def _points(test: PairedResult) -> Iterator[float]:
+    """Gain, lower and upper end of its interval, in points."""
+    return (100 * share for share in (test.gain, test.lo, test.hi))
 
 
 def p_in_words(p: float) -> str:

@@ -10,6 +10,8 @@ import re
 from typing import Any, Literal
 
 Theme = Literal["light", "dark"]
+Spec = dict[str, Any]
+"""A part of the specification of a Plotly figure."""
 
 # role -> (light, dark)
 PALETTE: dict[str, tuple[str, str]] = {
@@ -86,9 +88,8 @@ LEVELS: dict[str, str] = {
 
 def css_variables() -> str:
     """The palette as CSS variables, for both themes."""
-    light, dark = (
-        "".join(f"--{role}:{pair[i]};" for role, pair in PALETTE.items()) for i in (0, 1)
-    )
+    light = "".join(f"--{role}:{colour};" for role, (colour, _) in PALETTE.items())
+    dark = "".join(f"--{role}:{colour};" for role, (_, colour) in PALETTE.items())
     return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}"
 
 
@@ -112,14 +113,14 @@ def resolve(value: Any, theme: Theme) -> Any:
         colour = PALETTE[match[1]][theme == "dark"]
         if match[2] is None:
             return colour
-        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+        red, green, blue = bytes.fromhex(colour[1:])
         return f"rgba({red},{green},{blue},{match[2]})"
     return value
 
 
-def layout(**changes: Any) -> dict[str, Any]:
+def layout(**changes: Any) -> Spec:
     """The common layout of all figures; `changes` are merged one level deep."""
-    base: dict[str, Any] = {
+    base: Spec = {
         "font": {"family": FONT, "size": 12.5, "color": "@ink"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -146,11 +147,8 @@ def layout(**changes: Any) -> dict[str, Any]:
         "showlegend": True,
     }
     for key, value in changes.items():
-        base[key] = (
-            {**base[key], **value}
-            if isinstance(value, dict) and isinstance(base.get(key), dict)
-            else value
-        )
+        merges = isinstance(value, dict) and isinstance(base.get(key), dict)
+        base[key] = {**base[key], **value} if merges else value
     return base
 
 
@@ -165,7 +163,7 @@ _AXIS = {
 }
 
 
-def axis(title: str, **changes: Any) -> dict[str, Any]:
+def axis(title: str, **changes: Any) -> Spec:
     """An axis with a title, as a change of the layout."""
     return {
         "title": {"text": title, "font": {"color": "@muted", "size": 12}, "standoff": 10},

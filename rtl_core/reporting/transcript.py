@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,46 +19,51 @@ LONG = 400
 
 def transcript_view(messages: Sequence[MessageRecord]) -> RenderableType:
     """All messages, and the totals of the conversation."""
-    mine = [one for one in messages if one.who == "model"]
-    parts = [part for message in messages for part in _message(message, mine)]
+    numbers = itertools.count(1)
+    parts = [part for message in messages for part in _message(message, numbers)]
     return Group(*parts, Text(total(messages), style="dim"))
 
 
 def total(messages: Sequence[MessageRecord]) -> str:
     """Totals of a conversation: turns, tokens, calls and seconds."""
-    mine = [one for one in messages if one.who == "model"]
-    told = [one for one in messages if one.who == "tool"]
-    return (
-        f"{counted(len(mine), 'turn')}, {sum(one.n_tokens for one in mine):,} tokens written, "
-        f"{counted(len(told), 'call')}"
-        f" ({sum(not one.ok for one in told)} failed), {sum(one.seconds for one in mine):.1f} s model,"
-        f" {sum(one.seconds for one in told):.1f} s tools"
+    turns = [one for one in messages if one.who == "model"]
+    calls = [one for one in messages if one.who == "tool"]
+    tokens = sum(one.n_tokens for one in turns)
+    failed = sum(not one.ok for one in calls)
+    model_s, tools_s = (sum(one.seconds for one in part) for part in (turns, calls))
+    parts = (
+        counted(len(turns), "turn"),
+        f"{tokens:,} tokens written",
+        f"{counted(len(calls), 'call')} ({failed} failed)",
+        f"{model_s:.1f} s model",
+        f"{tools_s:.1f} s tools",
     )
+    return ", ".join(parts)
 
 
-def _message(message: MessageRecord, mine: Sequence[MessageRecord]) -> Iterator[RenderableType]:
+def _message(message: MessageRecord, numbers: Iterator[int]) -> Iterator[RenderableType]:
+    """A message; one of the model takes the next of the turns' numbers."""
     if message.who == "model":
         cut = "" if message.ok else ", cut"
-        number = mine.index(message) + 1
-        yield Text(
-            f"turn {number}: {message.n_tokens:,} tokens in {message.seconds:.1f} s{cut}",
-            style="bold cyan",
-        )
+        tokens = f"{message.n_tokens:,} tokens in {message.seconds:.1f} s{cut}"
+        yield Text(f"turn {next(numbers)}: {tokens}", style="bold cyan")
         if message.thought:
-            yield Padding(Text(visible(message.thought.strip()), style="dim italic"), (0, 0, 0, 2))
+            yield _indented(visible(message.thought.strip()), "dim italic")
         if message.text.strip():
-            yield Padding(Text(visible(message.text.strip())), (0, 0, 0, 2))
+            yield _indented(visible(message.text.strip()))
         return
     line, long = call_in_words(message.call)
     style = "green" if message.ok else "red"
-    yield Padding(
-        Text.assemble((line, f"bold {style}"), (f"  {message.seconds:.1f} s", "dim")), (0, 0, 0, 2)
-    )
+    seconds = f"  {message.seconds:.1f} s"
+    head = Text.assemble((line, f"bold {style}"), (seconds, "dim"))
+    yield Padding(head, (0, 0, 0, 2))
     for text in long:
-        yield Padding(Text(text, style="dim"), (0, 0, 0, 6))
-    yield Padding(
-        Text(visible(message.text.rstrip()), style="" if message.ok else "red"), (0, 0, 0, 4)
-    )
+        yield _indented(text, "dim", 6)
+    yield _indented(visible(message.text.rstrip()), "" if message.ok else "red", 4)
+
+
+def _indented(text: str, style: str = "", left: int = 2) -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, left))
 
 
 def call_in_words(call: Mapping[str, str] | None) -> tuple[str, list[str]]:
@@ -66,8 +72,7 @@ def call_in_words(call: Mapping[str, str] | None) -> tuple[str, list[str]]:
     if call is None:
         return "the grader", []
     try:
-        given = json.loads(call["arguments"] or "{}")
-        items = list(given.items())
+        items = list(json.loads(call["arguments"] or "{}").items())
     except (ValueError, RecursionError, AttributeError):
         return visible(f"{call['name']} {call['arguments'][:LONG]}"), []
     words, long = [], []

@@ -37,7 +37,7 @@ FROM rollouts r
 JOIN verdicts v ON v.rollout = r.rollout
 JOIN evaluations e ON e.evaluation = r.evaluation
 JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
-WHERE e.policy = 'teacher' AND r.turn = 1 AND v.outcome = 'passed'
+WHERE e.policy = 'teacher' AND v.outcome = 'passed'
 GROUP BY p.fingerprint
 """
 

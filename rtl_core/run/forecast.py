@@ -125,7 +125,7 @@ of_tools AS (SELECT rollout, len(own_T) - n_tokens AS tool_tokens FROM tokens JO
 sampled AS (
     SELECT run, step, sum(n_tokens) AS answered, sum(n_prompt + n_tokens + coalesce(tool_tokens, 0) - 1) AS tokens
     FROM rollouts LEFT JOIN of_tools USING (rollout)
-    WHERE run IN (FROM mine) AND purpose IN ('train', 'refinement') AND evaluation IS NULL
+    WHERE run IN (FROM mine) AND purpose = 'train' AND evaluation IS NULL
     GROUP BY run, step)
 SELECT
     (SELECT count(*) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS answers,

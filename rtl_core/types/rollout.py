@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinement", "set_aside"]
+Purpose = Literal["train", "evaluation", "warm_start", "measurement", "set_aside"]
 """Why an answer was sampled. `warm_start`: by the teacher, for the student to imitate. `measurement`: to
-measure the difficulty of problems before the run. `refinement`: as a later turn of a train step or an
-evaluation. `set_aside`: for a train step that could not be trained on and was sampled again."""
+measure the difficulty of problems before the run. `set_aside`: for a train step that could not be trained on and
+was sampled again."""
 PolicyName = Literal["student", "teacher"]
 Ended = Literal["submitted", "no call", "cut", "turns", "tokens", "seconds"]
 """Why an episode ended: the model submitted, wrote a turn without a call, or was truncated within a turn;
@@ -48,10 +48,6 @@ class Rollout(BaseModel):
     """Number of train steps of the sampling weights (equal to `step` when on-policy)."""
     policy: PolicyName = "student"
     """Model that wrote the answer."""
-    turn: int = Field(default=1, ge=1)
-    """1, or 2 and 3 with purpose `refinement`, in which earlier versions followed up a failed answer."""
-    parent: str | None = None
-    """With `refinement`: key of the answer that it follows."""
     own_T: tuple[bool, ...] = ()
     """In an episode, which of the T tokens the policy sampled. The others are rendered tool results with
     log-probability 0. Empty: all."""
@@ -82,5 +78,4 @@ class Rollout(BaseModel):
                 place = f"eval/{self.run}/{self.policy}/measurement"
             case _:
                 place = f"eval/{self.evaluation or f'step {self.step}'}"
-        turn = f"/turn-{self.turn}" if self.turn > 1 else ""
-        return f"{self.run}/{place}{turn}/{self.problem_id}/{self.sample}"
+        return f"{self.run}/{place}/{self.problem_id}/{self.sample}"

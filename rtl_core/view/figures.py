@@ -13,13 +13,15 @@ from rtl_core.reporting.blocks import Block, Figure, Source, draw
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.figures import compare, learning
 from rtl_core.reporting.figures.result import band
-from rtl_core.reporting.theme import PERCENT, axis, layout, line
+from rtl_core.reporting.theme import PERCENT, Spec, axis, layout, line
 from rtl_core.view.links import link
 
 
 def curves(sources: list[Source]) -> list[Block]:
     """Held-out pass@1, reward, pass rate and KL, one line per run; for a single run also the raw curves, lighter."""
-    return draw(sources, held_out, *(partial(by_step, what=what) for what in compare.CURVES))
+    return draw(
+        sources, held_out, *(partial(by_step, quantity=quantity) for quantity in compare.CURVES)
+    )
 
 
 def with_raw(curves: Sequence[Block]) -> bool:
@@ -59,7 +61,7 @@ def held_out(sources: list[Source]) -> Figure:
 
 def _evaluations(
     steps: list[int], records: Sequence[EvaluationRecord], name: str, role: str, **style: Any
-) -> list[dict[str, Any]]:
+) -> list[Spec]:
     """The traces of evaluations at these steps: their intervals, and their line."""
     if not records:
         return []
@@ -75,9 +77,9 @@ def _interval(record: EvaluationRecord) -> Interval:
     return Interval(rate, low, high, record.n_problems)
 
 
-def by_step(sources: list[Source], what: tuple[str, str, str, str, str]) -> Figure:
+def by_step(sources: list[Source], quantity: compare.Quantity) -> Figure:
     """A curve of the report's comparison."""
-    figure = compare.by_step(sources, what)
+    figure = compare.by_step(sources, quantity)
     for trace in figure.data:
         trace.update(mode="lines+markers", marker={"size": 5})
         _linked(trace, [link("/step", run=trace["meta"], step=round(step)) for step in trace["x"]])
@@ -90,12 +92,13 @@ def outcomes(source: Source) -> Figure:
     half = (source.width() - 1) / 2
     for trace in figure.data:
         place = {"run": source.run, "outcome": trace["meta"], "purpose": "train"}
-        steps = [f"{x - half:.0f}-{x + half:.0f}" for x in trace["x"]]
+        ends = [(x - half, x + half) for x in trace["x"]]
+        steps = [f"{first:.0f}-{last:.0f}" for first, last in ends]
         _linked(trace, [link("/rollouts", step=part, **place) for part in steps])
     return figure
 
 
-def _linked(trace: dict[str, Any], links: list[str]) -> dict[str, Any]:
+def _linked(trace: Spec, links: list[str]) -> Spec:
     """Give each point of a trace the URL that a click opens (static/charts.js), and its step in the tooltip."""
     trace["hovertemplate"] = f"step %{{x}}: {trace['hovertemplate']}"
     trace["links"] = links

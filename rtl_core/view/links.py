@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+from rtl_core.history.columns import Row
+
 
 def link(path: str, **values: Any) -> str:
     """The URL of a page; values that are None or empty are omitted."""
@@ -16,17 +18,17 @@ def rollout_link(key: str, **values: Any) -> str:
     return link("/rollout", key=key, **values)
 
 
-def group_link(row: dict[str, Any]) -> str:
+def group_link(row: Row) -> str:
     """The URL of a rollout's group, from a row with the rollout's place columns."""
     return link("/group", run=row["run"], problem=row["problem_id"], **place(row))
 
 
-def step_link(row: dict[str, Any]) -> str:
+def step_link(row: Row) -> str:
     """The URL of a rollout's step or evaluation, from a row with the rollout's place columns."""
     return link("/step", run=row["run"], **place(row))
 
 
-def place(row: dict[str, Any]) -> dict[str, Any]:
+def place(row: Row) -> dict[str, Any]:
     """A rollout's evaluation, or its step and purpose, as URL parameters."""
     if row["evaluation"] is not None:
         return {"evaluation": row["evaluation"]}

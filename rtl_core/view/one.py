@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rtl_core.errors import HistoryError
+from rtl_core.history.columns import Row
 from rtl_core.history.records import MessageRecord, RunRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.reporting.rollout import audit_of, level_of
-from rtl_core.view.questions import Row
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
@@ -16,14 +16,15 @@ from rtl_grader.types.problem import Problem
 AGAINST: dict[str, str] = {"golden": "the golden answer", "passing": "a passing answer"}
 
 _GROUP = """
-SELECT r.rollout, r.sample, r.turn, v.outcome, w.total AS reward
+SELECT r.rollout, r.sample, v.outcome, w.total AS reward
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
 WHERE r.run = $run AND r.problem_id = $problem AND r.step = $step AND r.evaluation IS NOT DISTINCT FROM $evaluation
-AND (r.purpose = $purpose OR 'refinement' IN (r.purpose, $purpose)) ORDER BY r.turn, r.sample
+AND r.purpose = $purpose ORDER BY r.sample
 """
 _PASSING = """
 SELECT rollout, text FROM rollouts WHERE rollout = coalesce($here, (
-    SELECT rollout FROM verdicts WHERE run = $run AND problem_id = $problem AND outcome = 'passed' AND rollout <> $rollout
+    SELECT rollout FROM verdicts
+    WHERE run = $run AND problem_id = $problem AND outcome = 'passed' AND rollout <> $rollout
     ORDER BY abs(step - $step), rollout LIMIT 1))
 """
 
@@ -61,9 +62,9 @@ def whole(history: History, key: str) -> Whole:
         place = {"run": r.run, "problem": r.problem_id}
         record = history.problem_record(r.run, r.problem_id)
         problem = None if record is None else Problem.model_validate(record)
-        group = history.query(
+        group = history.rows(
             _GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}
-        ).to_pylist()
+        )
         made = Whole(
             stored,
             history.run(r.run),
@@ -72,10 +73,10 @@ def whole(history: History, key: str) -> Whole:
             group,
             history.step_metrics(r.run, r.step, r.step).get(r.step, {}),
             audit_of(history, r.key),
-            history.query(
+            history.rows(
                 "SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key",
                 {"key": r.key},
-            ).to_pylist(),
+            ),
             level_of(history, r),
             messages=history.messages(r.key),
         )
@@ -88,7 +89,7 @@ def whole(history: History, key: str) -> Whole:
             None,
         )
         asked = {**place, "step": r.step, "rollout": r.key, "here": here}
-        for row in history.query(_PASSING, asked).to_pylist():
+        for row in history.rows(_PASSING, asked):
             made.others["passing"] = (row["rollout"], row["text"])
     if problem is not None:
         made.answer = answer_to(problem, r.text)

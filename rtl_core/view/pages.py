@@ -10,6 +10,7 @@ from typing import Any
 from rtl_core.debugging.waves import waves_of
 from rtl_core.episodes.episode import Turn, to_turns
 from rtl_core.errors import HistoryError, UserError
+from rtl_core.history.columns import Row
 from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, draw
@@ -29,7 +30,7 @@ from rtl_core.reporting.transcript import call_in_words, total
 from rtl_core.view import code, failures, figures, one, pieces, questions, tokens
 from rtl_core.view import waves as drawing
 from rtl_core.view.links import link
-from rtl_core.view.questions import PAGE, Filters, Row
+from rtl_core.view.questions import PAGE, Filters
 
 Values = dict[str, Any]
 KINDS = {
@@ -70,11 +71,11 @@ def run(history: History, name: str, page: int) -> Values:
         curves = figures.curves([Source(history, name)])
         every = history.evaluations(name)
         steps = questions.steps(history, name, page)
-        purposes = history.query(
+        purposes = history.rows(
             "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1"
             " UNION ALL SELECT 'episodes', count(*) FROM episodes WHERE run = $run HAVING count(*) > 0 ORDER BY 1",
             {"run": name},
-        ).to_pylist()
+        )
     return {
         "record": record,
         "charts": curves,
@@ -99,13 +100,9 @@ def step(history: History, filters: Filters, order: str) -> Values:
         if filters.step and not filters.evaluation:
             step_ = int(filters.step)
             metrics = history.step_metrics(filters.run, step_, step_).get(step_, {})
-            near = (
-                history.query(
-                    "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
-                    {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
-                )
-                .column(0)
-                .to_pylist()
+            near = history.column(
+                "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
+                {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
             )
     if not rows and filters.page == 0 and record.status != "running":
         raise HistoryError(
@@ -128,13 +125,13 @@ def group(history: History, filters: Filters) -> Values:
     with history.reading():
         rows = questions.rollouts(history, filters, newest=False, most=200)
         record = history.problem_record(filters.run, filters.problem)
-        visits = history.query(
+        visits = history.rows(
             "SELECT step, count(*) AS n, count(*) FILTER (WHERE outcome = 'passed') AS passed "
             "FROM verdicts WHERE run = $run"
             " AND problem_id = $problem AND purpose = 'train' AND outcome <> "
             "'infrastructure_error' GROUP BY step ORDER BY step DESC LIMIT 40",
             {"run": filters.run, "problem": filters.problem},
-        ).to_pylist()[::-1]
+        )[::-1]
     if not rows:
         raise HistoryError(
             f"no rollouts of problem {filters.problem!r} are stored for it",

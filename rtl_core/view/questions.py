@@ -7,38 +7,41 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.errors import HistoryError
+from rtl_core.history.columns import Row
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.reporting.theme import LEVELS
 
 PAGE = 50
 """Rows per page of a list."""
-Row = dict[str, Any]
 Name = Annotated[str, Field(max_length=400)]
 Page = Annotated[int, Field(ge=0, le=1_000_000)]
 
 _STEPS = """
 SELECT s.step, s.epoch, s.status, s.examples, a.rollouts, a.pass_rate, r.reward, k.k1, t.seconds
 FROM steps s LEFT JOIN pass_by_step a USING (run, step) LEFT JOIN reward_by_step r USING (run, step)
-LEFT JOIN teacher_kl_by_step k USING (run, step) LEFT JOIN step_times t ON t.run = s.run AND t.step = s.step AND t.stage = 'total'
+LEFT JOIN teacher_kl_by_step k USING (run, step)
+LEFT JOIN step_times t ON t.run = s.run AND t.step = s.step AND t.stage = 'total'
 WHERE s.run = $run AND s.step BETWEEN $low AND $high ORDER BY s.step DESC
 """
 _SHOWN = """
-SELECT step FROM steps WHERE run = $run AND (status = 'trained' OR step <= (SELECT max(step) FROM rollouts WHERE run = $run AND purpose = 'train'))
+SELECT step FROM steps WHERE run = $run AND (status = 'trained' OR step <=
+    (SELECT max(step) FROM rollouts WHERE run = $run AND purpose = 'train'))
 ORDER BY step DESC LIMIT $most OFFSET $skip
 """
 _GROUPS = """
-SELECT r.problem_id, p.family, p.difficulty, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
-       avg(w.total) AS reward, bool_or(a.advantage <> 0) AS signal, avg(t.k1_mean) AS k1, max(r.turn) AS turns,
-       list(struct_pack(rollout := r.rollout, outcome := v.outcome, turn := r.turn) ORDER BY r.turn, r.sample) AS samples
+SELECT r.problem_id, p.family, p.difficulty, count(*) AS answers,
+       count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
+       avg(w.total) AS reward, bool_or(a.advantage <> 0) AS signal, avg(t.k1_mean) AS k1,
+       list(struct_pack(rollout := r.rollout, outcome := v.outcome) ORDER BY r.sample) AS samples
 FROM rollouts r {facts} LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE {where} GROUP BY ALL ORDER BY {order} LIMIT $most OFFSET $skip
 """
 _ROWS = """
-SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.policy,
+SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.policy,
        coalesce(c.tokens, r.n_tokens) AS n_tokens, c.turns, c.ended,
-       r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total, v.reasons[1] AS reason, w.total AS reward,
-       a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty, f.level
+       r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total,
+       v.reasons[1] AS reason, w.total AS reward, a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty, f.level
 FROM rollouts r {facts} LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE {place}) f USING (rollout)
 LEFT JOIN (SELECT rollout, turns, tokens, ended FROM episodes WHERE {place}) c USING (rollout)
@@ -108,7 +111,7 @@ class Filters(BaseModel):
             ask("r.step BETWEEN $first AND $last", first=int(first), last=int(last or first))
             if not (self.evaluation or self.purpose):
                 # Evaluations and measurements also have a step: that of their weights.
-                ask("r.evaluation IS NULL AND r.purpose IN ('train', 'refinement')")
+                ask("r.evaluation IS NULL AND r.purpose = 'train'")
         if self.outcome == "failed":
             among("verdicts", "outcome NOT IN ('passed', 'infrastructure_error')")
         elif self.outcome in LEVELS:
@@ -158,7 +161,7 @@ class Filters(BaseModel):
 
 def runs_with_counts(history: History) -> list[Row]:
     """All runs, newest first, with their numbers of rollouts and results."""
-    return history.query(
+    return history.rows(
         f"SELECT r.*, n.rollouts, e.first, e.last FROM ({named_query('runs').sql}) r"
         " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
         " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"
@@ -166,19 +169,15 @@ def runs_with_counts(history: History) -> list[Row]:
         "AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL AND turns IS NULL GROUP "
         "BY run) e"
         " USING (run) ORDER BY ends_with(r.run, '.validation'), r.created_at DESC, r.run"
-    ).to_pylist()
+    )
 
 
 def steps(history: History, run: str, page: int) -> list[Row]:
     """A page of the run's steps, newest first, plus one row if there are further pages."""
-    shown = (
-        history.query(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
-        .column(0)
-        .to_pylist()
-    )
+    shown = history.column(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
     if not shown:
         return []
-    return history.query(_STEPS, {"run": run, "low": min(shown), "high": max(shown)}).to_pylist()
+    return history.rows(_STEPS, {"run": run, "low": min(shown), "high": max(shown)})
 
 
 def groups(history: History, filters: Filters, order: str) -> list[Row]:
@@ -191,26 +190,22 @@ def groups(history: History, filters: Filters, order: str) -> list[Row]:
     if filters.evaluation:
         place += " AND evaluation = $evaluation"
     sql = _GROUPS.format(facts=_facts(place), where=where, order=orders.get(order, "min(r.rowid)"))
-    return history.query(sql, {**values, "most": PAGE + 1, "skip": filters.page * PAGE}).to_pylist()
+    return history.rows(sql, {**values, "most": PAGE + 1, "skip": filters.page * PAGE})
 
 
 def count(history: History, filters: Filters) -> int:
     """The number of rollouts of a list."""
     where, values = filters.where()
-    (found,) = (
-        history.query(f"SELECT count(*) FROM rollouts r WHERE {where}", values)
-        .column(0)
-        .to_pylist()
-    )
+    (found,) = history.column(f"SELECT count(*) FROM rollouts r WHERE {where}", values)
     return int(found)
 
 
 def rollouts(
     history: History, filters: Filters, newest: bool = True, most: int = PAGE
 ) -> list[Row]:
-    """A page of a list, ordered by step (newest first), or by problem, turn and sample."""
+    """A page of a list, ordered by step (newest first), or by problem and sample."""
     where, values = filters.where()
-    sample = "r.problem_id, r.turn, r.sample"
+    sample = "r.problem_id, r.sample"
     order = f"r.step DESC, r.evaluation, {sample}" if newest else f"{sample}, r.step"
     sql = f"SELECT rollout, step FROM rollouts r WHERE {where} ORDER BY {order} LIMIT $most OFFSET $skip"
     keys, steps = (
@@ -223,18 +218,14 @@ def rollouts(
     holders = ", ".join(f"${3 + number}" for number in range(len(keys)))
     place = f"step BETWEEN $1 AND $2 AND rollout IN ({holders})"
     asked = _ROWS.format(facts=_facts(place), place=place, holders=holders)
-    found = history.query(asked, [min(steps), max(steps), *keys]).to_pylist()
+    found = history.rows(asked, [min(steps), max(steps), *keys])
     by_key = {row["rollout"]: row for row in found}
     return [by_key[key] for key in keys if key in by_key]
 
 
 def ended(history: History, key: str) -> str | None:
     """How an episode ended; None for a single-shot answer."""
-    found = (
-        history.query("SELECT ended FROM episodes WHERE rollout = $key", {"key": key})
-        .column(0)
-        .to_pylist()
-    )
+    found = history.column("SELECT ended FROM episodes WHERE rollout = $key", {"key": key})
     return found[0] if found else None
 
 
@@ -247,6 +238,4 @@ def choices(history: History, run: str) -> dict[str, list[str]]:
         " SELECT DISTINCT unnest(['episodes', 'episodes: ' || ended]) FROM episodes WHERE run = $run ORDER BY 1",
         "evaluation": "SELECT evaluation FROM evaluations WHERE run = $run ORDER BY step DESC, policy LIMIT 50",
     }
-    return {
-        name: history.query(sql, {"run": run}).column(0).to_pylist() for name, sql in asked.items()
-    }
+    return {name: history.column(sql, {"run": run}) for name, sql in asked.items()}

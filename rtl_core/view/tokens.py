@@ -98,7 +98,7 @@ def teacher_choices(
         "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
     )
     said = {}
-    for row in history.query(asked, [key]).to_pylist():
+    for row in history.rows(asked, [key]):
         texts = texts_of(row["tokens"]) or [f"#{token}" for token in row["tokens"]]
         first, *others = (
             f"`{t}`, {math.exp(q):.2f}" for t, q in zip(texts, row["logprobs"], strict=True)
@@ -168,9 +168,9 @@ def _mismatch(history: History, stored: StoredRollout) -> Overlay:
         "trainer–sampler mismatch",
         "log p(sampler) − log p(trainer) before the step that trained on it, in nats",
     )
-    found = history.query(
+    found = history.rows(
         "SELECT logprobs_T FROM trainer_tokens WHERE rollout = ?", [stored.rollout.key]
-    ).to_pylist()
+    )
     if not found:
         return replace(bare, missing=NOT_TRAINED_ON)
     return replace(

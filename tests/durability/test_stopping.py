@@ -119,7 +119,7 @@ def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(tmp_path, mon
         wait_for(lambda: caplog.messages, "the wait")
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(connection, "WARN_AFTER_S", 0.0)
     monkeypatch.setattr(connection, "WRITE_PATIENCE_S", 30.0)
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     with holding(path):

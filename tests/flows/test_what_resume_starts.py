@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from rtl_core.config import load_config
-from rtl_core.history import connection, schema
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run.lock import lock_path
@@ -89,16 +88,3 @@ def test_a_run_that_cannot_be_restarted_is_reported_and_does_not_block_other_run
     assert "the server no longer has its deployment train/gone" in caplog.text
     assert "`rtl-distill resume newer`" in caplog.text
     assert str(tmp_path / "newest" / "lock") in caplog.text
-
-
-@pytest.mark.usefixtures("prefect")
-def test_runs_of_an_older_release_are_restarted_after_an_upgrade(tmp_path, monkeypatch):
-    history = History(tmp_path / "history.duckdb")
-    a_dead_run(history, "r", "train/here")
-    steps = {
-        **schema.migrations(),
-        schema.current_version() + 1: "ALTER TABLE runs ADD COLUMN note VARCHAR",
-    }
-    monkeypatch.setattr(schema, "migrations", lambda: steps)
-    connection.forget_checks()
-    assert restarted(history) == ["r"]

@@ -1,4 +1,4 @@
-"""A column is declared once: a line of the schema, a migration and a field of the record suffice to store and read it."""
+"""A column is declared once: a line of the schema and a field of the record suffice to store and read it."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from pydantic import BaseModel
 
-from rtl_core.history import connection, schema
+from rtl_core.history import schema
 from rtl_core.history.columns import columns_of, from_row, insert, read, table, table_names
 from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord
 from rtl_core.history.store import History
@@ -36,14 +36,7 @@ def later(monkeypatch):
     first = "    run           VARCHAR PRIMARY KEY,      -- the name"
     assert first in tables
     changed = tables.replace(first, f"    {NEW},\n{first}")
-    steps = {
-        schema.current_version() + 1: ";".join(
-            f"ALTER TABLE runs ADD COLUMN {c}" for c in NEW.split(", ")
-        )
-    }
-    migrations = {**schema.migrations(), **steps}
     monkeypatch.setattr(schema, "schema_sql", lambda: (changed, views))
-    monkeypatch.setattr(schema, "migrations", lambda: migrations)
 
 
 @pytest.mark.usefixtures("later")
@@ -60,18 +53,6 @@ def test_a_new_column_needs_only_the_schema_and_a_field(tmp_path):
     assert by_name["r"].model_copy(update={"heartbeat_at": None}) == run
     assert (by_name["without"].laps, by_name["without"].lap_s) == ({}, None)
     assert history.run("r") is not None
-
-
-def test_an_older_file_gets_the_new_column(tmp_path, request):
-    History(tmp_path / "h.duckdb").start_run(RunRecord(name="r"))
-    request.getfixturevalue("later")
-    connection.forget_checks()
-    history = History(tmp_path / "h.duckdb")
-    history.start_run(LappedRun(name="later", lap_s=2.5))
-    assert history.query("SELECT run, lap_s FROM runs ORDER BY created_at").to_pylist() == [
-        {"run": "r", "lap_s": None},
-        {"run": "later", "lap_s": 2.5},
-    ]
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_a_run_waits_for_another_program_that_has_its_history_open_and_logs_whic
 ):
     history.start_run(RunRecord(name="r"))
     monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.0)
-    monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(connection, "WARN_AFTER_S", 0.0)
     with ThreadPoolExecutor() as pool:
         with holding(history.path) as holder:
             asked = pool.submit(history.runs)

@@ -177,17 +177,6 @@ def test_episodes_are_exported_with_all_turns(demo, tmp_path):
     assert sum("messages" in line for line in lines) == len(demo.query("FROM episodes"))
 
 
-def test_later_turns_are_exported_with_their_parent(tmp_path):
-    history = synthetic.write_run(
-        tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3)
-    )
-    first = history.rollouts_of("demo", 0)[0].rollout
-    second = first.model_copy(update={"purpose": "refinement", "turn": 2, "parent": first.key})
-    history.record_rollouts([second])
-    (later,) = (line for line in exported(history, tmp_path / "r.jsonl") if line["turn"] == 2)
-    assert (later["rollout"], later["parent"]) == (second.key, first.key)
-
-
 def test_metrics_have_the_names_of_the_cookbook(demo):
     lines = list(metrics(demo, "demo"))
     names = {

@@ -48,7 +48,7 @@ pathlib.Path({str(gate)!r}).touch()
 time.sleep(1)
 """
     monkeypatch.setattr(live_report, "PROGRAM", hold)
-    monkeypatch.setattr(connection, "TOLD_AFTER_S", 0.0)
+    monkeypatch.setattr(connection, "WARN_AFTER_S", 0.0)
     with closing(
         LiveReport(history.path, "r", tmp_path / "report.html", print, every_s=0.0)
     ) as report:

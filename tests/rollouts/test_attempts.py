@@ -175,18 +175,18 @@ def test_a_recorded_turn_is_not_sampled_again_and_a_failing_grader_gives_no_feed
     assert asked == sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values()) - recorded
 
 
-def test_pass_rates_by_turn_are_reported_also_for_evaluations_of_earlier_versions(tmp_path):
+def test_pass_rates_by_turn_are_reported_for_episodes_only(tmp_path):
     history = History(tmp_path / "h.duckdb")
 
     def answer(evaluation, sample, passed, **more):
         rollout = a_rollout(
-            step=5, sample=sample, evaluation=evaluation, **{"purpose": "evaluation", **more}
+            step=5, sample=sample, evaluation=evaluation, purpose="evaluation", **more
         )
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         history.record_rollouts([rollout])
         history.record_verdicts([(rollout.key, a_verdict(outcome), None)])
 
-    for key in ("episodes", "older", "single-shot"):
+    for key in ("episodes", "single-shot"):
         history.record_evaluation(
             EvaluationRecord(
                 key=key, run="r", policy="student", step=0, split="test", status="done"
@@ -195,9 +195,7 @@ def test_pass_rates_by_turn_are_reported_also_for_evaluations_of_earlier_version
     for sample, (passed, turns) in enumerate([(True, 1), (True, 3), (False, 3), (False, 1)]):
         answer("episodes", sample, passed, n_turns=turns, ended="submitted")
     for sample, passed in enumerate([True, False]):
-        answer("older", sample, passed)
         answer("single-shot", sample, passed)
-    answer("older", 1, True, purpose="refinement", turn=2, parent="r/eval/older/p/1")
     rows = [
         tuple(row.values())
         for row in history.query(named_query("turns").sql, {"run": "r"}).to_pylist()
@@ -205,10 +203,7 @@ def test_pass_rates_by_turn_are_reported_also_for_evaluations_of_earlier_version
     assert rows == [
         ("episodes", 1, 2, 1, 0.25),
         ("episodes", 3, 2, 1, 0.5),
-        ("older", 1, 2, 1, 0.5),
-        ("older", 2, 1, 1, 1.0),
     ]
-    assert [one.rollout.turn for one in history.rollouts_of("r", "older", "refinement")] == [2]
 
 
 def test_keys_of_evaluations_need_no_quotes_in_a_shell():

@@ -12,28 +12,17 @@ from tests import synthetic
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
-    """The runs `demo` (with a second turn, an audit and a regrading), `other`, and `fresh`, which has only started."""
+    """The runs `demo` (with an audit and a regrading), `other`, and `fresh`, which has only started."""
     path = tmp_path_factory.mktemp("view") / "h.duckdb"
     history = synthetic.write_run(path, "demo")
     synthetic.write_run(path, "other", synthetic.Shape(steps=3), seed=5, gain=0.2)
     history.start_run(RunRecord(name="fresh", status="running"))
-    (passed, failed) = (
-        history.query(f"SELECT rollout FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome {test} 'passed' ORDER BY rollout LIMIT 1")
-        .column(0).to_pylist()[0]
-        for test in ("=", "<>")
-    )  # fmt: skip
+    (passed,) = history.query("SELECT rollout FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome = 'passed' ORDER BY rollout LIMIT 1").column(0).to_pylist()  # fmt: skip
     stored = history.find_rollout(passed)
     history.record_audits([AuditRecord(rollout=passed, run="demo", problem_id=stored.rollout.problem_id, result="different", detail="result is 3, golden 4", key="k", executor="bubblewrap")])  # fmt: skip
     history.record_regrades(
         "seed 7", [(passed, stored.verdict.model_copy(update={"outcome": Outcome.TESTS_FAILED}))]
     )
-    before = history.find_rollout(failed).rollout
-    text = "```verilog\nmodule second_try(); endmodule\n```"
-    turn = before.model_copy(
-        update={"purpose": "refinement", "turn": 2, "parent": failed, "text": text}
-    )
-    history.record_rollouts([turn])
-    history.record_verdicts([(turn.key, stored.verdict, None)])
     return history
 
 

@@ -159,9 +159,9 @@ FILTERS = {
     "mistake=extra_port:din": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port' AND name = 'din'",
     "family=mux": "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(problem_id, '_mux_')",
     "step=3&purpose=train": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 3 AND purpose = 'train'",
-    "step=0": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 0 AND evaluation IS NULL AND purpose IN ('train', 'refinement')",
+    "step=0": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 0 AND evaluation IS NULL AND purpose = 'train'",
     "step=2-4&purpose=train": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step BETWEEN 2 AND 4 AND purpose = 'train'",
-    "q=SECOND_try": "SELECT rollout FROM rollouts WHERE run = 'demo' AND turn = 2",
+    "q=PWNED": "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned')",
     "q=100%25": "SELECT rollout FROM rollouts WHERE false",
     "check=expected+3": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome <> 'passed'",
     "doubt=audit": "SELECT rollout FROM audits",
@@ -169,7 +169,6 @@ FILTERS = {
     "purpose=episodes": "SELECT DISTINCT rollout FROM messages WHERE starts_with(rollout, 'demo/')",
     "purpose=episodes:+submitted": "SELECT DISTINCT rollout FROM messages WHERE starts_with(rollout, 'demo/')",
     "purpose=episodes:+cut": "SELECT rollout FROM rollouts WHERE false",
-    "purpose=refinement": "SELECT rollout FROM rollouts WHERE run = 'demo' AND turn = 2",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval, wilson
-from rtl_core.reporting.blocks import Block, Source, Table, draw
+from rtl_core.reporting.blocks import Block, Source, Table, cells, draw, values
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import rate_in_words
@@ -24,12 +26,15 @@ JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
 WHERE a.run = $run AND v.outcome = 'passed' ORDER BY a.rollout
 """
 DESERVED_SQL = """
-SELECT e.evaluation, e.policy, e.step, p.problem_id, p.samples, p.passed, count(a.rollout) AS looked_at,
+SELECT e.evaluation, e.policy, e.step, p.problem_id, p.samples, p.passed,
+       count(a.rollout) AS looked_at,
        count(a.rollout) FILTER (WHERE a.result = 'different') AS doubtful
 FROM evaluation_problems p JOIN evaluations e USING (evaluation)
-LEFT JOIN verdicts v ON v.run = p.run AND v.evaluation = p.evaluation AND v.problem_id = p.problem_id AND v.outcome = 'passed'
+LEFT JOIN verdicts v ON v.run = p.run AND v.evaluation = p.evaluation
+    AND v.problem_id = p.problem_id AND v.outcome = 'passed'
 LEFT JOIN audits a ON a.rollout = v.rollout
-WHERE p.run = $run AND e.status = 'done' AND p.samples = e.samples GROUP BY ALL ORDER BY e.step, e.policy, e.evaluation, p.problem_id
+WHERE p.run = $run AND e.status = 'done' AND p.samples = e.samples GROUP BY ALL
+ORDER BY e.step, e.policy, e.evaluation, p.problem_id
 """
 SIZES_SQL = """
 SELECT coalesce(p.family, p.source) AS problems, count(*) AS passes, quantile_cont(a.relative_area, 0.25) AS q1,
@@ -37,7 +42,13 @@ SELECT coalesce(p.family, p.source) AS problems, count(*) AS passes, quantile_co
 FROM audits a JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
 WHERE a.run = $run AND a.relative_area IS NOT NULL GROUP BY ALL ORDER BY problems
 """
-SHOWN = 20
+DOUBTFUL_SQL = """
+SELECT a.rollout, a.method, a.detail, count(*) OVER () AS found
+FROM audits a JOIN verdicts v USING (rollout)
+WHERE a.run = $run AND a.result = 'different' AND v.outcome = 'passed' ORDER BY a.rollout LIMIT $most
+"""
+_SIZES = ("q1", "q2", "q3", "levels")
+MOST = 20
 """Maximum doubtful passes that are listed."""
 
 
@@ -56,13 +67,13 @@ class Slice:
     @property
     def counts(self) -> dict[str, int]:
         """Number of passes, in total and by result."""
-        found = {
+        by_result = {
             "proved": self.equal,
             "same": self.same,
             "doubtful": self.different,
             "unknown": self.unknown,
         }
-        return {"passes": sum(found.values()), **found}
+        return {"passes": sum(by_result.values()), **by_result}
 
     @property
     def doubtful(self) -> Interval | None:
@@ -88,15 +99,16 @@ class AuditSummary:
     whole: Slice
     parts: tuple[Slice, ...]
     """By source, and by family where problems have one."""
-    doubtful: tuple[dict[str, Any], ...]
+    doubtful: tuple[Row, ...]
     """Passes that differ from the golden answer or the majority: rollout, problem_id, method, detail."""
     unknown: dict[str, int]
     """Reason for an unknown result -> number of passes."""
 
     def in_words(self) -> str:
         """The counts in one line."""
-        unknown = f", {self.whole.unknown} unknown" if self.whole.unknown else ""
-        return f"{self.whole.counts['passes']} passes, {self.whole.equal} proved, {self.whole.different} doubtful{unknown}"
+        counts = self.whole.counts
+        names = ("passes", "proved", "doubtful", *(["unknown"] if self.whole.unknown else []))
+        return ", ".join(f"{counts[name]} {name}" for name in names)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -109,16 +121,18 @@ class AuditSummary:
 
 def audit_summary(history: History, run: str) -> AuditSummary | None:
     """The audit results of a run; None without an audit."""
-    rows = history.query(AUDITS_SQL, {"run": run}).to_pylist()
+    rows = history.rows(AUDITS_SQL, {"run": run})
     return summary_of(rows) if rows else None
 
 
-def summary_of(rows: list[dict[str, Any]]) -> AuditSummary:
+def summary_of(rows: list[Row]) -> AuditSummary:
     """Summarise rows of `AUDITS_SQL`."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        names = [row["source"], *([f"{row['source']}: {row['family']}"] if row["family"] else [])]
-        for name in ("all", *names):
+        names = ["all", row["source"]]
+        if row["family"]:
+            names.append(f"{row['source']}: {row['family']}")
+        for name in names:
             counts[name][row["result"]] += 1
     whole, *parts = (
         Slice(name, c["equal"], c["same"], c["different"], c["unknown"])
@@ -133,21 +147,24 @@ def summary_of(rows: list[dict[str, Any]]) -> AuditSummary:
     return AuditSummary(whole, tuple(parts), doubtful, dict(why.most_common()))
 
 
-def corrected(rows: list[dict[str, Any]]) -> list[tuple[str, Interval, Interval]]:
+def corrected(rows: list[Row]) -> list[tuple[str, Interval, Interval]]:
     """(evaluation in words, pass@1, pass@1 without doubtful passes) of each evaluation whose passes were
     all audited, from rows of `DESERVED_SQL`."""
-    found = []
+    rates = []
     for name in dict.fromkeys(row["evaluation"] for row in rows):
         own = [row for row in rows if row["evaluation"] == name]
-        if sum(row["passed"] for row in own) == sum(row["looked_at"] for row in own) > 0:
-            rates = [
-                [(row["passed"] - less * row["doubtful"]) / row["samples"] for row in own]
-                for less in (0, 1)
-            ]
-            words: str = own[0]["policy"]
-            words += f" after {counted(own[0]['step'], 'step')}" if words == "student" else ""
-            found.append((words, mean_interval(rates[0]), mean_interval(rates[1])))
-    return found
+        passed, audited, samples = values(own, "passed", "looked_at", "samples")
+        if not sum(passed) == sum(audited) > 0:
+            continue
+        right = [row["passed"] - row["doubtful"] for row in own]
+        every, sure = (
+            mean_interval([count / n for count, n in zip(counts, samples, strict=True)])
+            for counts in (passed, right)
+        )
+        words: str = own[0]["policy"]
+        words += f" after {counted(own[0]['step'], 'step')}" if words == "student" else ""
+        rates.append((words, every, sure))
+    return rates
 
 
 @SECTIONS.register("audited")
@@ -193,22 +210,19 @@ def deserved(source: Source) -> Table:
         "pass@1 without doubtful passes",
         "Doubtful passes count as failed. Mean over the held-out problems with its 95 % interval.",
         [("evaluation", "left"), ("pass@1", "right"), ("without doubtful passes", "right")],
-        [[words, rate_in_words(every), rate_in_words(kept)] for words, every, kept in rows],
+        [[words, *map(rate_in_words, rates)] for words, *rates in rows],
     )
 
 
 def doubtful(source: Source) -> Table:
-    rows = source.ask(
-        "SELECT a.rollout, a.method, a.detail, count(*) OVER () AS found FROM audits a JOIN verdicts v USING (rollout)"
-        " WHERE a.run = $run AND a.result = 'different' AND v.outcome = 'passed' ORDER BY a.rollout LIMIT $most",
-        most=SHOWN,
-    )
+    rows = source.ask(DOUBTFUL_SQL, most=MOST)
+    total = rows[0]["found"] if rows else 0
     return Table(
         "doubtful",
         "Doubtful passes",
-        f"The differences that were found. {len(rows)} of {rows[0]['found'] if rows else 0} are shown.",
+        f"The differences that were found. {len(rows)} of {total} are shown.",
         [("rollout", "code"), ("method", "left"), ("difference", "left")],
-        [[row["rollout"], row["method"], row["detail"]] for row in rows],
+        [cells(row, "rollout", "method", "detail") for row in rows],
         links={i: row["rollout"] for i, row in enumerate(rows)},
     )
 
@@ -230,11 +244,7 @@ def sizes(source: Source) -> Table:
             ("levels: median", "right"),
         ],
         [
-            [
-                row["problems"],
-                str(row["passes"]),
-                *(f"{row[name]:.2f}" for name in ("q1", "q2", "q3", "levels")),
-            ]
+            [*cells(row, "problems", "passes"), *(f"{row[name]:.2f}" for name in _SIZES)]
             for row in rows
         ],
     )
@@ -243,20 +253,12 @@ def sizes(source: Source) -> Table:
 def render(history: History, run: str, summary: AuditSummary) -> RenderableType:
     """For a terminal: counts by source and family, doubtful passes with their differences, reasons for
     unknown results, and pass@1 without doubtful passes."""
-    lines = [
-        Text(visible(f"doubtful: {row['rollout']}: {row['detail']}"))
-        for row in summary.doubtful[:SHOWN]
-    ]
-    if len(summary.doubtful) > SHOWN:
-        lines.append(Text(f"and {len(summary.doubtful) - SHOWN} more: rtl-distill query audit"))
-    lines += [
-        Text(visible(f"unknown, {n} passes: {why}"))
-        for why, n in list(summary.unknown.items())[:SHOWN]
-    ]
-    for words, every, kept in corrected(history.query(DESERVED_SQL, {"run": run}).to_pylist()):
-        lines.append(
-            Text(
-                f"pass@1 of {words}: {rate_in_words(every)}, without doubtful passes {rate_in_words(kept)}"
-            )
-        )
-    return Group(rich_table(table_of(summary)), *lines)
+    lines = [f"doubtful: {row['rollout']}: {row['detail']}" for row in summary.doubtful[:MOST]]
+    if len(summary.doubtful) > MOST:
+        lines.append(f"and {len(summary.doubtful) - MOST} more: rtl-distill query audit")
+    reasons = itertools.islice(summary.unknown.items(), MOST)
+    lines += [f"unknown, {n} passes: {why}" for why, n in reasons]
+    for words, *rates in corrected(history.rows(DESERVED_SQL, {"run": run})):
+        every, sure = map(rate_in_words, rates)
+        lines.append(f"pass@1 of {words}: {every}, without doubtful passes {sure}")
+    return Group(rich_table(table_of(summary)), *(Text(visible(line)) for line in lines))

@@ -19,13 +19,16 @@ from rtl_grader.words import counted
 DIFFICULTIES = ("easy", "medium", "hard")
 ALL = "all"
 
-PROBLEMS_SQL = (
-    "SELECT p.problem_id, p.samples, p.passed, r.category, r.difficulty"
-    " FROM evaluation_problems p JOIN evaluations e USING (evaluation)"
-    " JOIN run_problems r ON r.run = p.run AND r.problem_id = p.problem_id"
-    " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples"
-)
-UNANSWERED_SQL = "SELECT count(DISTINCT problem_id) AS n FROM rollouts WHERE run = $run AND evaluation = $evaluation AND n_tokens = 0 AND n_prompt > 0"
+PROBLEMS_SQL = """
+SELECT p.problem_id, p.samples, p.passed, r.category, r.difficulty
+FROM evaluation_problems p JOIN evaluations e USING (evaluation)
+JOIN run_problems r ON r.run = p.run AND r.problem_id = p.problem_id
+WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples
+"""
+UNANSWERED_SQL = """
+SELECT count(DISTINCT problem_id) AS n FROM rollouts
+WHERE run = $run AND evaluation = $evaluation AND n_tokens = 0 AND n_prompt > 0
+"""
 
 
 @SECTIONS.register("benchmark")
@@ -41,15 +44,13 @@ def blocks(source: Source) -> list[Block]:
 def tables_of(history: History, run: str) -> list[Table]:
     """The tables of a run that only evaluates; empty for any other run, and before its evaluation has ended."""
     result = run_result(history, run)
-    if (
-        history.existing_run(run).config.get("run", {}).get("purpose") != "evaluation"
-        or result.after is None
-    ):
+    purpose = history.existing_run(run).config.get("run", {}).get("purpose")
+    if purpose != "evaluation" or result.after is None:
         return []
     source = Source(history, run)
-    found = tables(source, result.after.record)
-    asked = source.asked()
-    return [replace(table, sql=asked) for table in found]
+    drawn = tables(source, result.after.record)
+    statements = source.take_statements()
+    return [replace(table, sql=statements) for table in drawn]
 
 
 def tables(source: Source, record: EvaluationRecord) -> list[Table]:
@@ -64,50 +65,59 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
         for category in (row["category"], ALL):
             for difficulty in (row["difficulty"], ALL):
                 cells[category, difficulty].append((row["samples"], row["passed"]))
-    shown = [d for d in DIFFICULTIES if (ALL, d) in cells]
-    made = []
-    for k in sorted({1, *record.pass_at_k}):
-
-        def cell(category: str, difficulty: str, k: int = k) -> str:
-            found = cells.get((category, difficulty))
-            if not found:
-                return "–"
-            rate = pass_at_k_interval(found, k)
-            return f"{rate_in_words(rate).replace(' [', f'{chr(10)}[')}\nn = {rate.n}"
-
-        named = {
-            name: f"{name} {CATEGORIES.get(name, '')}".strip()
-            for name in sorted({r["category"] for r in rows})
-        }
-        made.append(
-            Table(
-                f"benchmark-pass-at-{k}",
-                f"pass@{k} by category and difficulty",
-                f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; [95 "
-                "% interval over problems].",
-                [("category", "left"), *((name, "right") for name in (*shown, ALL))],
-                [[named.get(c, c), *(cell(c, d) for d in (*shown, ALL))] for c in (*named, ALL)]
-                if rows
-                else [],
-            )
-        )
+    difficulties = [*(d for d in DIFFICULTIES if (ALL, d) in cells), ALL]
+    categories = {name: f"{name} {CATEGORIES.get(name, '')}".strip() for name, _ in sorted(cells)}
+    categories.pop(ALL, None)
+    categories[ALL] = ALL
+    caption = (
+        f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; "
+        "[95 % interval over problems]."
+    )
+    ks = sorted({1, *record.pass_at_k})
     notes = _notes(source.history.existing_run(record.run), record, unanswered["n"])
-    return [*made[:-1], replace(made[-1], caption=f"{made[-1].caption} {notes}")]
+    return [
+        Table(
+            f"benchmark-pass-at-{k}",
+            f"pass@{k} by category and difficulty",
+            f"{caption} {notes}" if k == ks[-1] else caption,
+            [("category", "left"), *((name, "right") for name in difficulties)],
+            [
+                [words, *(_cell(cells.get((category, d)), k) for d in difficulties)]
+                for category, words in categories.items()
+            ]
+            if rows
+            else [],
+        )
+        for k in ks
+    ]
+
+
+def _cell(counts: list[tuple[int, int]] | None, k: int) -> str:
+    """pass@k over problems with these (samples, passed), or a dash."""
+    if not counts:
+        return "–"
+    rate = pass_at_k_interval(counts, k)
+    return f"{rate_in_words(rate)}\nn = {rate.n}".replace(" [", "\n[")
 
 
 def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
     """How answers were sampled, and which problems count as failed without an answer or are excluded."""
-    held, own = run.config.get("evaluation", {}), run.config.get("sampling", {})
-    sampled = {
+    section, sampling = run.config.get("evaluation", {}), run.config.get("sampling", {})
+    settings = {
         "template": record.template or run.config.get("prompting", {}).get("template"),
-        "temperature": record.temperature or held.get("temperature") or own.get("temperature"),
-        "top_p": record.top_p or held.get("top_p"),
-        "max_tokens": record.max_tokens or held.get("max_tokens") or own.get("max_tokens"),
+        "temperature": record.temperature
+        or section.get("temperature")
+        or sampling.get("temperature"),
+        "top_p": record.top_p or section.get("top_p"),
+        "max_tokens": record.max_tokens or section.get("max_tokens") or sampling.get("max_tokens"),
     }
-    notes = f"{held.get('weights') or run.student}; {', '.join(f'{name} {value}' for name, value in sampled.items())}."
+    sampled = ", ".join(f"{name} {value}" for name, value in settings.items())
+    notes = f"{section.get('weights') or run.student}; {sampled}."
     if unanswered:
-        notes += f" Counted as failed without an answer: {counted(unanswered, 'problem')} whose prompt fills the model's context."
+        problems = counted(unanswered, "problem")
+        notes += f" Counted as failed without an answer: {problems} whose prompt fills the model's context."
     if record.left_out:
         reasons = sorted(record.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
-        notes += f" Excluded problems: {'; '.join(f'{count} ({why})' for why, count in reasons)}."
+        excluded = "; ".join(f"{count} ({why})" for why, count in reasons)
+        notes += f" Excluded problems: {excluded}."
     return notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
@@ -15,6 +15,8 @@ from rtl_core.reporting.evaluations import (
     MIXTURE,
     PROBLEMS_SQL,
     ROLES,
+    EvaluationView,
+    RunResult,
     paired_rates,
     run_result,
     same_problems,
@@ -23,23 +25,34 @@ from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, faded, layout, line
 from rtl_grader.words import visible
 
-# (figure, title, caption, unit, metric) of each curve.
+
+class Quantity(NamedTuple):
+    """A recorded metric that is drawn as a curve."""
+
+    id: str
+    """Of the figure."""
+    title: str
+    caption: str
+    unit: str
+    metric: str
+
+
 CURVES = (
-    (
+    Quantity(
         "compare-reward",
         "Reward",
         "Mean reward of the training rollouts (at equal difficulty where recorded)",
         "reward",
         "env/all/reward/total",
     ),
-    (
+    Quantity(
         "compare-pass",
         "Pass rate",
         "Share of the training rollouts that pass (at equal difficulty where recorded)",
         "pass rate",
         "env/all/tests_passed",
     ),
-    (
+    Quantity(
         "compare-kl",
         "Reverse KL to the teacher",
         "Mean k1 over tokens",
@@ -47,6 +60,15 @@ CURVES = (
         "teacher_kl",
     ),
 )
+_RESULTS = """
+SELECT run, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'
+"""
+_LEVELS = """
+SELECT coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER () AS share FROM verdicts
+LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE run = $run) USING (rollout)
+WHERE run = $run AND evaluation = $evaluation AND outcome NOT IN ('infrastructure_error', 'not_tested')
+GROUP BY level
+"""
 
 
 def blocks(sources: list[Source]) -> list[Block]:
@@ -55,7 +77,7 @@ def blocks(sources: list[Source]) -> list[Block]:
         results,
         table,
         failures,
-        *(partial(by_step, what=what) for what in CURVES),
+        *(partial(by_step, quantity=quantity) for quantity in CURVES),
         differences,
     )
 
@@ -65,9 +87,7 @@ def results(sources: list[Source]) -> Figure:
     for source in sources:
         for name, view in run_result(source.history, source.run).shown:
             points.setdefault(name, []).append((source.run, view.pass_at_1))
-        source.ask(
-            "SELECT run, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'"
-        )
+        source.ask(_RESULTS)
     data = [
         rates(
             name,
@@ -104,40 +124,29 @@ def table(sources: list[Source]) -> Table:
     all together."""
     results = [run_result(source.history, source.run) for source in sources]
     # A run with one source is compared with the same source of a run with several.
-    mixed = any(result.mixed for result in results)
-    labels = (
-        list(dict.fromkeys(label for result in results for label in result.by_source))
-        if mixed
-        else []
-    )
+    labels: list[str] = []
+    if any(result.mixed for result in results):
+        labels = list(dict.fromkeys(label for result in results for label in result.by_source))
     same = [same_problems(source.history, sources[0].run, source.run) for source in sources]
     rows, changed = [], set[str]()
     for label in [*labels, ALL_SOURCES]:
-        parts = [
-            result if label == ALL_SOURCES else result.by_source.get(label) for result in results
-        ]
-        first = parts[0].after.rates if parts[0] is not None and parts[0].after is not None else {}
-        for source, part, shared in zip(sources, parts, same, strict=True):
-            after = part.after if part is not None else None
+        ends = [_last(result, label) for result in results]
+        first = ends[0].rates if ends[0] else {}
+        for source, after, shared in zip(sources, ends, same, strict=True):
             if after is None:
                 continue
-            theirs = {problem: rate for problem, rate in after.rates.items() if problem in shared}
-            other = source.run != sources[0].run
-            test = paired_rates(first, theirs) if other else None
-            changed |= first.keys() & after.rates.keys() - shared if other else set()
-            against = (
-                [gain_in_words(test), str(test.n), p_in_words(test.p_value)] if test else ["–"] * 3
-            )
-            found = [
-                str(after.record.step),
-                rate_in_words(after.pass_at_1),
-                rate_in_words(after.interface),
-            ]
-            rows.append([*([label] if labels else []), source.run, *found, *against])
+            against = ["–"] * 3
+            if source.run != sources[0].run:
+                changed |= first.keys() & after.rates.keys() - shared
+                theirs = {p: rate for p, rate in after.rates.items() if p in shared}
+                if test := paired_rates(first, theirs):
+                    against = [gain_in_words(test), str(test.n), p_in_words(test.p_value)]
+            names = [label, source.run] if labels else [source.run]
+            shares = map(rate_in_words, (after.pass_at_1, after.interface))
+            rows.append([*names, str(after.record.step), *shares, *against])
             source.ask(PROBLEMS_SQL, evaluation=after.record.key)
-    named = (
-        f": {len(changed)}, such as {visible(', '.join(sorted(changed)[:3]))}" if changed else ""
-    )
+    examples = visible(", ".join(sorted(changed)[:3]))
+    named = f": {len(changed)}, such as {examples}" if changed else ""
     columns: list[tuple[str, Align]] = [("source", "left")] if labels else []
     columns += [
         ("run", "code"),
@@ -158,6 +167,12 @@ def table(sources: list[Source]) -> Table:
     )
 
 
+def _last(result: RunResult, label: str) -> EvaluationView | None:
+    """The last evaluation of the student on the problems of a source, or on all of them."""
+    part = result if label == ALL_SOURCES else result.by_source.get(label)
+    return part.after if part else None
+
+
 def failures(sources: list[Source]) -> Table:
     columns: list[tuple[str, Align]] = [("answers", "left")]
     shares: list[dict[str, float]] = []
@@ -165,25 +180,23 @@ def failures(sources: list[Source]) -> Table:
         result = run_result(source.history, source.run)
         for name, view in (("before", result.before), ("after", result.after)):
             if view is not None:
-                rows = source.ask(
-                    "SELECT coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER () "
-                    "AS share FROM verdicts LEFT JOIN"
-                    " (SELECT rollout, level FROM failure_levels WHERE run = $run) USING (rollout)"
-                    " WHERE run = $run AND evaluation = $evaluation AND outcome NOT IN "
-                    "('infrastructure_error', 'not_tested') GROUP BY level",
-                    evaluation=view.record.key,
-                )
+                rows = source.ask(_LEVELS, evaluation=view.record.key)
                 columns.append((f"{source.run} {name}", "right"))
                 shares.append({r["level"]: r["share"] for r in rows})
-    found = [
+    levels = [
         level for level in ("passed", *reversed(LEVELS)) if any(level in share for share in shares)
     ]
+    lines = []
+    for level in levels:
+        percents = (100 * share.get(level, 0) for share in shares)
+        lines.append([level, *(f"{percent:.1f} %" for percent in percents)])
     return Table(
         "compare-failures",
         "Kinds of failure",
-        "Held-out answers by level, before and after training. Rules derive the level from the reports of the harness.",
+        "Held-out answers by level, before and after training. "
+        "Rules derive the level from the reports of the harness.",
         columns,
-        [[level, *(f"{100 * share.get(level, 0):.1f} %" for share in shares)] for level in found],
+        lines,
     )
 
 
@@ -191,10 +204,8 @@ def differences(sources: list[Source]) -> Table:
     flat = [_flat(source.history.existing_run(source.run).config) for source in sources]
     names = {*itertools.chain(*flat)} - {"run.name"}
     keys = sorted(key for key in names if len({values.get(key) for values in flat}) > 1)
-    columns: list[tuple[str, Align]] = [
-        ("key", "code"),
-        *[(source.run, "code") for source in sources],
-    ]  # type: ignore[list-item]
+    columns: list[tuple[str, Align]] = [("key", "code")]
+    columns += [(source.run, "code") for source in sources]
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")
     return Table(
@@ -208,28 +219,29 @@ def differences(sources: list[Source]) -> Table:
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Mapping of `section.key` to the value as text."""
-    found: dict[str, str] = {}
+    flat: dict[str, str] = {}
     for key, value in config.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{prefix}{key}.")
+            flat |= _flat(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = json.dumps(value, default=str)
-    return found
+            flat[f"{prefix}{key}"] = json.dumps(value, default=str)
+    return flat
 
 
-def by_step(sources: list[Source], what: tuple[str, str, str, str, str]) -> Figure:
-    """One quantity by step, a line per run; `what` as in `CURVES`. For a single run also the raw curve, lighter."""
-    id_, title, words, unit, metric = what
+def by_step(sources: list[Source], quantity: Quantity) -> Figure:
+    """One quantity by step, a line per run. For a single run also the raw curve, lighter."""
+    metric, unit = quantity.metric, quantity.unit
     data = []
     longest = max(sources, key=Source.width)
     for i, source in enumerate(sources):
-        found = source.recorded(longest.width(), metric, metric + SUFFIX)
+        points = source.recorded(longest.width(), metric, metric + SUFFIX)
         dash = "solid" if i < LINES else "dash"
-        equal, raw = found.get(metric + SUFFIX), found.get(metric)
+        equal, raw = points.get(metric + SUFFIX), points.get(metric)
         if raw and equal and len(sources) == 1:
             colour = faded(line(i), 0.35)
             data.append(curve(f"{source.run}, raw", *raw, colour, "%{y:.3f}", meta=source.run))
         if main := equal or raw:
             data.append(curve(source.run, *main, line(i), "%{y:.3f}", dash=dash, meta=source.run))
     yaxis = axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
-    return longest.by_step(id_, title, f"{words}, by step.", data, yaxis)
+    caption = f"{quantity.caption}, by step."
+    return longest.by_step(quantity.id, quantity.title, caption, data, yaxis)

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from rich.table import Table as RichTable
 
+from rtl_core.history.columns import Row
 from rtl_core.history.records import Conditions, EvaluationRecord
 from rtl_core.history.store import History
-from rtl_core.learning.intervals import mean_interval
+from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bar, draw, plain
+from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bar, draw, plain, values
 from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import PROBLEMS_SQL, counts_of, paired_rates, rates_of
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import paired_in_words, rate_in_words
-from rtl_core.reporting.theme import axis, layout
+from rtl_core.reporting.theme import Spec, axis, layout
 from rtl_grader.words import counted
 
 COLUMNS = ("", "problems", "pass@1", "tokens per answer", "turns")
 COST_SQL = """
 SELECT coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
-FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens, coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
-      FROM rollouts r LEFT JOIN messages m USING (rollout) WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
+FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens,
+             coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
+      FROM rollouts r LEFT JOIN messages m USING (rollout)
+      WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
 """Means over the answers of an evaluation: tokens that the model sampled, and turns. An answer without
 messages is one turn."""
 _PLACE = (
@@ -36,7 +38,19 @@ _PLACE = (
 )
 TOOLS = 12
 """Maximum tool names that are shown; models invent further names."""
-_PASSED = "count(*) AS n, count(*) FILTER (WHERE passed) AS good"
+_TURNS_SQL = """
+SELECT turns AS place, count(*) AS n, count(*) FILTER (WHERE passed) AS good
+FROM episodes WHERE run = $run GROUP BY turns ORDER BY turns
+"""
+_ENDINGS_SQL = """
+SELECT ended AS place, count(*) AS n, count(*) FILTER (WHERE passed) AS good
+FROM episodes WHERE run = $run GROUP BY ended ORDER BY n DESC
+"""
+_TOOLS_SQL = """
+SELECT left(m.call ->> '$.name', 20) AS place, count(*) AS n, count(*) FILTER (WHERE m.ok) AS good
+FROM messages m JOIN episodes e USING (rollout)
+WHERE e.run = $run AND m.who = 'tool' GROUP BY place ORDER BY n DESC, place LIMIT $most
+"""
 
 
 @SECTIONS.register("episodes")
@@ -51,14 +65,15 @@ def blocks(source: Source) -> list[Block]:
 
 def equal_tokens(source: Source) -> Table:
     lines: list[list[str]] = []
-    said: list[str] = []
+    differences: list[str] = []
     for record in source.history.evaluations(source.run):
         if record.status != "done" or record.turns is None:
             continue
-        found, words = compared(source.history, record)
-        where = f"{record.policy} after {counted(record.step, 'step')}, {record.split} × {record.samples}"
-        lines += [[where, *line] for line in found]
-        said += [f"{where}: {words}."] if words else []
+        own_lines, words = compared(source.history, record)
+        weights = f"{record.policy} after {counted(record.step, 'step')}"
+        where = f"{weights}, {record.split} × {record.samples}"
+        lines += [[where, *line] for line in own_lines]
+        differences += [f"{where}: {words}."] if words else []
         source.ask(COST_SQL, evaluation=record.key)
         source.ask(PROBLEMS_SQL, evaluation=record.key)
     return Table(
@@ -66,61 +81,56 @@ def equal_tokens(source: Source) -> Table:
         "Single-shot and episodes",
         "pass@1 with its 95 % interval over problems. “Any of k” is single-shot with about as "
         "many tokens as an episode: a problem counts if any of k"
-        f" answers passes. Tokens are those that the model sampled. {' '.join(said)}".rstrip(),
+        f" answers passes. Tokens are those that the model sampled. {' '.join(differences)}".rstrip(),
         [("evaluation", "left"), ("answers", "left"), *((name, "right") for name in COLUMNS[1:])],
         lines,
     )
 
 
 def turns(source: Source) -> Figure:
-    rows = source.ask(
-        f"SELECT turns AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY turns ORDER BY turns"
-    )
+    rows = source.ask(_TURNS_SQL)
     caption = "Number of episodes by their number of turns, passed and not passed."
     return _bars("episode-turns", "Turns of an episode", caption, rows, axis("turns"))
 
 
 def endings(source: Source) -> Figure:
-    rows = source.ask(
-        f"SELECT ended AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY ended ORDER BY n DESC"
+    rows = source.ask(_ENDINGS_SQL)
+    caption = (
+        "no call: a turn without a call; cut: the token limit of a turn; "
+        "turns, tokens, seconds: that limit of the episode."
     )
-    caption = "no call: a turn without a call; cut: the token limit of a turn; turns, tokens, seconds: that limit of the episode."
     return _bars("episode-endings", "How episodes ended", caption, rows, axis(""))
 
 
 def tools(source: Source) -> Figure:
-    rows = source.ask(
-        "SELECT left(m.call ->> '$.name', 20) AS place, count(*) AS n, count(*) FILTER (WHERE "
-        "m.ok) AS good FROM messages m JOIN episodes e USING (rollout)"
-        " WHERE e.run = $run AND m.who = 'tool' GROUP BY place ORDER BY n DESC, place LIMIT $most",
-        most=TOOLS,
-    )
+    rows = source.ask(_TOOLS_SQL, most=TOOLS)
     for row in rows:
-        row["place"] = f"{plain(row['place'])}<br>{1 - row['good'] / row['n']:.0%} failed"
-    caption = "A call failed if it could not be executed or its program failed, such as a compiler error or a failing check of a test bench."
-    made = _bars("episode-tools", "Calls by tool", caption, rows, axis(""), ("done", "failed"))
-    return replace(made, wide=True)
+        failed = 1 - row["good"] / row["n"]
+        row["place"] = f"{plain(row['place'])}<br>{failed:.0%} failed"
+    caption = (
+        "A call failed if it could not be executed or its program failed, "
+        "such as a compiler error or a failing check of a test bench."
+    )
+    figure = _bars("episode-tools", "Calls by tool", caption, rows, axis(""), ("done", "failed"))
+    return replace(figure, wide=True)
 
 
 def _bars(
     id_: str,
     title: str,
     caption: str,
-    rows: list[dict[str, Any]],
-    places: dict[str, Any],
+    rows: list[Row],
+    places: Spec,
     names: tuple[str, str] = ("passed", "not passed"),
 ) -> Figure:
     """Rows (place, n, good) as stacked bars; `places` is their axis."""
-    x = [row["place"] for row in rows]
-    good, bad = [row["good"] for row in rows], [row["n"] - row["good"] for row in rows]
-    data = (
-        [bar(names[0], x, good, "@good", "%{y}"), bar(names[1], x, bad, "@bad", "%{y}")]
-        if rows
-        else []
-    )
+    x, n, good = values(rows, "place", "n", "good")
+    bad = [count - right for count, right in zip(n, good, strict=True)]
+    bars = ((names[0], good, "@good"), (names[1], bad, "@bad"))
+    data = [bar(name, x, y, role, "%{y}") for name, y, role in bars] if rows else []
     unit = "episodes" if names[0] == "passed" else "calls"
-    shown = layout(barmode="stack", xaxis={**places, "tickangle": 0}, yaxis=axis(unit))
-    return Figure(id_, title, caption, data, shown)
+    stacked = layout(barmode="stack", xaxis={**places, "tickangle": 0}, yaxis=axis(unit))
+    return Figure(id_, title, caption, data, stacked)
 
 
 def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[str]], str]:
@@ -138,22 +148,11 @@ def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[st
     if spent:
         k = min(max(round(tokens / spent), 1), single.samples)
         best = pass_at_k_interval(theirs.values(), k)
-        lines.append(
-            [
-                f"single-shot, any of {k}",
-                str(len(theirs)),
-                rate_in_words(best),
-                f"{k * spent:,.0f}",
-                f"{k}",
-            ]
-        )
+        lines.append(_line(f"single-shot, any of {k}", theirs, best, k * spent, str(k)))
     paired = paired_rates(rates_of(theirs), rates_of(ours))
-    return (
-        lines,
-        f"episodes minus single-shot, paired by problem: {paired_in_words(paired)}"
-        if paired
-        else "",
-    )
+    if paired is None:
+        return lines, ""
+    return lines, f"episodes minus single-shot, paired by problem: {paired_in_words(paired)}"
 
 
 def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
@@ -166,14 +165,16 @@ def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
 
 def _side(history: History, record: EvaluationRecord, name: str) -> tuple[list[str], Counts, float]:
     """Table line, samples and passes by problem, and mean tokens per answer of an evaluation."""
-    (cost,) = history.query(COST_SQL, {"evaluation": record.key}).to_pylist()
+    (cost,) = history.rows(COST_SQL, {"evaluation": record.key})
     counts = counts_of(history, record)
-    rate = rate_in_words(mean_interval(list(rates_of(counts).values())))
-    return (
-        [name, str(len(counts)), rate, f"{cost['tokens']:,.0f}", f"{cost['turns']:.1f}"],
-        counts,
-        cost["tokens"],
-    )
+    rate = mean_interval(list(rates_of(counts).values()))
+    turns = f"{cost['turns']:.1f}"
+    return _line(name, counts, rate, cost["tokens"], turns), counts, cost["tokens"]
+
+
+def _line(name: str, counts: Counts, rate: Interval, tokens: float, turns: str) -> list[str]:
+    """A table line in the order of `COLUMNS`."""
+    return [name, str(len(counts)), rate_in_words(rate), f"{tokens:,.0f}", turns]
 
 
 def _is_counterpart(single: EvaluationRecord, episodes: EvaluationRecord) -> bool:

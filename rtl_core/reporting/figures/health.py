@@ -7,11 +7,28 @@ from __future__ import annotations
 
 import json
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, cells, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import PERCENT, axis
+
+_RANGE = """
+SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,
+       count(*) FILTER (WHERE {outside}) AS outside
+FROM step_metrics WHERE run = $run AND name = $name
+"""
+_REASONS = {
+    "groups/replaced": "replaced: equal rewards, no learning signal",
+    "groups/quarantined": "quarantined: grading kept failing",
+}
+"""Metric -> why its groups were set aside."""
+_SET_ASIDE = """
+SELECT name, sum(value) AS groups, count(*) FILTER (WHERE value > 0) AS steps,
+       max(step) FILTER (WHERE value > 0) AS last
+FROM step_metrics WHERE run = $run AND name IN ('groups/replaced', 'groups/quarantined')
+GROUP BY name HAVING sum(value) > 0 ORDER BY name
+"""
 
 
 @SECTIONS.register("control")
@@ -49,7 +66,7 @@ def kl_weight(source: Source) -> Figure:
             {"width": 1.6, "dash": "dot", "yaxis": "y2"},
         ),
     )
-    moved = any(trace["name"] == "λ" and len(set(trace["y"])) > 1 for trace in data)
+    weights = [value for trace in data if trace["name"] == "λ" for value in trace["y"]]
     caption = (
         "The penalty on a token for each nat of KL to the teacher, as scheduled or controlled."
     )
@@ -65,7 +82,7 @@ def kl_weight(source: Source) -> Figure:
         "kl-weight",
         "λ, the weight of the KL",
         caption,
-        data if moved else [],
+        data if len(set(weights)) > 1 else [],
         axis("λ", rangemode="tozero"),
         margin={"r": 60},
         yaxis2=yaxis2,
@@ -105,7 +122,10 @@ def pools(source: Source) -> Figure:
     roles = {"easy": "@easy", "normal": "@medium", "hard": "@hard", "resting": "@silent"}
     lines = ((f"curriculum/{pool}", pool, role, "%{y:.0f}") for pool, role in roles.items())
     data = source.curves(*lines, width=0.8, stackgroup="pools")
-    caption = "Problems in each pool when a step was drawn, by the run's own measurements; resting problems are not drawn."
+    caption = (
+        "Problems in each pool when a step was drawn, by the run's own measurements; "
+        "resting problems are not drawn."
+    )
     yaxis = axis("problems", rangemode="tozero")
     return source.by_step("pools", "Pools of the curriculum", caption, data, yaxis, wide=True)
 
@@ -116,23 +136,17 @@ def ranges(source: Source) -> Table:
     rows = []
     for name, limit in sorted(limits.items()):
         lowest, highest = (
-            None if limit.get(end) is None else float(limit[end]) for end in ("min", "max")
+            None if end is None else float(end) for end in map(limit.get, ("min", "max"))
         )
         outside = ["isnan(value)"]
-        outside += [
-            f"value {sign} {end!r}"
-            for sign, end in (("<", lowest), (">", highest))
-            if end is not None
-        ]
-        (found,) = source.ask(
-            "SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,"
-            f" count(*) FILTER (WHERE {' OR '.join(outside)}) AS outside FROM step_metrics WHERE "
-            "run = $run AND name = $name",
-            name=name,
-        )
-        bounds = f"{'−∞' if lowest is None else format(lowest, 'g')} to {'∞' if highest is None else format(highest, 'g')}"
-        measured = [cell(found[column]) for column in ("last", "lowest", "highest")]
-        rows.append([name, bounds, *measured, f"{found['outside']} of {found['steps']}"])
+        outside += [] if lowest is None else [f"value < {lowest!r}"]
+        outside += [] if highest is None else [f"value > {highest!r}"]
+        (row,) = source.ask(_RANGE.format(outside=" OR ".join(outside)), name=name)
+        bottom = "−∞" if lowest is None else f"{lowest:g}"
+        top = "∞" if highest is None else f"{highest:g}"
+        measured = [cell(row[column]) for column in ("last", "lowest", "highest")]
+        steps = f"{row['outside']} of {row['steps']}"
+        rows.append([name, f"{bottom} to {top}", *measured, steps])
     return Table(
         "safe-ranges",
         "Safe ranges",
@@ -152,21 +166,15 @@ def ranges(source: Source) -> Table:
 
 
 def set_aside(source: Source) -> Table:
-    rows = source.ask(
-        "SELECT name, sum(value) AS groups, count(*) FILTER (WHERE value > 0) AS steps, max(step) "
-        "FILTER (WHERE value > 0) AS last"
-        " FROM step_metrics WHERE run = $run AND name IN ('groups/replaced', 'groups/quarantined') GROUP BY name"
-        " HAVING sum(value) > 0 ORDER BY name"
-    )
-    words = {
-        "groups/replaced": "replaced: equal rewards, no learning signal",
-        "groups/quarantined": "quarantined: grading kept failing",
-    }
+    lines = []
+    for row in source.ask(_SET_ASIDE):
+        groups = f"{row['groups']:.0f}"
+        lines.append([_REASONS[row["name"]], groups, *cells(row, "steps", "last")])
     return Table(
         "set-aside",
         "Groups set aside",
         "Groups that were sampled and then replaced or not used.",
         [("reason", "left"), ("groups", "right"), ("in steps", "right"), ("last step", "right")],
-        [[words[r["name"]], f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
+        lines,
         wide=False,
     )

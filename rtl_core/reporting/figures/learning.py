@@ -3,17 +3,59 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.reporting.blocks import STACKED, Block, Figure, Source, bar, curve, draw, left_out
+from rtl_core.reporting.blocks import (
+    STACKED,
+    Block,
+    Figure,
+    Source,
+    bar,
+    curve,
+    draw,
+    left_out,
+    values,
+)
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
-from rtl_core.reporting.theme import OUTCOMES, PERCENT, axis, faded, layout, line
+from rtl_core.reporting.theme import OUTCOMES, PERCENT, Spec, axis, faded, layout, line
 
 _STAGES = ("format", "interface", "syntax", "tests")
+
+_TERMS = """
+SELECT avg(step) AS step, term, sum(contribution * n) / sum(n) AS contribution
+FROM (SELECT step, term, avg(weight * value) AS contribution, count(*) AS n FROM reward_terms
+WHERE run = $run AND purpose = 'train' AND weight <> 0 GROUP BY step, term)
+GROUP BY step // $width, term ORDER BY 1
+"""
+_TOTALS = """
+SELECT avg(step) AS step, sum(reward * rollouts) / sum(rollouts) AS reward
+FROM reward_by_step WHERE run = $run GROUP BY step // $width ORDER BY 1
+"""
+_PASS_RATE = """
+SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,
+       avg(CAST(outcome = 'passed' AS INTEGER)) AS rate
+FROM verdicts v JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
+WHERE v.run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'
+GROUP BY ALL ORDER BY bin
+"""
+_OUTCOMES = """
+SELECT step // $width AS bin, outcome, sum(rollouts) AS n FROM outcomes_by_step
+WHERE run = $run GROUP BY bin, outcome ORDER BY bin
+"""
+_FUNNEL = """
+SELECT {part} AS part, stage, count(*) FILTER (WHERE status = 'passed') AS passed,
+       count(*) AS rollouts, avg(CAST(status = 'passed' AS INTEGER)) AS passed_share
+FROM verdict_stages WHERE run = $run AND purpose = 'train'
+GROUP BY part, stage ORDER BY part, min(position)
+"""
+_GROUPS = """
+SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good,
+       sum(mixed) AS mixed, sum(all_bad) AS all_bad, sum(no_signal) AS no_signal
+FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin
+"""
 
 
 @SECTIONS.register("training")
@@ -27,34 +69,25 @@ def blocks(source: Source) -> list[Block]:
 
 
 def reward(source: Source) -> Figure:
-    rows = source.ask(
-        "SELECT avg(step) AS step, term, sum(contribution * n) / sum(n) AS contribution FROM (SELECT step, term,"
-        " avg(weight * value) AS contribution, count(*) AS n FROM reward_terms WHERE run = $run AND purpose = 'train'"
-        " AND weight <> 0 GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1"
-    )
+    rows = source.ask(_TERMS)
     terms = sorted(
         {r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t)
     )
-    data: list[dict[str, Any]] = []
+    data: list[Spec] = []
     for i, term in enumerate(terms):
         mine = [r for r in rows if r["term"] == term]
         role = f"@{term}" if term in _STAGES else line(i)
-        x, y, area = [r["step"] for r in mine], [r["contribution"] for r in mine], faded(role, 0.85)
-        data.append(
-            curve(term, x, y, role, "%{y:.3f}", width=0.5, stackgroup="terms", fillcolor=area)
-        )
-    whole = source.ask(
-        "SELECT avg(step) AS step, sum(reward * rollouts) / sum(rollouts) AS reward FROM "
-        "reward_by_step WHERE run = $run"
-        " GROUP BY step // $width ORDER BY 1"
-    )
-    x, y = [r["step"] for r in whole], [r["reward"] for r in whole]
+        x, y = values(mine, "step", "contribution")
+        area = {"stackgroup": "terms", "fillcolor": faded(role, 0.85)}
+        data.append(curve(term, x, y, role, "%{y:.3f}", width=0.5, **area))
+    whole = source.ask(_TOTALS)
     equal = source.recorded(source.width(), f"env/all/reward/total{SUFFIX}")
-    colour = faded("@ink", 0.35) if equal else "@ink"
-    data += [curve("total", x, y, colour, "%{y:.3f}", width=1.8)] if whole else []
+    if whole:
+        colour = faded("@ink", 0.35) if equal else "@ink"
+        data.append(curve("total", *values(whole, "step", "reward"), colour, "%{y:.3f}", width=1.8))
     data += [
-        curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4)
-        for found in equal.values()
+        curve("total at equal difficulty", *points, "@ink", "%{y:.3f}", width=2.4)
+        for points in equal.values()
     ]
     caption = (
         "Mean reward of the training rollouts, split into the contribution of each term (weight × value). "
@@ -79,14 +112,8 @@ def equal_difficulty(source: Source) -> Figure:
 
 
 def pass_rate(source: Source) -> Figure:
-    rows = source.ask(
-        "SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,"
-        " avg(CAST(outcome = 'passed' AS INTEGER)) AS rate FROM verdicts v JOIN run_problems p ON p.run = v.run AND"
-        " p.problem_id = v.problem_id WHERE v.run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'"
-        " GROUP BY ALL ORDER BY bin",
-        width=source.width(10),
-    )
-    data: list[dict[str, Any]] = []
+    rows = source.ask(_PASS_RATE, width=source.width(10))
+    data: list[Spec] = []
     for difficulty in ("easy", "medium", "hard"):
         rates, steps = defaultdict(list), defaultdict(list)
         for r in rows:
@@ -104,10 +131,7 @@ def pass_rate(source: Source) -> Figure:
 
 
 def outcomes(source: Source) -> Figure:
-    rows = source.ask(
-        "SELECT step // $width AS bin, outcome, sum(rollouts) AS n FROM outcomes_by_step WHERE run = $run"
-        " GROUP BY bin, outcome ORDER BY bin"
-    )
+    rows = source.ask(_OUTCOMES)
     totals: dict[int, float] = defaultdict(float)
     for r in rows:
         totals[r["bin"]] += float(r["n"])
@@ -115,19 +139,11 @@ def outcomes(source: Source) -> Figure:
     for outcome, (role, words) in OUTCOMES.items():
         counts = {r["bin"]: float(r["n"]) for r in rows if r["outcome"] == outcome}
         if counts:
-            x, shown = [source.middle(b) for b in totals], [int(counts.get(b, 0)) for b in totals]
+            x = list(map(source.middle, totals))
+            answers = [int(counts.get(b, 0)) for b in totals]
             shares = [counts.get(b, 0.0) / totals[b] for b in totals]
-            data.append(
-                bar(
-                    words,
-                    x,
-                    shares,
-                    role,
-                    "%{y:.1%} (%{customdata})",
-                    customdata=shown,
-                    meta=outcome,
-                )
-            )
+            more = {"customdata": answers, "meta": outcome}
+            data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", **more))
     caption = "Outcome of each training rollout, decided by the first stage that fails."
     return source.by_step(
         "outcomes", "Outcomes", caption, data, axis("share", **PERCENT), **STACKED
@@ -136,30 +152,28 @@ def outcomes(source: Source) -> Figure:
 
 def funnel(source: Source) -> Figure:
     parts = source.parts
-    rows = source.ask(
-        f"SELECT {parts.sql} AS part, stage, count(*) FILTER (WHERE status = 'passed') AS passed, count(*) AS rollouts,"
-        " avg(CAST(status = 'passed' AS INTEGER)) AS passed_share FROM verdict_stages"
-        " WHERE run = $run AND purpose = 'train' GROUP BY part, stage ORDER BY part, min(position)"
-    )
+    rows = source.ask(_FUNNEL.format(part=parts.sql))
     every = sorted({r["part"] for r in rows})
-    shown = (
-        every
-        if len(every) <= 6
-        else sorted({every[round(i * (len(every) - 1) / 5)] for i in range(6)})
-    )
+    shown = every
+    if len(every) > 6:
+        places = [round(i * (len(every) - 1) / 5) for i in range(6)]
+        shown = sorted({every[place] for place in places})
     data = []
     for i, part in enumerate(shown):
         mine = [r for r in rows if r["part"] == part]
+        stages, shares, passed, answers = values(
+            mine, "stage", "passed_share", "passed", "rollouts"
+        )
         depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
         data.append(
             bar(
                 f"{parts.name} {part + 1}",
-                [r["stage"] for r in mine],
-                [r["passed_share"] for r in mine],
+                stages,
+                shares,
                 faded("@after", round(depth, 2)),
                 "%{y:.1%} (%{customdata[0]} of %{customdata[1]})",
-                customdata=[[r["passed"], r["rollouts"]] for r in mine],
-                text=[f"{100 * r['passed_share']:.0f}" for r in mine],
+                customdata=list(zip(passed, answers, strict=True)),
+                text=[f"{100 * share:.0f}" for share in shares],
                 textposition="outside",
                 textfont={"size": 10.5, "color": "@muted"},
                 cliponaxis=False,
@@ -182,11 +196,7 @@ def funnel(source: Source) -> Figure:
 
 
 def groups(source: Source) -> Figure:
-    rows = source.ask(
-        "SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good, sum(mixed) AS mixed,"
-        " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run "
-        "GROUP BY bin ORDER BY bin"
-    )
+    rows = source.ask(_GROUPS)
     x = [source.middle(r["bin"]) for r in rows]
     kinds = (
         ("all_bad", "all bad", "@bad"),

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, left_out, plain
+from rtl_core.history.columns import Row
+from rtl_core.reporting.blocks import (
+    Block,
+    Figure,
+    Source,
+    Table,
+    curve,
+    draw,
+    left_out,
+    plain,
+    values,
+)
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.health import pools
-from rtl_core.reporting.theme import axis, layout, line
+from rtl_core.reporting.theme import Spec, axis, layout, line
 
 ROWS = 120
 """Maximum problems in the curriculum figure, evenly spaced."""
+_CURRICULUM = """
+WITH ordered AS (SELECT problem_id, difficulty,
+                        row_number() OVER (ORDER BY position NULLS LAST, problem_id) - 1 AS place,
+                        count(*) OVER () AS problems
+                 FROM run_problems WHERE run = $run
+                 AND problem_id IN (SELECT problem_id FROM step_problems WHERE run = $run)),
+chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place = 0
+           OR place * $most // problems > (place - 1) * $most // problems)
+SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch,
+       sum(g.passed) AS passed, sum(g.samples) AS samples
+FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id
+GROUP BY ALL ORDER BY c.place, g.epoch
+"""
+_TIME_BY_STEP = """
+SELECT avg(step) AS step, stage, avg(seconds) AS seconds FROM step_times
+WHERE run = $run AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1
+"""
 _ROLES = {
     "sample": "@line0",
     "grade": "@line2",
@@ -30,41 +58,18 @@ def blocks(source: Source) -> list[Block]:
 
 
 def curriculum(source: Source) -> Figure | None:
-    rows = source.ask(
-        "WITH ordered AS (SELECT problem_id, difficulty, row_number() OVER (ORDER BY position "
-        "NULLS LAST, problem_id) - 1 AS place,"
-        "   count(*) OVER () AS problems FROM run_problems WHERE run = $run AND problem_id IN"
-        "   (SELECT problem_id FROM step_problems WHERE run = $run)),"
-        " chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place = 0 OR place * $most "
-        "// problems > (place - 1) * $most // problems)"
-        " SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch, sum(g.passed) AS "
-        "passed, sum(g.samples) AS samples"
-        " FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id"
-        " GROUP BY ALL ORDER BY c.place, g.epoch",
-        most=ROWS,
-    )
+    rows = source.ask(_CURRICULUM, most=ROWS)
     if not rows:
         return None
     problems = list(dict.fromkeys((r["problem_id"], r["difficulty"]) for r in rows))
     epochs = sorted({r["epoch"] for r in rows})
     cell = {(r["problem_id"], r["epoch"]): r for r in rows}
-    grid = [
-        [
-            float(r["passed"] / r["samples"]) if (r := cell.get((p, e))) else None
-            for p, _ in problems
-        ]
-        for e in epochs
-    ]
-    words = [
-        [
-            f"{plain(d)}, {r['passed']:.0f} of {r['samples']:.0f} passed"
-            if (r := cell.get((p, e)))
-            else ""
-            for p, d in problems
-        ]
-        for e in epochs
-    ]
-    trace: dict[str, Any] = {
+    grid, words = [], []
+    for epoch in epochs:
+        visits = [cell.get((problem, epoch)) for problem, _ in problems]
+        grid.append([float(r["passed"] / r["samples"]) if r else None for r in visits])
+        words.append([_visit(*pair) for pair in zip(problems, visits, strict=True)])
+    trace: Spec = {
         "type": "heatmap",
         "x": [plain(p) for p, _ in problems],
         "y": [f"epoch {e + 1}" for e in epochs],
@@ -104,24 +109,33 @@ def curriculum(source: Source) -> Figure | None:
     )
 
 
+def _visit(problem: tuple[str, str], row: Row | None) -> str:
+    """The tooltip of a problem, with its difficulty, in an epoch; empty where it was not tried."""
+    if row is None:
+        return ""
+    _, difficulty = problem
+    passed, samples = (f"{row[name]:.0f}" for name in ("passed", "samples"))
+    return f"{plain(difficulty)}, {passed} of {samples} passed"
+
+
 def time_by_step(source: Source) -> Figure:
-    rows = source.ask(
-        "SELECT avg(step) AS step, stage, avg(seconds) AS seconds FROM step_times WHERE run = $run"
-        " AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1"
-    )
-    stages = sorted(
-        {r["stage"] for r in rows},
-        key=lambda s: (s == "total", -sum(r["seconds"] for r in rows if r["stage"] == s)),
-    )
+    rows = source.ask(_TIME_BY_STEP)
+    seconds: Counter[str] = Counter()
+    for r in rows:
+        seconds[r["stage"]] += r["seconds"]
+    stages = sorted(seconds, key=lambda stage: (stage == "total", -seconds[stage]))
     data = []
     for i, stage in enumerate(stages):
         mine = [r for r in rows if r["stage"] == stage]
-        colour, dash = (
-            ("@ink", "dot") if stage == "total" else (_ROLES.get(stage, line(i)), "solid")
-        )
-        x, y = [r["step"] for r in mine], [r["seconds"] for r in mine]
-        data.append(curve(stage, x, y, colour, "%{y:.2f} s", width=1.8, dash=dash))
-    caption = "Wall time during which each stage was running. Stages overlap, so they may add up to more than the total."
+        colour, dash = _ROLES.get(stage, line(i)), "solid"
+        if stage == "total":
+            colour, dash = "@ink", "dot"
+        steps, means = values(mine, "step", "seconds")
+        data.append(curve(stage, steps, means, colour, "%{y:.2f} s", width=1.8, dash=dash))
+    caption = (
+        "Wall time during which each stage was running. "
+        "Stages overlap, so they may add up to more than the total."
+    )
     return source.by_step(
         "time-by-step", "Time by stage", caption, data, axis("seconds", rangemode="tozero")
     )
@@ -170,7 +184,7 @@ def cost(source: Source) -> Table:
         "Sums of the recorded `cost/…` metrics over all trained steps, in the unit of the run's configuration.",
         [("metric", "left"), ("sum", "right"), ("mean per step", "right")],
         [
-            [r["name"].removeprefix("cost/"), f"{r['total']:,.4g}", f"{r['mean']:,.4g}"]
+            [r["name"].removeprefix("cost/"), *map("{:,.4g}".format, (r["total"], r["mean"]))]
             for r in rows
         ],
         wide=False,

@@ -10,7 +10,17 @@ import numpy as np
 
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, plain, rates
+from rtl_core.reporting.blocks import (
+    Block,
+    Figure,
+    Source,
+    Table,
+    curve,
+    draw,
+    plain,
+    rates,
+    values,
+)
 from rtl_core.reporting.evaluations import (
     MIXTURE,
     PROBLEMS_SQL,
@@ -21,8 +31,20 @@ from rtl_core.reporting.evaluations import (
     run_result,
 )
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.theme import PERCENT, axis, faded, layout
+from rtl_core.reporting.theme import PERCENT, Spec, axis, faded, layout
 from rtl_grader.words import counted
+
+_KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
+_RATES = """
+SELECT evaluation, policy, step, pass_at_1, lo, hi FROM evaluations
+WHERE run = $run AND status = 'done'
+"""
+_PASS_AT_K = """
+SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'
+"""
+_CURVE = """
+SELECT step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done' ORDER BY step
+"""
 
 
 @SECTIONS.register("learned")
@@ -42,20 +64,18 @@ def blocks(source: Source) -> list[Block]:
 
 def forest(source: Source, result: RunResult) -> Figure:
     data = []
-    shown = [
-        (f"{label}: {name}" if label else name, name, view)
-        for label, part in result.parts
-        for name, view in part.shown
-    ]
-    for row, name, view in reversed(shown):
+    views = [(label, *named) for label, part in result.parts for named in part.shown]
+    for label, name, view in reversed(views):
+        row = f"{label}: {name}" if label else name
         rate = view.pass_at_1
+        interval = f"[{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
         data.append(
             rates(
                 plain(row),
                 [rate],
                 [plain(row)],
                 ROLES[name],
-                f"%{{y}}: %{{x:.1%}} [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]<extra></extra>",
+                f"%{{y}}: %{{x:.1%}} {interval}<extra></extra>",
                 size=13,
                 mode="markers+text",
                 text=[f"{100 * rate.mean:.1f} %"],
@@ -64,9 +84,7 @@ def forest(source: Source, result: RunResult) -> Figure:
             )
         )
     record = result.shown[0][1].record
-    source.ask(
-        "SELECT evaluation, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'"
-    )
+    source.ask(_RATES)
     return Figure(
         "result",
         "Held-out pass@1",
@@ -95,17 +113,18 @@ def table(source: Source, result: RunResult) -> Table:
     columns = [("source", "left"), ("problems", "right")] if result.mixed else []
     columns += [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
     columns += [("interface right", "right"), ("gain in points", "right"), ("p", "right")]
-    source.ask(
-        "SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'"
-    )
+    source.ask(_PASS_AT_K)
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
+    caption = (
+        "Brackets: 95 % intervals. Gain and p compare with the student before, paired by problem: "
+        "bootstrap interval, two-sided sign-flip permutation test.",
+        MIXTURE if result.mixed else None,
+        over_warm_start(result),
+    )
     return Table(
         "result-table",
         "Results in numbers",
-        "Brackets: 95 % intervals. Gain and p compare with the student before, paired by problem: bootstrap interval, "
-        "two-sided sign-flip permutation test."
-        + (f" {MIXTURE}" if result.mixed else "")
-        + (f" {over}" if (over := over_warm_start(result)) else ""),
+        " ".join(filter(None, caption)),
         columns,  # type: ignore[arg-type]
         rows,
     )
@@ -120,9 +139,7 @@ def by_evaluation(source: Source, result: RunResult) -> Figure | None:
     if result.teacher is not None:
         rate = result.teacher.pass_at_1
         data += band([steps[0], steps[-1]], [rate, rate], "teacher", "@teacher", dash="dot")
-    source.ask(
-        "SELECT step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done' ORDER BY step"
-    )
+    source.ask(_CURVE)
     return Figure(
         "learning-curve",
         "Held-out pass@1 while training",
@@ -134,16 +151,16 @@ def by_evaluation(source: Source, result: RunResult) -> Figure | None:
 
 def pass_at_k(source: Source, result: RunResult) -> Figure | None:
     """pass@k for every k that the samples allow."""
-    data: list[dict[str, Any]] = []
+    data: list[Spec] = []
     for name, view in result.shown:
         rows = source.ask(PROBLEMS_SQL, evaluation=view.record.key)
         if not rows:
             continue
-        counts = [(r["samples"], r["passed"]) for r in rows]
-        ks = [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if k <= min(counts)[0]]
-        data += band(
-            ks, [pass_at_k_interval(counts, k) for k in ks], name, ROLES[name], markers=True
-        )
+        counts = list(zip(*values(rows, "samples", "passed"), strict=True))
+        least, _ = min(counts)
+        ks = [k for k in _KS if k <= least]
+        intervals = [pass_at_k_interval(counts, k) for k in ks]
+        data += band(ks, intervals, name, ROLES[name], markers=True)
     if not data or max(len(d["x"]) for d in data) < 2:
         return None
     ticks = sorted({k for d in data for k in d["x"]})
@@ -171,26 +188,26 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
     if label == "difficulty":
         groups = [g for g in ("hard", "medium", "easy") if g in groups]
     elif len(groups) > 1:
-        newest = result.shown[min(1, len(result.shown) - 1)][1]
+        _, newest = result.shown[min(1, len(result.shown) - 1)]
         groups.sort(key=lambda g: np.mean(_rates(newest, labels, g) or [0.0]))
     if len(groups) < 2:
         return None
     row = {group: i for i, group in enumerate(groups)}
     data = []
     for place, (name, view) in enumerate(result.shown):
-        found = [(g, mean_interval(own)) for g in groups if (own := _rates(view, labels, g))]
-        lift = 0.2 * (
-            (len(result.shown) - 1) / 2 - place
-        )  # one above the other within the row, in reading order
+        by_group = {group: _rates(view, labels, group) for group in groups}
+        points = [(group, mean_interval(own)) for group, own in by_group.items() if own]
+        # One above the other within the row, in reading order.
+        lift = 0.2 * ((len(result.shown) - 1) / 2 - place)
         data.append(
             rates(
                 name,
-                [i for _, i in found],
-                [row[g] + lift for g, _ in found],
+                [i for _, i in points],
+                [row[group] + lift for group, _ in points],
                 ROLES[name],
                 f"%{{customdata[0]}}: %{{x:.1%}} [%{{customdata[1]:.0%}}, "
                 f"%{{customdata[2]:.0%}}], %{{customdata[3]}} problems<extra>{name}</extra>",
-                customdata=[[plain(g), i.lo, i.hi, i.n] for g, i in found],
+                customdata=[[plain(group), i.lo, i.hi, i.n] for group, i in points],
             )
         )
         source.ask(PROBLEMS_SQL, evaluation=view.record.key)
@@ -228,7 +245,7 @@ def band(
     *,
     markers: bool = False,
     dash: str = "solid",
-) -> list[dict[str, Any]]:
+) -> list[Spec]:
     """A line with its interval as a band behind it: two traces with one legend entry."""
     edge = [i.hi for i in intervals] + [i.lo for i in reversed(intervals)]
     shade = {

@@ -141,11 +141,11 @@ def parity(
 
 
 def history(config: RunConfig) -> Iterator[Finding]:
-    """Whether the run's history file, if there is one, can be used. An older schema is migrated when a run starts."""
+    """Whether the run's history file, if there is one, can be used."""
     path = config.run.history
     if path.exists():
         try:
-            with connect(path, read_only=True, old_is_fine=True):
+            with connect(path, read_only=True):
                 pass
         except HistoryError as error:
             yield Finding("history", "wrong", error.message, error.hint)

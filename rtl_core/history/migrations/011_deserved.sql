@@ -1,6 +1,0 @@
-ALTER TABLE audits ADD COLUMN method VARCHAR;
-ALTER TABLE audits ADD COLUMN share DOUBLE;
-ALTER TABLE audits ADD COLUMN depth BIGINT;
-ALTER TABLE audits ADD COLUMN cpu_s DOUBLE;
-ALTER TABLE audits ADD COLUMN trace JSON;
-UPDATE audits SET method = 'simulation';

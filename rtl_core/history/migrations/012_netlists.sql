@@ -1,5 +1,0 @@
-ALTER TABLE audits ADD COLUMN cells BIGINT;
-ALTER TABLE audits ADD COLUMN flip_flops BIGINT;
-ALTER TABLE audits ADD COLUMN levels BIGINT;
-ALTER TABLE audits ADD COLUMN relative_area DOUBLE;
-ALTER TABLE audits ADD COLUMN relative_levels DOUBLE;

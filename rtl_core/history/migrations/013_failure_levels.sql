@@ -1,1 +1,0 @@
--- No table changes. Readers create no views: by its version they tell a file without the view `failure_levels`, and say what to do.
