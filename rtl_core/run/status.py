@@ -30,8 +30,14 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     record, set_status = session.recorder.call, partial(session.history.set_run_status, session.run)
 
     def set_cancelled() -> str:
-        why = "stopped by a signal" if session.life.ended_by == "signal" else "cancelled in Prefect"
-        set_status("cancelled", f"{why}; the same command resumes the run", session.life.ended_by)
+        why = (
+            "stopped by a signal"
+            if session.progress.ended_by == "signal"
+            else "cancelled in Prefect"
+        )
+        set_status(
+            "cancelled", f"{why}; the same command resumes the run", session.progress.ended_by
+        )
         return why
 
     def set_cancelled_early() -> None:
@@ -40,7 +46,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
 
     # With a busy server, ending the flow may take Prefect longer than the 30 s after which its worker kills
     # the process.
-    session.life.at_signal.append(set_cancelled_early)
+    session.progress.at_signal.append(set_cancelled_early)
     try:
         with (
             Tracker(session.history, session.config, progress.get().line) as tracker,
@@ -50,14 +56,14 @@ async def run_status(session: Session) -> AsyncIterator[None]:
                 )
             ) as live_report,
         ):
-            session.life.on_step += [
+            session.progress.on_step += [
                 lambda _: tracker.recorded(),
                 lambda _: live_report.after_step(),
             ]
             yield
     except Exception as error:
         await asyncio.sleep(0.05)  # gives the thread that reads signals time to run
-        if session.life.ending.is_set():
+        if session.progress.ending.is_set():
             # A signal's exception is raised anywhere in the main thread, where libraries may convert it,
             # and what the signal ended immediately (graders, the embedded service) raises errors in its
             # callers.
@@ -73,8 +79,8 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         await record(set_cancelled)
         raise
     finally:
-        session.life.at_signal.remove(set_cancelled_early)
-    stopped = session.life.stopped
+        session.progress.at_signal.remove(set_cancelled_early)
+    stopped = session.progress.stopped
     await record(set_status, "finished" if stopped is None else "paused", stopped)
 
 
@@ -85,19 +91,19 @@ def report_path(session: Session) -> Path:
 
 def after_step(session: Session, step: int) -> None:
     """Report a trained step: callbacks, progress, and a log line."""
-    for tell in session.life.on_step:
+    for tell in session.progress.on_step:
         tell(step)
     progress.get().advance("steps", step + 1, len(session.weights.steps))
-    if session.life.last_step is not None:
-        progress.get().line(step_line(step, len(session.weights.steps), session.life.last_step))
+    if session.progress.last_step is not None:
+        progress.get().line(step_line(step, len(session.weights.steps), session.progress.last_step))
 
 
 def finish(session: Session) -> str:
     """Write the report and show the result. Returns the report's path, or why the run stopped before its end."""
     tell = progress.get()
-    if session.life.stopped is not None:
-        tell.line(f"stopped: {session.life.stopped}")
-        return f"stopped: {session.life.stopped}"
+    if session.progress.stopped is not None:
+        tell.line(f"stopped: {session.progress.stopped}")
+        return f"stopped: {session.progress.stopped}"
     path = write_report(session.history, [session.run], report_path(session))
     if session.trains:
         tell.show(before_after_table(session.history, session.run))

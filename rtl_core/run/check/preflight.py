@@ -14,7 +14,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import UserError
 from rtl_core.run.check import machine
 from rtl_core.run.check.cost import cost, disk
-from rtl_core.run.check.prompts import Known, context, known_good, prepare, sizes
+from rtl_core.run.check.prompts import PreflightInput, context, known_good, prepare, sizes
 from rtl_core.run.check.readiness import saved_weights
 from rtl_core.run.conversations import in_daemon_thread
 from rtl_core.types.finding import Finding
@@ -27,10 +27,10 @@ has no timeout."""
 Result = TypeVar("Result")
 
 
-def small_pays(known: Known) -> Iterator[Finding]:
+def small_pays(inputs: PreflightInput) -> Iterator[Finding]:
     """Warn if small designs earn more and a harness may pass incomplete designs, which are small."""
-    problems = known.config.problems
-    if known.config.reward.pays_size and (problems.weak_ceiling or not problems.require_golden):
+    problems = inputs.config.problems
+    if inputs.config.reward.pays_size and (problems.weak_ceiling or not problems.require_golden):
         weak = (
             "weak harnesses (problems.weak_ceiling)"
             if problems.weak_ceiling
@@ -45,7 +45,7 @@ def small_pays(known: Known) -> Iterator[Finding]:
         )
 
 
-CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (
+CHECKS: tuple[Callable[[PreflightInput], Iterable[Finding]], ...] = (
     context,
     sizes,
     known_good,
@@ -55,10 +55,10 @@ CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (
 )
 
 
-def before_sampling(known: Known) -> Iterator[Finding]:
+def preflight_findings(inputs: PreflightInput) -> Iterator[Finding]:
     """Run the checks that need prompts, before anything is sampled."""
     for check in CHECKS:
-        yield from check(known)
+        yield from check(inputs)
 
 
 async def preflight(config: RunConfig, missing: UserError | None) -> list[Finding]:
@@ -101,7 +101,7 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
         machine.prefect(),
     )
     findings = [*readiness.findings, *saved_weights(config, readiness)]
-    known = Known(config, Readiness(), {})
+    inputs = PreflightInput(config, Readiness(), {})
     if isinstance(tokenizers, Finding):
         findings.append(tokenizers)
     elif tokenizers is not None and not isinstance(loaded, Finding):
@@ -111,9 +111,9 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
             findings.append(Finding("template", "wrong", error.message, error.hint))
         else:
             findings.append(Finding("template", "ok", found.rendering))
-            known = Known(config, readiness, found.prompts, loaded, unfit=found.unfit)
+            inputs = PreflightInput(config, readiness, found.prompts, loaded, unfit=found.unfit)
             findings += machine.parity(config, tokenizers, found)
-    findings += [loaded] if isinstance(loaded, Finding) else machine.data(loaded, known.unfit)
+    findings += [loaded] if isinstance(loaded, Finding) else machine.data(loaded, inputs.unfit)
     if isinstance(graders, Finding):
         findings.append(graders)
     else:
@@ -126,9 +126,9 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
     return [
         *findings,
         *(
-            before_sampling(known)
-            if known.prompts and config.run.purpose == "train"
-            else sizes(known)
+            preflight_findings(inputs)
+            if inputs.prompts and config.run.purpose == "train"
+            else sizes(inputs)
         ),
     ]
 
