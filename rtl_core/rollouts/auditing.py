@@ -113,17 +113,17 @@ def audit_run(
         ToolMissingError: no simulator is installed.
     """
     history, run, section = History(path), config.run.name, config.grading
-    chosen = choice.of(history, run, passed=True)
-    problems = problems_as_recorded(history, run, chosen)
-    summary = AuditSummary(passes=sum(map(len, chosen.values())))
+    passes = choice.of(history, run, passed=True)
+    problems = problems_as_recorded(history, run, passes)
+    summary = AuditSummary(passes=sum(map(len, passes.values())))
     for name, problem in problems.items():
         if problem.golden is None:
-            summary.without_golden += len(chosen[name])
-    if not chosen:
+            summary.without_golden += len(passes[name])
+    if not passes:
         return summary
     grader = Grader(executor_of(section), limits=limits_of(section))
     with closing(GraderPool(grader, jobs)) as pool:
-        asyncio.run(_Audit(history, run, pool, effort, problems, chosen, summary).run_all())
+        asyncio.run(_Audit(history, run, pool, effort, problems, passes, summary).run_all())
     return summary
 
 
@@ -134,14 +134,14 @@ class _Audit:
     pool: GraderPool
     effort: Effort
     problems: dict[str, Problem]
-    chosen: dict[str, list[str]]
-    """Problem id -> rollouts."""
+    passes: dict[str, list[str]]
+    """Problem id -> rollouts that passed."""
     summary: AuditSummary
     once: DesignCache = field(default_factory=DesignCache)
 
     async def run_all(self) -> None:
         """Audit every answer that has not been audited."""
-        tally = Tally("passes", sum(map(len, self.chosen.values())))
+        tally = Tally("passes", sum(map(len, self.passes.values())))
         writer = PeriodicWriter[AuditRecord](
             lambda records: asyncio.to_thread(self.history.record_audits, records)
         )
@@ -182,7 +182,7 @@ class _Audit:
         """Yield the distinct answers that have not been audited, problem by problem."""
         rows = self.history.query(_KNOWN, {"run": self.run}).to_pylist()
         keys = {row["rollout"]: row["key"] for row in rows}
-        for problem_id, rollouts in sorted(self.chosen.items()):
+        for problem_id, rollouts in sorted(self.passes.items()):
             problem = self.problems[problem_id]
             equal: dict[_Files, list[str]] = defaultdict(list)
             texts = texts_of(self.history, self.run, problem_id, set(rollouts))
@@ -191,9 +191,9 @@ class _Audit:
                 equal[tuple(sorted(files.items()))] += same
             key = self._key(problem, equal)
             due = {rollout for rollout in rollouts if keys.get(rollout) != key}
-            n_known = len(rollouts) - len(due)
-            self.summary.known += n_known
-            tally.advance(n_known)
+            n_before = len(rollouts) - len(due)
+            self.summary.known += n_before
+            tally.advance(n_before)
             answers = tuple(
                 _Answer(dict(files), tuple(rollout for rollout in same if rollout in due))
                 for files, same in equal.items()

@@ -254,9 +254,9 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> None:
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             failed.append(verdict)
             continue
-        earned = reward_of(config, graders, problem, stored.rollout, verdict)
-        rows.append((stored.rollout.key, verdict, earned))
-        batch.update(stored, verdict=verdict, reward=earned)
+        result = reward_of(config, graders, problem, stored.rollout, verdict)
+        rows.append((stored.rollout.key, verdict, result))
+        batch.update(stored, verdict=verdict, reward=result)
     recorder.put("record_verdicts", rows)
     if failed:
         answers_in_words = f"{counted(len(failed), 'answer')} of {problem_id}"

@@ -178,11 +178,13 @@ async def batch_of(
         ProblemError: no problem is fit.
     """
     step, config, weights = state.step, session.config, session.weights
-    seen = policy_step(config, weights.steps, state)
+    n_trained = policy_step(config, weights.steps, state)
     problem_ids: tuple[str, ...] = ()
     while not problem_ids or any(problem_id in session.unfit for problem_id in problem_ids):
         problem_ids = (
-            planned_step(session, state) if state.problem_ids else draw_step(session, step, seen)
+            planned_step(session, state)
+            if state.problem_ids
+            else draw_step(session, step, n_trained)
         )
         # Before the await: the next step is drawn knowing this one.
         place = next(i for i, other in enumerate(weights.steps) if other.step == step)
@@ -198,23 +200,23 @@ async def batch_of(
             sampler="teacher",
             epoch=state.epoch,
             step=step,
-            policy_step=seen,
+            policy_step=n_trained,
             problem_ids=problem_ids,
             group_size=config.warm_start_group,
         )
-    if seen and seen not in weights.sampler_paths:
+    if n_trained and n_trained not in weights.sampler_paths:
         raise PolicyError(
-            f"step {step} must be sampled from the weights after {seen} steps, which are not in the history",
+            f"step {step} must be sampled from the weights after {n_trained} steps, which are not in the history",
             "set learning.staleness = 0 with --accept-changes",
         )
     return Batch(
         purpose="train",
         epoch=state.epoch,
         step=step,
-        policy_step=seen,
+        policy_step=n_trained,
         problem_ids=problem_ids,
         group_size=config.sampling.group_size,
-        sampler_path=weights.sampler_paths.get(seen),
+        sampler_path=weights.sampler_paths.get(n_trained),
     )
 
 

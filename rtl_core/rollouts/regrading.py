@@ -131,8 +131,8 @@ def open_regrading(
             tools = repr(sorted(executor.tools().items()))
             digest = hashlib.sha256(tools.encode()).hexdigest()[:8]
             label = f"{executor.name}-{digest}-seed{section.seed}"
-        chosen = choice.of(history, run)
-        if not chosen:
+        by_problem = choice.of(history, run)
+        if not by_problem:
             raise HistoryError(
                 f"run {run!r} has no graded rollout of that kind",
                 "see `rtl-distill query outcomes`",
@@ -140,7 +140,7 @@ def open_regrading(
         done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
         waiting: dict[str, list[str]] = {}
         n_known = 0
-        for name, rollouts in chosen.items():
+        for name, rollouts in by_problem.items():
             left = [rollout for rollout in rollouts if rollout not in done]
             n_known += len(rollouts) - len(left)
             if left:

@@ -46,11 +46,11 @@ class Choice(BaseModel):
 
     def of(self, history: History, run: str, *, passed: bool = False) -> dict[str, list[str]]:
         """Mapping of problem id to rollouts; with `passed` only those that passed."""
-        chosen: dict[str, list[str]] = defaultdict(list)
+        rollouts: dict[str, list[str]] = defaultdict(list)
         values = {"run": run, "passed": passed, **self.model_dump()}
         for row in history.query(_CHOSEN, values).to_pylist():
-            chosen[row["problem_id"]].append(row["rollout"])
-        return dict(chosen)
+            rollouts[row["problem_id"]].append(row["rollout"])
+        return dict(rollouts)
 
 
 ALL = Choice()
@@ -62,9 +62,9 @@ def problems_as_recorded(
     """Mapping of id to the problems of these `names` (None: all) as recorded, in order of split and
     curriculum. HistoryError if one is missing."""
     records = {row.problem_id: row.record for row in history.problems_of(run)}
-    if lost := sorted(set(names or ()) - records.keys()):
+    if missing := sorted(set(names or ()) - records.keys()):
         raise HistoryError(
-            f"{history.path} has lost problem {lost[0]!r} of run {run!r}",
+            f"{history.path} has lost problem {missing[0]!r} of run {run!r}",
             "restore it from a snapshot",
         )
     return {

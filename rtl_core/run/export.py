@@ -168,8 +168,8 @@ async def checkpoint_table(history: History, config: RunConfig) -> Table:
             step = steps[path]
             rate = f"{scores[step].pass_at_1:.3f}" if step in scores else ""
             rows.append([str(step + 1), rate, path])
-        elif lost := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
-            rows.append([str(int(lost[1])), "", f"{path} (of an interrupted attempt)"])
+        elif match := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
+            rows.append([str(int(match[1])), "", f"{path} (of an interrupted attempt)"])
     rows.sort(key=lambda row: int(row[0]))
     columns: list[tuple[str, Align]] = [
         ("after steps", "right"),
@@ -300,22 +300,22 @@ def _merge(
             `dtype`, and the folder afterwards.
     """
     model = load_model(source, "float32" if exact else dtype)
-    bare = difference(model, served) if served else None
+    base_difference = difference(model, served) if served else None
     model = merged(model, adapter)
-    if bare is not None and exact:
+    if base_difference is not None and exact:
         require_same(difference(model, served), exact=True)
     save_model(model, source, whole, dtype)
     del model  # only one model in memory at a time
     model = load_model(whole)
-    if bare is None:
+    if base_difference is None:
         return "not compared with what was served: the history has no answer that these weights sampled"
     measured = difference(model, served)
     require_same(measured, exact=exact and dtype == "float32")
     words = (
         f"log-probabilities in {dtype} and the served ones differ by {measured}; "
-        f"those of the base model by {bare}"
+        f"those of the base model by {base_difference}"
     )
-    if bare.mean < 2 * measured.mean:
+    if base_difference.mean < 2 * measured.mean:
         words += "; training changed them too little to tell whether the adapter is included"
     return words
 

@@ -229,9 +229,7 @@ async def open_session(
         if with_policy:
             progress.get().stage("check")
             readiness = await ready(provider, config, tell)
-        state = RunProgress()
-        state.at_signal += [state.ending.set, cancel_later(), stack.enter_context(hurried())]
-        stack.enter_context(call_on_signal(lambda: [call() for call in state.at_signal]))
+        state = _progress(stack)
         history = History(config.run.history)
         threads = graders_of(config.grading, cluster)
         loaded, executor, backend = await _start(
@@ -262,6 +260,14 @@ async def open_session(
         stack.push_async_callback(session.recorder.settle)
         await stack.enter_async_context(at_intervals(LOG_S, log_slow_steps))
         yield session
+
+
+def _progress(stack: AsyncExitStack) -> RunProgress:
+    """Return the progress of a new session. Until the stack is closed, its `at_signal` is called at a signal."""
+    state = RunProgress()
+    state.at_signal += [state.ending.set, cancel_later(), stack.enter_context(hurried())]
+    stack.enter_context(call_on_signal(lambda: [call() for call in state.at_signal]))
+    return state
 
 
 async def _start(
