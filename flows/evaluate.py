@@ -22,7 +22,7 @@ from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.steps import grade_group, play_group, sample_group
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line, progress
 from rtl_grader.work import all_of
 
 
@@ -86,7 +86,7 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
             open_session(settings, cluster=cluster, with_policy=not asks_endpoint) as session,
             status.run_status(session),
         ):
-            progress.get().line(f"recorded as run {session.run}; the same command resumes it")
+            log_line(f"recorded as run {session.run}; the same command resumes it")
             await survey.leave_out_unsupported(session)
             if not asks_endpoint:
                 evaluation.log_unanswered(session)
@@ -100,7 +100,7 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
                 progress.get().show(compared_table(session.history, record))
             report = status.finish(session)
             for line in evaluation.incomplete_warnings(session):
-                progress.get().line(line)
+                log_line(line)
             return report
 
 

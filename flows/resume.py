@@ -30,7 +30,7 @@ from rtl_core.run import folder
 from rtl_core.run.lock import is_held, lock_path, read_holder
 from rtl_distill.operations import processes
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 
 STARTING_S = 120.0
 """Seconds within which a triggered flow run must have a process."""
@@ -61,10 +61,10 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
                     dead = should_restart(record, config, holder)
                     if dead and await restart(client, config, holder):
                         started.append(record.name)
-                        progress.get().line(f"{record.name} had crashed; it is restarted")
+                        log_line(f"{record.name} had crashed; it is restarted")
                 # Affects only this run, such as another user's lock.
                 except (ConfigError, OSError) as error:
-                    progress.get().line(str(error))
+                    log_line(str(error))
     return started
 
 

@@ -26,7 +26,7 @@ from rtl_core.observe.usage import dollars_spent
 from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
 from rtl_core.run.status import report_path
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.words import counted
 
 LAST_STEPS = 20
@@ -92,9 +92,7 @@ class Publisher:
                 await work()
             except Exception as error:  # nothing depends on artifacts
                 if not self._has_warned:
-                    progress.get().line(
-                        f"Prefect's pages are not up to date: {type(error).__name__}: {error}"
-                    )
+                    log_line(f"Prefect's pages are not up to date: {type(error).__name__}: {error}")
                 self._has_warned = True
 
     async def _publish_step(self, done: int) -> None:

@@ -16,7 +16,7 @@ from rtl_core.rollouts import batch, planning, playing, scoring, training
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
 from rtl_core.run.stopping import is_transient
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -41,7 +41,7 @@ async def is_retryable(_task: Any, run: Any, state: Any) -> bool:
             why = f"{type(error).__name__}: {error}"
             if isinstance(error, UserError):
                 why = error.message
-            progress.get().line(f"{run.name}: {why}; next attempt in about {pause_s} s")
+            log_line(f"{run.name}: {why}; next attempt in about {pause_s} s")
         return again
     return False
 

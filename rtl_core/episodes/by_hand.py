@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from rtl_core.episodes.episode import Reply
+from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.episodes.tools import TOOLS
 from rtl_core.prompting.calls import Call
 
@@ -27,9 +26,7 @@ class ByHand:
         self._printed = 0
         """Number of messages that were printed."""
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         """The person's next call; none at the end of the input."""
         for message in messages[self._printed :]:
             if message["role"] != "assistant":

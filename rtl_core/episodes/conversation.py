@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from rtl_core.episodes.episode import Reply
+from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, answer_text
 
@@ -43,9 +42,7 @@ class Conversation:
     """Number of messages in the tokens."""
     _tools: ToolChat | None = None
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         """The next turn; cut and empty if the conversation fills the model's context.
 
         Raises:
@@ -75,9 +72,7 @@ class Conversation:
             logprobs_T=tuple(logprobs_T),
         )
 
-    def as_sequence(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
-    ) -> TokenSequence:
+    def as_sequence(self, messages: Messages, tools: Messages) -> TokenSequence:
         """A finished episode as one sequence up to the last sampled token. Raises what `reply` raises."""
         self._catch_up(messages, tools, ended=True)
         length = max((place + 1 for place, own in enumerate(self.own) if own), default=0)
@@ -88,8 +83,8 @@ class Conversation:
 
     def _catch_up(
         self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]],
+        messages: Messages,
+        tools: Messages,
         ended: bool = False,
     ) -> None:
         """Add the messages that are not in the tokens yet; `ended`: the results of the last calls were not sent."""

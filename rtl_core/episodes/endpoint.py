@@ -9,13 +9,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from rtl_core.episodes.episode import Reply
+from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from rtl_core.prompting.calls import Call
 
@@ -43,8 +42,8 @@ class Endpoint:
 
     def reply(
         self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]] = (),
+        messages: Messages,
+        tools: Messages = (),
         most_tokens: int | None = None,
     ) -> Reply:
         """The next turn; cut and empty if the conversation exceeds the model's context.

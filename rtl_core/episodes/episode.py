@@ -37,6 +37,10 @@ there are yours alone.
 The test bench that judges you is another one than what you find, and it is not in the workspace."""
 
 
+Messages = Sequence[dict[str, Any]]
+"""A conversation, or definitions of tools, in OpenAI's format."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """A policy's turn."""
@@ -57,9 +61,7 @@ class Reply:
 class Policy(Protocol):
     """Plays an episode."""
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         """The next turn of a conversation in OpenAI's format, with at most `most_tokens` tokens."""
         ...
 
@@ -238,9 +240,7 @@ class Script:
     calls: Sequence[tuple[str, str]]
     """Name, and arguments as JSON."""
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         turn = sum(message["role"] == "assistant" for message in messages)
         if turn >= len(self.calls):
             return Reply("")

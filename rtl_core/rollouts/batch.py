@@ -26,7 +26,7 @@ from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Graders, Policy, Session
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.extraction.answer_to import answer_to
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
@@ -293,7 +293,7 @@ def grading_failed(config: RunConfig, batch: Batch, problem_id: str, why: str) -
     if batch.purpose in ("train", "warm_start") and config.curriculum.quarantine:
         batch.quarantined.add(problem_id)
         if 2 * len(batch.quarantined) <= len(batch.problem_ids):
-            progress.get().line(f"quarantined: {why}")
+            log_line(f"quarantined: {why}")
             return
     raise RunHealthError(
         f"{why} (tried {tries} times)",

@@ -23,7 +23,7 @@ from rtl_core.run.folder import config_of
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
 from rtl_grader.problems.sources import FileSource
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.words import counted
 
 
@@ -253,7 +253,7 @@ def log_unanswered(session: Session) -> None:
         shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
         number = f"{len(too_long)} of {len(prompts)} problems"
         length = f"the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}"
-        progress.get().line(
+        log_line(
             f"not answered: the prompts of {number} fill the model's context of"
             f" {session.policy.context} tokens ({length}); they count as failed"
         )

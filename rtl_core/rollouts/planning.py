@@ -35,7 +35,7 @@ from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.types.problem import Problem
 
 _GROUPS = """
@@ -81,7 +81,7 @@ async def plan_run(session: Session) -> int:
             step += len(plans)
     _load_progress(session)
     if config.curriculum.order != "shuffled":
-        progress.get().line(EQUAL_DIFFICULTY)
+        log_line(EQUAL_DIFFICULTY)
     return len(session.weights.steps)
 
 

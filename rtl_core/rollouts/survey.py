@@ -17,7 +17,7 @@ from rtl_core.history.store import History
 from rtl_core.rollouts.resumable import PeriodicWriter
 from rtl_core.run.session import Session
 from rtl_grader.grading.executors.base import Job, Step
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.found_golden import MIN_AGREEING, find_golden, with_golden
 from rtl_grader.validation.level import Level, full_level, golden_digest, quick_level, tools_key
@@ -205,7 +205,7 @@ class ValidationAhead:
         session = self.survey.session
         self.survey.mark_unfit()
         if problem_id in session.unfit:
-            progress.get().line(f"left out: {problem_id} is {session.unfit[problem_id]}")
+            log_line(f"left out: {problem_id} is {session.unfit[problem_id]}")
             excluded = [(session.problems[problem_id], "excluded", None)]
             await session.recorder.call(session.history.record_problems, session.run, excluded)
 
@@ -251,4 +251,4 @@ async def leave_out_unsupported(session: Session) -> None:
             ids_by_reason[reason].append(problem.id)
     for reason, ids in ids_by_reason.items():
         number = counted(len(ids), "problem")
-        progress.get().line(f"left out: {number} (such as {ids[0]}): {reason}")
+        log_line(f"left out: {number} (such as {ids[0]}): {reason}")

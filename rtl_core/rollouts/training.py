@@ -39,7 +39,7 @@ from rtl_core.rollouts.metrics import (
 from rtl_core.rollouts.planning import pool_metrics
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 
 DRIFT = "optim/kl_sample_train_v1"
 
@@ -58,7 +58,7 @@ async def take_start(session: Session) -> None:
         paths = start.state_path, start.sampler_path
         await session.recorder.call(history.record_start, session.run, *paths)
         session.weights.trainer = trainer
-        progress.get().line(f"the student starts from {source}")
+        log_line(f"the student starts from {source}")
     else:
         return
     session.weights.checkpoint, session.weights.sampler_paths[0] = start, start.sampler_path
@@ -286,5 +286,5 @@ async def set_aside_once(session: Session, batch: Batch, why: SamplerDriftError)
     await recorder.settle()
     count = await recorder.call(history.set_step_aside, run, batch.step)
     aside = f"its {count} answers are set aside, and the step is sampled again"
-    progress.get().line(f"{why.message}; {aside}")
+    log_line(f"{why.message}; {aside}")
     return True

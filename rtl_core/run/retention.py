@@ -17,7 +17,7 @@ from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line, progress
 from rtl_grader.words import counted
 
 
@@ -91,7 +91,7 @@ async def delete_old_weights(session: Session) -> None:
     try:
         await session.policy.backend.delete(_paths(old))
     except (PolicyError, InfrastructureError, ConnectionError, TimeoutError) as error:
-        progress.get().line(f"old weights could not be deleted: {error}")
+        log_line(f"old weights could not be deleted: {error}")
     else:
         weights.deleted |= {state.step for state in old}
 

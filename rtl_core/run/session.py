@@ -52,7 +52,7 @@ from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.problems.problem_set import LoadedProblems
-from rtl_grader.progress import at_intervals, progress
+from rtl_grader.progress import at_intervals, log_line, progress
 from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.doubts import Doubts
@@ -231,7 +231,6 @@ async def open_session(
             readiness = await ready(provider, config, tell)
         state = _progress(stack)
         history = History(config.run.history)
-        threads = graders_of(config.grading, cluster)
         loaded, executor, backend = await _start(
             stack, config, provider if readiness else None, cluster
         )
@@ -243,9 +242,7 @@ async def open_session(
                 config, loaded, history, executor.tools(), accept_changes=accept_changes
             )
             _log_left_out(loaded)
-        cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
-        grader = grader_of(config.grading, executor, KnownGood(*history.cpu_of_known_good()), cache)
-        graders = Graders(grader, threads, cache=cache)
+        graders = _graders(config, history, executor, cluster)
         stack.callback(graders.close)
         recorder = _recorder_of(config, provider, history)
         session = Session(config, history, recorder, loaded, graders, prices_of(config), state)
@@ -286,6 +283,16 @@ async def _start(
     return await reading, await starting, backend
 
 
+def _graders(
+    config: RunConfig, history: History, executor: Executor, cluster: Cluster | None
+) -> Graders:
+    """Return the graders, which start with what the history knows of earlier verdicts."""
+    cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
+    known_good = KnownGood(*history.cpu_of_known_good())
+    grader = grader_of(config.grading, executor, known_good, cache)
+    return Graders(grader, graders_of(config.grading, cluster), cache=cache)
+
+
 def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Recorder:
     """Return the recorder; it writes more often if tokens cost money."""
     if provider.embedded(config) and not config.tinker.teacher_apart:
@@ -298,7 +305,7 @@ async def _record_start(session: Session) -> None:
     config, loaded, history = session.config, session.loaded, session.history
     if last := history.last_trained_step(session.run):
         status = history.existing_run(session.run).status
-        progress.get().line(f"continues after step {last.step + 1}; before, the run was {status}")
+        log_line(f"continues after step {last.step + 1}; before, the run was {status}")
     await session.recorder.call(
         history.start_run, run_record(config, loaded, session.graders.grader.executor.tools())
     )
@@ -385,7 +392,7 @@ async def _heartbeat(session: Session) -> None:
 def log_slow_steps() -> None:
     """Log what the run has worked on or waited for for long."""
     if words := slow_work(LOG_S / 2):
-        progress.get().line(words)
+        log_line(words)
 
 
 def _log_left_out(loaded: LoadedProblems) -> None:

@@ -16,7 +16,7 @@ from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line, progress
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ def after_step(session: Session, step: int) -> None:
         callback(step)
     progress.get().advance("steps", step + 1, steps)
     if metrics is not None:
-        progress.get().line(step_line(step, steps, metrics))
+        log_line(step_line(step, steps, metrics))
 
 
 def finish(session: Session) -> str:

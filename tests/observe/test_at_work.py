@@ -24,6 +24,7 @@ def clock(monkeypatch):
     now = SimpleNamespace(s=1000.0)
     monkeypatch.setattr(at_work, "service_pause", Pause())
     monkeypatch.setattr(at_work, "time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr("rtl_grader.work.time", SimpleNamespace(monotonic=lambda: now.s))
     return now
 
 
