@@ -161,7 +161,7 @@ async def evaluate_policy(
         for line in evaluation.turns_in_words(config.episode, answers):
             tell.line(line)
     except Exception as error:
-        await evaluation.record_failure(session, plan)
+        await evaluation.record_failure(session.recorder, session.run, plan)
         if must_succeed or isinstance(error, ProblemError):
             raise
         tell.line(f"the evaluation failed and the run goes on without it: {error}")

@@ -20,11 +20,14 @@ from rtl_core.learning.passk import pass_at_k
 from rtl_core.reporting.evaluations import by_source, view_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.folder import config_of
+from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
 from rtl_grader.problems.sources import FileSource
 from rtl_grader.progress import log_line
 from rtl_grader.words import counted
+
+_INTERVAL = "pass@1 {:.3f} [{:.3f}, {:.3f}]"
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
         epoch=-1,
         step=plan.step,
         policy_step=plan.step,
-        problem_ids=tuple(problem.id for problem in session.usable(session.loaded.heldout)),
+        problem_ids=tuple(problem.id for problem in session.heldout),
         group_size=plan.samples,
         sampler=plan.policy,
         sampler_path=plan.sampler_path,
@@ -234,9 +237,8 @@ def published(config: RunConfig, kinds: Collection[str]) -> dict[str, int]:
 
 def incomplete_warnings(session: Session) -> list[str]:
     """Return a warning for each public set that the figures do not cover completely."""
-    heldout = session.loaded.heldout
-    in_figures = Counter(problem.source for problem in session.usable(heldout))
-    sizes = published(session.config, {problem.source for problem in heldout})
+    in_figures = Counter(problem.source for problem in session.heldout)
+    sizes = published(session.config, {problem.source for problem in session.loaded.heldout})
     return [
         f"WARNING: the figures are over {in_figures[kind]} of the {size} problems of the public "
         f"set {kind}; published figures are over all"
@@ -247,7 +249,7 @@ def incomplete_warnings(session: Session) -> list[str]:
 
 def log_unanswered(session: Session) -> None:
     """Log problems whose prompts leave no room for an answer; their answers are empty and fail."""
-    prompts = [session.prompts[p.id] for p in session.usable(session.loaded.heldout)]
+    prompts = [session.prompts[p.id] for p in session.heldout]
     too_long = [prompt for prompt in prompts if session.room_after(prompt.tokens_P) == 0]
     if too_long:
         shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
@@ -274,10 +276,10 @@ async def record(session: Session, batch: Batch, plan: EvaluationPlan) -> Evalua
     return summary
 
 
-async def record_failure(session: Session, plan: EvaluationPlan) -> None:
+async def record_failure(recorder: Recorder, run: str, plan: EvaluationPlan) -> None:
     """Record that an evaluation failed; the run goes on, and the same command retries it."""
-    session.recorder.put("record_evaluation", [plan.record(session.run, status="failed")])
-    await session.recorder.settle()
+    recorder.put("record_evaluation", [plan.record(run, status="failed")])
+    await recorder.settle()
 
 
 def sources_in_words(history: History, record: EvaluationRecord) -> list[str]:
@@ -329,9 +331,9 @@ def in_words(config: RunConfig, plan: EvaluationPlan, record: EvaluationRecord) 
     """The policy, its pass@1 with the interval, and on what it was measured."""
     kind = ", ".join([record.split, *record.conditions])
     problems = counted(record.n_problems, f"{kind} problem")
-    rate = f"pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}]"
+    rate = _INTERVAL.format(record.pass_at_1, record.lo, record.hi)
     return f"{policy_in_words(config, plan)}: {rate} on {problems} × {record.samples}"
 
 
 def _pass_at_1(rate: Interval) -> str:
-    return f"pass@1 {rate.mean:.3f} [{rate.lo:.3f}, {rate.hi:.3f}]"
+    return _INTERVAL.format(rate.mean, rate.lo, rate.hi)

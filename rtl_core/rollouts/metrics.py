@@ -143,7 +143,8 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     low, span = sum(min(weight, 0.0) for weight in weights), sum(map(abs, weights))
     values = {"run": run, "step": step, "evaluations": evaluations, "low": low, "span": span}
     rows = history.query(_ANSWERS, values).to_pylist()
-    if not rows or (rows[-1]["purpose"], rows[-1]["step"]) != ("train", step):
+    last = rows[-1] if rows else {}
+    if last.get("purpose") != "train" or last["step"] != step:
         return {}
     passed, reward = (_last_rate(session, rows, column) for column in ("passed", "reward"))
     if passed is None or reward is None:
@@ -157,8 +158,7 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
 def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> float | None:
     """Rate of the last step; None if there is nothing to compare with."""
     difficulty = {name: difficulty_key(problem) for name, problem in session.problems.items()}
-    usable = session.usable(session.loaded.train)
-    places = {problem.id: place for place, problem in enumerate(usable)}
+    places = {problem.id: place for place, problem in enumerate(session.train)}
     training = sorted(difficulty[problem_id] for problem_id in places)
     stratum_P = [stratum(difficulty[problem_id], training) for problem_id in places]
     bases: dict[int, Floats] = {}

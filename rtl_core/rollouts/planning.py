@@ -58,7 +58,7 @@ async def plan_run(session: Session) -> int:
         ProblemError: no problem is fit to train on, none is held out, or none has an answer to imitate.
     """
     config, history, recorder = session.config, session.history, session.recorder
-    train, heldout = session.usable(session.loaded.train), session.usable(session.loaded.heldout)
+    train, heldout = session.train, session.heldout
     for use, problems in (("train on", train), ("evaluate on", heldout)):
         if not problems:
             raise unfit_error(session.unfit, use)
@@ -251,7 +251,7 @@ def measurements(session: Session) -> Iterator[Batch]:
             epoch=-1,
             step=0,
             policy_step=0,
-            problem_ids=tuple(problem.id for problem in session.usable(session.loaded.train)),
+            problem_ids=tuple(problem.id for problem in session.train),
             group_size=samples,
             sampler_path=path,
         )
@@ -273,7 +273,7 @@ def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
     rules = PoolRules(weights=section.pool_weights, **section.model_dump(include=names))
     start = {
         problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)
-        for problem in session.usable(session.loaded.train)
+        for problem in session.train
     }
     rows = session.history.query(_GROUPS, [session.run, policy_step]).to_pylist()
     return pools.standings(start, [GroupResult(**row) for row in rows], rules)
@@ -297,7 +297,7 @@ def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
     if not any(problem_id in session.unfit for problem_id in state.problem_ids):
         return state.problem_ids
     config, train = session.config, session.loaded.train
-    usable = session.usable(train)
+    usable = session.train
     if config.learning.imitates_golden and is_warm_start(config, state.step):
         usable = [problem for problem in usable if problem.has_whole_golden]
     rates = measured_rates(session.history, session.run)
@@ -321,7 +321,8 @@ def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
         if policy_step <= state.step < step:
             for problem_id in now.keys() & state.problem_ids:
                 now[problem_id] = replace(now[problem_id], last_step=state.step)
-    rng, size = random.Random(f"pools/{config.run.seed}/{step}"), config.problems_of_step(step)
+    rng = random.Random(f"pools/{config.run.seed}/{step}")
+    size = config.problems_of_step(step)
     problem_ids = draw(now, step, size, rng, config.curriculum.pool_weights)
     if not problem_ids:
         raise unfit_error(session.unfit, "train on")
@@ -364,8 +365,8 @@ def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str |
 def _candidates(session: Session, batch: Batch) -> list[str]:
     config = session.config
     if config.curriculum.order != "pools":
-        usable = [problem.id for problem in session.usable(session.loaded.train)]
-        return replacement_candidates(usable, batch.planned, batch.step, config.run.seed)
+        ids = [problem.id for problem in session.train]
+        return replacement_candidates(ids, batch.planned, batch.step, config.run.seed)
     others = standings_at(session, batch.policy_step)
     for problem_id in batch.planned:
         others.pop(problem_id, None)

@@ -245,7 +245,7 @@ async def leave_out_unsupported(session: Session) -> None:
     """Exclude problems that cannot be graded here from the session, with a log line. Nothing is simulated,
     and problems with a weak harness stay: a published benchmark counts them too."""
     ids_by_reason: dict[str, list[str]] = defaultdict(list)
-    for problem in session.usable(list(session.problems.values())):
+    for problem in session.usable(session.problems.values()):
         if reason := await session.graders.call(unsupported, problem, session.graders.grader):
             session.unfit[problem.id] = reason
             ids_by_reason[reason].append(problem.id)

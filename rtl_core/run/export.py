@@ -38,7 +38,7 @@ LONGEST = 4096
 MOST_EXACT = 1e-4
 """Nats by which one token may differ if service and folder both compute in float32."""
 _RECORDED = """
-SELECT r.rollout, p.tokens_P, t.tokens_T, t.logprobs_T, t.own_T
+SELECT p.tokens_P AS prompt_P, t.tokens_T, t.logprobs_T, t.own_T
 FROM rollouts r
 JOIN tokens t USING (rollout)
 JOIN prompts p USING (prompt)
@@ -56,10 +56,9 @@ class ServedAnswer:
     """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens
     were sampled (None: all)."""
 
-    rollout: str
     prompt_P: Sequence[int]
     tokens_T: Sequence[int]
-    logprobs_T: NDArray[np.float32]
+    logprobs_T: Sequence[float] | NDArray[np.float32]
     own_T: Sequence[bool] | None = None
 
 
@@ -98,16 +97,7 @@ def recorded_answers(
         "longest": LONGEST,
         "compared": COMPARED,
     }
-    return [
-        ServedAnswer(
-            row["rollout"],
-            row["tokens_P"],
-            row["tokens_T"],
-            np.array(row["logprobs_T"], np.float32),
-            row["own_T"],
-        )
-        for row in history.query(_RECORDED, values).to_pylist()
-    ]
+    return [ServedAnswer(**row) for row in history.query(_RECORDED, values).to_pylist()]
 
 
 def difference(model: Any, served: Sequence[ServedAnswer]) -> Difference:
@@ -122,7 +112,8 @@ def difference(model: Any, served: Sequence[ServedAnswer]) -> Difference:
             logits = model(input_ids=tokens, use_cache=False).logits[0, first - 1 : -1].float()
             all_TV = logits.log_softmax(-1)
             logprobs_T = all_TV.gather(1, tokens[0, first:, None])[:, 0]
-        difference_T = np.abs(logprobs_T.numpy() - answer.logprobs_T)
+        served_T = np.asarray(answer.logprobs_T, np.float32)
+        difference_T = np.abs(logprobs_T.numpy() - served_T)
         if answer.own_T is not None:
             difference_T = difference_T[np.array(answer.own_T)]
         differences.append(difference_T)

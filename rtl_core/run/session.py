@@ -7,7 +7,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -177,7 +177,17 @@ class Session:
         context = None if self.trains else self.policy.context
         return None if context is None else max(0, context - len(prompt_P))
 
-    def usable(self, problems: list[Problem]) -> list[Problem]:
+    @property
+    def train(self) -> list[Problem]:
+        """The training problems that are usable."""
+        return self.usable(self.loaded.train)
+
+    @property
+    def heldout(self) -> list[Problem]:
+        """The held-out problems that are usable."""
+        return self.usable(self.loaded.heldout)
+
+    def usable(self, problems: Iterable[Problem]) -> list[Problem]:
         """Return those of `problems` that are fit and have a prompt within the budget."""
         return [problem for problem in problems if problem.id not in self.unfit]
 
