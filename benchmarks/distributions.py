@@ -74,7 +74,7 @@ async def measure(name: str, problems: int, samples: int) -> None:
         config, backend, chat = session.config, session.policy.backend, session.policy.chat
         shape = SamplingParams(config.sampling.max_tokens, 1.0, chat.stop)
         answers = []
-        for problem in session.usable(session.loaded.train)[:problems]:
+        for problem in session.train[:problems]:
             prompt_P = session.prompts[problem.id].tokens_P
             found = await backend.sample(Weights(), prompt_P, samples, shape)
             answers += [(prompt_P, one.tokens_T) for one in found]

@@ -41,7 +41,7 @@ async def measure(
     found: dict[str, list[np.ndarray]] = {"as it is": [], "with the hint": []}
     async with scratch_session(config, overrides) as session:
         chat, backend = session.policy.chat, session.policy.backend
-        for problem in [p for p in session.usable(session.loaded.train) if p.golden][:problems]:
+        for problem in [p for p in session.train if p.golden][:problems]:
             messages, answer = session.prompts[problem.id].messages, golden_response(problem)
             tokens_T = chat.tokens_of(answer)
             for name, prompt in zip(

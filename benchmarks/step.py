@@ -50,7 +50,8 @@ async def without_prefect(settings: list[str]) -> None:
     async with open_session(load_config("demo", settings)) as session:
         await planning.plan_run(session)
         for state in list(session.weights.steps):
-            step = batch.open_batch(session, await planning.batch_of(session, state))
+            step = await planning.batch_of(session, state)
+            batch.open_batch(session.history, session.run, step)
             await all_of(_group(session, step, problem_id) for problem_id in step.problem_ids)
             await training.train(session, step)
 
@@ -60,7 +61,7 @@ async def _group(session: Session, step: batch.Batch, problem_id: str) -> None:
     await asyncio.gather(
         batch.grade(session, step, problem_id), scoring.score(session, step, problem_id)
     )
-    datums.credit_group(session, step, problem_id)
+    datums.credit_group(session.config, session.recorder, step, problem_id)
 
 
 def step_times(history: Path) -> dict[str, float]:

@@ -316,9 +316,9 @@ def episode(
 
     from rtl_core.config.episode import Bounds
     from rtl_core.episodes.by_hand import ByHand
-    from rtl_core.episodes.episode import Episode
+    from rtl_core.episodes.episode import Episode, to_records
     from rtl_core.reporting.rollout import verdict_view
-    from rtl_core.rollouts.playing import shown
+    from rtl_core.reporting.transcript import transcript_view
     from rtl_distill.cli.problems import load
     from rtl_grader.cli.problems import named
     from rtl_grader.grading.executors import make_executor
@@ -331,7 +331,7 @@ def episode(
         played = Episode(problem, sandbox, Bounds(turns=turns))
         answer = played.play(policy)
     if endpoint is not None:
-        console.print(shown(played))
+        console.print(transcript_view(to_records(played.turns)))
     console.print(f"ended: {played.ended}")
     # Grade in a new sandbox, not in the one where the episode's programs ran.
     with closing(make_executor(executor)) as sandbox, closing(Grader(sandbox)) as grader:

@@ -312,6 +312,7 @@ def checkpoints(
     """
     import asyncio
 
+    from rtl_core.reporting.console import rich_table
     from rtl_core.run.export import checkpoint_table, export_adapter, export_merged
     from rtl_core.run.folder import config_of
 
@@ -323,7 +324,7 @@ def checkpoints(
     history = open_history(db)
     config = config_of(history, run)
     if export is None:
-        Console().print(asyncio.run(checkpoint_table(history, config)))
+        Console().print(rich_table(asyncio.run(checkpoint_table(history, config))))
         return
     if merged:
         work = export_merged(history, config, step, export, typer.echo, base=base, dtype=dtype)

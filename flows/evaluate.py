@@ -12,6 +12,7 @@ from pydantic import Field
 from rtl_core.config import load_config
 from rtl_core.errors import ProblemError, RunHealthError
 from rtl_core.history.records import OWN, Conditions
+from rtl_core.reporting import breakdown
 from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.rollouts import batch, evaluation, playing, survey
 from rtl_core.rollouts.survey import ValidationAhead
@@ -21,7 +22,7 @@ from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.steps import grade_group, play_group, sample_group
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line, progress
 from rtl_grader.work import all_of
 
 
@@ -60,8 +61,10 @@ async def evaluate(
                 await survey.leave_out_unsupported(session)
             async with validated_ahead(session) if session.trains else nullcontext() as ahead:
                 await evaluate_policy(session, plan, ahead=ahead, must_succeed=True)
-            evaluation.show(session, plan)
-            return plan.key(run)
+            record = evaluation.result_of(session.history, run, plan)
+            assert record is not None, "the evaluation is finished"
+            progress.get().show(breakdown.view(session.history, session.problems, record))
+            return record.key
 
 
 @flow(name="evaluate-model", flow_run_name="evaluate by {config}", validate_parameters=True)
@@ -83,20 +86,21 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
             open_session(settings, cluster=cluster, with_policy=not asks_endpoint) as session,
             status.run_status(session),
         ):
-            progress.get().line(f"recorded as run {session.run}; the same command resumes it")
+            log_line(f"recorded as run {session.run}; the same command resumes it")
             await survey.leave_out_unsupported(session)
             if not asks_endpoint:
-                evaluation.tell_unanswered(session)
-            async with playing.players(session) as found:
-                for plan, player in found:
+                evaluation.log_unanswered(session)
+            async with playing.players(session) as evaluations:
+                for plan, player in evaluations:
                     await evaluate_policy(session, plan, must_succeed=True, player=player)
             if settings.evaluation.agentic:
-                record = session.history.evaluation(found[-1][0].key(session.run))
+                in_episodes, _ = evaluations[-1]
+                record = evaluation.result_of(session.history, session.run, in_episodes)
                 assert record is not None, "the evaluation is finished"
                 progress.get().show(compared_table(session.history, record))
             report = status.finish(session)
             for line in evaluation.incomplete_warnings(session):
-                progress.get().line(line)
+                log_line(line)
             return report
 
 
@@ -119,10 +123,12 @@ async def evaluate_policy(
     is sampled. A `player` answers instead of the session's policy.
     """
     tell = progress.get()
-    if evaluation.is_done(session, plan):
+    config, history = session.config, session.history
+    if evaluation.result_of(history, session.run, plan) is not None:
         return
-    tell.stage(f"evaluation: {evaluation.policy_in_words(session, plan)}")
-    held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
+    tell.stage(f"evaluation: {evaluation.policy_in_words(config, plan)}")
+    answers = evaluation.evaluation_batch(session, plan)
+    batch.open_batch(history, session.run, answers)
     done = 0
 
     async def group(problem_id: str) -> None:
@@ -133,10 +139,10 @@ async def evaluate_policy(
             return
         try:
             if player is None or player.policy is None:
-                await sample_group(session, held, problem_id)
+                await sample_group(session, answers, problem_id)
             else:
-                await play_group(session, held, problem_id, player)
-            await grade_group(session, held, problem_id)
+                await play_group(session, answers, problem_id, player)
+            await grade_group(session, answers, problem_id)
         except RunHealthError as error:
             if session.trains:
                 raise
@@ -144,19 +150,18 @@ async def evaluate_policy(
             session.unfit[problem_id] = "its answers could not be graded"
             tell.line(f"left out: {error.message}")
         done += 1
-        tell.advance("problems", done, len(held.problem_ids))
+        tell.advance("problems", done, len(answers.problem_ids))
 
     try:
-        await all_of(map(group, held.problem_ids))
-        record = await evaluation.record(session, held, plan)
-        tell.line(evaluation.in_words(session, plan, record))
-        for line in [
-            *evaluation.sources_in_words(session, record),
-            *evaluation.turns_in_words(session, held),
-        ]:
+        await all_of(map(group, answers.problem_ids))
+        record = await evaluation.record(session, answers, plan)
+        tell.line(evaluation.in_words(config, plan, record))
+        for line in evaluation.sources_in_words(history, record):
+            tell.line(line)
+        for line in evaluation.turns_in_words(config.episode, answers):
             tell.line(line)
     except Exception as error:
-        await evaluation.record_failure(session, plan)
+        await evaluation.record_failure(session.recorder, session.run, plan)
         if must_succeed or isinstance(error, ProblemError):
             raise
         tell.line(f"the evaluation failed and the run goes on without it: {error}")

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
+from rtl_core.reporting.console import rich_table
 from rtl_core.rollouts.regrading import open_regrading
 from rtl_core.rollouts.resumable import ALL, Choice, refuse_failed
 from rtl_core.run.folder import config_of
@@ -50,8 +51,8 @@ async def regrade(
         InfrastructureError: grading itself failed for some rollouts; the same command retries them.
     """
     settings, tell = config_of(History(Path(history), read_only=True), run), progress.get()
-    given = {"executor": executor, "image": image, "seed": seed}
-    changes = {name: value for name, value in given.items() if value is not None}
+    options = {"executor": executor, "image": image, "seed": seed}
+    changes = {name: value for name, value in options.items() if value is not None}
     settings = settings.model_copy(update={"grading": settings.grading.model_copy(update=changes)})
     if image is not None and settings.grading.executor != "docker":
         words = f"the executor {settings.grading.executor} uses no image"
@@ -63,7 +64,7 @@ async def regrade(
     ):
         waiting = sum(map(len, regrading.waiting.values()))
         tell.stage(
-            f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.known} regraded before"
+            f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.n_known} regraded before"
         )
         tally = Tally("problems", len(regrading.waiting))
         concurrency = 2 * regrading.pool.threads
@@ -71,6 +72,6 @@ async def regrade(
             regrading.waiting, partial(regrade_problem, regrading), tally, concurrency=concurrency
         )
         tell.line(regrading.in_words())
-        tell.show(regrading.changes())
+        tell.show(rich_table(regrading.changes()))
         refuse_failed("grading", "rollouts", regrading.failed)
         return regrading.label

@@ -30,7 +30,7 @@ from rtl_core.run import folder
 from rtl_core.run.lock import is_held, lock_path, read_holder
 from rtl_distill.operations import processes
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 
 STARTING_S = 120.0
 """Seconds within which a triggered flow run must have a process."""
@@ -50,23 +50,21 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
     """
     if not Path(history).is_file():
         return []
-    known, started = History(Path(history)), []
+    runs = History(Path(history))
+    started = []
     with lines_in_flow_run_log():
         async with get_client() as client:
-            for record in known.runs():
+            for record in runs.runs():
                 try:
-                    config = folder.config_of(known, record.name)
+                    config = folder.config_of(runs, record.name)
                     holder = read_holder(lock_path(config))
-                    if should_restart(record, config, holder) and await restart(
-                        client, config, holder
-                    ):
+                    dead = should_restart(record, config, holder)
+                    if dead and await restart(client, config, holder):
                         started.append(record.name)
-                        progress.get().line(f"{record.name} had crashed; it is restarted")
-                except (
-                    ConfigError,
-                    OSError,
-                ) as error:  # affects only this run, such as another user's lock
-                    progress.get().line(str(error))
+                        log_line(f"{record.name} had crashed; it is restarted")
+                # Affects only this run, such as another user's lock.
+                except (ConfigError, OSError) as error:
+                    log_line(str(error))
     return started
 
 
@@ -97,10 +95,9 @@ async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, An
         return False
     for attempt in range(ATTEMPTS):
         key = f"resume/{config.run.name}/{flow_run_id}/{attempt}"
-        known = await client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[key]))
-        )
-        if not known:
+        same_key = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[key]))
+        earlier = await client.read_flow_runs(flow_run_filter=same_key)
+        if not earlier:
             try:
                 await arun_deployment(
                     holder["deployment"],
@@ -116,7 +113,7 @@ async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, An
                     f"register it again, or resume with `rtl-distill resume {config.run.name}`",
                 ) from None
             return True
-        if _is_starting(known[0]) or not await _confirm_end(client, known[0]):
+        if _is_starting(earlier[0]) or not await _confirm_end(client, earlier[0]):
             return False
     raise ConfigError(
         f"{config.run.name} had crashed, and {ATTEMPTS} flow runs in succession died before they worked on it",
@@ -133,16 +130,13 @@ async def _confirm_end(client: PrefectClient, flow_run: FlowRun) -> bool:
     state = flow_run.state
     if state is None or state.is_scheduled() or state.is_cancelled():
         return False
+    why = "its process is gone"
     if state.is_cancelling():
         # The process that should have confirmed it is gone.
-        await client.set_flow_run_state(
-            flow_run.id, Cancelled(message="its process is gone"), force=True
-        )
+        await client.set_flow_run_state(flow_run.id, Cancelled(message=why), force=True)
         return False
     if not state.is_final():
-        await client.set_flow_run_state(
-            flow_run.id, Crashed(message="its process is gone"), force=True
-        )
+        await client.set_flow_run_state(flow_run.id, Crashed(message=why), force=True)
     return True
 
 

@@ -75,13 +75,13 @@ async def train(
         async with opened as session:
             publisher = Publisher(session)
             publisher.at_start()
-            session.life.on_step.append(publisher.after_step)
+            session.progress.on_step.append(publisher.after_step)
             async with (
                 status.run_status(session),
-                cancelled_with_flow_run(session.life.cancelled_by_request),
+                cancelled_with_flow_run(session.progress.cancelled_by_request),
                 validated_ahead(session) as ahead,
             ):
-                session.life.stopped = await run_remaining(session, ahead)
+                session.progress.stopped = await run_remaining(session, ahead)
             report = status.finish(session)
             await publisher.at_end()
             return report
@@ -98,7 +98,7 @@ async def run_remaining(session: Session, ahead: ValidationAhead) -> str | None:
     if reason := stopping.stop_reason(session):
         return reason
     ahead.begin(problem.id for problem in session.loaded.heldout)
-    ahead.begin(planning.next_problems(session, None, STEPS_AHEAD))
+    ahead.begin(planning.next_problems(session.weights.steps, -1, STEPS_AHEAD))
     await evaluate_policy(session, plan_evaluation(session, "student", 0), ahead)
     reason, _ = await all_of([train_epochs(session, ahead), evaluate_teacher(session, ahead)])
     if reason is None:
@@ -146,7 +146,7 @@ async def train_epoch(session: Session, ahead: ValidationAhead, epoch: int) -> s
     """
     progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
     stopped: str | RunHealthError | None = None
-    for steps in planning.remaining_steps(session, epoch):
+    for steps in planning.remaining_steps(session.config, session.weights.steps, epoch):
         stopped = stopped or await in_order(
             steps,
             prepare=partial(prepare_step, session, ahead),
@@ -162,20 +162,13 @@ async def train_epoch(session: Session, ahead: ValidationAhead, epoch: int) -> s
 
 async def prepare_step(session: Session, ahead: ValidationAhead, state: StepState) -> Batch:
     """Sample, grade, score and credit all groups concurrently; without a KL, replace groups that teach nothing."""
-    step = open_batch(session, await planning.batch_of(session, state, ahead.finished))
-    ahead.begin(planning.next_problems(session, state, STEPS_AHEAD))
-    score = planning.needs_scores(session, step)
-
-    async def group(problem_id: str) -> None:
-        await sample_group(session, step, problem_id)
-        stages = [grade_group, score_group] if score else [grade_group]
-        if planning.score_reads_verdicts(session):
-            for stage in stages:
-                await stage(session, step, problem_id)
-        else:
-            await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
-        await audit_group(session, step, problem_id)
-        credit_group(session, step, problem_id)
+    config, steps = session.config, session.weights.steps
+    step = await planning.batch_of(session, state, ahead.finished)
+    open_batch(session.history, session.run, step)
+    ahead.begin(planning.next_problems(steps, state.step, STEPS_AHEAD))
+    stages = [grade_group]
+    if planning.needs_scores(config, step, len(steps)):
+        stages.append(score_group)
 
     async def place(slot: int) -> None:
         problem_id: str | None = step.planned[slot]
@@ -185,11 +178,19 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
             if problem_id in session.unfit:
                 step.quarantined.add(problem_id)
             else:
-                await group(problem_id)
+                await sample_group(session, step, problem_id)
+                if planning.score_reads_verdicts(config):
+                    for stage in stages:
+                        await stage(session, step, problem_id)
+                else:
+                    await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
+                problem = session.problems[problem_id]
+                await audit_group(config, session.graders, session.recorder, step, problem)
+                credit_group(config, session.recorder, step, problem_id)
             attempt += 1
             problem_id = planning.substitute(session, step, slot, attempt)
 
-    if planning.needs_answers(session, step):
+    if planning.needs_answers(config, step):
         await all_of(map(place, range(len(step.planned))))
     return step
 
@@ -218,7 +219,7 @@ async def measure_problems(session: Session, ahead: ValidationAhead) -> None:
     curriculum needs them."""
     for planned in planning.measurements(session):
         progress.get().stage(f"measuring the training problems: {planned.sampler}")
-        batch = open_batch(session, planned)
+        batch = open_batch(session.history, session.run, planned)
 
         async def group(problem_id: str, batch: Batch = batch) -> None:
             await ahead.finished([problem_id])

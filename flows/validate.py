@@ -50,57 +50,62 @@ async def validate_problems(
     Returns:
         Mapping of status to number of problems; `known`: how many records came from the history.
     """
-    found = survey.begin(
-        session, full_level(mutants, seeds) if level == "full" else survey.level_of_run(session)
+    depth = full_level(mutants, seeds) if level == "full" else survey.level_of_run(session)
+    validation = survey.begin(session, depth)
+    waiting, tell = validation.waiting, progress.get()
+    tell.stage(
+        f"validation: {counted(len(waiting), 'problem')}, {validation.n_known} validated before"
     )
-    waiting, tell = found.waiting, progress.get()
-    tell.stage(f"validation: {counted(len(waiting), 'problem')}, {found.known} validated before")
     for moved in session.loaded.moved:
         tell.line(str(moved))
     tally, concurrency = Tally("problems validated", len(waiting)), 2 * session.graders.threads
     try:
         # Limited, so that a task starts only when a core will soon be free for it.
-        await process_all(waiting, partial(validate_problem, found), tally, concurrency=concurrency)
+        await process_all(
+            waiting, partial(validate_problem, validation), tally, concurrency=concurrency
+        )
     finally:
-        await found.writer.flush()
-    found.mark_unfit()
+        await validation.writer.flush()
+    validation.mark_unfit()
     if audit is not None:
         document.write_document(
-            Path(audit), session.loaded, found.records, found.level, session.history
+            Path(audit), session.loaded, validation.records, depth, session.history
         )
         tell.line(f"audit of the set written to {audit}")
-    rows, unfit = table.by_source(found.records, session.loaded.broken, session.loaded.left_out)
+    rows, unfit = table.by_source(
+        validation.records, session.loaded.broken, session.loaded.left_out
+    )
     await acreate_table_artifact(
         key=artifact_key("validation", session.run),
         table=table.as_dicts(rows, unfit),
         description=f"Validation of the problems of {session.run} ({level} level)",
     )
-    tell.line(found.in_words())
+    tell.line(validation.in_words())
     if level == "full":
         tell.show(table.render(rows, unfit))
     else:
         for entry in unfit[:20]:
             tell.line(f"left out: {entry.problem} is {entry.status}: {entry.reason}")
-    return found.summary()
+    return validation.summary()
 
 
 @asynccontextmanager
 async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
     """Validate the problems of a run as they are needed within the block; records in the history are used
     immediately."""
-    found = survey.begin(session, survey.level_of_run(session))
+    validation = survey.begin(session, survey.level_of_run(session))
     tell = progress.get()
-    known, all_ = found.known, len(session.problems)
-    later = "" if known == all_ else "; each of the others is validated before it is used"
-    tell.line(f"validation: {known} of {all_} problems validated before{later}")
+    before, total = validation.n_known, len(session.problems)
+    later = "" if before == total else "; each of the others is validated before it is used"
+    tell.line(f"validation: {before} of {total} problems validated before{later}")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    ahead = ValidationAhead(found, validate_problem, concurrency=2 * session.graders.threads)
+    ahead = ValidationAhead(validation, validate_problem, concurrency=2 * session.graders.threads)
     try:
         yield ahead
     finally:
         await ahead.close()
-        tell.line(f"validated: {found.in_words()}")
+        tell.line(f"validated: {validation.in_words()}")
 
 
 @flow(name="validate", flow_run_name=named_by_run, validate_parameters=True)

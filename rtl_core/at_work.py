@@ -41,3 +41,18 @@ class Pause:
 
 
 service_pause = Pause()
+
+
+def slow_work(least_s: float) -> str:
+    """What the run has worked on or waited for for at least `least_s` seconds, in words, so that a service
+    that hangs or pauses is noticed; empty if nothing."""
+    parts = []
+    for title, work in (
+        ("still in progress", steps_at_work),
+        ("outstanding requests", calls_at_work),
+    ):
+        if items := work.in_words(least_s=least_s):
+            parts.append(f"{title}: {items}")
+    if reason := service_pause.in_words():
+        parts.append(reason)
+    return "; ".join(parts)

@@ -26,10 +26,23 @@ from rtl_core.observe.usage import dollars_spent
 from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
 from rtl_core.run.status import report_path
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.words import counted
 
-STEPS_SHOWN = 20
+LAST_STEPS = 20
+_WHERE = """\
+# {run}
+
+Report, written again while the run goes on: `{report}`
+
+On the machine of the run:
+
+```
+rtl-distill view --db {database}
+rtl-distill watch {run} --db {database}
+```
+
+"""
 
 
 def artifact_key(what: str, run: str) -> str:
@@ -46,7 +59,7 @@ class Publisher:
         self._progress: UUID | None = None
         self._waiting: dict[str, Callable[[], Awaitable[None]]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._told = False
+        self._has_warned = False
 
     def at_start(self) -> None:
         """Publish where to look while the run is in progress."""
@@ -78,16 +91,14 @@ class Publisher:
             try:
                 await work()
             except Exception as error:  # nothing depends on artifacts
-                if not self._told:
-                    progress.get().line(
-                        f"Prefect's pages are not up to date: {type(error).__name__}: {error}"
-                    )
-                self._told = True
+                if not self._has_warned:
+                    log_line(f"Prefect's pages are not up to date: {type(error).__name__}: {error}")
+                self._has_warned = True
 
     async def _publish_step(self, done: int) -> None:
-        run = self._session.run
-        percent = 100.0 * done / max(len(self._session.weights.steps), 1)
-        words = f"{run}: {done} of {counted(len(self._session.weights.steps), 'step')}"
+        run, steps = self._session.run, len(self._session.weights.steps)
+        percent = 100.0 * done / max(steps, 1)
+        words = f"{run}: {done} of {counted(steps, 'step')}"
         if self._progress is None:
             key = artifact_key("progress", run)
             self._progress = await acreate_progress_artifact(percent, key=key, description=words)
@@ -103,24 +114,16 @@ class Publisher:
         session = self._session
         run, history = session.run, session.history
         usd = await asyncio.to_thread(dollars_spent, history, run, session.config, session.prices)
-        database = shlex.quote(str(history.path.resolve()))
-        lines = [
-            f"# {run}",
-            "",
-            f"Report, written again while the run goes on: `{report_path(session).resolve()}`",
-            "",
-            *("On the machine of the run:", "", "```"),
-            f"rtl-distill view --db {database}",
-            f"rtl-distill watch {run} --db {database}",
-            *("```", ""),
-        ]
-        lines += [] if usd is None else [f"Spent so far: ${usd:,.2f}", ""]
-        table = await asyncio.to_thread(results_table, history, run)
-        lines += table if len(table) > 2 else ["No evaluation yet."]
-        key = artifact_key("result", run)
-        await acreate_markdown_artifact(
-            "\n".join(lines), key=key, description=f"{run}: where to look, and results"
+        database = str(history.path.resolve())
+        text = _WHERE.format(
+            run=run, report=report_path(session).resolve(), database=shlex.quote(database)
         )
+        if usd is not None:
+            text += f"Spent so far: ${usd:,.2f}\n\n"
+        table = await asyncio.to_thread(results_table, history, run)
+        text += "\n".join(table) if len(table) > 2 else "No evaluation yet."
+        key, title = artifact_key("result", run), f"{run}: where to look, and results"
+        await acreate_markdown_artifact(text, key=key, description=title)
 
     def _last_steps(self) -> list[dict[str, Any]]:
         names = {
@@ -133,12 +136,12 @@ class Publisher:
         }
         history, run = self._session.history, self._session.run
         last = history.last_trained_step(run)
-        return [
-            {
-                "step": step + 1,
-                **{words: round(found[name], 4) for name, words in names.items() if name in found},
-            }
-            for step, found in history.step_metrics(
-                run, last.step - STEPS_SHOWN + 1 if last else 0
-            ).items()
-        ]
+        first = last.step - LAST_STEPS + 1 if last else 0
+        rows = []
+        for step, metrics in history.step_metrics(run, first).items():
+            row: dict[str, Any] = {"step": step + 1}
+            for name, words in names.items():
+                if name in metrics:
+                    row[words] = round(metrics[name], 4)
+            rows.append(row)
+        return rows

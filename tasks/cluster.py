@@ -77,14 +77,14 @@ class ClusterExecutor:
             self._runner.__enter__()
             self._client: Any = self._runner.client
             self._client.wait_for_workers(1, timeout=PATIENCE_S)
-            found: dict[str, dict[str, str]] = self._client.run(tools_here, self._kind)
+            tools: dict[str, dict[str, str]] = self._client.run(tools_here, self._kind)
         except self._died as error:
             self.close()
             raise InfrastructureError(
                 f"no Dask cluster with a worker answers at {address}: {error}",
                 "start them: dask scheduler; dask worker ADDRESS, with rtl-distill installed",
             ) from error
-        self._tools = _common_tools(found)
+        self._tools = _common_tools(tools)
         self.slots = max(1, sum(self._client.nthreads().values()))
 
     def tools(self) -> dict[str, str]:
@@ -147,9 +147,9 @@ def run_here(kind: Kind, job: Job) -> tuple[dict[str, str], JobResult]:
     return executor.tools(), executor.run(job)
 
 
-def _common_tools(found: dict[str, dict[str, str]]) -> dict[str, str]:
+def _common_tools(tools_by_worker: dict[str, dict[str, str]]) -> dict[str, str]:
     """Return the tools of the workers, which must all be equal."""
-    (first, tools), *others = found.items()
+    (first, tools), *others = tools_by_worker.items()
     for worker, theirs in others:
         if theirs != tools:
             raise ConfigError(
@@ -160,5 +160,9 @@ def _common_tools(found: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def _differences(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    names = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
-    return ", ".join(f"{name} {ours.get(name)} against {theirs.get(name)}" for name in names)
+    words = []
+    for name in sorted({*ours, *theirs}):
+        our, their = ours.get(name), theirs.get(name)
+        if our != their:
+            words.append(f"{name} {our} against {their}")
+    return ", ".join(words)

@@ -39,7 +39,7 @@ comes after about six seconds."""
 AGAIN_S = 60.0
 _CLIENT = logging.getLogger("prefect.client")
 _AGAIN = re.compile(r"(.*)Another attempt will be made in ([\d.]+)s\. This is attempt (\d+)/\d+")
-_told: list[float] = []
+_warned_at: list[float] = []
 """When the last such warning was logged."""
 
 
@@ -51,11 +51,8 @@ def lines_in_flow_run_log() -> Iterator[None]:
     """
     warn_of_busy_server()
     own = str(flow_run.id)
-    file = (
-        _file_handler(path, own, flow_run.name or own)
-        if (path := os.environ.get(LOG_FILE))
-        else None
-    )
+    path = os.environ.get(LOG_FILE)
+    file = _file_handler(path, own, flow_run.name or own) if path else None
     _enter(own)
     if file:
         _logger.addHandler(file)
@@ -128,12 +125,9 @@ def warn_of_busy_server() -> None:
 
 def _filter_client_line(record: logging.LogRecord) -> bool:
     again = _AGAIN.match(record.getMessage())
-    if (
-        again
-        and int(again[3]) >= FIRST_ATTEMPT
-        and (not _told or time.monotonic() - _told[-1] >= AGAIN_S)
-    ):
-        _told[:] = [time.monotonic()]
+    due = not _warned_at or time.monotonic() - _warned_at[-1] >= AGAIN_S
+    if again and int(again[3]) >= FIRST_ATTEMPT and due:
+        _warned_at[:] = [time.monotonic()]
         logging.getLogger("rtl_distill").warning(
             "waiting for Prefect's server, which is busy or unreachable: next attempt in %.0f s. %s",
             float(again[2]),

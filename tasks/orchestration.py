@@ -26,12 +26,10 @@ def this_flow_run() -> dict[str, Any]:
 
 def named_by_run() -> str:
     """Name of a flow run of `train` or `validate`: what it does, and the run's name."""
-    given = flow_run.parameters
-    options = Options.model_validate(given.get("options") or {})
-    overrides, name = (
-        [*(given.get("overrides") or []), *options.as_overrides()],
-        given.get("config", "demo"),
-    )
+    parameters = flow_run.parameters
+    options = Options.model_validate(parameters.get("options") or {})
+    overrides = [*(parameters.get("overrides") or []), *options.as_overrides()]
+    name = parameters.get("config", "demo")
     with suppress(ConfigError):  # the flow itself raises it
         name = load_config(name, overrides, check_files=False).run.name
     return f"{flow_run.flow_name} {name}"

@@ -16,11 +16,11 @@ from rtl_core.rollouts import batch, planning, playing, scoring, training
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
 from rtl_core.run.stopping import is_transient
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 
-Given = ParamSpec("Given")
-Found = TypeVar("Found")
-Step = Callable[Given, Awaitable[Found]]
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Step = Callable[Parameters, Awaitable[Result]]
 
 # Seconds between attempts, in addition to the SDK's own retries over minutes: a quarter of an hour in all.
 # After that the run stops as interrupted and is restarted (see flows/resume.py).
@@ -38,17 +38,17 @@ async def is_retryable(_task: Any, run: Any, state: Any) -> bool:
         again = is_transient(error)
         pause_s = PAUSES_S[min(run.run_count, len(PAUSES_S)) - 1]
         if again and pause_s >= LOGGED_FROM_S:
-            why = (
-                error.message
-                if isinstance(error, UserError)
-                else f"{type(error).__name__}: {error}"
-            )
-            progress.get().line(f"{run.name}: {why}; next attempt in about {pause_s} s")
+            why = f"{type(error).__name__}: {error}"
+            if isinstance(error, UserError):
+                why = error.message
+            log_line(f"{run.name}: {why}; next attempt in about {pause_s} s")
         return again
     return False
 
 
-def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[Given, Found]]:
+def step_task(
+    name: str, run_name: str
+) -> Callable[[Step[Parameters, Result]], Step[Parameters, Result]]:
     """Decorator for a task of the training loop: retried on transient errors with growing, jittered pauses,
     never cached.
 
@@ -56,15 +56,7 @@ def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[G
     stop a simulator or a paid call, so there is none.
     """
 
-    def told(step: Step[Given, Found]) -> Step[Given, Found]:
-        @wraps(step)
-        async def named(*given: Given.args, **by_name: Given.kwargs) -> Found:
-            with steps_at_work.item(task_run.name or name):
-                return await step(*given, **by_name)
-
-        return cast(Step[Given, Found], made(named))  # called as the function itself is
-
-    made = task(
+    as_task = task(
         name=name,
         task_run_name=run_name,
         retries=len(PAUSES_S),
@@ -74,7 +66,16 @@ def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[G
         cache_policy=NO_CACHE,
         persist_result=False,
     )
-    return told
+
+    def decorate(step: Step[Parameters, Result]) -> Step[Parameters, Result]:
+        @wraps(step)
+        async def at_work(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            with steps_at_work.item(task_run.name or name):
+                return await step(*args, **kwargs)
+
+        return cast(Step[Parameters, Result], as_task(at_work))  # called as the function itself is
+
+    return decorate
 
 
 take_start = step_task("take start", "start of {session.run}")(training.take_start)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from rtl_core.episodes.episode import Reply
+from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.episodes.tools import TOOLS
 from rtl_core.prompting.calls import Call
 
@@ -22,30 +21,30 @@ A line is a call: the tool's name and its arguments in order, or as name=value.
 class ByHand:
     """Reads calls from `source`, one a turn, and prints what a model would read."""
 
-    def __init__(self, source: TextIO = sys.stdin, shown: TextIO = sys.stdout) -> None:
-        self.source, self.shown = source, shown
-        self._told = 0
+    def __init__(self, source: TextIO = sys.stdin, output: TextIO = sys.stdout) -> None:
+        self.source, self.output = source, output
+        self._printed = 0
+        """Number of messages that were printed."""
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         """The person's next call; none at the end of the input."""
-        for message in messages[self._told :]:
+        for message in messages[self._printed :]:
             if message["role"] != "assistant":
                 self._print(f"[{message['role']}] {message['content']}\n")
-        if not self._told:
+        if not self._printed:
             self._print(HELP)
-        self._told = len(messages)
+        self._printed = len(messages)
         offered = {tool["function"]["name"]: tool["function"] for tool in tools}
         while True:
             self._print("> ", end="")
             line = self.source.readline()
-            if not line or line.strip() == "end":
+            words = line.split()
+            if not line or words == ["end"]:
                 return Reply("")
-            if line.split()[:1] == ["help"]:
-                named = line.split()[1:] or offered
-                self._print("\n".join(_explain(offered[name]) for name in named if name in offered))
-            elif line.strip():
+            if words[:1] == ["help"]:
+                names = [name for name in words[1:] or offered if name in offered]
+                self._print("\n".join(_explain(offered[name]) for name in names))
+            elif words:
                 try:
                     name, arguments = self._call(line)
                 except (ValueError, OSError) as error:
@@ -59,18 +58,17 @@ class ByHand:
         if name not in TOOLS:
             return name, "{}"
         names = list(TOOLS[name].model_fields)
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for word in words:
             key, is_named, value = word.partition("=")
             if not is_named or key not in names:
-                free = [one for one in names if one not in given]
+                free = [other for other in names if other not in arguments]
                 if not free:
-                    raise ValueError(
-                        f"{name} takes {', '.join(names) or 'no argument'}; `help {name}` explains it"
-                    )
+                    takes = ", ".join(names) or "no argument"
+                    raise ValueError(f"{name} takes {takes}; `help {name}` explains it")
                 key, value = free[0], word
-            given[key] = self._value(value)
-        return name, json.dumps(given)
+            arguments[key] = self._value(value)
+        return name, json.dumps(arguments)
 
     def _value(self, word: str) -> str:
         if word == "<<":
@@ -81,16 +79,16 @@ class ByHand:
         return Path(word[1:]).read_text() if word.startswith("@") else word
 
     def _print(self, text: str, end: str = "\n") -> None:
-        shown = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-        print(shown, end=end, file=self.shown, flush=True)
+        printable = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+        print(printable, end=end, file=self.output, flush=True)
 
 
 def _explain(tool: dict[str, Any]) -> str:
     parameters = tool["parameters"]
     lines = [f"{tool['name']}: {tool['description']}"]
-    for name, said in parameters["properties"].items():
-        need = "" if name in parameters["required"] else ", may be left out"
-        lines.append(
-            f"    {name} ({said.get('type', 'text')}{need}) {said.get('description', '')}".rstrip()
-        )
+    for name, schema in parameters["properties"].items():
+        kind = schema.get("type", "text")
+        if name not in parameters["required"]:
+            kind += ", may be left out"
+        lines.append(f"    {name} ({kind}) {schema.get('description', '')}".rstrip())
     return "\n".join(lines)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import Any
 
-from rtl_core.episodes.episode import Reply
+from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, answer_text
 
@@ -17,7 +15,7 @@ their log-probabilities."""
 
 
 @dataclass(frozen=True)
-class Played:
+class TokenSequence:
     """A conversation for training: see `Rollout`."""
 
     prompt_P: tuple[int, ...]
@@ -44,9 +42,7 @@ class Conversation:
     """Number of messages in the tokens."""
     _tools: ToolChat | None = None
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         """The next turn; cut and empty if the conversation fills the model's context.
 
         Raises:
@@ -54,11 +50,9 @@ class Conversation:
             PolicyError: the template refuses the messages.
         """
         self._catch_up(messages, tools)
-        room = (
-            most_tokens
-            if self.context is None
-            else min(most_tokens, self.context - len(self.tokens))
-        )
+        room = most_tokens
+        if self.context is not None:
+            room = min(room, self.context - len(self.tokens))
         if room < 1:
             return Reply("", cut=True)
         tokens_T, logprobs_T = self.sample(self.tokens, room)
@@ -78,23 +72,19 @@ class Conversation:
             logprobs_T=tuple(logprobs_T),
         )
 
-    def played(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Played:
+    def as_sequence(self, messages: Messages, tools: Messages) -> TokenSequence:
         """A finished episode as one sequence up to the last sampled token. Raises what `reply` raises."""
         self._catch_up(messages, tools, ended=True)
         length = max((place + 1 for place, own in enumerate(self.own) if own), default=0)
         start = len(self.tokens) - len(self.own)
-        completion = tuple(self.tokens[start : start + length])
-        return Played(
-            tuple(self.tokens[:start]),
-            completion,
-            tuple(self.logprobs[:length]),
-            tuple(self.own[:length]),
-        )
+        prompt_P, tokens_T = self.tokens[:start], self.tokens[start : start + length]
+        logprobs_T, own_T = self.logprobs[:length], self.own[:length]
+        return TokenSequence(tuple(prompt_P), tuple(tokens_T), tuple(logprobs_T), tuple(own_T))
 
     def _catch_up(
         self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]],
+        messages: Messages,
+        tools: Messages,
         ended: bool = False,
     ) -> None:
         """Add the messages that are not in the tokens yet; `ended`: the results of the last calls were not sent."""
@@ -109,15 +99,14 @@ class Conversation:
                 Call(c["function"]["name"], c["function"]["arguments"], c["id"])
                 for c in turn.get("tool_calls", ())
             ]
-            behind = messages[self._read + 1 :]
-            told = [
-                message["content"]
-                for message in takewhile(lambda one: one["role"] != "assistant", behind)
-            ]
-            self._read += 1 + len(told)
-            if told and not (ended and self._read == len(messages)):
-                rendered = self._tools.after(calls, told)
-                self._add(rendered, [0.0] * len(rendered), own=False)
+            self._read += 1
+            results: list[str] = []
+            while self._read < len(messages) and messages[self._read]["role"] != "assistant":
+                results.append(messages[self._read]["content"])
+                self._read += 1
+            if results and not (ended and self._read == len(messages)):
+                tokens = self._tools.after(calls, results)
+                self._add(tokens, [0.0] * len(tokens), own=False)
 
     def _add(self, tokens_T: Sequence[int], logprobs_T: Sequence[float], own: bool) -> None:
         self.tokens += tokens_T

@@ -9,13 +9,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from rtl_core.episodes.episode import Reply
+from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from rtl_core.prompting.calls import Call
 
@@ -43,8 +42,8 @@ class Endpoint:
 
     def reply(
         self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]] = (),
+        messages: Messages,
+        tools: Messages = (),
         most_tokens: int | None = None,
     ) -> Reply:
         """The next turn; cut and empty if the conversation exceeds the model's context.
@@ -54,43 +53,42 @@ class Endpoint:
             PolicyError: it refuses the request.
         """
         limit = self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
-        asked: dict[str, Any] = {
+        body: dict[str, Any] = {
             "model": self.model,
             "messages": list(messages),
             "max_tokens": limit,
-        }
-        asked |= {
             "temperature": self.temperature,
             "top_p": self.top_p,
-            **({"tools": list(tools)} if tools else {}),
         }
-        answered = self._post(asked)
-        if answered.status_code == 400 and len(messages) > 2 and _TOO_LONG.search(answered.text):
+        if tools:
+            body["tools"] = list(tools)
+        response = self._post(body)
+        status, text = response.status_code, response.text
+        if status == 400 and len(messages) > 2 and _TOO_LONG.search(text):
             return Reply("", cut=True)
-        if answered.status_code >= 400 or answered.text.lstrip().startswith("<"):  # a web page
+        if status >= 400 or text.lstrip().startswith("<"):  # a web page
             raise PolicyError(
-                f"{self.url} refuses the request ({answered.status_code}): {answered.text[:300]}",
+                f"{self.url} refuses the request ({status}): {text[:300]}",
                 f"check --endpoint, which usually ends in /v1, and --model; a key is taken from {KEY}",
             )
-        return _read(answered, self.url)
+        return _read(response, self.url)
 
-    def _post(self, asked: dict[str, Any]) -> httpx.Response:
+    def _post(self, body: dict[str, Any]) -> httpx.Response:
         key = os.environ.get(KEY)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        why = ""
+        url, why = f"{self.url.rstrip('/')}/chat/completions", ""
         for attempt in range(TRIES):
             if attempt:
                 time.sleep(self.retry_s * 2 ** (attempt - 1))
             try:
-                answered = self.client.post(
-                    f"{self.url.rstrip('/')}/chat/completions", json=asked, headers=headers
-                )
+                response = self.client.post(url, json=body, headers=headers)
             except httpx.HTTPError as error:
                 why = str(error) or repr(error)
                 continue
-            if answered.status_code not in (408, 429) and answered.status_code < 500:
-                return answered
-            why = f"{answered.status_code}: {answered.text[:200]}"
+            status = response.status_code
+            if status not in (408, 429) and status < 500:
+                return response
+            why = f"{status}: {response.text[:200]}"
         raise _unreachable(self.url, why)
 
 
@@ -111,33 +109,34 @@ def _unreachable(url: str, why: str) -> BackendUnavailableError:
     )
 
 
-def _read(answered: httpx.Response, url: str) -> Reply:
+def _read(response: httpx.Response, url: str) -> Reply:
     try:
-        told = answered.json()
-        choice = told["choices"][0]
-        message, usage = choice["message"], told.get("usage") or {}
-        calls = []
-        for call in message.get("tool_calls") or ():
-            arguments = call["function"][
-                "arguments"
-            ]  # some servers send an object instead of its text
-            words = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-            calls.append(Call(str(call["function"]["name"]), words, str(call.get("id") or "")))
-        text, thought = (
-            message.get("content"),
-            message.get("reasoning_content") or message.get("reasoning"),
-        )
-        if not isinstance(text or "", str) or not isinstance(thought or "", str):
+        data = response.json()
+        choice = data["choices"][0]
+        message, usage = choice["message"], data.get("usage") or {}
+        calls = tuple(_call(call) for call in message.get("tool_calls") or ())
+        text = message.get("content") or ""
+        thought = message.get("reasoning_content") or message.get("reasoning") or ""
+        if not isinstance(text, str) or not isinstance(thought, str):
             raise TypeError("no text")
         return Reply(
-            text=text or "",
-            thought=thought or "",
-            calls=tuple(calls),
+            text=text,
+            thought=thought,
+            calls=calls,
             n_tokens=int(usage.get("completion_tokens") or 0),
             cut=choice.get("finish_reason") == "length",
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise MalformedAnswerError(
-            f"{url} answers with something else than a chat completion: {answered.text[:200]}",
+            f"{url} answers with something else than a chat completion: {response.text[:200]}",
             "it must speak OpenAI's protocol",
         ) from error
+
+
+def _call(call: dict[str, Any]) -> Call:
+    """Read a call; some servers send the arguments as an object instead of its text."""
+    function = call["function"]
+    arguments = function["arguments"]
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {})
+    return Call(str(function["name"]), arguments, str(call.get("id") or ""))

@@ -11,7 +11,7 @@ begins, so that an episode whose process died can be resumed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -28,10 +28,17 @@ from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 
 WORK = """\
-You work in a workspace with tools: look at its files, write the files that are asked for, compile and simulate them, and call
-`submit` when they are right. Nothing but calls of tools changes anything; code in your text is not read. Paths are relative to the
-workspace: `docs/` holds documents, `rtl/` the design, `verif/` test benches; other files that you write there are yours alone.
+You work in a workspace with tools: look at its files, write the files that are asked for, compile and \
+simulate them, and call
+`submit` when they are right. Nothing but calls of tools changes anything; code in your text is not read. \
+Paths are relative to the
+workspace: `docs/` holds documents, `rtl/` the design, `verif/` test benches; other files that you write \
+there are yours alone.
 The test bench that judges you is another one than what you find, and it is not in the workspace."""
+
+
+Messages = Sequence[dict[str, Any]]
+"""A conversation, or definitions of tools, in OpenAI's format."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +61,7 @@ class Reply:
 class Policy(Protocol):
     """Plays an episode."""
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         """The next turn of a conversation in OpenAI's format, with at most `most_tokens` tokens."""
         ...
 
@@ -72,9 +77,10 @@ class Turn:
     """Wall time of the policy."""
 
     @property
-    def told(self) -> list[tuple[Call | None, Result]]:
+    def by_call(self) -> list[tuple[Call | None, Result]]:
         """Each result with its call, which is None without tools."""
-        return list(zip(self.reply.calls or [None] * len(self.results), self.results, strict=True))
+        calls = self.reply.calls or [None] * len(self.results)
+        return list(zip(calls, self.results, strict=True))
 
 
 @dataclass
@@ -99,7 +105,7 @@ class Episode:
         self.messages: list[dict[str, Any]] = [*opening]
         recorded, self.turns = self.turns, []
         for turn in recorded:
-            for call, result in turn.told:
+            for call, result in turn.by_call:
                 self.tools.again(call, result)
             self._append(turn)
 
@@ -113,11 +119,9 @@ class Episode:
     @property
     def answer(self) -> Answer:
         """The current state of the files that are asked for."""
-        return (
-            self.tools.workspace.answer()
-            if self.tools.offered
-            else answer_to(self.problem, self.text)
-        )
+        if self.tools.offered:
+            return self.tools.workspace.answer()
+        return answer_to(self.problem, self.text)
 
     @property
     def n_tokens(self) -> int:
@@ -132,31 +136,27 @@ class Episode:
             started = time.monotonic()
             reply = policy.reply(self.messages, offered, self.bounds.tokens - self.n_tokens)
             seconds = time.monotonic() - started
-            if (
-                reply.cut or not self.tools.offered
-            ):  # the last call may be incomplete; without tools a call is text
+            if reply.cut or not offered:
+                # The last call may be incomplete; without tools a call is text.
                 reply = replace(reply, calls=())
-            turn = Turn(
-                reply,
-                tuple(self._results(reply.calls) if self.tools.offered else self._feedback(reply)),
-                seconds,
-            )
+            results = self._results(reply.calls) if offered else self._feedback(reply)
+            turn = Turn(reply, tuple(results), seconds)
             on_turn(turn)
             self._append(turn)
         return self.answer
 
     def _results(self, calls: Sequence[Call]) -> list[Result]:
-        found: list[Result] = []
+        results: list[Result] = []
         for number, call in enumerate(calls):
-            why = (
-                f"a turn has at most {self.bounds.calls} calls"
-                if number >= self.bounds.calls
-                else ""
-            )
-            why = "you have submitted" if self.tools.submitted else why
-            refused = Result(f"error: not carried out, since {why}", False)
-            found.append(refused if why else self.tools.call(call))
-        return found
+            if self.tools.submitted:
+                why = "you have submitted"
+            elif number >= self.bounds.calls:
+                why = f"a turn has at most {self.bounds.calls} calls"
+            else:
+                results.append(self.tools.call(call))
+                continue
+            results.append(Result(f"error: not carried out, since {why}", False))
+        return results
 
     def _feedback(self, reply: Reply) -> list[Result]:
         """The grader's feedback on a turn without tools, if another attempt is allowed."""
@@ -164,9 +164,9 @@ class Episode:
             return []
         started = time.monotonic()
         words = self.tools.submit(answer_to(self.problem, reply.text))
-        return (
-            [] if words is None else [Result(f"{words}\n{ASK}", False, time.monotonic() - started)]
-        )
+        if words is None:
+            return []
+        return [Result(f"{words}\n{ASK}", False, time.monotonic() - started)]
 
     def _append(self, turn: Turn) -> None:
         """Add a turn to the conversation, and determine whether it is the last."""
@@ -180,25 +180,22 @@ class Episode:
             }
             for call in reply.calls
         ]
-        sampled = {"tokens": list(reply.tokens_T), "logprobs": list(reply.logprobs_T)}
-        more = {"tool_calls": calls, "reasoning_content": reply.thought, **sampled}
-        said = {key: value for key, value in more.items() if value}
-        self.messages.append({"role": "assistant", "content": reply.text, **said})
+        optional = {
+            "tool_calls": calls,
+            "reasoning_content": reply.thought,
+            "tokens": list(reply.tokens_T),
+            "logprobs": list(reply.logprobs_T),
+        }
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+        self.messages.append(message | {key: value for key, value in optional.items() if value})
         self.ended = self._why_ended(turn)
-        for number, (call, result) in enumerate(turn.told):
-            if call is None:
-                self.messages.append({"role": "user", "content": result.text})
-                continue
-            told = self.bounds.explain and number + 1 == len(turn.results) and self.ended is None
-            left = f"\n({self._remaining()})" if told else ""
-            self.messages.append(
-                {
-                    "role": "tool",
-                    "tool_call_id": call.id,
-                    "name": call.name,
-                    "content": result.text + left,
-                }
-            )
+        for call, result in turn.by_call:
+            message = {"role": "user", "content": result.text}
+            if call is not None:
+                message |= {"role": "tool", "tool_call_id": call.id, "name": call.name}
+            self.messages.append(message)
+        if calls and turn.results and self.bounds.explain and self.ended is None:
+            self.messages[-1]["content"] += f"\n({self._remaining()})"
 
     def _why_ended(self, turn: Turn) -> Ended | None:
         if self.tools.submitted:
@@ -214,12 +211,15 @@ class Episode:
         return "seconds" if self.tools.used_s >= self.bounds.seconds else None
 
     def _remaining(self) -> str:
-        used_s, tries = self.tools.used_s, self.bounds.attempts
-        submitted = f", {self.tools.attempts} of {tries} submissions" if tries > 1 else ""
-        return (
-            f"turn {len(self.turns)} of {self.bounds.turns}, {self.n_tokens:,} of {self.bounds.tokens:,} tokens,"
-            f" {used_s:.1f} of {self.bounds.seconds:g} s{submitted}"
-        )
+        tools, bounds = self.tools, self.bounds
+        parts = [
+            f"turn {len(self.turns)} of {bounds.turns}",
+            f"{self.n_tokens:,} of {bounds.tokens:,} tokens",
+            f"{tools.used_s:.1f} of {bounds.seconds:g} s",
+        ]
+        if bounds.attempts > 1:
+            parts.append(f"{tools.attempts} of {bounds.attempts} submissions")
+        return ", ".join(parts)
 
 
 def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> list[Message]:
@@ -228,21 +228,19 @@ def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> 
     if not bounds.explain:
         return [{"role": "user", "content": problem.prompt}]
     system = f"{SYSTEM}\n\n{WORK}\n\nTools: {', '.join(tools)}. {bounds.in_words()}"
-    asked = ", ".join(f"`{path}`" for path in problem.targets)
-    user = f"{problem.prompt}\n\nWrite {asked} in the workspace, and submit."
+    targets = ", ".join(f"`{path}`" for path in problem.targets)
+    user = f"{problem.prompt}\n\nWrite {targets} in the workspace, and submit."
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 @dataclass
 class Script:
-    """A policy that makes the given calls, one a turn."""
+    """A policy that makes these calls, one a turn."""
 
     calls: Sequence[tuple[str, str]]
     """Name, and arguments as JSON."""
 
-    def reply(
-        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int
-    ) -> Reply:
+    def reply(self, messages: Messages, tools: Messages, most_tokens: int) -> Reply:
         turn = sum(message["role"] == "assistant" for message in messages)
         if turn >= len(self.calls):
             return Reply("")
@@ -253,50 +251,64 @@ class Script:
 def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
     """The messages of a turn in a rollout's conversation, numbered from `first`."""
     reply = turn.reply
-    said = MessageRecord(
-        rollout,
-        first,
-        "model",
-        reply.text,
-        not reply.cut,
-        turn.seconds,
-        reply.thought,
-        n_tokens=reply.n_tokens,
-        tokens_T=reply.tokens_T,
-        logprobs_T=reply.logprobs_T,
-    )
-    told = [
+    messages = [
         MessageRecord(
             rollout,
-            at,
-            "tool" if call else "user",
-            r.text,
-            r.ok,
-            r.seconds,
-            call=asdict(call) if call else None,
-            used_s=r.used_s,
+            first,
+            "model",
+            reply.text,
+            not reply.cut,
+            turn.seconds,
+            reply.thought,
+            n_tokens=reply.n_tokens,
+            tokens_T=reply.tokens_T,
+            logprobs_T=reply.logprobs_T,
         )
-        for at, (call, r) in enumerate(turn.told, first + 1)
     ]
-    return [said, *told]
+    for place, (call, result) in enumerate(turn.by_call, first + 1):
+        messages.append(
+            MessageRecord(
+                rollout,
+                place,
+                "tool" if call else "user",
+                result.text,
+                result.ok,
+                result.seconds,
+                call=asdict(call) if call else None,
+                used_s=result.used_s,
+            )
+        )
+    return messages
 
 
 def to_turns(messages: Sequence[MessageRecord]) -> list[Turn]:
     """The turns that consist of these messages, which are in order."""
-    found: list[list[MessageRecord]] = []
+    groups: list[list[MessageRecord]] = []
     for message in messages:
         if message.who == "model":
-            found.append([])
-        found[-1].append(message)
-    return [_turn(*one) for one in found]
+            groups.append([])
+        groups[-1].append(message)
+    return [_turn(*group) for group in groups]
 
 
-def _turn(said: MessageRecord, *told: MessageRecord) -> Turn:
-    calls = tuple(Call(**one.call) for one in told if one.call is not None)
-    tokens = (tuple(said.tokens_T), tuple(said.logprobs_T))
-    results = tuple(Result(one.text, one.ok, one.seconds, one.used_s) for one in told)
-    return Turn(
-        Reply(said.text, calls, said.thought, said.n_tokens, not said.ok, *tokens),
-        results,
-        said.seconds,
+def _turn(model: MessageRecord, *others: MessageRecord) -> Turn:
+    calls = tuple(Call(**other.call) for other in others if other.call is not None)
+    reply = Reply(
+        model.text,
+        calls,
+        model.thought,
+        model.n_tokens,
+        not model.ok,
+        tuple(model.tokens_T),
+        tuple(model.logprobs_T),
     )
+    results = tuple(Result(other.text, other.ok, other.seconds, other.used_s) for other in others)
+    return Turn(reply, results, model.seconds)
+
+
+def to_records(turns: Iterable[Turn]) -> list[MessageRecord]:
+    """The messages of an episode that is not recorded."""
+    messages: list[MessageRecord] = []
+    for turn in turns:
+        messages += to_messages("", len(messages), turn)
+    return messages

@@ -34,6 +34,7 @@ _OVERRUNS = {
     "processes": "it started too many processes",
     "output": "it wrote too much output",
 }
+_LINT = ("verilator", "--lint-only", "-Wall", "-Wno-fatal", "--timing", "-Irtl")
 # Without the gate that guards graded simulations: here a test bench may call any system task.
 _PAST_THE_GATE = 'PATH="${PATH#*:}" exec vvp -n /tmp/simulation'
 
@@ -61,7 +62,9 @@ def _as_list(value: Any) -> Any:
     support only text."""
     if not isinstance(value, str):
         return value
-    return json.loads(value) if value.lstrip().startswith("[") else value.replace(",", " ").split()
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    return value.replace(",", " ").split()
 
 
 Files = Annotated[list[str], BeforeValidator(_as_list)]
@@ -134,26 +137,11 @@ class Compile(Tool):
 
     def run(self, bench: Toolbox) -> str:
         sources = bench.sources(self.files or None)
-        steps = [
-            Step(
-                "iverilog",
-                ("iverilog", *_icarus(self.top), "-Wall", "-t", "null", *sources),
-                cwd="/code",
-            )
-        ]
+        build = ("iverilog", *_icarus(self.top), "-Wall", "-t", "null", *sources)
+        steps = [Step("iverilog", build, cwd="/code")]
         if "verilator" in bench.tools:
             top = ("--top-module", self.top) if self.top else ()
-            lint = (
-                "verilator",
-                "--lint-only",
-                "-Wall",
-                "-Wno-fatal",
-                "--timing",
-                "-Irtl",
-                *top,
-                *sources,
-            )
-            steps.append(Step("verilator", lint, cwd="/code"))
+            steps.append(Step("verilator", (*_LINT, *top, *sources), cwd="/code"))
         return bench.programs(steps, stop_at_failure=True)
 
 
@@ -187,13 +175,8 @@ class Simulate(Tool):
                 raise CallError("a cocotb bench needs `top`, the design's top module")
             argv = ("python3", "/code/src/simulate.py", self.top, path, *sources)
             return bench.programs([Step("cocotb", argv, cwd="/code")], script="simulate.py")
-        build = (
-            "iverilog",
-            *_icarus(self.top),
-            "-o",
-            "/tmp/simulation",
-            *dict.fromkeys([*sources, path]),
-        )
+        files = dict.fromkeys([*sources, path])
+        build = ("iverilog", *_icarus(self.top), "-o", "/tmp/simulation", *files)
         steps = [Step("iverilog", build, cwd="/code"), Step("vvp", ("sh", "-c", _PAST_THE_GATE))]
         return bench.programs(steps, stop_at_failure=True)
 
@@ -217,12 +200,11 @@ class Submit(Tool):
     """Hand in the files that are asked for, as they are now, and end."""
 
     def run(self, bench: Toolbox) -> str:
-        if not bench.workspace.answer().files:
-            raise CallError(
-                "none of the files that are asked for was written: "
-                + ", ".join(bench.workspace.targets)
-            )
-        words = bench.submit(bench.workspace.answer())
+        answer = bench.workspace.answer()
+        if not answer.files:
+            targets = ", ".join(bench.workspace.targets)
+            raise CallError(f"none of the files that are asked for was written: {targets}")
+        words = bench.submit(answer)
         return "submitted" if words is None else f"{words}\nCorrect it, and submit again."
 
 
@@ -280,75 +262,65 @@ class Toolbox:
         """Submit an answer; return the grader's feedback if it fails and another attempt is allowed. Raises
         what the judge raises."""
         self.attempts += 1
-        words = (
-            self._judge(answer)
-            if self._judge is not None and self.attempts < self.bounds.attempts
-            else None
-        )
+        words = None
+        if self._judge is not None and self.attempts < self.bounds.attempts:
+            words = self._judge(answer)
         self.submitted, self._failed = words is None, words is not None
         return words
 
     def _tool(self, call: Call) -> Tool:
         if call.name not in self.offered:
-            raise CallError(
-                f"there is no tool {call.name[:60]!a}; the tools are {', '.join(self.offered)}"
-            )
+            names = ", ".join(self.offered)
+            raise CallError(f"there is no tool {call.name[:60]!a}; the tools are {names}")
         size = len(call.arguments.encode("utf-8", "replace"))
         if size > self.bounds.argument_bytes:
             raise CallError(
                 f"the arguments have {size:,} bytes, more than {self.bounds.argument_bytes:,}"
             )
         try:
-            arguments = json.loads(
-                call.arguments or "{}", strict=False
-            )  # models write line breaks in strings of code
+            # Models write line breaks in strings of code.
+            arguments = json.loads(call.arguments or "{}", strict=False)
         except (ValueError, RecursionError) as error:
             raise CallError(f"the arguments are no JSON: {error}") from error
         kind = self.offered[call.name]
         try:
             return kind.model_validate(arguments)
-        except (ValidationError, ValueError, RecursionError) as error:
-            why = (
-                error.errors()
-                if isinstance(error, ValidationError)
-                else [{"loc": (), "msg": str(error)}]
-            )
-            said = "; ".join(
-                f"{'.'.join(map(str, one['loc']))}: {one['msg']}".lstrip(": ") for one in why[:5]
-            )
+        except (ValueError, RecursionError) as error:
+            reasons = str(error)
+            if isinstance(error, ValidationError):
+                reasons = "; ".join(map(_reason, error.errors()[:5]))
             takes = ", ".join(kind.model_fields) or "no argument"
-            raise CallError(f"{call.name} takes {takes}; {said}") from error
+            raise CallError(f"{call.name} takes {takes}; {reasons}") from error
 
     def sources(self, files: Sequence[str] | None) -> list[str]:
         """The paths of the sources to compile."""
         if files is not None:
             return [self.workspace.existing(path) for path in files]
-        found = sorted(
-            p for p in self.workspace.files if p.startswith("rtl/") and p.endswith(SOURCE_SUFFIXES)
-        )
-        if not found:
+        sources = [path for path in self.workspace.files if path.startswith("rtl/")]
+        sources = sorted(path for path in sources if path.endswith(SOURCE_SUFFIXES))
+        if not sources:
             raise CallError("there is no source: rtl/ holds no .v or .sv file")
-        return found
+        return sources
 
     def programs(
         self, steps: Sequence[Step], *, stop_at_failure: bool = False, script: str | None = None
     ) -> str:
         """Run programs one after the other on the workspace and return their output. `script`: a file of
         `inside` to put in src/."""
-        left_s = self.bounds.seconds - self.used_s
+        bounds = self.bounds
+        left_s = bounds.seconds - self.used_s
         if left_s <= 0:
-            raise CallError(f"the {self.bounds.seconds:g} s of programs are used up")
-        most_s, kept_kb = (
-            min(self.bounds.call_seconds, left_s),
-            max(4, 2 * self.bounds.result_bytes >> 10),
+            raise CallError(f"the {bounds.seconds:g} s of programs are used up")
+        most_s = min(bounds.call_seconds, left_s)
+        output_kb = max(4, 2 * bounds.result_bytes >> 10)
+        limits = Limits(
+            wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=output_kb, output_mb=16
         )
         job = Job(
             files=self.workspace.files,
             harness={f"src/{script}": (INSIDE / script).read_text()} if script else {},
             steps=tuple(steps),
-            limits=Limits(
-                wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16
-            ),
+            limits=limits,
             budget_s=most_s,
             stop_at_failure=stop_at_failure,
             trusted=False,
@@ -356,8 +328,8 @@ class Toolbox:
         results = self._executor.run(job).steps
         self.used_s += sum(result.cpu_s + result.asleep_s for result in results)
         self._failed = any(result.exit_code != 0 for result in results)
-        each = self.bounds.result_bytes // len(results) - 100
-        return "\n".join(shortened(_describe(result, most_s), max(each, 200)) for result in results)
+        each = max(bounds.result_bytes // len(results) - 100, 200)
+        return "\n".join(shortened(_describe(result, most_s), each) for result in results)
 
 
 def _describe(result: StepResult, most_s: float) -> str:
@@ -367,6 +339,12 @@ def _describe(result: StepResult, most_s: float) -> str:
     else:
         end = "done" if result.exit_code == 0 else f"failed with exit code {result.exit_code}"
     return f"{result.name}: {end}\n{result.output.rstrip() or '(no output)'}"
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    """An argument and why it is refused, as pydantic says it."""
+    place = ".".join(map(str, error["loc"]))
+    return f"{place}: {error['msg']}" if place else error["msg"]
 
 
 def _icarus(top: str | None) -> tuple[str, ...]:
@@ -382,13 +360,10 @@ def definitions(tools: Mapping[str, type[Tool]] = TOOLS) -> list[dict[str, Any]]
 
 def _definition(name: str, kind: type[Tool]) -> dict[str, Any]:
     properties = {}
-    for key, said in kind.model_json_schema().get("properties", {}).items():
-        plain: dict[str, Any] = next(
-            (one for one in said.pop("anyOf", ()) if one.get("type") != "null"), {}
-        )
-        properties[key] = {
-            k: v for k, v in {**plain, **said}.items() if k not in ("title", "default")
-        }
+    for key, schema in kind.model_json_schema().get("properties", {}).items():
+        options = [option for option in schema.pop("anyOf", ()) if option.get("type") != "null"]
+        schema = {**options[0], **schema} if options else schema
+        properties[key] = {k: v for k, v in schema.items() if k not in ("title", "default")}
     required = [key for key, field in kind.model_fields.items() if field.is_required()]
     parameters = {"type": "object", "properties": properties, "required": required}
     return {

@@ -48,16 +48,18 @@ class Workspace:
 
     def listing(self, under: str = "") -> str:
         """A line for each file: path, size, and whether it is asked for."""
-        inside = "" if under.strip("/") in ("", ".", "code") else f"{self.path(under)}/"
+        whole = under.strip("/") in ("", ".", "code")
+        inside = "" if whole else f"{self.path(under)}/"
         lines = []
         for path in sorted({*self.files, *self.targets}):
-            if path.startswith(inside):
-                size = (
-                    f"{len(self.files[path].encode()):,} bytes"
-                    if path in self.files
-                    else "not there yet"
-                )
-                lines.append(f"{path}  ({size}{', asked for' if path in self.targets else ''})")
+            if not path.startswith(inside):
+                continue
+            note = "not there yet"
+            if path in self.files:
+                note = f"{_size(self.files[path]):,} bytes"
+            if path in self.targets:
+                note += ", asked for"
+            lines.append(f"{path}  ({note})")
         if not lines:
             raise CallError(self._missing(inside.rstrip("/")))
         return "\n".join(lines)
@@ -69,20 +71,19 @@ class Workspace:
         last = len(lines) if last is None else min(last, len(lines))
         if not 1 <= first <= max(last, 1):
             raise CallError(f"{path} has {len(lines)} lines: no lines {first} to {last}")
-        text = "".join(lines[first - 1 : last])
-        head = f"{path}, lines {first} to {last} of {len(lines)}:\n"
-        room = self.bounds.result_bytes - len(head.encode())
-        if len(text.encode()) <= room:
+        selected, total = lines[first - 1 : last], len(lines)
+        text = "".join(selected)
+        head = f"{path}, lines {first} to {last} of {total}:\n"
+        room = self.bounds.result_bytes - _size(head)
+        if _size(text) <= room:
             return head + text
         # Whole lines, so that the next call can continue at the next line.
-        kept = sum(
-            used <= room - 80
-            for used in accumulate(len(line.encode()) for line in lines[first - 1 : last])
-        )
-        if not kept:
+        n_fitting = sum(used <= room - 80 for used in accumulate(map(_size, selected)))
+        if not n_fitting:
             return shortened(head + text, self.bounds.result_bytes)
-        shown = "".join(lines[first - 1 : first - 1 + kept])
-        return f"{path}, lines {first} to {first + kept - 1} of {len(lines)} (a result holds no more):\n{shown}"
+        end = first + n_fitting - 1
+        head = f"{path}, lines {first} to {end} of {total} (a result holds no more):\n"
+        return head + "".join(selected[:n_fitting])
 
     def write(self, path: str, text: str) -> str:
         """Create a file or replace it whole."""
@@ -95,36 +96,35 @@ class Workspace:
             ) from error
         if "\0" in text:
             raise CallError("the text holds a NUL character, which no tool reads")
-        if path in DIRECTORIES or any(other.startswith(f"{path}/") for other in self.files):
+        if self._is_directory(path):
             raise CallError(f"{path} is a directory; name a file in it")
-        if blocking := next(
-            (parent for parent in map(str, PurePosixPath(path).parents) if parent in self.files),
-            None,
-        ):
-            raise CallError(f"{blocking} is a file, so nothing can lie in it")
-        rest = sum(len(held.encode()) for name, held in self.files.items() if name != path)
-        if rest + len(text.encode()) > self.bounds.workspace_bytes:
+        for parent in map(str, PurePosixPath(path).parents):
+            if parent in self.files:
+                raise CallError(f"{parent} is a file, so nothing can lie in it")
+        files = {**self.files, path: text}
+        if sum(map(_size, files.values())) > self.bounds.workspace_bytes:
             raise CallError(
                 f"the workspace would hold more than {self.bounds.workspace_bytes:,} bytes"
             )
-        if path not in self.files and len(self.files) >= self.bounds.files:
+        if len(files) > max(self.bounds.files, len(self.files)):
             raise CallError(f"the workspace would hold more than {self.bounds.files} files")
         self.files[path] = text
         self.written.add(path)
-        return f"{path}: {text.count(chr(10)) + (not text.endswith(chr(10)) and bool(text))} lines written"
+        n_lines = text.count("\n") + bool(text and not text.endswith("\n"))
+        return f"{path}: {n_lines} lines written"
 
     def replace(self, path: str, old: str, new: str) -> str:
         """Replace the only occurrence of `old` in a file."""
         path = self.existing(path)
         text = self.files[path]
-        found = text.count(old) if old else 0
-        if found != 1:
-            why = (
-                f"stands {found} times in it; add lines around it"
-                if found
-                else "does not stand in it as written"
-            )
-            raise CallError(f"{path} was left as it is: `old` {why if old else 'is empty'}")
+        if not old:
+            raise CallError(f"{path} was left as it is: `old` is empty")
+        count = text.count(old)
+        if count != 1:
+            why = "does not stand in it as written"
+            if count:
+                why = f"stands {count} times in it; add lines around it"
+            raise CallError(f"{path} was left as it is: `old` {why}")
         line = text[: text.index(old)].count("\n") + 1
         self.write(path, text.replace(old, new))
         return f"{path}: replaced at line {line}"
@@ -136,20 +136,27 @@ class Workspace:
             raise CallError(self._missing(path))
         return path
 
-    def path(self, given: str) -> str:
+    def path(self, path: str) -> str:
         """The normalized path in the workspace; `/code/rtl/a.sv` is `rtl/a.sv`. CallError for a path outside."""
-        plain = posixpath.normpath(given.removeprefix("/code/")) if given else ""
+        plain = posixpath.normpath(path.removeprefix("/code/")) if path else ""
         top = plain.split("/")[0]
         if top not in DIRECTORIES or not _PLAIN.fullmatch(plain):
-            raise CallError(
-                f"{given[:80]!a} is no path of the workspace; paths begin with {', '.join(DIRECTORIES)}"
-            )
+            starts = ", ".join(DIRECTORIES)
+            raise CallError(f"{path[:80]!a} is no path of the workspace; paths begin with {starts}")
         return plain
 
     def _missing(self, path: str) -> str:
-        if path in DIRECTORIES or any(other.startswith(f"{path}/") for other in self.files):
+        if self._is_directory(path):
             return f"{path} is a directory; `list` shows its files"
         return f"there is no {path}; `list` shows all files"
+
+    def _is_directory(self, path: str) -> bool:
+        return path in DIRECTORIES or any(other.startswith(f"{path}/") for other in self.files)
+
+
+def _size(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text.encode())
 
 
 def shortened(text: str, most_bytes: int) -> str:
@@ -158,5 +165,6 @@ def shortened(text: str, most_bytes: int) -> str:
     if len(data) <= most_bytes:
         return data.decode()
     half = max((most_bytes - 60) // 2, 1)
-    head, tail = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
+    head = data[:half].decode("utf-8", "ignore")
+    tail = data[-half:].decode("utf-8", "ignore")
     return f"{head}\n[... {len(data) - 2 * half:,} bytes left out ...]\n{tail}"

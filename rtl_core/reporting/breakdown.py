@@ -84,6 +84,14 @@ def in_words(record: EvaluationRecord) -> str:
     return f"{who} ({', '.join([f'× {record.samples}', *record.conditions])})"
 
 
+def view(history: History, problems: Mapping[str, Problem], record: EvaluationRecord) -> Table:
+    """A finished evaluation for a terminal: pass@k with intervals by kind of problem, and compared with the
+    run's others."""
+    ks = [1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= record.samples)]
+    parts = slices(counts_of(history, record), problems, ks)
+    return table(record, parts, comparisons(history, record))
+
+
 def table(
     record: EvaluationRecord, parts: Sequence[Slice], tests: Sequence[tuple[str, PairedResult]]
 ) -> Table:

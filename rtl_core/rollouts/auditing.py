@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError
@@ -28,7 +29,8 @@ from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.rollouts.batch import Batch, reward_of
 from rtl_core.rollouts.resumable import ALL, Choice, PeriodicWriter, problems_as_recorded, texts_of
-from rtl_core.run.session import Session
+from rtl_core.run.recorder import Recorder
+from rtl_core.run.session import Graders
 from rtl_grader.equivalence.pair import Comparison
 from rtl_grader.equivalence.side_by_side import Effort
 from rtl_grader.extraction.answer_to import answer_to
@@ -52,7 +54,7 @@ _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 
 
 @dataclass
-class AuditDone:
+class AuditSummary:
     """Counts of one audit."""
 
     passes: int = 0
@@ -67,8 +69,21 @@ class AuditDone:
     """Mapping of why the executor failed to the number of passes; a repeat tries them again."""
 
     def in_words(self) -> str:
-        without = f", {self.without_golden} without a golden answer" if self.without_golden else ""
-        return f"{self.passes} passes, {self.known} audited before{without}; {self.simulated} distinct answers audited now"
+        parts = [f"{self.passes} passes", f"{self.known} audited before"]
+        if self.without_golden:
+            parts.append(f"{self.without_golden} without a golden answer")
+        return f"{', '.join(parts)}; {self.simulated} distinct answers audited now"
+
+
+_Files = tuple[tuple[str, str], ...]
+"""The (path, text) pairs of an answer's files, sorted."""
+
+
+class _Answer(NamedTuple):
+    """The files of an answer, and the rollouts with these files."""
+
+    files: dict[str, str]
+    rollouts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,18 +91,17 @@ class _Work:
     """One distinct answer to compare with the golden one, or all passes of a problem to compare with one another."""
 
     problem: Problem
-    answers: tuple[tuple[dict[str, str], tuple[str, ...]], ...]
-    """(files, rollouts with these files)."""
+    answers: tuple[_Answer, ...]
     key: str
 
     @property
     def n_rollouts(self) -> int:
-        return sum(len(rollouts) for _, rollouts in self.answers)
+        return sum(len(answer.rollouts) for answer in self.answers)
 
 
 def audit_run(
     path: Path, config: RunConfig, choice: Choice = ALL, effort: Effort = THOROUGH, *, jobs: int = 0
-) -> AuditDone:
+) -> AuditSummary:
     """Audit the passes of the run `config.run.name` in the history at `path` and store the findings.
 
     Args:
@@ -98,20 +112,19 @@ def audit_run(
         HistoryError: the history cannot be read or written.
         ToolMissingError: no simulator is installed.
     """
-    history, run, done = History(path), config.run.name, AuditDone()
-    chosen = choice.of(history, run, passed=True)
-    done.passes = sum(map(len, chosen.values()))
-    problems = problems_as_recorded(history, run, chosen)
-    done.without_golden = sum(
-        len(chosen[name]) for name, problem in problems.items() if problem.golden is None
-    )
-    if not chosen:
-        return done
-    with closing(
-        GraderPool(Grader(executor_of(config.grading), limits=limits_of(config.grading)), jobs)
-    ) as pool:
-        asyncio.run(_Audit(history, run, pool, effort, problems, chosen, done).run_all())
-    return done
+    history, run, section = History(path), config.run.name, config.grading
+    passes = choice.of(history, run, passed=True)
+    problems = problems_as_recorded(history, run, passes)
+    summary = AuditSummary(passes=sum(map(len, passes.values())))
+    for name, problem in problems.items():
+        if problem.golden is None:
+            summary.without_golden += len(passes[name])
+    if not passes:
+        return summary
+    grader = Grader(executor_of(section), limits=limits_of(section))
+    with closing(GraderPool(grader, jobs)) as pool:
+        asyncio.run(_Audit(history, run, pool, effort, problems, passes, summary).run_all())
+    return summary
 
 
 @dataclass
@@ -121,35 +134,37 @@ class _Audit:
     pool: GraderPool
     effort: Effort
     problems: dict[str, Problem]
-    chosen: dict[str, list[str]]
-    """Problem id -> rollouts."""
-    done: AuditDone
+    passes: dict[str, list[str]]
+    """Problem id -> rollouts that passed."""
+    summary: AuditSummary
     once: DesignCache = field(default_factory=DesignCache)
 
     async def run_all(self) -> None:
         """Audit every answer that has not been audited."""
-        tally = Tally("passes", sum(map(len, self.chosen.values())))
+        tally = Tally("passes", sum(map(len, self.passes.values())))
         writer = PeriodicWriter[AuditRecord](
             lambda records: asyncio.to_thread(self.history.record_audits, records)
         )
         pool, grader = self.pool, self.pool.grader
 
         async def audit(work: _Work) -> None:
-            answers = [files for files, _ in work.answers]
+            answers = [answer.files for answer in work.answers]
             try:
                 comparisons = await pool.call(
                     audit_passes, grader, work.problem, answers, self.effort, self.once
                 )
             except InfrastructureError as error:
-                self.done.failed[error.message] += work.n_rollouts
+                self.summary.failed[error.message] += work.n_rollouts
                 return
-            self.done.simulated += len(work.answers)
-            records = [
-                audit_record(self.run, rollout, work.problem.id, found, grader.executor, work.key)
-                for (_, rollouts), found in zip(work.answers, comparisons, strict=True)
-                for rollout in rollouts
-            ]
-            await writer.add(*records)
+            self.summary.simulated += len(work.answers)
+            problem_id, executor = work.problem.id, grader.executor
+            for answer, result in zip(work.answers, comparisons, strict=True):
+                await writer.add(
+                    *(
+                        audit_record(self.run, rollout, problem_id, result, executor, work.key)
+                        for rollout in answer.rollouts
+                    )
+                )
 
         try:
             await process_all(
@@ -165,31 +180,32 @@ class _Audit:
 
     def _work(self, tally: Tally) -> Iterator[_Work]:
         """Yield the distinct answers that have not been audited, problem by problem."""
-        known = {
-            row["rollout"]: row["key"]
-            for row in self.history.query(_KNOWN, {"run": self.run}).to_pylist()
-        }
-        for problem_id, rollouts in sorted(self.chosen.items()):
+        rows = self.history.query(_KNOWN, {"run": self.run}).to_pylist()
+        keys = {row["rollout"]: row["key"] for row in rows}
+        for problem_id, rollouts in sorted(self.passes.items()):
             problem = self.problems[problem_id]
-            equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
-            for text, keys in texts_of(self.history, self.run, problem_id, set(rollouts)).items():
-                equal[tuple(sorted(answer_to(problem, text).files.items()))] += keys
+            equal: dict[_Files, list[str]] = defaultdict(list)
+            texts = texts_of(self.history, self.run, problem_id, set(rollouts))
+            for text, same in texts.items():
+                files = answer_to(problem, text).files
+                equal[tuple(sorted(files.items()))] += same
             key = self._key(problem, equal)
-            wanted = {rollout for rollout in rollouts if known.get(rollout) != key}
-            self.done.known += len(rollouts) - len(wanted)
-            tally.advance(len(rollouts) - len(wanted))
-            if wanted and problem.golden is None:
-                answers = tuple(
-                    (dict(pairs), tuple(k for k in keys if k in wanted))
-                    for pairs, keys in equal.items()
-                )
+            due = {rollout for rollout in rollouts if keys.get(rollout) != key}
+            n_before = len(rollouts) - len(due)
+            self.summary.known += n_before
+            tally.advance(n_before)
+            answers = tuple(
+                _Answer(dict(files), tuple(rollout for rollout in same if rollout in due))
+                for files, same in equal.items()
+            )
+            if due and problem.golden is None:
                 yield _Work(problem, answers, key)
                 continue
-            for pairs, keys in equal.items():
-                if left := tuple(rollout for rollout in keys if rollout in wanted):
-                    yield _Work(problem, ((dict(pairs), left),), key)
+            for answer in answers:
+                if answer.rollouts:
+                    yield _Work(problem, (answer,), key)
 
-    def _key(self, problem: Problem, answers: Iterable[tuple[tuple[str, str], ...]]) -> str:
+    def _key(self, problem: Problem, answers: Iterable[_Files]) -> str:
         parts = [
             AUDITOR_VERSION,
             golden_digest(problem) if problem.golden is not None else sorted(answers),
@@ -200,10 +216,10 @@ class _Audit:
 
 
 def audit_record(
-    run: str, rollout: str, problem_id: str, found: Comparison, executor: Executor, key: str
+    run: str, rollout: str, problem_id: str, result: Comparison, executor: Executor, key: str
 ) -> AuditRecord:
-    """Return the row of a finding; `key` identifies the inputs that it depends on."""
-    fields = vars(found) | {"trace": [dict(step) for step in found.trace]}
+    """Return the row of a comparison; `key` identifies the inputs that it depends on."""
+    fields = vars(result) | {"trace": [dict(step) for step in result.trace]}
     netlist = fields.pop("netlist")
     return AuditRecord(
         run=run,
@@ -217,23 +233,23 @@ def audit_record(
     )
 
 
-async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
+async def audit_group(
+    config: RunConfig, graders: Graders, recorder: Recorder, batch: Batch, problem: Problem
+) -> None:
     """Audit the passes of one graded group of a train step (`rtl_grader.validation.doubts`).
 
     Where a reward term reads netlists, every pass is audited, and its reward is computed again. A failure
     of the executor is no finding.
     """
-    pays_size, graders = session.config.reward.pays_size, session.graders
-    if batch.purpose != "train" or (session.config.learning.doubtful == "keep" and not pays_size):
+    pays_size, learning = config.reward.pays_size, config.learning
+    if batch.purpose != "train" or (learning.doubtful == "keep" and not pays_size):
         return
-    passes = [
-        stored for stored in batch.group(problem_id) if stored.passed and stored.audit is None
-    ]
+    group = batch.group(problem.id)
+    passes = [stored for stored in group if stored.passed and stored.audit is None]
     if not passes:
         return
-    problem = session.problems[problem_id]
     answers = [answer_to(problem, stored.rollout.text).files for stored in passes]
-    share = math.inf if pays_size else session.config.learning.doubtful_share
+    share = math.inf if pays_size else learning.doubtful_share
     with batch.clock.measure("doubt"):
         try:
             comparisons = await graders.call(
@@ -241,20 +257,18 @@ async def audit_group(session: Session, batch: Batch, problem_id: str) -> None:
             )
         except InfrastructureError:
             return
-    rewarded, records = [], []
-    for stored, found in zip(passes, comparisons, strict=True):
-        if found is None:
+    run, executor = config.run.name, graders.grader.executor
+    rewards, records = [], []
+    for stored, comparison in zip(passes, comparisons, strict=True):
+        if comparison is None:
             continue
-        key = stored.rollout.key
-        batch.update(stored, audit=found.result)
-        if pays_size and found.agrees and stored.verdict is not None:
-            reward = reward_of(session, stored.rollout, stored.verdict, found.netlist)
+        rollout, verdict = stored.rollout, stored.verdict
+        batch.update(stored, audit=comparison.result)
+        if pays_size and comparison.agrees and verdict is not None:
+            reward = reward_of(config, graders, problem, rollout, verdict, comparison.netlist)
             batch.update(stored, reward=reward)
-            rewarded.append((key, stored.verdict, reward))
-        records.append(
-            audit_record(
-                session.run, key, problem_id, found, graders.grader.executor, WHILE_TRAINING
-            )
-        )
-    session.recorder.put("record_verdicts", rewarded)
-    session.recorder.put("record_audits", records)
+            rewards.append((rollout.key, verdict, reward))
+        record = audit_record(run, rollout.key, problem.id, comparison, executor, WHILE_TRAINING)
+        records.append(record)
+    recorder.put("record_verdicts", rewards)
+    recorder.put("record_audits", records)

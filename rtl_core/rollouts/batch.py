@@ -19,14 +19,16 @@ from rtl_core.backend.base import SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.records import StoredRollout
+from rtl_core.history.store import History
 from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.stage_clock import StageClock
-from rtl_core.run.session import Session
+from rtl_core.run.recorder import Recorder
+from rtl_core.run.session import Graders, Policy, Session
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.extraction.answer_to import answer_to
-from rtl_grader.progress import progress
-from rtl_grader.types.answer import Answer
+from rtl_grader.progress import log_line
 from rtl_grader.types.netlist import Netlist
+from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
 from rtl_grader.words import counted
 
@@ -68,12 +70,10 @@ class Batch(BatchPlan):
     def title(self) -> str:
         """Name of the batch in task runs, with steps counted from 1 as in the run's log."""
         match self.purpose:
+            case "evaluation" if self.sampler == "student":
+                return f"student after {counted(self.step, 'step')}"
             case "evaluation":
-                return (
-                    f"student after {counted(self.step, 'step')}"
-                    if self.sampler == "student"
-                    else self.sampler
-                )
+                return self.sampler
             case "measurement":
                 return f"measuring the {self.sampler}"
             case _:
@@ -88,10 +88,8 @@ class Batch(BatchPlan):
         """Replace the group at a place of the plan. The order of substitutes does not depend on which came first."""
         planned = self.planned
         self.substitutes[attempt, slot] = problem_id
-        self.problem_ids = (
-            *planned,
-            *(self.substitutes[place] for place in sorted(self.substitutes)),
-        )
+        in_order = [problem for _, problem in sorted(self.substitutes.items())]
+        self.problem_ids = (*planned, *in_order)
 
     def group(self, problem_id: str) -> list[StoredRollout]:
         """The rollouts of one problem, sorted by sample index."""
@@ -100,6 +98,10 @@ class Batch(BatchPlan):
             for (problem, _), stored in sorted(self.rollouts.items())
             if problem == problem_id
         ]
+
+    def missing(self, problem_id: str) -> list[int]:
+        """Sample indices of the answers to one problem that were not sampled yet."""
+        return [i for i in range(self.group_size) if (problem_id, i) not in self.rollouts]
 
     def rollout(
         self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
@@ -122,11 +124,11 @@ class Batch(BatchPlan):
             policy=self.sampler,
         )
 
-    def update(self, stored: StoredRollout, **found: Any) -> None:
+    def update(self, stored: StoredRollout, **results: Any) -> None:
         """Add a stage's results to a rollout. Grading and scoring run concurrently, so each updates the
         current state."""
         place = stored.rollout.problem_id, stored.rollout.sample
-        self.rollouts[place] = replace(self.rollouts[place], **found)
+        self.rollouts[place] = replace(self.rollouts[place], **results)
 
     def add(self, rollouts: Iterable[StoredRollout]) -> None:
         """Add rollouts that were sampled now or that the history already holds."""
@@ -134,33 +136,33 @@ class Batch(BatchPlan):
             self.rollouts[stored.rollout.problem_id, stored.rollout.sample] = stored
 
 
-def open_batch(session: Session, batch: Batch) -> Batch:
+def open_batch(history: History, run: str, batch: Batch) -> Batch:
     """Return the batch with the rollouts that the history already holds."""
     place = batch.step if batch.evaluation is None else batch.evaluation
-    batch.add(session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler))
+    batch.add(history.rollouts_of(run, place, batch.purpose, policy=batch.sampler))
     return batch
 
 
 async def sample(session: Session, batch: Batch, problem_id: str) -> None:
     """Sample the missing answers of one group."""
-    config, prompt = session.config, session.prompts[problem_id]
-    missing = [
-        index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts
-    ]
+    missing = batch.missing(problem_id)
     if not missing:
         return
+    config, policy, prompt_P = session.config, session.policy, session.prompts[problem_id].tokens_P
+    weights = sampler_of(config, batch, session.problems[problem_id])
+    params = sampling_of(config, batch, policy.chat.stop)
+    room = session.room_after(prompt_P)
+    if room is not None:
+        params = replace(params, max_tokens=min(params.max_tokens, room))
+    seeds = None
+    if config.sampling.seeded:
+        place = seed_place(batch)
+        seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
     with batch.clock.measure("sample"):
-        seeds = None
-        if config.sampling.seeded:
-            seeds = [
-                rollout_seed(config.run.seed, seed_place(batch), problem_id, index)
-                for index in missing
-            ]
-        answers = await answers_to(session, batch, problem_id, prompt.tokens_P, len(missing), seeds)
-    places = zip(missing, answers, strict=True)
+        answers = await answers_to(policy, weights, prompt_P, len(missing), params, seeds)
     rollouts = [
-        batch.rollout(session.run, problem_id, index, prompt.tokens_P, answer)
-        for index, answer in places
+        batch.rollout(session.run, problem_id, index, prompt_P, answer)
+        for index, answer in zip(missing, answers, strict=True)
     ]
     # Added first: answers that are paid for are not sampled again when the recorder raises an earlier failure.
     batch.add(map(StoredRollout, rollouts))
@@ -169,53 +171,47 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
 
 def seed_place(batch: Batch) -> str:
     """Name of the batch from which the seeds of its answers are derived."""
-    # Evaluations use the same seeds at every step, so that they differ only in the weights.
-    return {"evaluation": "evaluation", "train": f"step/{batch.step}"}.get(
-        batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
-    )
+    match batch.purpose:
+        case "evaluation":
+            # The same seeds at every step, so that evaluations differ only in the weights.
+            return "evaluation"
+        case "train":
+            return f"step/{batch.step}"
+        case _:
+            return f"{batch.purpose}/{batch.sampler}/{batch.step}"
 
 
-def sampler_of(session: Session, batch: Batch, problem_id: str) -> Weights:
+def sampler_of(config: RunConfig, batch: Batch, problem: Problem) -> Weights:
     """Return the weights that sample a batch's answers to a problem."""
     if batch.sampler == "student":
         return Weights("student", batch.sampler_path)
-    return Weights.of_teacher(teacher_of(session, problem_id))
+    return Weights.of_teacher(teacher_of(config, problem))
 
 
 async def answers_to(
-    session: Session,
-    batch: Batch,
-    problem_id: str,
+    policy: Policy,
+    weights: Weights,
     prompt_P: Sequence[int],
     count: int,
+    params: SamplingParams,
     seeds: list[int] | None,
 ) -> list[SampledAnswer]:
-    """Sample `count` answers to one prompt from the batch's policy; `seeds` has one for each, or is None.
+    """Sample `count` answers to a prompt of P tokens; `seeds` has one for each, or is None.
 
     Each text starts with what the end of the prompt opened (a thought, for example), so that it can be read
-    without the prompt.
+    without the prompt. Without room for a token (`params.max_tokens` below 1) the answers are empty.
     """
-    chat = session.policy.chat
-    max_tokens, temperature, top_p = sampling_of(session.config, batch)
-    if (room := session.room_after(prompt_P)) is not None:
-        max_tokens = min(max_tokens, room)
-        if max_tokens < 1:
-            # An empty answer, which fails: a benchmark counts it.
-            return [SampledAnswer([], [], "length", "") for _ in range(count)]
-    answers = await session.policy.backend.sample(
-        sampler_of(session, batch, problem_id),
-        prompt_P,
-        count,
-        SamplingParams(max_tokens, temperature, chat.stop, top_p),
-        seeds=seeds,
-    )
-    opening = chat.opening(prompt_P)
+    if params.max_tokens < 1:
+        # An empty answer fails: a benchmark counts it.
+        return [SampledAnswer([], [], "length", "") for _ in range(count)]
+    answers = await policy.backend.sample(weights, prompt_P, count, params, seeds=seeds)
+    opening = policy.chat.opening(prompt_P)
     return [replace(answer, text=opening + answer.text) for answer in answers]
 
 
-def teacher_of(session: Session, problem_id: str) -> str:
+def teacher_of(config: RunConfig, problem: Problem) -> str:
     """Return the name of a problem's teacher: a model, or saved weights."""
-    teacher = session.config.tinker.teacher_of(session.problems[problem_id].source)
+    teacher = config.tinker.teacher_of(problem.source)
     assert teacher is not None, "the configuration was checked"
     return teacher
 
@@ -226,13 +222,16 @@ def rollout_seed(*parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
-    """Return max_tokens, temperature and top_p for the answers of a batch."""
-    own, held = config.sampling, config.evaluation
+def sampling_of(config: RunConfig, batch: Batch, stop: Sequence[int] = ()) -> SamplingParams:
+    """Return how the answers of a batch are sampled; `stop`: the tokens that end one."""
+    training, evaluation = config.sampling, config.evaluation
     if batch.evaluation is None:
-        return own.max_tokens, own.temperature, 1.0
-    temperature = own.temperature if held.temperature is None else held.temperature
-    return held.max_tokens or own.max_tokens, temperature, held.top_p
+        return SamplingParams(training.max_tokens, training.temperature, stop)
+    temperature = evaluation.temperature
+    if temperature is None:
+        temperature = training.temperature
+    max_tokens = evaluation.max_tokens or training.max_tokens
+    return SamplingParams(max_tokens, temperature, stop, evaluation.top_p)
 
 
 async def grade(session: Session, batch: Batch, problem_id: str) -> None:
@@ -243,42 +242,44 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> None:
             recorded, so a retry is short.
         RunHealthError: it failed again after `grading.retries` retries.
     """
+    config, graders, recorder = session.config, session.graders, session.recorder
     problem = session.problems[problem_id]
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
     answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
-    verdicts = await verdicts_on(session, batch, problem_id, answers)
+    with batch.clock.measure("grade"):
+        verdicts = await graders.grade(problem, answers, last_stage(config, batch))
+    keep_verdicts(graders, recorder, batch, verdicts)
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             failed.append(verdict)
             continue
-        earned = reward_of(session, stored.rollout, verdict)
-        rows.append((stored.rollout.key, verdict, earned))
-        batch.update(stored, verdict=verdict, reward=earned)
-    session.recorder.put("record_verdicts", rows)
+        result = reward_of(config, graders, problem, stored.rollout, verdict)
+        rows.append((stored.rollout.key, verdict, result))
+        batch.update(stored, verdict=verdict, reward=result)
+    recorder.put("record_verdicts", rows)
     if failed:
-        why = f"grading failed for {counted(len(failed), 'answer')} of {problem_id}: {'; '.join(failed[0].reasons)}"
-        grading_failed(session, batch, problem_id, why)
+        answers_in_words = f"{counted(len(failed), 'answer')} of {problem_id}"
+        reasons = "; ".join(failed[0].reasons)
+        why = f"grading failed for {answers_in_words}: {reasons}"
+        grading_failed(config, batch, problem_id, why)
 
 
-async def verdicts_on(
-    session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]
-) -> list[Verdict]:
-    """Return verdicts on answers to one problem of a batch, in order (`GraderPool.grade`). New ones go to
-    the history's cache."""
-    graders, until = (
-        session.graders,
-        Stage(session.config.grading.last_stage(batch.purpose, batch.step)),
-    )
-    with batch.clock.measure("grade"):
-        verdicts = await graders.grade(session.problems[problem_id], answers, until)
+def last_stage(config: RunConfig, batch: Batch) -> Stage:
+    """Return the last stage at which the answers of a batch are graded."""
+    return Stage(config.grading.last_stage(batch.purpose, batch.step))
+
+
+def keep_verdicts(
+    graders: Graders, recorder: Recorder, batch: Batch, verdicts: Sequence[Verdict]
+) -> None:
+    """Count the CPU time of verdicts on a batch's answers, and record the new ones in the history's cache."""
     if batch.purpose == "train":
         graders.doubts.graded_s += sum(verdict.cpu_s for verdict in verdicts if not verdict.cached)
-    session.recorder.put("record_cached_verdicts", list(graders.cache.drain().items()))
-    return verdicts
+    recorder.put("record_cached_verdicts", list(graders.cache.drain().items()))
 
 
-def grading_failed(session: Session, batch: Batch, problem_id: str, why: str) -> None:
+def grading_failed(config: RunConfig, batch: Batch, problem_id: str, why: str) -> None:
     """Count a failure of grading itself for a problem. Returns only if the problem is quarantined.
 
     Raises:
@@ -286,31 +287,36 @@ def grading_failed(session: Session, batch: Batch, problem_id: str, why: str) ->
         RunHealthError: it was retried `grading.retries` times.
     """
     batch.failed_grades[problem_id] += 1
-    if batch.failed_grades[problem_id] <= session.config.grading.retries:
+    tries = batch.failed_grades[problem_id]
+    if tries <= config.grading.retries:
         raise InfrastructureError(why)
-    if batch.purpose in ("train", "warm_start") and session.config.curriculum.quarantine:
+    if batch.purpose in ("train", "warm_start") and config.curriculum.quarantine:
         batch.quarantined.add(problem_id)
         if 2 * len(batch.quarantined) <= len(batch.problem_ids):
-            progress.get().line(f"quarantined: {why}")
+            log_line(f"quarantined: {why}")
             return
     raise RunHealthError(
-        f"{why} (tried {batch.failed_grades[problem_id]} times)",
+        f"{why} (tried {tries} times)",
         "fix the cause; the same command resumes the run and grades these answers again",
     )
 
 
 def reward_of(
-    session: Session, rollout: Rollout, verdict: Verdict, netlist: Netlist | None = None
+    config: RunConfig,
+    graders: Graders,
+    problem: Problem,
+    rollout: Rollout,
+    verdict: Verdict,
+    netlist: Netlist | None = None,
 ) -> Reward:
     """Return the reward of a graded answer. `netlist`: of a pass that was audited and is not doubtful."""
-    problem, bounds = session.problems[rollout.problem_id], session.config.episode
     conduct = None
     if rollout.ended is not None:
-        used = (rollout.n_turns or 0) / bounds.most_turns, rollout.n_own / bounds.tokens
-        conduct = Conduct(rollout.ended == "submitted", *(min(1.0, share) for share in used))
+        turns = (rollout.n_turns or 0) / config.episode.most_turns
+        tokens = rollout.n_own / config.episode.tokens
+        conduct = Conduct(rollout.ended == "submitted", min(1.0, turns), min(1.0, tokens))
     graded = Graded(
         problem, verdict, rollout.text, rollout.tokens_T, rollout.stop_reason, netlist, conduct
     )
-    return reward(
-        graded, session.config.reward.weights, session.graders.ceilings.get(problem.id, math.inf)
-    )
+    ceiling = graders.ceilings.get(problem.id, math.inf)
+    return reward(graded, config.reward.weights, ceiling)

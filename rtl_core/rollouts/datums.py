@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import first_wrong_line
 from rtl_core.rollouts.batch import Batch
+from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
 from rtl_grader.extraction.answer_to import response_of
@@ -35,19 +37,18 @@ def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
     return WarmStart(config) if batch.purpose == "warm_start" else chosen(config)(config)
 
 
-def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
+def credit_group(config: RunConfig, recorder: Recorder, batch: Batch, problem_id: str) -> None:
     """Compute and record the credit of the answers to one problem of a train step. Quarantined problems get none.
 
     Raises:
         RuntimeError: an answer has no verdict.
     """
     if batch.purpose in ("train", "warm_start") and problem_id not in batch.quarantined:
-        session.recorder.put(
-            "record_advantages", credited(batch, problem_id, algorithm_of(session.config, batch))
-        )
+        credits = compute_credit(batch, problem_id, algorithm_of(config, batch))
+        recorder.put("record_advantages", credits)
 
 
-def credited(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
+def compute_credit(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
     """Credit the answers to one problem. Returns (rollout key, credit) of each."""
     rows = []
     group = batch.group(problem_id)
@@ -76,44 +77,36 @@ def build_datums(
         kl_weight: λ of this step.
         decode: the tokenizer's `decode`; `learning.kl_after_error` needs it to find lines.
     """
-    config = algorithm.config
+    learning = algorithm.config.learning
+    seed = f"{algorithm.config.run.seed}/{batch.step}"
     answers = list(trained_answers(batch))
-    if config.learning.kl_after_error and decode is not None:
+    if learning.kl_after_error and decode is not None:
         text_of = cache(lambda token: decode([token]))
         answers = [
             replace(stored, heard_from=first_error(stored, answers, text_of)) for stored in answers
         ]
-    if config.learning.permute_teacher and "advantages" in algorithm.signals:
-        answers = permute_teacher(
-            answers, random.Random(f"permute-teacher/{config.run.seed}/{batch.step}")
-        )
+    has_advantages = "advantages" in algorithm.signals
+    if learning.permute_teacher and has_advantages:
+        answers = permute_teacher(answers, random.Random(f"permute-teacher/{seed}"))
     rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
-    if config.learning.permute_advantages and "advantages" in algorithm.signals:
-        rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
-    equal: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...], int], list[Inputs]] = (
-        defaultdict(list)
-    )
+    if learning.permute_advantages and has_advantages:
+        rows = permute(rows, random.Random(f"permute/{seed}"))
+    equal: dict[tuple[Any, ...], list[Inputs]] = defaultdict(list)
     for stored, inputs in rows:
         rollout = stored.rollout
+        signals = {name: inputs[name] for name in algorithm.signals if name in inputs}
         if rollout.own_T:
-            signals = {
-                name: inputs[name] * rollout.sampled_T
-                for name in algorithm.signals
-                if name in inputs
-            }
-            inputs = {**inputs, **signals}
-        if any(inputs[signal].any() for signal in algorithm.signals if signal in inputs):
-            choices = 0 if stored.teacher is None else id(stored.teacher.choices)
-            equal[rollout.prompt_P, rollout.tokens_T, rollout.own_T, choices].append(inputs)
-    return [
-        Datum(
-            prompt_P,
-            tokens_T,
-            merge_equal(all_, algorithm.signals),
-            own_T=np.array(own_T, bool) if own_T else None,
-        )
-        for (prompt_P, tokens_T, own_T, _), all_ in equal.items()
-    ]
+            signals = {name: values * rollout.sampled_T for name, values in signals.items()}
+        if any(values.any() for values in signals.values()):
+            choices = stored.teacher and stored.teacher.choices
+            key = rollout.prompt_P, rollout.tokens_T, rollout.own_T, id(choices)
+            equal[key].append({**inputs, **signals})
+    datums = []
+    for (prompt_P, tokens_T, own_T, _), all_inputs in equal.items():
+        mask_T = np.array(own_T, bool) if own_T else None
+        merged = merge_equal(all_inputs, algorithm.signals)
+        datums.append(Datum(prompt_P, tokens_T, merged, own_T=mask_T))
+    return datums
 
 
 def first_error(
@@ -121,22 +114,31 @@ def first_error(
 ) -> int:
     """Index of the token that starts the first wrong line of an answer (`learning.kl.first_wrong_line`);
     its length if it passed."""
-
-    def lines_of(tokens_T: Sequence[int]) -> tuple[list[str], list[int]]:
-        texts = [text_of(token) for token in tokens_T]
-        starts = [0, *(at + 1 for at, text in enumerate(texts) if "\n" in text)]
-        return [
-            "".join(texts[a:b]).strip() for a, b in zip(starts, [*starts[1:], None], strict=True)
-        ], starts
-
-    if stored.verdict is None or stored.passed:
-        return len(stored.rollout.tokens_T) if stored.passed else 0
-    prompt_P = stored.rollout.prompt_P
+    rollout = stored.rollout
+    if stored.passed:
+        return len(rollout.tokens_T)
+    if stored.verdict is None:
+        return 0
     right = {
-        one.rollout.tokens_T for one in answers if one.passed and one.rollout.prompt_P == prompt_P
+        other.rollout.tokens_T
+        for other in answers
+        if other.passed and other.rollout.prompt_P == rollout.prompt_P
     }
-    lines, starts = lines_of(stored.rollout.tokens_T)
-    return starts[first_wrong_line(lines, [lines_of(tokens_T)[0] for tokens_T in sorted(right)])]
+    right_lines = [_lines(tokens_T, text_of)[0] for tokens_T in sorted(right)]
+    lines, starts = _lines(rollout.tokens_T, text_of)
+    return starts[first_wrong_line(lines, right_lines)]
+
+
+def _lines(tokens_T: Sequence[int], text_of: Callable[[int], str]) -> tuple[list[str], list[int]]:
+    """Return the stripped lines of an answer, and the index of the token that starts each."""
+    lines, starts = [""], [0]
+    for index, token in enumerate(tokens_T, 1):
+        text = text_of(token)
+        lines[-1] += text
+        if "\n" in text:
+            lines.append("")
+            starts.append(index)
+    return [line.strip() for line in lines], starts
 
 
 def trainer_tokens(
@@ -144,12 +146,13 @@ def trainer_tokens(
 ) -> list[tuple[Rollout, NDArray[np.float64]]]:
     """Return every answer that datums train on, with the trainer's log-probabilities of its tokens, (T,); 0
     at tokens from tools."""
-    found = {
-        (d.prompt_P, d.tokens_T): values_T for d, values_T in zip(datums, logprobs, strict=True)
-    }
+    by_text = {}
+    for datum, values_T in zip(datums, logprobs, strict=True):
+        by_text[datum.prompt_P, datum.tokens_T] = values_T
     rows = []
-    for rollout in (stored.rollout for stored in trained_answers(batch)):
-        values_T = found.get((rollout.prompt_P, rollout.tokens_T))
+    for stored in trained_answers(batch):
+        rollout = stored.rollout
+        values_T = by_text.get((rollout.prompt_P, rollout.tokens_T))
         if values_T is not None:
             rows.append((rollout, np.where(rollout.sampled_T, values_T, 0.0)))
     return rows
@@ -160,12 +163,11 @@ def merge_equal(equal: Sequence[Inputs], signals: Sequence[str]) -> Inputs:
 
     Every loss is linear in the signals and a sum over answers, so the gradient stays the same.
     """
-    return {
-        name: (np.sum if name in signals else np.mean)(
-            [inputs[name] for inputs in equal], axis=0, dtype=equal[0][name].dtype
-        )
-        for name in equal[0]
-    }
+    merged = {}
+    for name, first in equal[0].items():
+        merge = np.sum if name in signals else np.mean
+        merged[name] = merge([inputs[name] for inputs in equal], axis=0, dtype=first.dtype)
+    return merged
 
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
@@ -176,25 +178,23 @@ def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
     """
     own = chosen(config)(config)
     grpo = own if isinstance(own, Grpo) else Grpo(config)
-    return kl_share(
-        (
-            credit_of(stored).advantage,
-            # At tokens from a tool the log-probability is 0: they are certain and do not count.
-            grpo.advantages_T(stored, 0.0, grpo.kl_weight_of(stored, kl_weight)),
-            np.array(stored.rollout.logprobs_T),
-        )
-        for stored in trained_answers(batch)
-    )
+    rows = []
+    for stored in trained_answers(batch):
+        from_teacher_T = grpo.advantages_T(stored, 0.0, grpo.kl_weight_of(stored, kl_weight))
+        # At tokens from a tool the log-probability is 0: they are certain and do not count.
+        logprobs_T = np.array(stored.rollout.logprobs_T)
+        rows.append((credit_of(stored).advantage, from_teacher_T, logprobs_T))
+    return kl_share(rows)
 
 
 def trained_answers(batch: Batch) -> Iterator[StoredRollout]:
     """Yield every answer of a credited batch that is part of the loss; empty answers are not."""
     for problem_id in batch.problem_ids:
-        if problem_id not in batch.quarantined:
-            group = batch.group(problem_id)
-            yield from (
-                stored for stored in group if stored.rollout.tokens_T and credit_of(stored).counts
-            )
+        if problem_id in batch.quarantined:
+            continue
+        for stored in batch.group(problem_id):
+            if stored.rollout.tokens_T and credit_of(stored).counts:
+                yield stored
 
 
 def permute(
@@ -206,10 +206,11 @@ def permute(
         float(inputs["advantages"][stored.rollout.sampled_T].mean()) for stored, inputs in rows
     ]
     rng.shuffle(means)
-    return [
-        (stored, {**inputs, "advantages": np.full(len(inputs["advantages"]), mean, np.float32)})
-        for (stored, inputs), mean in zip(rows, means, strict=True)
-    ]
+    permuted = []
+    for (stored, inputs), mean in zip(rows, means, strict=True):
+        advantages_T = np.full(len(inputs["advantages"]), mean, np.float32)
+        permuted.append((stored, {**inputs, "advantages": advantages_T}))
+    return permuted
 
 
 def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[StoredRollout]:
@@ -221,32 +222,36 @@ def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[St
     """
     scored = [index for index, stored in enumerate(answers) if stored.teacher is not None]
     rng.shuffle(scored)
-    counts = Counter(answers[index].rollout.problem_id for index in scored)
+    problem_of = [stored.rollout.problem_id for stored in answers]
+    counts = Counter(problem_of[index] for index in scored)
     place = {problem_id: at for at, problem_id in enumerate(counts)}
-    scored.sort(key=lambda index: place[answers[index].rollout.problem_id])
+    scored.sort(key=lambda index: place[problem_of[index]])
     # The blocks of each problem's answers are shifted by the size of the largest, so none is mapped to itself.
     shift = max(counts.values(), default=0)
     shift = shift if 2 * shift <= len(scored) else 1
-    found = list(answers)
-    for index, other in zip(scored, [*scored[shift:], *scored[:shift]], strict=True):
-        stored, given, teacher = answers[index], answers[other], answers[other].teacher
-        scores_T = np.array(stored.rollout.logprobs_T, np.float64)
-        assert teacher is not None
-        assert stored.teacher is not None
-        choices = None
-        if index != other:  # a single scored answer gets no scores
-            other_T = np.subtract(teacher.logprobs_T, given.rollout.logprobs_T)[: len(scores_T)]
-            scores_T[: len(other_T)] += other_T
-            if teacher.choices is not None:
-                shape = (len(scores_T), teacher.choices.tokens_TK.shape[1])
-                choices = Choices(
-                    np.resize(teacher.choices.tokens_TK, shape),
-                    np.resize(teacher.choices.logprobs_TK, shape),
-                )
-        found[index] = replace(
-            stored, teacher=replace(stored.teacher, logprobs_T=scores_T, choices=choices)
-        )
-    return found
+    shifted = [*scored[shift:], *scored[:shift]]
+    permuted = list(answers)
+    for index, other in zip(scored, shifted, strict=True):
+        permuted[index] = _with_scores_of(answers[index], answers[other])
+    return permuted
+
+
+def _with_scores_of(stored: StoredRollout, other: StoredRollout) -> StoredRollout:
+    """Give an answer the differences q − s and the choices of another; none if the other is itself."""
+    own, teacher = stored.teacher, other.teacher
+    assert own is not None
+    assert teacher is not None
+    scores_T = np.array(stored.rollout.logprobs_T, np.float64)
+    if stored is other:  # a single scored answer gets no scores
+        return replace(stored, teacher=replace(own, logprobs_T=scores_T, choices=None))
+    other_T = np.subtract(teacher.logprobs_T, other.rollout.logprobs_T)[: len(scores_T)]
+    scores_T[: len(other_T)] += other_T
+    choices = teacher.choices
+    if choices is not None:
+        shape = (len(scores_T), choices.tokens_TK.shape[1])
+        tokens_TK = np.resize(choices.tokens_TK, shape)
+        choices = Choices(tokens_TK, np.resize(choices.logprobs_TK, shape))
+    return replace(stored, teacher=replace(own, logprobs_T=scores_T, choices=choices))
 
 
 def golden_response(problem: Problem) -> str:
@@ -273,11 +278,9 @@ def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
         problem = session.problems[problem_id]
         tokens_T = chat.tokens_of(golden_response(problem))
         if len(tokens_T) <= config.sampling.max_tokens:
-            datums.append(
-                Datum(
-                    session.prompts[problem_id].tokens_P,
-                    tokens_T,
-                    WarmStart.inputs_of(len(tokens_T)),
-                )
+            prompt_P, inputs = (
+                session.prompts[problem_id].tokens_P,
+                WarmStart.inputs_of(len(tokens_T)),
             )
+            datums.append(Datum(prompt_P, tokens_T, inputs))
     return datums

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,17 +15,19 @@ from rtl_core.config.episode import Bounds
 from rtl_core.errors import HistoryError, PolicyError, ProblemError
 from rtl_core.history.records import OWN, Conditions, EvaluationRecord, StoredRollout, utc_now
 from rtl_core.history.store import History
-from rtl_core.learning.intervals import mean_interval
+from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k
-from rtl_core.reporting import breakdown
-from rtl_core.reporting.evaluations import by_source, counts_of, view_of
+from rtl_core.reporting.evaluations import by_source, view_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.folder import config_of
+from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
 from rtl_grader.problems.sources import FileSource
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.words import counted
+
+_INTERVAL = "pass@1 {:.3f} [{:.3f}, {:.3f}]"
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,11 @@ class EvaluationPlan:
 
     def key(self, run: str) -> str:
         """Primary key of the evaluation in the history."""
-        names = [self.split, *(words.removeprefix("template ") for words in self.other.conditions)]
-        return (
-            f"{run}/{self.policy}/{self.step:05d}/{'-'.join(names).replace(' ', '')}x{self.samples}"
-        )
+        conditions = [words.removeprefix("template ") for words in self.other.conditions]
+        what = "-".join([self.split, *conditions]).replace(" ", "")
+        return f"{run}/{self.policy}/{self.step:05d}/{what}x{self.samples}"
 
-    def record(self, run: str, **found: Any) -> EvaluationRecord:
+    def record(self, run: str, **results: Any) -> EvaluationRecord:
         """Return the evaluation's row with its results."""
         return EvaluationRecord(
             key=self.key(run),
@@ -59,7 +61,7 @@ class EvaluationPlan:
             samples=self.samples,
             finished_at=utc_now(),
             **self.other.model_dump(),
-            **found,
+            **results,
         )
 
 
@@ -83,17 +85,18 @@ def config_for(
 
 def without_teachers(config: RunConfig) -> RunConfig:
     """Return a configuration for sampling only the student: no teacher's service has to be reachable."""
-    return config.model_copy(
-        update={"tinker": config.tinker.model_copy(update={"teacher": None, "teachers": {}})}
-    )
+    tinker = config.tinker.model_copy(update={"teacher": None, "teachers": {}})
+    return config.model_copy(update={"tinker": tinker})
 
 
 def is_due(config: RunConfig, step: int) -> bool:
     """Whether an intermediate evaluation is due after `step` train steps."""
-    every, warm = config.evaluation.every, config.learning.warm_start_steps
-    return step > 0 and (
-        bool(every and step % every == 0) or (config.evaluation.after_warm_start and step == warm)
-    )
+    if step <= 0:
+        return False
+    every = config.evaluation.every
+    if every and step % every == 0:
+        return True
+    return config.evaluation.after_warm_start and step == config.learning.warm_start_steps
 
 
 def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:
@@ -103,20 +106,18 @@ def plan_evaluation(session: Session, policy: PolicyName, step: int) -> Evaluati
     Raises:
         PolicyError: these weights are not in the history.
     """
-    path = None
+    section, saved, path = session.config.evaluation, session.weights.sampler_paths, None
     if policy == "student" and not session.trains:
-        path = session.config.evaluation.weights
+        path = section.weights
     elif policy == "student":
         # A resumed run may have newer weights than those of an evaluation that failed before.
-        if step and step not in session.weights.sampler_paths:
+        if step and step not in saved:
             raise PolicyError(
                 f"cannot evaluate the weights after {counted(step, 'step')}: they are not in the history",
                 "`rtl-distill checkpoints RUN` lists the saved weights",
             )
-        path = session.weights.sampler_paths.get(step)
-    return EvaluationPlan(
-        policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path
-    )
+        path = saved.get(step)
+    return EvaluationPlan(policy, step, session.loaded.heldout_split, section.samples, path)
 
 
 def plan_at(
@@ -132,18 +133,23 @@ def plan_at(
     Raises:
         HistoryError: the run has not trained that far.
     """
-    trained = session.history.trained_steps(session.run)
-    step = 0 if policy == "teacher" else len(trained) if step is None else step
-    if not 0 <= step <= len(trained):
+    run, history, split = session.run, session.history, session.loaded.heldout_split
+    if policy == "teacher":
+        return EvaluationPlan(policy, 0, split, samples, None, other)
+    trained = history.trained_steps(run)
+    steps = len(trained)
+    if step is None:
+        step = steps
+    if not 0 <= step <= steps:
         raise HistoryError(
-            f"run {session.run!r} has trained {counted(len(trained), 'step')}, not {step}",
+            f"run {run!r} has trained {counted(steps, 'step')}, not {step}",
             "choose --step within that",
         )
-    start = (
-        session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
-    )
-    path = trained[step - 1].sampler_path if step else start if policy == "student" else None
-    return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, other)
+    if step:
+        path = trained[step - 1].sampler_path
+    else:
+        path = session.config.evaluation.weights or history.existing_run(run).start_sampler
+    return EvaluationPlan(policy, step, split, samples, path, other)
 
 
 def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
@@ -154,7 +160,7 @@ def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
         epoch=-1,
         step=plan.step,
         policy_step=plan.step,
-        problem_ids=tuple(problem.id for problem in session.usable(session.loaded.heldout)),
+        problem_ids=tuple(problem.id for problem in session.heldout),
         group_size=plan.samples,
         sampler=plan.policy,
         sampler_path=plan.sampler_path,
@@ -169,106 +175,96 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         ProblemError: no problem could be evaluated.
     """
     batch.problem_ids = tuple(p for p in batch.problem_ids if p not in session.unfit)
+    excluded = left_out(session)
     if not batch.problem_ids:
-        reasons = "; ".join(f"{count}: {why}" for why, count in left_out(session).items())
+        reasons = "; ".join(f"{count}: {why}" for why, count in excluded.items())
         raise ProblemError(
             f"no problem could be evaluated ({reasons or 'the split is empty'})",
             "`rtl-distill query validation` gives the reason for each",
         )
-    counts = {p: sum(s.passed for s in batch.group(p)) for p in batch.problem_ids}
     n = batch.group_size
-    rates = np.array([counts[p] / n for p in batch.problem_ids])
-    interval = mean_interval(rates)
+    counts = [sum(s.passed for s in batch.group(p)) for p in batch.problem_ids]
+    rates = [count / n for count in counts]
+    interval = mean_interval(np.array(rates))
+    ks = [k for k in session.config.evaluation.k if k <= n]
     by_difficulty, by_family = defaultdict(list), defaultdict(list)
     for problem_id, rate in zip(batch.problem_ids, rates, strict=True):
         problem = session.problems[problem_id]
-        by_difficulty[problem.difficulty].append(float(rate))
-        by_family[problem.family or problem.category].append(float(rate))
+        by_difficulty[problem.difficulty].append(rate)
+        by_family[problem.family or problem.category].append(rate)
     return plan.record(
         session.run,
         status="done",
-        left_out=left_out(session),
-        n_problems=len(batch.problem_ids),
+        left_out=excluded,
+        n_problems=len(counts),
         pass_at_1=interval.mean,
         lo=interval.lo,
         hi=interval.hi,
-        pass_at_k={
-            k: float(np.mean([pass_at_k(n, counts[p], k) for p in batch.problem_ids]))
-            for k in session.config.evaluation.k
-            if k <= n
-        },
-        by_difficulty={name: float(np.mean(values)) for name, values in by_difficulty.items()},
-        by_family={name: float(np.mean(values)) for name, values in by_family.items()},
+        pass_at_k={k: float(np.mean([pass_at_k(n, count, k) for count in counts])) for k in ks},
+        by_difficulty=_means(by_difficulty),
+        by_family=_means(by_family),
     )
+
+
+def _means(groups: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: float(np.mean(values)) for name, values in groups.items()}
 
 
 def left_out(session: Session) -> dict[str, int]:
     """Mapping of the reason for leaving problems out of an evaluation to their number, those missing from a
     public set included."""
-    reasons = Counter(problem.reason for problem in session.loaded.left_out)
-    reasons.update(f"broken line: {line.field}: {line.reason}" for line in session.loaded.broken)
-    held = {problem.id for problem in session.loaded.heldout}
-    reasons.update(why for problem_id, why in session.unfit.items() if problem_id in held)
+    loaded, unfit = session.loaded, session.unfit
+    reasons = Counter(problem.reason for problem in loaded.left_out)
+    reasons.update(f"broken line: {line.field}: {line.reason}" for line in loaded.broken)
+    reasons.update(unfit[problem.id] for problem in loaded.heldout if problem.id in unfit)
     if not session.trains:
-        given = Counter(problem.source for problem in session.loaded.heldout)
-        for kind, whole in published(session).items():
-            if (missing := whole - given[kind]) > 0:
-                reasons[f"not in the given files, of the {whole} of the public set {kind}"] += (
-                    missing
-                )
+        counts = Counter(problem.source for problem in loaded.heldout)
+        for kind, size in published(session.config, counts).items():
+            if size > counts[kind]:
+                why = f"not in the given files, of the {size} of the public set {kind}"
+                reasons[why] += size - counts[kind]
     return dict(reasons)
 
 
-def published(session: Session) -> dict[str, int]:
-    """Mapping of source to the size of its public set, for the sources of the held-out problems."""
-    given = {problem.source for problem in session.loaded.heldout}
-    sources = [
-        s for s in session.config.problems.sources if isinstance(s, FileSource) and s.kind in given
-    ]
-    return {s.kind: s.published[0] for s in sources if s.published is not None}
+def published(config: RunConfig, kinds: Collection[str]) -> dict[str, int]:
+    """Mapping of source to the size of its public set, for the sources among `kinds` that have one."""
+    sizes = {}
+    for source in config.problems.sources:
+        if isinstance(source, FileSource) and source.kind in kinds and source.published is not None:
+            sizes[source.kind] = source.published[0]
+    return sizes
 
 
 def incomplete_warnings(session: Session) -> list[str]:
     """Return a warning for each public set that the figures do not cover completely."""
-    in_figures = Counter(problem.source for problem in session.usable(session.loaded.heldout))
+    in_figures = Counter(problem.source for problem in session.heldout)
+    sizes = published(session.config, {problem.source for problem in session.loaded.heldout})
     return [
-        f"WARNING: the figures are over {in_figures[kind]} of the {whole} problems of the public "
+        f"WARNING: the figures are over {in_figures[kind]} of the {size} problems of the public "
         f"set {kind}; published figures are over all"
-        for kind, whole in published(session).items()
-        if in_figures[kind] < whole
+        for kind, size in sizes.items()
+        if in_figures[kind] < size
     ]
 
 
-def tell_unanswered(session: Session) -> None:
-    """Report problems whose prompts leave no room for an answer; their answers are empty and fail."""
-    prompts = [session.prompts[p.id] for p in session.usable(session.loaded.heldout)]
+def log_unanswered(session: Session) -> None:
+    """Log problems whose prompts leave no room for an answer; their answers are empty and fail."""
+    prompts = [session.prompts[p.id] for p in session.heldout]
     too_long = [prompt for prompt in prompts if session.room_after(prompt.tokens_P) == 0]
     if too_long:
         shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
-        progress.get().line(
-            f"not answered: the prompts of {len(too_long)} of {len(prompts)} problems fill the model's context of"
-            f" {session.policy.context} tokens (the shortest, {shortest.problem_id}, has "
-            f"{len(shortest.tokens_P)}); they count as failed"
+        number = f"{len(too_long)} of {len(prompts)} problems"
+        length = f"the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}"
+        log_line(
+            f"not answered: the prompts of {number} fill the model's context of"
+            f" {session.policy.context} tokens ({length}); they count as failed"
         )
 
 
-def show(session: Session, plan: EvaluationPlan) -> None:
-    """Print a finished evaluation in detail: pass@k with intervals by kind of problem, and compared with
-    the run's others."""
-    record = session.history.evaluation(plan.key(session.run))
-    assert record is not None, "the evaluation is finished"
-    counts = counts_of(session.history, record)
-    ks = sorted({1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= plan.samples)})
-    found = breakdown.slices(counts, session.problems, ks)
-    progress.get().show(
-        breakdown.table(record, found, breakdown.comparisons(session.history, record))
-    )
-
-
-def is_done(session: Session, plan: EvaluationPlan) -> bool:
-    """Whether the history already holds this evaluation, finished."""
-    stored = session.history.evaluation(plan.key(session.run))
-    return stored is not None and stored.status == "done"
+def result_of(history: History, run: str, plan: EvaluationPlan) -> EvaluationRecord | None:
+    """Return the finished evaluation of a plan; None if the history does not hold it."""
+    stored = history.evaluation(plan.key(run))
+    return stored if stored is not None and stored.status == "done" else None
 
 
 async def record(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
@@ -280,65 +276,64 @@ async def record(session: Session, batch: Batch, plan: EvaluationPlan) -> Evalua
     return summary
 
 
-async def record_failure(session: Session, plan: EvaluationPlan) -> None:
+async def record_failure(recorder: Recorder, run: str, plan: EvaluationPlan) -> None:
     """Record that an evaluation failed; the run goes on, and the same command retries it."""
-    session.recorder.put("record_evaluation", [plan.record(session.run, status="failed")])
-    await session.recorder.settle()
+    recorder.put("record_evaluation", [plan.record(run, status="failed")])
+    await recorder.settle()
 
 
-def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
+def sources_in_words(history: History, record: EvaluationRecord) -> list[str]:
     """One line per source of problems: pass@1 with its interval. Empty if there is only one source."""
-    found = by_source(session.history, view_of(session.history, record))
+    parts = by_source(history, view_of(history, record))
+    if len(parts) == 1:
+        return []
     return [
-        f"  {source}: pass@1 {view.pass_at_1.mean:.3f} [{view.pass_at_1.lo:.3f}, "
-        f"{view.pass_at_1.hi:.3f}] on {view.pass_at_1.n}"
-        for source, view in (found.items() if len(found) > 1 else ())
+        f"  {source}: {_pass_at_1(view.pass_at_1)} on {view.pass_at_1.n}"
+        for source, view in parts.items()
     ]
 
 
 def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
     """Mapping of turn to problem to the share of its answers that had passed by the end of the turn; empty
     except for episodes without tools."""
-    if not bounds.whole_answers or not any(
-        stored.rollout.n_turns for stored in batch.rollouts.values()
-    ):
+    has_turns = any(stored.rollout.n_turns for stored in batch.rollouts.values())
+    if not bounds.whole_answers or not has_turns:
         return {}
     groups = {problem_id: batch.group(problem_id) for problem_id in batch.problem_ids}
 
     def rate(group: list[StoredRollout], turn: int) -> float:
-        return sum(s.passed and (s.rollout.n_turns or 0) <= turn for s in group) / max(
-            len(group), 1
-        )
+        by_then = [s.passed and (s.rollout.n_turns or 0) <= turn for s in group]
+        return sum(by_then) / max(len(group), 1)
 
-    return {
-        turn: {p: rate(group, turn) for p, group in groups.items()}
-        for turn in range(1, bounds.most_turns + 1)
-    }
+    turns = range(1, bounds.most_turns + 1)
+    return {turn: {p: rate(group, turn) for p, group in groups.items()} for turn in turns}
 
 
-def turns_in_words(session: Session, batch: Batch) -> list[str]:
+def turns_in_words(bounds: Bounds, batch: Batch) -> list[str]:
     """One line per turn of episodes without tools: pass@1 by its end, with its interval. By turn 1 it is
     single-shot pass@1."""
-    lines = []
-    for turn, rates in passed_by_turn(batch, session.config.episode).items():
-        interval = mean_interval(list(rates.values()))
-        lines.append(
-            f"  by turn {turn}: pass@1 {interval.mean:.3f} [{interval.lo:.3f}, {interval.hi:.3f}]"
-        )
-    return lines
+    return [
+        f"  by turn {turn}: {_pass_at_1(mean_interval(list(rates.values())))}"
+        for turn, rates in passed_by_turn(batch, bounds).items()
+    ]
 
 
-def policy_in_words(session: Session, plan: EvaluationPlan) -> str:
+def policy_in_words(config: RunConfig, plan: EvaluationPlan) -> str:
     """Name of the evaluated policy in log lines."""
-    if not session.trains:
-        return session.config.evaluation.weights or session.config.tinker.student
-    return (
-        f"student after {counted(plan.step, 'step')}" if plan.policy == "student" else plan.policy
-    )
+    if config.run.purpose != "train":
+        return config.evaluation.weights or config.tinker.student
+    if plan.policy == "student":
+        return f"student after {counted(plan.step, 'step')}"
+    return plan.policy
 
 
-def in_words(session: Session, plan: EvaluationPlan, record: EvaluationRecord) -> str:
-    problems = counted(
-        record.n_problems, f"{', '.join([record.split, *record.conditions])} problem"
-    )
-    return f"{policy_in_words(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems} × {record.samples}"
+def in_words(config: RunConfig, plan: EvaluationPlan, record: EvaluationRecord) -> str:
+    """The policy, its pass@1 with the interval, and on what it was measured."""
+    kind = ", ".join([record.split, *record.conditions])
+    problems = counted(record.n_problems, f"{kind} problem")
+    rate = _INTERVAL.format(record.pass_at_1, record.lo, record.hi)
+    return f"{policy_in_words(config, plan)}: {rate} on {problems} × {record.samples}"
+
+
+def _pass_at_1(rate: Interval) -> str:
+    return _INTERVAL.format(rate.mean, rate.lo, rate.hi)

@@ -29,37 +29,34 @@ from rtl_grader.types.verdict import Stage
 
 def batch_metrics(batch: Batch) -> dict[str, float]:
     """Metrics of a credited batch of the student's answers and of its groups. Quarantined groups do not count."""
-    problems = [
-        problem_id for problem_id in batch.problem_ids if problem_id not in batch.quarantined
-    ]
-    stored = [s for problem_id in problems for s in batch.group(problem_id)]
+    problems = [p for p in batch.problem_ids if p not in batch.quarantined]
+    groups = [batch.group(p) for p in problems]
+    stored = [s for group in groups for s in group]
+    rollouts = [s.rollout for s in stored]
     verdicts = [s.verdict for s in stored if s.verdict is not None]
-    groups = [[s.verdict.passed for s in batch.group(p) if s.verdict is not None] for p in problems]
-    mix = Counter("all_good" if all(g) else "mixed" if any(g) else "all_bad" for g in groups)
-    stages = {
-        name: np.mean([v.stage(stage).status == "passed" for v in verdicts])
-        for name, stage in (
-            ("format_valid", Stage.FORMAT),
-            ("interface_valid", Stage.INTERFACE),
-            ("syntax_valid", Stage.SYNTAX),
-        )
-    }
-    behind = [batch.step - s.rollout.policy_step for s in stored]
+    mix = Counter(_mix([s.passed for s in group]) for group in groups)
+    behind = [batch.step - r.policy_step for r in rollouts]
+    distinct = {(r.problem_id, r.text) for r in rollouts}
+    n_own = sum(r.n_own for r in rollouts)
+
+    def valid(stage: Stage) -> Any:
+        return np.mean([v.stage(stage).status == "passed" for v in verdicts])
+
     metrics: dict[str, Any] = {
         "env/all/reward/total": np.mean([s.reward.total for s in stored if s.reward is not None]),
-        **{f"env/all/{name}": value for name, value in stages.items()},
+        "env/all/format_valid": valid(Stage.FORMAT),
+        "env/all/interface_valid": valid(Stage.INTERFACE),
+        "env/all/syntax_valid": valid(Stage.SYNTAX),
         "env/all/tests_passed": np.mean([v.passed for v in verdicts]),
-        "env/all/ac_tokens_per_turn": np.mean(
-            [s.rollout.n_own / (s.rollout.n_turns or 1) for s in stored]
-        ),
+        "env/all/ac_tokens_per_turn": np.mean([r.n_own / (r.n_turns or 1) for r in rollouts]),
         # Over all answers; the datums lack groups without signal and merge equal answers. Tokens from tools
         # have log-probability 0.
-        "optim/entropy": -sum(sum(s.rollout.logprobs_T) for s in stored)
-        / max(1, sum(s.rollout.n_own for s in stored)),
-        "env/all/truncated": np.mean([s.rollout.stop_reason == "length" for s in stored]),
-        "env/all/duplicates": 1
-        - len({(s.rollout.problem_id, s.rollout.text) for s in stored}) / len(stored),
-        **{f"groups/{kind}": mix[kind] / len(groups) for kind in ("all_good", "mixed", "all_bad")},
+        "optim/entropy": -sum(sum(r.logprobs_T) for r in rollouts) / max(1, n_own),
+        "env/all/truncated": np.mean([r.stop_reason == "length" for r in rollouts]),
+        "env/all/duplicates": 1 - len(distinct) / len(rollouts),
+        "groups/all_good": mix["all_good"] / len(groups),
+        "groups/mixed": mix["mixed"] / len(groups),
+        "groups/all_bad": mix["all_bad"] / len(groups),
         "groups/no_signal": np.mean([not has_signal(batch, p) for p in problems]),
         "groups/replaced": len(batch.substitutes),
         "groups/quarantined": len(batch.quarantined),
@@ -67,12 +64,12 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         "staleness/max": max(behind),
         "grade/cached": np.mean([v.cached for v in verdicts]),
     }
-    if audited := [s.audit == "different" for s in stored if s.audit is not None]:
+    if doubts := [s.audit == "different" for s in stored if s.audit is not None]:
         metrics |= {
-            "passes/looked_at": len(audited) / sum(v.passed for v in verdicts),
-            "passes/doubtful": np.mean(audited),
+            "passes/looked_at": len(doubts) / sum(v.passed for v in verdicts),
+            "passes/doubtful": np.mean(doubts),
         }
-    if episodes := [s.rollout for s in stored if s.rollout.ended is not None]:
+    if episodes := [r for r in rollouts if r.ended is not None]:
         metrics |= {
             "episodes/turns": np.mean([r.n_turns for r in episodes]),
             "episodes/submitted": np.mean([r.ended == "submitted" for r in episodes]),
@@ -80,14 +77,19 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
             "episodes/tool_tokens": np.mean([len(r.tokens_T) - r.n_own for r in episodes]),
         }
     if teacher := [s.teacher for s in stored if s.teacher is not None]:
-        tokens = sum(t.n_tokens for t in teacher)
-        for name, mean in (
-            ("teacher_kl", "k1_mean"),
-            ("teacher_kl/k2", "k2_mean"),
-            ("teacher_kl/k3", "k3_mean"),
-        ):
-            metrics[name] = sum(getattr(t, mean) * t.n_tokens for t in teacher) / tokens
+        tokens = [t.n_tokens for t in teacher]
+        metrics |= {
+            "teacher_kl": np.average([t.k1_mean for t in teacher], weights=tokens),
+            "teacher_kl/k2": np.average([t.k2_mean for t in teacher], weights=tokens),
+            "teacher_kl/k3": np.average([t.k3_mean for t in teacher], weights=tokens),
+        }
     return {name: float(value) for name, value in metrics.items()}
+
+
+def _mix(passes: list[bool]) -> str:
+    if all(passes):
+        return "all_good"
+    return "mixed" if any(passes) else "all_bad"
 
 
 def drift_metrics(sampler_T: FloatArray, trainer_T: FloatArray) -> dict[str, float]:
@@ -128,24 +130,24 @@ ORDER BY r.purpose, r.step, r.problem_id -- evaluations, measurement, train step
 def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]:
     """The two metrics of a step whose answers are stored. Empty if no evaluation or measurement precedes
     it, and with the order `shuffled`, whose steps have equal difficulty anyway."""
-    config = session.config
-    if (
-        config.curriculum.order == "shuffled"
-        or config.grading.last_stage("train", batch.step) != "tests"
-    ):
+    config, history, run, step = session.config, session.history, session.run, batch.step
+    shuffled = config.curriculum.order == "shuffled"
+    if shuffled or config.grading.last_stage("train", step) != "tests":
         return {}
-    own = [e for e in scheduled_evaluations(session.history, session.run) if e.policy == "student"]
-    keys = [e.key for e in own if e.step <= batch.step and (e.step == 0 or is_due(config, e.step))]
+    evaluations = [
+        e.key
+        for e in scheduled_evaluations(history, run)
+        if e.policy == "student" and e.step <= step and (e.step == 0 or is_due(config, e.step))
+    ]
     weights = config.reward.weights.values()
     low, span = sum(min(weight, 0.0) for weight in weights), sum(map(abs, weights))
-    asked = {"run": session.run, "step": batch.step, "evaluations": keys, "low": low, "span": span}
-    rows = session.history.query(_ANSWERS, asked).to_pylist()
+    values = {"run": run, "step": step, "evaluations": evaluations, "low": low, "span": span}
+    rows = history.query(_ANSWERS, values).to_pylist()
+    last = rows[-1] if rows else {}
+    if last.get("purpose") != "train" or last["step"] != step:
+        return {}
     passed, reward = (_last_rate(session, rows, column) for column in ("passed", "reward"))
-    if (
-        passed is None
-        or reward is None
-        or (rows[-1]["purpose"], rows[-1]["step"]) != ("train", batch.step)
-    ):
+    if passed is None or reward is None:
         return {}
     return {
         f"env/all/tests_passed{SUFFIX}": passed,
@@ -155,36 +157,27 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
 
 def _last_rate(session: Session, rows: list[dict[str, Any]], column: str) -> float | None:
     """Rate of the last step; None if there is nothing to compare with."""
-    difficulty = {
-        problem_id: difficulty_key(problem) for problem_id, problem in session.problems.items()
-    }
-    places = {
-        problem.id: place for place, problem in enumerate(session.usable(session.loaded.train))
-    }
+    difficulty = {name: difficulty_key(problem) for name, problem in session.problems.items()}
+    places = {problem.id: place for place, problem in enumerate(session.train)}
     training = sorted(difficulty[problem_id] for problem_id in places)
     stratum_P = [stratum(difficulty[problem_id], training) for problem_id in places]
     bases: dict[int, Floats] = {}
     steps: list[Groups] = []
-    for (purpose, step), groups in groupby(rows, lambda row: (row["purpose"], row["step"])):
+    for (purpose, step), group in groupby(rows, lambda row: (row["purpose"], row["step"])):
         if purpose == "train" and session.config.grading.last_stage("train", step) != "tests":
             continue
-        found = [
-            row
-            for row in groups
-            if row["problem_id"] in (difficulty if purpose == "evaluation" else places)
-        ]
-        answers, score = (
-            np.array([row[name] for row in found], dtype=np.float64) for name in ("answers", column)
-        )
-        score = score.clip(
-            0, answers
-        )  # rewards from before the weights were changed may be out of range
+        problems = difficulty if purpose == "evaluation" else places
+        counted = [row for row in group if row["problem_id"] in problems]
+        ids = [row["problem_id"] for row in counted]
+        answers = np.array([row["answers"] for row in counted], dtype=np.float64)
+        score = np.array([row[column] for row in counted], dtype=np.float64)
+        # Rewards from before the weights were changed may be out of range.
+        score = score.clip(0, answers)
         if purpose != "train":
-            strata = [stratum(difficulty[row["problem_id"]], training) for row in found]
+            strata = [stratum(difficulty[problem_id], training) for problem_id in ids]
             bases[step] = base_rates(strata, score, answers)[stratum_P]
-        newest = max((seen for seen in bases if seen <= step), default=None)
-        if purpose != "evaluation" and newest is not None and found:
-            steps.append(
-                Groups(bases[newest], [places[row["problem_id"]] for row in found], score, answers)
-            )
+        newest = max((base for base in bases if base <= step), default=None)
+        if purpose != "evaluation" and newest is not None and ids:
+            numbers = [places[problem_id] for problem_id in ids]
+            steps.append(Groups(bases[newest], numbers, score, answers))
     return equal_difficulty(steps)[-1] if steps else None

@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any
 
 from attrs import define
-from rich.console import RenderableType
 
-from rtl_core.backend.base import SampledAnswer, SamplingParams
+from rtl_core.backend.base import SampledAnswer
+from rtl_core.config import RunConfig
 from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
 from rtl_core.episodes.episode import Episode, Policy, Turn, to_messages, to_turns
@@ -30,15 +30,25 @@ from rtl_core.episodes.tools import Judge, definitions
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.prompting.hints import feedback
-from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts import batch as batches
-from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of, seed_place
+from rtl_core.rollouts.batch import (
+    Batch,
+    keep_verdicts,
+    last_stage,
+    rollout_seed,
+    sampler_of,
+    sampling_of,
+    seed_place,
+)
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
 from rtl_core.run.conversations import ConversationPool, open_conversation_pool
-from rtl_core.run.session import Session
+from rtl_core.run.recorder import Recorder
+from rtl_core.run.session import Graders, Session
 from rtl_core.types.rollout import Rollout
 from rtl_grader.prompts import build_messages
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Verdict
 
 
 @define(eq=False)
@@ -57,59 +67,64 @@ class Player:
 async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, Player]]]:
     """Yield the evaluations of an evaluation run with their players: the model in one turn and, if the run
     is agentic, in episodes."""
-    held, bounds = session.config.evaluation, session.config.episode
+    config = session.config
     plan = plan_evaluation(session, "student", 0)
     policy: Callable[[Batch, str, int], Policy] = partial(sampling_policy, session)
-    if held.endpoint is not None:
-        max_tokens, temperature, top_p = sampling_of(
-            session.config, evaluation_batch(session, plan)
-        )
+    url = config.evaluation.endpoint
+    if url is not None:
+        params = sampling_of(config, evaluation_batch(session, plan))
         endpoint = Endpoint(
-            held.endpoint, session.config.tinker.student, temperature, top_p, max_tokens
+            url, config.tinker.student, params.temperature, params.top_p, params.max_tokens
         )
         policy = lambda batch, problem_id, sample: endpoint  # noqa: E731
-    async with open_conversation_pool(session.config, held.agentic) as pool:
-        found = [(plan, Player(policy if held.endpoint else None, pool, False))]
-        if held.agentic:
-            in_turns = replace(plan, other=Conditions(turns=bounds.most_turns))
-            found.append((in_turns, Player(policy, pool, True)))
-        yield found
+    agentic = config.evaluation.agentic
+    async with open_conversation_pool(config, agentic) as pool:
+        evaluations = [(plan, Player(policy if url else None, pool, False))]
+        if agentic:
+            in_turns = replace(plan, other=Conditions(turns=config.episode.most_turns))
+            evaluations.append((in_turns, Player(policy, pool, True)))
+        yield evaluations
 
 
 def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int) -> Conversation:
     """Return the batch's policy for one conversation. Call it in the session's event loop and use the
     result in another thread."""
     config, policy, loop = session.config, session.policy, asyncio.get_running_loop()
-    max_tokens, temperature, top_p = sampling_of(config, batch)
-    weights = sampler_of(session, batch, problem_id)
+    settings = sampling_of(config, batch, policy.chat.stop)
+    weights = sampler_of(config, batch, session.problems[problem_id])
+    place = config.run.seed, seed_place(batch), problem_id, sample
 
     def ask(prompt_P: Sequence[int], most_tokens: int) -> tuple[Sequence[int], Sequence[float]]:
-        params = SamplingParams(min(most_tokens, max_tokens), temperature, policy.chat.stop, top_p)
-        seeds = None
-        if config.sampling.seeded:  # the prompt's length tells the turn
-            seeds = [
-                rollout_seed(config.run.seed, seed_place(batch), problem_id, sample, len(prompt_P))
-            ]
-        asked = policy.backend.sample(weights, prompt_P, 1, params, seeds=seeds)
-        (answer,) = asyncio.run_coroutine_threadsafe(asked, loop).result()
+        params = replace(settings, max_tokens=min(most_tokens, settings.max_tokens))
+        # The prompt's length tells the turn.
+        seeds = [rollout_seed(*place, len(prompt_P))] if config.sampling.seeded else None
+        request = policy.backend.sample(weights, prompt_P, 1, params, seeds=seeds)
+        (answer,) = asyncio.run_coroutine_threadsafe(request, loop).result()
         return answer.tokens_T, answer.logprobs_T
 
     return Conversation(policy.chat, ask, policy.context)
 
 
-def judge_between_attempts(session: Session, batch: Batch, problem_id: str) -> Judge:
+def judge_between_attempts(
+    config: RunConfig, graders: Graders, recorder: Recorder, batch: Batch, problem: Problem
+) -> Judge:
     """Return a judge that gives the run grader's feedback between two attempts; equal answers are graded
     once, and not again with the group.
 
     Call it in the session's event loop and use the judge in another thread. It raises InfrastructureError
     if grading itself fails.
     """
-    loop = asyncio.get_running_loop()
+    loop, until = asyncio.get_running_loop(), last_stage(config, batch)
+
+    async def verdict_on(answer: Answer) -> Verdict:
+        with batch.clock.measure("grade"):
+            verdicts = await graders.grade(problem, [answer], until)
+        keep_verdicts(graders, recorder, batch, verdicts)
+        return verdicts[0]
 
     def judge(answer: Answer) -> str | None:
-        grading = batches.verdicts_on(session, batch, problem_id, [answer])
-        (verdict,) = asyncio.run_coroutine_threadsafe(grading, loop).result()
-        return None if verdict.passed else feedback(verdict, session.config.episode.feedback_chars)
+        verdict = asyncio.run_coroutine_threadsafe(verdict_on(answer), loop).result()
+        return None if verdict.passed else feedback(verdict, config.episode.feedback_chars)
 
     return judge
 
@@ -120,10 +135,9 @@ async def answer(session: Session, batch: Batch, problem_id: str) -> None:
     pool = session.policy.conversations
     if pool is None:
         await batches.sample(session, batch, problem_id)
-    else:
-        await play(
-            session, batch, problem_id, Player(partial(sampling_policy, session), pool, True)
-        )
+        return
+    player = Player(partial(sampling_policy, session), pool, True)
+    await play(session, batch, problem_id, player)
 
 
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> None:
@@ -132,54 +146,42 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
     Raises BackendUnavailableError, and what `grade` raises if the sandbox or the grading between attempts
     fails; the turns so far are recorded, and a retry resumes from them.
     """
-    policy_of = player.policy
-    assert policy_of is not None, "the player has a policy of its own"
-    missing = [
-        sample for sample in range(batch.group_size) if (problem_id, sample) not in batch.rollouts
-    ]
+    assert player.policy is not None, "the player has a policy of its own"
+    config, recorder, policy_of = session.config, session.recorder, player.policy
+    problem = session.problems[problem_id]
     loop = asyncio.get_running_loop()
-    judge = (
-        judge_between_attempts(session, batch, problem_id)
-        if session.config.episode.attempts > 1
-        else None
-    )
+    judge = None
+    if config.episode.attempts > 1:
+        judge = judge_between_attempts(config, session.graders, recorder, batch, problem)
 
-    async def one(sample: int) -> Rollout:
-        rollout = batch.rollout(
-            session.run, problem_id, sample, (), SampledAnswer([], [], "stop", "")
-        )
-        known = session.history.messages(rollout.key)
+    async def conversation(sample: int) -> Rollout:
+        unanswered = SampledAnswer([], [], "stop", "")
+        rollout = batch.rollout(session.run, problem_id, sample, (), unanswered)
+        recorded = session.history.messages(rollout.key)
 
         def record(first: int, turn: Turn) -> None:
-            loop.call_soon_threadsafe(
-                session.recorder.put, "record_messages", to_messages(rollout.key, first, turn)
-            )
+            messages = to_messages(rollout.key, first, turn)
+            loop.call_soon_threadsafe(recorder.put, "record_messages", messages)
 
-        work = partial(
-            _converse,
-            session,
-            player,
-            policy_of(batch, problem_id, sample),
-            judge,
-            rollout,
-            known,
-            record,
+        policy = policy_of(batch, problem_id, sample)
+        return await player.pool.run(
+            partial(_converse, session, player, policy, judge, rollout, recorded, record)
         )
-        return await player.pool.run(work)
 
     with batch.clock.measure("sample"):
-        done = await asyncio.gather(*map(one, missing), return_exceptions=True)
-    rollouts = [found for found in done if isinstance(found, Rollout)]
+        results = await asyncio.gather(
+            *map(conversation, batch.missing(problem_id)), return_exceptions=True
+        )
+    rollouts = [result for result in results if isinstance(result, Rollout)]
     batch.add(map(StoredRollout, rollouts))
-    session.recorder.put("record_rollouts", rollouts)
-    failed = [found for found in done if isinstance(found, BaseException)]
-    for error in failed:
+    recorder.put("record_rollouts", rollouts)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    for error in errors:
         if type(error) is not InfrastructureError:  # errors of the service are subclasses
             raise error
-    if failed:
-        batches.grading_failed(
-            session, batch, problem_id, f"an episode of {problem_id} failed: {failed[0]}"
-        )
+    if errors:
+        why = f"an episode of {problem_id} failed: {errors[0]}"
+        batches.grading_failed(config, batch, problem_id, why)
 
 
 def _converse(
@@ -188,14 +190,19 @@ def _converse(
     policy: Policy,
     judge: Judge | None,
     rollout: Rollout,
-    known: Sequence[MessageRecord],
+    recorded: Sequence[MessageRecord],
     record: Callable[[int, Turn], None],
 ) -> Rollout:
-    """Play one conversation and return its rollout. `known`: its messages that are already recorded."""
-    problem, turns, place = session.problems[rollout.problem_id], to_turns(known), len(known)
-    prompt, template = session.prompts.get(problem.id), session.config.prompting.template
+    """Play one conversation and return its rollout. `recorded`: the messages that the history already
+    holds."""
+    config, problem, turns = (
+        session.config,
+        session.problems[rollout.problem_id],
+        to_turns(recorded),
+    )
+    prompt, bounds, place = session.prompts.get(problem.id), config.episode, len(recorded)
     # For an endpoint no prompt was prepared, because its tokens are not counted.
-    single_shot = prompt.messages if prompt else build_messages(problem, template)
+    single_shot = prompt.messages if prompt else build_messages(problem, config.prompting.template)
 
     def on_turn(turn: Turn) -> None:
         nonlocal place
@@ -207,53 +214,41 @@ def _converse(
         if not turns:
             started = time.monotonic()
             # A model may write tool calls even though it was given no tools.
-            reply = replace(policy.reply(single_shot, (), session.config.episode.tokens), calls=())
+            reply = replace(policy.reply(single_shot, (), bounds.tokens), calls=())
             on_turn(Turn(reply, (), time.monotonic() - started))
         reply = turns[0].reply
-        return rollout.model_copy(
-            update={"text": reply.text, "stop_reason": "length" if reply.cut else "stop"}
-        )
+        stop_reason = "length" if reply.cut else "stop"
+        return rollout.model_copy(update={"text": reply.text, "stop_reason": stop_reason})
     assert player.pool.executor is not None, "the pool was opened with tools"
-    if session.config.learning.permute_results and rollout.purpose == "train":
-        problem = problem.model_copy(update={"context": permuted_context(session, rollout)})
-    bounds = session.config.episode
+    if config.learning.permute_results and rollout.purpose == "train":
+        context = permuted_context(config, session.loaded.train, rollout)
+        problem = problem.model_copy(update={"context": context})
     opening = single_shot if bounds.whole_answers else None
     episode = Episode(
         problem, player.pool.executor, bounds, list(turns), judge=judge, opening=opening
     )
     episode.play(policy, on_turn)
-    found: dict[str, Any] = {
-        "text": episode.text,
-        "ended": episode.ended,
-        "n_turns": len(episode.turns),
-    }
-    found["stop_reason"] = "stop" if episode.ended in ("submitted", "no call") else "length"
+    ended = episode.ended
+    fields: dict[str, Any] = {"text": episode.text, "ended": ended, "n_turns": len(episode.turns)}
+    fields["stop_reason"] = "stop" if ended in ("submitted", "no call") else "length"
     if isinstance(policy, Conversation):
-        found |= asdict(policy.played(episode.messages, definitions(episode.tools.offered)))
-        if session.trains and not found["tokens_T"]:
+        tokens = policy.as_sequence(episode.messages, definitions(episode.tools.offered))
+        fields |= asdict(tokens)
+        if session.trains and not tokens.tokens_T:
             raise PolicyError(
                 f"the prompt of an episode on {problem.id} leaves no room for an answer in the "
                 f"context of {policy.context} tokens",
                 "choose a model with a longer context, or set episode.explain = false for a model "
                 "trained without instructions",
             )
-    return rollout.model_copy(update=found)
+    return rollout.model_copy(update=fields)
 
 
-def permuted_context(session: Session, rollout: Rollout) -> dict[str, str]:
+def permuted_context(
+    config: RunConfig, problems: Sequence[Problem], rollout: Rollout
+) -> dict[str, str]:
     """Return the files of another training problem, always the same one for a rollout
     (`learning.permute_results`, a control)."""
-    others = [problem for problem in session.loaded.train if problem.id != rollout.problem_id]
-    return (
-        random.Random(f"permute-results/{session.config.run.seed}/{rollout.key}")
-        .choice(others)
-        .context
-    )
-
-
-def shown(episode: Episode) -> RenderableType:
-    """Return the transcript of an episode that is not recorded."""
-    messages: list[MessageRecord] = []
-    for turn in episode.turns:
-        messages += to_messages("", len(messages), turn)
-    return transcript_view(messages)
+    others = [problem for problem in problems if problem.id != rollout.problem_id]
+    rng = random.Random(f"permute-results/{config.run.seed}/{rollout.key}")
+    return rng.choice(others).context

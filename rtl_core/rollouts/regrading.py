@@ -14,15 +14,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from attrs import define, field
-from rich.table import Table as RichTable
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Align, Table
-from rtl_core.reporting.console import rich_table
 from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.limits import KnownGood
@@ -39,7 +38,8 @@ FROM changed_verdicts WHERE label = $label AND run = $run GROUP BY was, now ORDE
 """
 _COUNT = """
 SELECT count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS changed,
-       count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now
+       count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was,
+       count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now
 FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run = $run
 """
 
@@ -63,7 +63,7 @@ class Regrading:
     problems: dict[str, Problem]
     waiting: dict[str, list[str]]
     """Mapping of problem id to rollouts that have no verdict under the label yet."""
-    known: int
+    n_known: int
     """Number of rollouts that already had one."""
     failed: Counter[str] = field(factory=Counter)
     """Mapping of why grading itself failed to the number of rollouts."""
@@ -73,11 +73,11 @@ class Regrading:
 
         If grading itself fails, the rollout is counted in `failed` and left for a repeat.
         """
-        problem, wanted = self.problems[problem_id], set(self.waiting[problem_id])
-        by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, wanted)
-        graded = await self.pool.grade(problem, [answer_to(problem, text) for text in by_text])
+        problem, waiting = self.problems[problem_id], set(self.waiting[problem_id])
+        by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, waiting)
+        verdicts = await self.pool.grade(problem, [answer_to(problem, text) for text in by_text])
         rows: list[tuple[str, Verdict]] = []
-        for keys, verdict in zip(by_text.values(), graded, strict=True):
+        for keys, verdict in zip(by_text.values(), verdicts, strict=True):
             if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
                 self.failed["; ".join(verdict.reasons)] += len(keys)
             else:
@@ -87,18 +87,20 @@ class Regrading:
 
     def in_words(self) -> str:
         """One line: number of verdicts, and how many of them changed."""
-        (n,) = self.history.query(_COUNT, {"label": self.label, "run": self.run}).to_pylist()
+        (n,) = self._query(_COUNT)
+        graded, changed = counted(n["graded"], "rollout"), counted(n["changed"], "verdict")
         return (
-            f"{self.label}: {counted(n['graded'], 'rollout')} graded again, "
-            f"{counted(n['changed'], 'verdict')} changed; "
+            f"{self.label}: {graded} graded again, {changed} changed; "
             f"passed {n['passed_was']} before, {n['passed_now']} now"
         )
 
-    def changes(self) -> RichTable:
+    def changes(self) -> Table:
         """Table of changed verdicts, with an example rollout of each change."""
-        found = self.history.query(_CHANGES, {"label": self.label, "run": self.run}).to_pylist()
-        rows = [[str(value) for value in row.values()] for row in found] or [["none"]]
-        return rich_table(Table("", "Verdicts that changed", "", _COLUMNS, rows))
+        rows = [[str(value) for value in row.values()] for row in self._query(_CHANGES)]
+        return Table("", "Verdicts that changed", "", _COLUMNS, rows or [["none"]])
+
+    def _query(self, sql: str) -> list[dict[str, Any]]:
+        return self.history.query(sql, {"label": self.label, "run": self.run}).to_pylist()
 
 
 @contextmanager
@@ -119,30 +121,29 @@ def open_regrading(
     Raises:
         HistoryError: the run holds no graded rollout of that choice.
     """
-    history, run = History(path), config.run.name
-    known_good, threads = (
-        KnownGood(*history.cpu_of_known_good()),
-        graders_of(config.grading, cluster),
-    )
-    executor = cluster or executor_of(config.grading)
+    history, run, section = History(path), config.run.name, config.grading
+    known_good = KnownGood(*history.cpu_of_known_good())
+    executor = cluster or executor_of(section)
     # Under another seed or image a harness may fail every answer; that is a change to report, not an error.
-    grader = grader_of(config.grading, executor, known_good).but(excuses_answers=False)
-    with closing(GraderPool(grader, threads)) as pool:
+    grader = grader_of(section, executor, known_good).but(excuses_answers=False)
+    with closing(GraderPool(grader, graders_of(section, cluster))) as pool:
         if not label:
-            tools = hashlib.sha256(repr(sorted(executor.tools().items())).encode()).hexdigest()[:8]
-            label = f"{executor.name}-{tools}-seed{config.grading.seed}"
-        chosen = choice.of(history, run)
-        if not chosen:
+            tools = repr(sorted(executor.tools().items()))
+            digest = hashlib.sha256(tools.encode()).hexdigest()[:8]
+            label = f"{executor.name}-{digest}-seed{section.seed}"
+        by_problem = choice.of(history, run)
+        if not by_problem:
             raise HistoryError(
                 f"run {run!r} has no graded rollout of that kind",
                 "see `rtl-distill query outcomes`",
             )
         done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
-        known = sum(rollout in done for rollouts in chosen.values() for rollout in rollouts)
-        left = {
-            name: [rollout for rollout in rollouts if rollout not in done]
-            for name, rollouts in chosen.items()
-        }
-        waiting = {name: rollouts for name, rollouts in left.items() if rollouts}
+        waiting: dict[str, list[str]] = {}
+        n_known = 0
+        for name, rollouts in by_problem.items():
+            left = [rollout for rollout in rollouts if rollout not in done]
+            n_known += len(rollouts) - len(left)
+            if left:
+                waiting[name] = left
         problems = problems_as_recorded(history, run, waiting)
-        yield Regrading(run, label, history, pool, problems, waiting, known)
+        yield Regrading(run, label, history, pool, problems, waiting, n_known)

@@ -46,43 +46,43 @@ class Choice(BaseModel):
 
     def of(self, history: History, run: str, *, passed: bool = False) -> dict[str, list[str]]:
         """Mapping of problem id to rollouts; with `passed` only those that passed."""
-        chosen: dict[str, list[str]] = defaultdict(list)
-        asked = {"run": run, "passed": passed, **self.model_dump()}
-        for row in history.query(_CHOSEN, asked).to_pylist():
-            chosen[row["problem_id"]].append(row["rollout"])
-        return dict(chosen)
+        rollouts: dict[str, list[str]] = defaultdict(list)
+        values = {"run": run, "passed": passed, **self.model_dump()}
+        for row in history.query(_CHOSEN, values).to_pylist():
+            rollouts[row["problem_id"]].append(row["rollout"])
+        return dict(rollouts)
 
 
 ALL = Choice()
 
 
 def problems_as_recorded(
-    history: History, run: str, wanted: Collection[str] | None = None
+    history: History, run: str, names: Collection[str] | None = None
 ) -> dict[str, Problem]:
-    """Mapping of id to the wanted problems (None: all) as recorded, in order of split and curriculum.
-    HistoryError if one is missing."""
+    """Mapping of id to the problems of these `names` (None: all) as recorded, in order of split and
+    curriculum. HistoryError if one is missing."""
     records = {row.problem_id: row.record for row in history.problems_of(run)}
-    if lost := sorted(set(wanted or ()) - records.keys()):
+    if missing := sorted(set(names or ()) - records.keys()):
         raise HistoryError(
-            f"{history.path} has lost problem {lost[0]!r} of run {run!r}",
+            f"{history.path} has lost problem {missing[0]!r} of run {run!r}",
             "restore it from a snapshot",
         )
     return {
         name: Problem.model_validate(row)
         for name, row in records.items()
-        if wanted is None or name in wanted
+        if names is None or name in names
     }
 
 
 def texts_of(
-    history: History, run: str, problem_id: str, wanted: Collection[str]
+    history: History, run: str, problem_id: str, among: Collection[str]
 ) -> dict[str, list[str]]:
-    """Mapping of text to rollouts with that text, among the wanted rollouts of one problem."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Mapping of text to rollouts with that text, `among` these rollouts of one problem."""
+    rollouts: dict[str, list[str]] = defaultdict(list)
     for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
-        if row["rollout"] in wanted:
-            found[row["text"]].append(row["rollout"])
-    return found
+        if row["rollout"] in among:
+            rollouts[row["text"]].append(row["rollout"])
+    return rollouts
 
 
 def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:

@@ -9,13 +9,14 @@ sampled from.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtl_core.backend.base import Weights
+from rtl_core.backend.base import Backend, Weights
+from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.distributions import Choices
@@ -25,6 +26,8 @@ from rtl_core.rollouts.batch import Batch, teacher_of
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import Session
 from rtl_grader.extraction.thoughts import without_thoughts
+from rtl_grader.prompts import Message
+from rtl_grader.types.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,14 @@ class Scorer:
     """Name of the hint that the prompt contains."""
 
 
+@dataclass(frozen=True)
+class Hint:
+    """What a self-teacher reads in place of the answer's own prompt."""
+
+    name: str
+    messages: list[Message]
+
+
 async def score(session: Session, batch: Batch, problem_id: str) -> None:
     """Record the teacher's log-probabilities of one group's tokens.
 
@@ -46,114 +57,130 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
     answers without a hint get no scores. The teacher's choices are kept only in memory: a resumed step asks
     for them again.
     """
-    backend, learning = session.policy.backend, session.config.learning
+    learning = session.config.learning
     k = learning.asked_choices
-
-    async def ask(
-        weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
-    ) -> tuple[NDArray[np.float32], Choices | None]:
-        if k:
-            return await backend.choices(weights, prompt_P, tokens_T, k)
-        return await backend.logprobs(weights, prompt_P, tokens_T), None
-
-    asked = [
-        (stored, scorer)
-        for stored in batch.group(problem_id)
-        if stored.rollout.tokens_T  # an empty answer has no scores
-        and (stored.teacher is None or (k and stored.teacher.choices is None))
-        and (scorer := scorer_of(session, batch, stored)) is not None
-    ]
+    requests: list[tuple[StoredRollout, Scorer]] = []
+    for stored in batch.group(problem_id):
+        is_scored = stored.teacher is not None and (not k or stored.teacher.choices is not None)
+        if is_scored or not stored.rollout.tokens_T:  # an empty answer has no scores
+            continue
+        scorer = scorer_of(session, batch, stored)
+        if scorer is not None:
+            requests.append((stored, scorer))
     with batch.clock.measure("score"):
-        # Equal answers to one prompt have equal scores.
-        texts = [(by.weights, tuple(by.prompt_P), stored.rollout.tokens_T) for stored, by in asked]
-        distinct = list(dict.fromkeys(texts))
-        scores = dict(
-            zip(distinct, await asyncio.gather(*(ask(*text) for text in distinct)), strict=True)
-        )
+        scores = await _scores(session.policy.backend, requests, k)
     records = []
-    for (stored, by), text in zip(asked, texts, strict=True):
-        scores_T, choices = scores[text]
-        own_T = stored.rollout.sampled_T
-        scores_T = np.where(own_T, scores_T, np.float32(0.0))
-        student_T = np.array(stored.rollout.logprobs_T)
-        record = TeacherRecord(
-            rollout=stored.rollout.key,
-            logprobs_T=scores_T,
-            k1_mean=float(k1(student_T, scores_T)[own_T].mean()),
-            k2_mean=float(k2(student_T, scores_T)[own_T].mean()),
-            k3_mean=float(k3(student_T, scores_T)[own_T].mean()),
-            n_tokens=stored.rollout.n_own,
-            teacher=by.name,
-            hint=by.hint,
-            n_prompt=None if by.hint is None else len(by.prompt_P),
-            choices=choices,
-            choices_at=np.flatnonzero(
-                own_T & (k1(student_T, scores_T) >= learning.choices_stored_above)
-            ).tolist(),
-        )
+    for (stored, scorer), (scores_T, choices) in zip(requests, scores, strict=True):
+        record = _record(stored, scorer, scores_T, choices, learning.choices_stored_above)
         records.append(record)
         batch.update(stored, teacher=record)
     session.recorder.put("record_teacher", records)
 
 
-def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer | None:
-    """Return the scorer of an answer; None if the student is its own teacher and there is no hint for the answer."""
-    if not session.config.learning.self_taught:
-        teacher = teacher_of(session, stored.rollout.problem_id)
-        return Scorer(Weights.of_teacher(teacher), stored.rollout.prompt_P, teacher)
-    found = _hint(session, batch, stored)
-    if found is None:
-        return None
-    hint, prompt_P = found
-    return Scorer(
-        Weights("student", _own_weights(session, batch)),
-        prompt_P,
-        session.config.tinker.student,
-        hint,
+Scores = tuple[NDArray[np.float32], Choices | None]
+"""Log-probabilities of an answer's T tokens, and the teacher's choices if they were asked for."""
+
+
+async def _scores(
+    backend: Backend, requests: Sequence[tuple[StoredRollout, Scorer]], k: int
+) -> list[Scores]:
+    """Ask for the scores of each answer, in order, with the `k` likeliest choices if `k` is above 0. Equal
+    answers to one prompt have equal scores and are asked for once."""
+
+    async def ask(weights: Weights, prompt_P: tuple[int, ...], tokens_T: tuple[int, ...]) -> Scores:
+        if k:
+            return await backend.choices(weights, prompt_P, tokens_T, k)
+        return await backend.logprobs(weights, prompt_P, tokens_T), None
+
+    texts = [
+        (scorer.weights, tuple(scorer.prompt_P), stored.rollout.tokens_T)
+        for stored, scorer in requests
+    ]
+    distinct = list(dict.fromkeys(texts))
+    scores = await asyncio.gather(*(ask(*text) for text in distinct))
+    by_text = dict(zip(distinct, scores, strict=True))
+    return [by_text[text] for text in texts]
+
+
+def _record(
+    stored: StoredRollout,
+    scorer: Scorer,
+    scores_T: NDArray[np.float32],
+    choices: Choices | None,
+    stored_above: float,
+) -> TeacherRecord:
+    """Return the record of an answer's scores. Choices are stored at tokens whose k1 is `stored_above` or
+    more."""
+    own_T = stored.rollout.sampled_T
+    scores_T = np.where(own_T, scores_T, np.float32(0.0))
+    student_T = np.array(stored.rollout.logprobs_T)
+    k1_T = k1(student_T, scores_T)
+    return TeacherRecord(
+        rollout=stored.rollout.key,
+        logprobs_T=scores_T,
+        k1_mean=float(k1_T[own_T].mean()),
+        k2_mean=float(k2(student_T, scores_T)[own_T].mean()),
+        k3_mean=float(k3(student_T, scores_T)[own_T].mean()),
+        n_tokens=stored.rollout.n_own,
+        teacher=scorer.name,
+        hint=scorer.hint,
+        n_prompt=None if scorer.hint is None else len(scorer.prompt_P),
+        choices=choices,
+        choices_at=np.flatnonzero(own_T & (k1_T >= stored_above)).tolist(),
     )
 
 
-def _own_weights(session: Session, batch: Batch) -> str | None:
+def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer | None:
+    """Return the scorer of an answer; None if the student is its own teacher and there is no hint for the
+    answer, or the prompt with the hint does not fit."""
+    config, policy, rollout = session.config, session.policy, stored.rollout
+    problem = session.problems[rollout.problem_id]
+    if not config.learning.self_taught:
+        teacher = teacher_of(config, problem)
+        return Scorer(Weights.of_teacher(teacher), rollout.prompt_P, teacher)
+    hint = _hint(config, batch, problem, session.prompts[problem.id].messages, stored)
+    if hint is None:
+        return None
+    room = None if policy.context is None else policy.context - len(rollout.tokens_T)
+    prompt_P = hinted(policy.chat, hint.messages, room)
+    if prompt_P is None:
+        return None
+    path = _own_weights(config, session.weights.sampler_paths, batch)
+    return Scorer(Weights("student", path), prompt_P, config.tinker.student, hint.name)
+
+
+def _own_weights(config: RunConfig, sampler_paths: Mapping[int, str], batch: Batch) -> str | None:
     """Return the student's weights that serve as its teacher; None: the untrained student's."""
-    learning = session.config.learning
+    learning = config.learning
     if learning.self_weights == "current":
         return batch.sampler_path
     first = learning.warm_start_steps
-    if first and first not in session.weights.sampler_paths:
+    if first and first not in sampler_paths:
         raise PolicyError(
             f"the weights after the warm start ({first} steps), which are the self-teacher, are not in the history",
             'set learning.self_weights = "current" with --accept-changes',
         )
-    return session.weights.sampler_paths.get(first)
+    return sampler_paths.get(first)
 
 
-def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, list[int]] | None:
-    """Return the name of the hint for an answer and the prompt with it; None if there is none or it does not fit."""
-    problem_id = stored.rollout.problem_id
-    problem, messages = session.problems[problem_id], session.prompts[problem_id].messages
-    if session.config.learning.self_hint == "golden":
+def _hint(
+    config: RunConfig,
+    batch: Batch,
+    problem: Problem,
+    messages: list[Message],
+    stored: StoredRollout,
+) -> Hint | None:
+    """Return the hint for an answer to a prompt of these messages; None if there is none."""
+    if config.learning.self_hint == "golden":
         if not problem.has_whole_golden:
             return None
-        name, shown = "golden", after_right_answer(messages, golden_response(problem))
-    else:
-        if stored.verdict is None or stored.passed:
-            return None
-        right = next((s for s in batch.group(problem_id) if s.passed), None)
-        if right is not None:
-            name, shown = (
-                "passed",
-                after_right_answer(messages, without_thoughts(right.rollout.text).strip()),
-            )
-        else:
-            most_chars = session.config.episode.feedback_chars
-            name, shown = (
-                "verdict",
-                after_verdict(messages, stored.rollout.text, stored.verdict, most_chars),
-            )
-    room = (
-        None
-        if session.policy.context is None
-        else session.policy.context - len(stored.rollout.tokens_T)
-    )
-    tokens_P = hinted(session.policy.chat, shown, room)
-    return None if tokens_P is None else (name, tokens_P)
+        return Hint("golden", after_right_answer(messages, golden_response(problem)))
+    if stored.verdict is None or stored.passed:
+        return None
+    right = next((other for other in batch.group(problem.id) if other.passed), None)
+    if right is not None:
+        text = without_thoughts(right.rollout.text).strip()
+        return Hint("passed", after_right_answer(messages, text))
+    most_chars = config.episode.feedback_chars
+    text = stored.rollout.text
+    return Hint("verdict", after_verdict(messages, text, stored.verdict, most_chars))

@@ -42,30 +42,30 @@ async def in_order(
         The first error in the order of the items; preparations of later ones are cancelled.
     """
     waiting = deque(items)
-    under_way: deque[asyncio.Future[Prepared]] = deque()
+    in_progress: deque[asyncio.Future[Prepared]] = deque()
     reason: Reason | None = None
 
     def begin() -> None:
         nonlocal reason
-        while waiting and reason is None and len(under_way) <= ahead:
-            reason = stop(len(under_way))
+        while waiting and reason is None and len(in_progress) <= ahead:
+            reason = stop(len(in_progress))
             if reason is None:
-                under_way.append(asyncio.ensure_future(prepare(waiting.popleft())))
+                in_progress.append(asyncio.ensure_future(prepare(waiting.popleft())))
 
     try:
         begin()
-        while under_way and reason is None:
-            prepared = await under_way[0]
+        while in_progress and reason is None:
+            prepared = await in_progress[0]
             await finish(prepared)
-            under_way.popleft()
+            in_progress.popleft()
             if ahead:
                 begin()
             await after(prepared)
             begin()
-        await asyncio.gather(*under_way)
+        await asyncio.gather(*in_progress)
     except BaseException:
-        for preparing in under_way:
+        for preparing in in_progress:
             preparing.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*in_progress, return_exceptions=True)
         raise
     return reason

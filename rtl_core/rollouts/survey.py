@@ -17,7 +17,7 @@ from rtl_core.history.store import History
 from rtl_core.rollouts.resumable import PeriodicWriter
 from rtl_core.run.session import Session
 from rtl_grader.grading.executors.base import Job, Step
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.found_golden import MIN_AGREEING, find_golden, with_golden
 from rtl_grader.validation.level import Level, full_level, golden_digest, quick_level, tools_key
@@ -54,7 +54,7 @@ class Survey:
     session: Session
     level: Level
     records: dict[str, ValidationRecord] = field(factory=dict)
-    known: int = 0
+    n_known: int = 0
     """Number of records from the history."""
     samples: dict[str, list[str]] = field(factory=dict)
     """Mapping of problem fingerprint to the teacher's stored samples that passed."""
@@ -71,9 +71,7 @@ class Survey:
     @property
     def waiting(self) -> list[str]:
         """Ids of the problems without a record, in the session's order."""
-        return [
-            problem_id for problem_id in self.session.problems if problem_id not in self.records
-        ]
+        return [name for name in self.session.problems if name not in self.records]
 
     async def validate(self, problem_id: str) -> None:
         """Validate one problem in the session's pool.
@@ -108,23 +106,22 @@ class Survey:
 
     def _validate(self, problem: Problem) -> ValidationRecord:
         """Validate with the golden answer, or with one found among the teacher's stored samples."""
-        grader, samples = self.session.graders.grader, self.samples.get(problem.fingerprint, [])
+        grader, level = self.session.graders.grader, self.level
+        samples = self.samples.get(problem.fingerprint, [])
         if problem.golden is not None or len(samples) < MIN_AGREEING:
-            return validate_problem(problem, grader, level=self.level)
-        found, why = find_golden(problem, samples, grader, self.level.seeds)
-        if found is not None:
-            problem = with_golden(problem, found, grader)
-        record = validate_problem(problem, grader, level=self.level, found_golden=found is not None)
-        sought = {"samples": len(samples), "result": why, "files": found}
-        return record.model_copy(update={"evidence": {**record.evidence, "found_golden": sought}})
+            return validate_problem(problem, grader, level=level)
+        files, why = find_golden(problem, samples, grader, level.seeds)
+        if files is not None:
+            problem = with_golden(problem, files, grader)
+        record = validate_problem(problem, grader, level=level, found_golden=files is not None)
+        search = {"samples": len(samples), "result": why, "files": files}
+        return record.model_copy(update={"evidence": {**record.evidence, "found_golden": search}})
 
     def serves(self, record: ValidationRecord, problem: Problem) -> bool:
         """Whether a stored record is for the same golden answer (not part of the fingerprint) or, without
         one, the same number of samples."""
-        if (
-            problem.golden is None
-            and (samples := len(self.samples.get(problem.fingerprint, []))) >= MIN_AGREEING
-        ):
+        samples = len(self.samples.get(problem.fingerprint, []))
+        if problem.golden is None and samples >= MIN_AGREEING:
             return (record.evidence.get("found_golden") or {}).get("samples") == samples
         golden = record.evidence.get("golden") or {}
         return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
@@ -134,9 +131,9 @@ class Survey:
         session, config = self.session, self.session.config.problems
         train = {problem.id for problem in session.loaded.train} if config.weak_ceiling else set()
         for problem_id, record in self.records.items():
-            if record.status == "fit" or (
-                record.status == "fit_without_golden" and not config.require_golden
-            ):
+            if record.status == "fit":
+                continue
+            if record.status == "fit_without_golden" and not config.require_golden:
                 continue
             if record.status == "weak" and problem_id in train:
                 session.graders.ceilings[problem_id] = config.weak_ceiling
@@ -146,18 +143,17 @@ class Survey:
 
     def in_words(self) -> str:
         """Number of problems by status, in words."""
-        found = {status: count for status, count in self.summary().items() if status != "known"}
-        return (
-            ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.items())
-            or "nothing"
-        )
+        counts = self.summary()
+        del counts["known"]
+        parts = [f"{count} {status.replace('_', ' ')}" for status, count in counts.items()]
+        return ", ".join(parts) or "nothing"
 
     def summary(self) -> dict[str, int]:
         """Mapping of status to number of problems; `known`: how many of them were in the history."""
         counts: Counter[str] = Counter(record.status for record in self.records.values())
         return {
             **{status: counts[status] for status in VALIDATION_STATUSES if counts[status]},
-            "known": self.known,
+            "known": self.n_known,
         }
 
 
@@ -192,9 +188,9 @@ class ValidationAhead:
 
         Raises what the validation of one of them raised.
         """
-        wanted = list(problem_ids)
-        self.begin(wanted)
-        await asyncio.gather(*(self._tasks[name] for name in wanted if name in self._tasks))
+        names = list(problem_ids)
+        self.begin(names)
+        await asyncio.gather(*(self._tasks[name] for name in names if name in self._tasks))
 
     async def close(self) -> None:
         """Cancel what is still running, and write the records."""
@@ -209,7 +205,7 @@ class ValidationAhead:
         session = self.survey.session
         self.survey.mark_unfit()
         if problem_id in session.unfit:
-            progress.get().line(f"left out: {problem_id} is {session.unfit[problem_id]}")
+            log_line(f"left out: {problem_id} is {session.unfit[problem_id]}")
             excluded = [(session.problems[problem_id], "excluded", None)]
             await session.recorder.call(session.history.record_problems, session.run, excluded)
 
@@ -237,25 +233,22 @@ def begin(session: Session, level: Level) -> Survey:
         stored = session.history.validations(key)
         for problem_id, problem in session.problems.items():
             record = stored.get(problem.fingerprint)
-            if (
-                record is not None
-                and problem_id not in survey.records
-                and survey.serves(record, problem)
-            ):
+            if record is None or problem_id in survey.records:
+                continue
+            if survey.serves(record, problem):
                 survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
-    survey.known = len(survey.records)
+    survey.n_known = len(survey.records)
     return survey
 
 
 async def leave_out_unsupported(session: Session) -> None:
     """Exclude problems that cannot be graded here from the session, with a log line. Nothing is simulated,
     and problems with a weak harness stay: a published benchmark counts them too."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for problem in session.usable(list(session.problems.values())):
+    ids_by_reason: dict[str, list[str]] = defaultdict(list)
+    for problem in session.usable(session.problems.values()):
         if reason := await session.graders.call(unsupported, problem, session.graders.grader):
             session.unfit[problem.id] = reason
-            found[reason].append(problem.id)
-    for reason, ids in found.items():
-        progress.get().line(
-            f"left out: {counted(len(ids), 'problem')} (such as {ids[0]}): {reason}"
-        )
+            ids_by_reason[reason].append(problem.id)
+    for reason, ids in ids_by_reason.items():
+        number = counted(len(ids), "problem")
+        log_line(f"left out: {number} (such as {ids[0]}): {reason}")

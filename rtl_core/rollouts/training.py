@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, Logprobs, StepResult, Trainer
+from rtl_core.config import RunConfig
+from rtl_core.config.learning import LearningSection
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
+from rtl_core.history.store import History
 from rtl_core.learning.health import disagreement
 from rtl_core.learning.schedule import controlled_weight, scheduled
 from rtl_core.observe.usage import cost_metrics, spent_in_step
@@ -34,8 +37,9 @@ from rtl_core.rollouts.metrics import (
     warm_start_metrics,
 )
 from rtl_core.rollouts.planning import pool_metrics
+from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line
 
 DRIFT = "optim/kl_sample_train_v1"
 
@@ -45,18 +49,16 @@ async def take_start(session: Session) -> None:
     of a run never changes."""
     config, history = session.config, session.history
     record = history.existing_run(session.run)
+    source = config.tinker.start_from
     if record.start_state and record.start_sampler:
         start = Checkpoint(record.start_state, record.start_sampler)
-    elif config.tinker.start_from and history.last_trained_step(session.run) is None:
-        trainer = await session.policy.backend.open_trainer(
-            config.tinker.start_from, weights_only=True
-        )
+    elif source and history.last_trained_step(session.run) is None:
+        trainer = await session.policy.backend.open_trainer(source, weights_only=True)
         start = await trainer.save(f"{session.run}-start", config.checkpoints.ttl_s)
-        await session.recorder.call(
-            history.record_start, session.run, start.state_path, start.sampler_path
-        )
+        paths = start.state_path, start.sampler_path
+        await session.recorder.call(history.record_start, session.run, *paths)
         session.weights.trainer = trainer
-        progress.get().line(f"the student starts from {config.tinker.start_from}")
+        log_line(f"the student starts from {source}")
     else:
         return
     session.weights.checkpoint, session.weights.sampler_paths[0] = start, start.sampler_path
@@ -87,12 +89,15 @@ async def train(session: Session, batch: Batch) -> None:
     store = session.recorder.take_spent()
     batch.clock.add("store", store.busy_s)
     batch.clock.add("store_waited", store.waited_s)
-    times = batch.clock.seconds(session.life.step_ended)
-    usage = spent_in_step(
-        session.history, session.run, config, batch.purpose, batch.step, trained.tokens
-    )
+    times = batch.clock.seconds(session.progress.step_ended)
+    run, history = session.run, session.history
+    usage = spent_in_step(history, run, config, batch.purpose, batch.step, trained.tokens)
+    metrics |= pool_metrics(session, batch)
+    metrics |= cost_metrics(usage, config, session.prices)
+    metrics |= {f"time/{stage}": seconds for stage, seconds in times.items()}
+    metrics["cpu/store"] = store.cpu_s
     record = StepRecord(
-        run=session.run,
+        run=run,
         epoch=batch.epoch,
         step=batch.step,
         state_path=checkpoint.state_path,
@@ -100,19 +105,14 @@ async def train(session: Session, batch: Batch) -> None:
         examples=trained.examples,
         train_tokens=trained.tokens,
         times=times,
-        metrics={
-            **metrics,
-            **pool_metrics(session, batch),
-            **cost_metrics(usage, config, session.prices),
-            **{f"time/{k}": v for k, v in times.items()},
-            "cpu/store": store.cpu_s,
-        },
+        metrics=metrics,
     )
     session.recorder.put("finish_step", [record])
     await session.recorder.settle()
     session.weights.trainer = trainer
     session.weights.checkpoint = checkpoint
-    session.life.last_step, session.life.step_ended = record.metrics, time.perf_counter()
+    session.progress.last_step = record.metrics
+    session.progress.step_ended = time.perf_counter()
     session.weights.sampler_paths[batch.step + 1] = checkpoint.sampler_path
 
 
@@ -121,55 +121,46 @@ async def reinforce(
 ) -> tuple[dict[str, float], StepResult]:
     """Update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and
     the backend's result."""
-    config = session.config
-    kl_weight = kl_weight_of(session, batch.step)
+    config, backend, steps = session.config, session.policy.backend, len(session.weights.steps)
+    learning, step = config.learning, batch.step
+    kl_weight = kl_weight_of(config, session.history, step, steps)
     algorithm = algorithm_of(config, batch)
-    datums = build_datums(batch, algorithm, kl_weight, session.policy.backend.tokenizer.decode)
-    learning = config.learning
-    share = scheduled(
-        batch.step, len(session.weights.steps), 1.0, learning.final_learning_rate_share, "linear"
-    )
+    datums = build_datums(batch, algorithm, kl_weight, backend.tokenizer.decode)
+    share = scheduled(step, steps, 1.0, learning.final_learning_rate_share, "linear")
     rate = share * learning.learning_rate
-    check = partial(checked_drift, session, batch, datums)
+    check = partial(checked_drift, config, batch, datums)
     # Later steps are checked once they are done, so that the service runs both passes of a step in one cycle.
-    early = None if DRIFT in (session.life.last_step or {}) else check
+    early = None if DRIFT in (session.progress.last_step or {}) else check
+    update = partial(optimize, learning, session.recorder, trainer, rate=rate, check=early)
     if isinstance(algorithm, DistributionDistillation) and kl_weight and datums:
-        sent, read = await against_choices(trainer, datums, algorithm)
-        trained = await step(session, trainer, sent, "cross_entropy", {}, rate, early)
+        weighted, read = await against_choices(trainer, datums, algorithm)
+        trained = await update(weighted, "cross_entropy", {})
         trained = replace(trained, tokens=trained.tokens + read)
     else:
-        trained = await step(
-            session, trainer, datums, learning.loss, learning.loss_settings, rate, early
-        )
+        trained = await update(datums, learning.loss, learning.loss_settings)
     tokens = trainer_tokens(batch, datums, trained.logprobs)
-    session.recorder.put(
-        "record_trainer_tokens", [(rollout.key, values_T) for rollout, values_T in tokens]
-    )
-    metrics = {
-        **batch_metrics(batch),
-        **equal_difficulty_metrics(session, batch),
-        **{
-            f"turn-{k}/passed_by_then": float(np.mean([*p.values()]))
-            for k, p in passed_by_turn(batch, config.episode).items()
-        },
-        **check(trained.logprobs),
-        **reported(trained, rate),
-        "learning/kl_weight": kl_weight,
-        "learning/kl_share": signal_share(batch, config, kl_weight),
-        "train/examples": float(trained.examples),
-    }
+    rows = [(rollout.key, values_T) for rollout, values_T in tokens]
+    session.recorder.put("record_trainer_tokens", rows)
+    metrics = batch_metrics(batch) | equal_difficulty_metrics(session, batch)
+    for turn, rates in passed_by_turn(batch, config.episode).items():
+        metrics[f"turn-{turn}/passed_by_then"] = float(np.mean([*rates.values()]))
+    metrics |= check(trained.logprobs)
+    metrics |= service_metrics(trained, rate)
+    metrics["learning/kl_weight"] = kl_weight
+    metrics["learning/kl_share"] = signal_share(batch, config, kl_weight)
+    metrics["train/examples"] = float(trained.examples)
     return metrics, trained
 
 
 def checked_drift(
-    session: Session, batch: Batch, datums: Sequence[Datum], logprobs: Logprobs
+    config: RunConfig, batch: Batch, datums: Sequence[Datum], logprobs: Logprobs
 ) -> dict[str, float]:
     """Return the `drift_metrics` of the answers that datums train on; empty without any.
 
     Raises SamplerDriftError if the sampler's weights are too far from the trainer's, or its
     log-probabilities are not those of its weights.
     """
-    tokens, learning = trainer_tokens(batch, datums, logprobs), session.config.learning
+    tokens, learning = trainer_tokens(batch, datums, logprobs), config.learning
     if not tokens:
         return {}
     sampler_T = np.concatenate(
@@ -186,11 +177,10 @@ def checked_drift(
     if words:
         raise SamplerDriftError(
             f"step {batch.step + 1}: trainer and sampler differ by {words}: the sampler's weights "
-            "are not the trainer's, or its "
-            "log-probabilities are not those of its tokens",
+            "are not the trainer's, or its log-probabilities are not those of its tokens",
             "the state before this step is kept; check the service (`rtl-distill check-service "
             "URL`) or lower learning.learning_rate, then "
-            f"run `rtl-distill set-aside {session.run}` so that the step is sampled again",
+            f"run `rtl-distill set-aside {config.run.name}` so that the step is sampled again",
         )
     return metrics
 
@@ -200,19 +190,19 @@ async def against_choices(
 ) -> tuple[list[Datum], int]:
     """Return datums for a cross entropy on the sampled tokens and the teacher's, and the tokens of the
     forward pass for their weights."""
-    sent = [
+    targets = [
         Datum(d.prompt_P, d.tokens_T, {}, np.asarray(d.inputs["teacher_tokens"], np.int64))
         for d in datums
     ]
-    logprobs: Sequence[NDArray[np.float64] | None] = [None] * len(sent)
+    logprobs: Sequence[NDArray[np.float64] | None] = [None] * len(targets)
     read = 0
     if algorithm.config.learning.reads_trainer:
-        logprobs = await trainer.logprobs(sent)
-        read = sum(len(datum.sequence) - 1 for datum in sent)
-    weighted = [
-        replace(target, inputs={"weights": algorithm.weights(datum.inputs, trainer_TK)})
-        for target, datum, trainer_TK in zip(sent, datums, logprobs, strict=True)
-    ]
+        logprobs = await trainer.logprobs(targets)
+        read = sum(len(target.sequence) - 1 for target in targets)
+    weighted = []
+    for target, datum, trainer_TK in zip(targets, datums, logprobs, strict=True):
+        weights = algorithm.weights(datum.inputs, trainer_TK)
+        weighted.append(replace(target, inputs={"weights": weights}))
     return weighted, read
 
 
@@ -220,72 +210,81 @@ async def imitate(
     session: Session, batch: Batch, trainer: Trainer
 ) -> tuple[dict[str, float], StepResult]:
     """Supervised update of a warm start. Returns the step's metrics and the backend's result."""
-    config = session.config
+    learning = session.config.learning
     datums = datums_to_imitate(session, batch)
-    rate = config.learning.warm_start_learning_rate or config.learning.learning_rate
-    trained = await step(session, trainer, datums, "cross_entropy", {}, rate)
-    return {**warm_start_metrics(batch, trained), **reported(trained, rate)}, trained
+    rate = learning.warm_start_learning_rate or learning.learning_rate
+    trained = await optimize(
+        learning, session.recorder, trainer, datums, "cross_entropy", {}, rate=rate
+    )
+    return warm_start_metrics(batch, trained) | service_metrics(trained, rate), trained
 
 
-async def step(
-    session: Session,
+async def optimize(
+    learning: LearningSection,
+    recorder: Recorder,
     trainer: Trainer,
     datums: Sequence[Datum],
     loss: str,
     parameters: Mapping[str, float],
+    *,
     rate: float,
     check: Check | None = None,
 ) -> StepResult:
     """Make one pass over all datums and one optimizer step with learning rate `rate`; neither without
     datums. `check`: see `Trainer.step`."""
-    learning = session.config.learning
     adam = Adam(rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
     # All inputs of the step are on disk before its weights are saved.
-    async with session.recorder.settling():
+    async with recorder.settling():
         return await trainer.step(datums, loss, parameters, adam, check) if datums else StepResult()
 
 
-def reported(trained: StepResult, learning_rate: float) -> dict[str, float]:
+def service_metrics(trained: StepResult, learning_rate: float) -> dict[str, float]:
     """Metrics of a step that trained: `optim/lr`, and the backend's own under `service/`."""
+    if not trained.examples:
+        return {}
     service = {f"service/{name}": value for name, value in trained.metrics.items()}
-    return {"optim/lr": learning_rate, **service} if trained.examples else {}
+    return {"optim/lr": learning_rate, **service}
 
 
+_SET_ASIDE = "SELECT 1 FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside' LIMIT 1"
 _LAST = """
 SELECT w.value AS weight, k.value AS kl FROM step_metrics w JOIN step_metrics k USING (run, step)
 WHERE run = ? AND step < ? AND w.name = 'learning/kl_weight' AND k.name = 'teacher_kl' ORDER BY step DESC LIMIT 1
 """
 
 
-def kl_weight_of(session: Session, step: int) -> float:
-    """Return λ of the next step to train; all steps before it must be recorded.
+def kl_weight_of(config: RunConfig, history: History, step: int, steps: int) -> float:
+    """Return λ of the next step to train, of `steps` in all; the steps before it must be recorded.
 
     With a target it follows from the λ and the KL of the last recorded step, so that a resumed run
     continues with the same state of the controller.
     """
-    learning = session.config.learning
+    learning = config.learning
     if learning.kl_schedule != "target":
-        return learning.kl_weight_at(step, len(session.weights.steps))
+        return learning.kl_weight_at(step, steps)
     assert learning.kl_target is not None, "the configuration was checked"
-    before = session.history.query(_LAST, [session.run, step]).to_pylist()
+    before = history.query(_LAST, [config.run.name, step]).to_pylist()
     if not before:
         return learning.kl_weight
-    weight, kl = before[0]["weight"], before[0]["kl"]
     lowest, highest = learning.kl_weight_bounds
     return controlled_weight(
-        weight, kl, learning.kl_target, gain=learning.kl_gain, lowest=lowest, highest=highest
+        before[0]["weight"],
+        before[0]["kl"],
+        learning.kl_target,
+        gain=learning.kl_gain,
+        lowest=lowest,
+        highest=highest,
     )
 
 
 async def set_aside_once(session: Session, batch: Batch, why: SamplerDriftError) -> bool:
     """Set a step's answers aside, at most once per step. Returns whether it was done; a second time needs a
     decision of the user."""
-    aside = "SELECT 1 FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside' LIMIT 1"
-    if session.history.query(aside, [session.run, batch.step]).num_rows:
+    run, history, recorder = session.run, session.history, session.recorder
+    if history.query(_SET_ASIDE, [run, batch.step]).num_rows:
         return False
-    await session.recorder.settle()
-    count = await session.recorder.call(session.history.set_step_aside, session.run, batch.step)
-    progress.get().line(
-        f"{why.message}; its {count} answers are set aside, and the step is sampled again"
-    )
+    await recorder.settle()
+    count = await recorder.call(history.set_step_aside, run, batch.step)
+    aside = f"its {count} answers are set aside, and the step is sampled again"
+    log_line(f"{why.message}; {aside}")
     return True

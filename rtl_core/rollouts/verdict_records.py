@@ -21,7 +21,7 @@ from rtl_grader.types.verdict import Outcome, Stage
 def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
     """Yield the record of every verdict of a run: training by step, then evaluations. HistoryError if a
     problem is missing."""
-    config = config_of(history, run)
+    section = config_of(history, run).grading
     problems = problems_as_recorded(history, run)
     places: list[int | str] = [state.step for state in history.steps(run)]
     for place in [*places, *(evaluation.key for evaluation in history.evaluations(run))]:
@@ -36,11 +36,10 @@ def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
                 )
             problem = problems[rollout.problem_id]
             line = AnswerLine(0, problem, rollout.sample, answer_to(problem, rollout.text))
-            section = config.grading
-            asked = Conditions(
+            conditions = Conditions(
                 seed=section.seed,
                 seeds=seeds_for(problem, section.seeds),
-                limits=limits_of(config.grading),
+                limits=limits_of(section),
                 until=Stage(section.last_stage(rollout.purpose, rollout.step)),
             )
             key = cache_key(
@@ -48,6 +47,9 @@ def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
                 line.answer.files,
                 executor=verdict.executor,
                 tools=verdict.tools,
-                **{name: getattr(asked, name) for name in ("seed", "seeds", "limits", "until")},
+                seed=conditions.seed,
+                seeds=conditions.seeds,
+                limits=conditions.limits,
+                until=conditions.until,
             )
-            yield verdict_record(line, verdict, answer_key(key, line.answer), asked)
+            yield verdict_record(line, verdict, answer_key(key, line.answer), conditions)

@@ -17,7 +17,7 @@ from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.executors.base import Job, JobResult
 from rtl_grader.settings import executor_of
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class OneJobPerCore:
@@ -35,10 +35,10 @@ class OneJobPerCore:
             return self._executor.run(job)
 
 
-async def in_daemon_thread(function: Callable[[], Made]) -> Made:
+async def in_daemon_thread(function: Callable[[], Result]) -> Result:
     """Return the result of a function that runs in a thread of its own, which delays neither a cancellation
     nor the end of the process."""
-    future: Future[Made] = Future()
+    future: Future[Result] = Future()
     future.set_running_or_notify_cancel()  # a thread cannot be cancelled
 
     def run() -> None:
@@ -61,7 +61,7 @@ class ConversationPool:
     """Runs the programs of episodes. Never the graders' executor: no sandbox that ran a model's program
     judges an answer."""
 
-    async def run(self, conversation: Callable[[], Made]) -> Made:
+    async def run(self, conversation: Callable[[], Result]) -> Result:
         """Run a conversation in a daemon thread: it may wait for an endpoint for minutes."""
         async with self.free:
             return await in_daemon_thread(conversation)
@@ -75,9 +75,8 @@ async def open_conversation_pool(
     executor = None
     try:
         if with_tools:
-            executor = cast(
-                Executor, OneJobPerCore(await asyncio.to_thread(executor_of, config.grading))
-            )
+            programs = await asyncio.to_thread(executor_of, config.grading)
+            executor = cast(Executor, OneJobPerCore(programs))
         yield ConversationPool(asyncio.Semaphore(config.evaluation.at_once), executor)
     finally:
         if executor is not None:

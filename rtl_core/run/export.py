@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table as RichTable
 
 from rtl_core.backend.base import Provider, Weights
 from rtl_core.backend.registry import backend_of
@@ -24,8 +23,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError, PolicyError, UserError
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
-from rtl_core.reporting.blocks import Table
-from rtl_core.reporting.console import rich_table
+from rtl_core.reporting.blocks import Align, Table
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
@@ -39,19 +37,28 @@ LONGEST = 4096
 """Tokens of prompt and answer above which shorter answers are preferred."""
 MOST_EXACT = 1e-4
 """Nats by which one token may differ if service and folder both compute in float32."""
+_RECORDED = """
+SELECT p.tokens_P AS prompt_P, t.tokens_T, t.logprobs_T, t.own_T
+FROM rollouts r
+JOIN tokens t USING (rollout)
+JOIN prompts p USING (prompt)
+LEFT JOIN evaluations e ON e.evaluation = r.evaluation
+WHERE r.run = $run AND r.n_tokens > 0 AND ($steps IS NULL OR r.policy = 'student' AND r.policy_step = $steps
+  AND ($any OR 1 = coalesce(e.temperature, CASE WHEN r.evaluation IS NULL THEN $training ELSE $evaluation END)))
+ORDER BY r.n_prompt + r.n_tokens > $longest, hash(r.rollout) LIMIT $compared
+"""
 MOST_ROUNDED = 0.05
 """Nats by which tokens may differ on average if one of them rounds to 16 bits or is an external service."""
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedAnswer:
     """One answer as served: P prompt tokens, T tokens, the service's T log-probabilities, and which tokens
     were sampled (None: all)."""
 
-    rollout: str
     prompt_P: Sequence[int]
     tokens_T: Sequence[int]
-    logprobs_T: NDArray[np.float32]
+    logprobs_T: Sequence[float] | NDArray[np.float32]
     own_T: Sequence[bool] | None = None
 
 
@@ -65,12 +72,13 @@ class Difference:
     answers: int
 
     def __str__(self) -> str:
-        return f"{self.largest:.1e} nats at most, {self.mean:.1e} on average over {self.tokens} tokens of {self.answers} answers"
+        over = f"{self.tokens} tokens of {self.answers} answers"
+        return f"{self.largest:.1e} nats at most, {self.mean:.1e} on average over {over}"
 
 
 def recorded_answers(
     history: History, config: RunConfig, steps: int | None, *, any_temperature: bool = True
-) -> list[Served]:
+) -> list[ServedAnswer]:
     """Return a few answers of the run, always the same.
 
     Args:
@@ -79,69 +87,58 @@ def recorded_answers(
         any_temperature: also use temperatures other than 1, at which some services do not report the
             model's own log-probabilities.
     """
-    rows = history.query(
-        f"""SELECT r.rollout, p.tokens_P, t.tokens_T, t.logprobs_T, t.own_T FROM rollouts r
-        JOIN tokens t USING (rollout) JOIN prompts p USING (prompt) LEFT JOIN evaluations e ON e.evaluation = r.evaluation
-        WHERE r.run = $run AND r.n_tokens > 0 AND ($steps IS NULL OR r.policy = 'student' AND r.policy_step = $steps
-          AND ($any OR 1 = coalesce(e.temperature, CASE WHEN r.evaluation IS NULL THEN $training ELSE $evaluation END)))
-        ORDER BY r.n_prompt + r.n_tokens > {LONGEST}, hash(r.rollout) LIMIT {COMPARED}""",
-        {
-            "run": config.run.name,
-            "steps": steps,
-            "any": any_temperature,
-            "training": config.sampling.temperature,
-            "evaluation": config.evaluation.temperature or config.sampling.temperature,
-        },
-    ).to_pylist()
-    return [
-        Served(
-            row["rollout"],
-            row["tokens_P"],
-            row["tokens_T"],
-            np.array(row["logprobs_T"], np.float32),
-            row["own_T"],
-        )
-        for row in rows
-    ]
+    evaluation = config.evaluation.temperature or config.sampling.temperature
+    values = {
+        "run": config.run.name,
+        "steps": steps,
+        "any": any_temperature,
+        "training": config.sampling.temperature,
+        "evaluation": evaluation,
+        "longest": LONGEST,
+        "compared": COMPARED,
+    }
+    return [ServedAnswer(**row) for row in history.query(_RECORDED, values).to_pylist()]
 
 
-def difference(model: Any, served: Sequence[Served]) -> Difference:
+def difference(model: Any, served: Sequence[ServedAnswer]) -> Difference:
     """Return how much a transformers model differs from what was served."""
     import torch
 
     differences = []
     for answer in served:
-        tokens, n_prompt = (
-            torch.tensor([[*answer.prompt_P, *answer.tokens_T]]),
-            len(answer.prompt_P),
-        )
+        tokens = torch.tensor([[*answer.prompt_P, *answer.tokens_T]])
+        first = len(answer.prompt_P)
         with torch.inference_mode():
-            logits = model(input_ids=tokens, use_cache=False).logits[0, n_prompt - 1 : -1].float()
-            logprobs_T = logits.log_softmax(-1).gather(1, tokens[0, n_prompt:, None])[:, 0]
-        difference_T = np.abs(logprobs_T.numpy() - answer.logprobs_T)
-        differences.append(
-            difference_T if answer.own_T is None else difference_T[np.array(answer.own_T)]
-        )
+            logits = model(input_ids=tokens, use_cache=False).logits[0, first - 1 : -1].float()
+            all_TV = logits.log_softmax(-1)
+            logprobs_T = all_TV.gather(1, tokens[0, first:, None])[:, 0]
+        served_T = np.asarray(answer.logprobs_T, np.float32)
+        difference_T = np.abs(logprobs_T.numpy() - served_T)
+        if answer.own_T is not None:
+            difference_T = difference_T[np.array(answer.own_T)]
+        differences.append(difference_T)
     all_T = np.concatenate(differences)
-    return Difference(float(all_T.max()), float(all_T.mean()), len(all_T), len(served))
+    largest, mean = float(all_T.max()), float(all_T.mean())
+    return Difference(largest, mean, len(all_T), len(served))
 
 
-def require_same(found: Difference, *, exact: bool) -> None:
+def require_same(measured: Difference, *, exact: bool) -> None:
     """Raise PolicyError if the weights are not those that were served. `exact`: service and model both
     compute in float32."""
-    value, most = (found.largest, MOST_EXACT) if exact else (found.mean, MOST_ROUNDED)
+    if exact:
+        value, most, kind = measured.largest, MOST_EXACT, "for one token"
+    else:
+        value, most, kind = measured.mean, MOST_ROUNDED, "on average"
     if not value <= most:  # also for NaN
-        kind = "for one token" if exact else "on average"
         raise PolicyError(
             "the merged model is not the one that was served: log-probabilities differ by "
-            f"{found}; rounding explains up to"
-            f" {most:g} {kind}",
+            f"{measured}; rounding explains up to {most:g} {kind}",
             "nothing was written; check that the base is exactly the model that was trained "
             "(revision, tokenizer), then its dtype",
         )
 
 
-async def checkpoint_table(history: History, config: RunConfig) -> RichTable:
+async def checkpoint_table(history: History, config: RunConfig) -> Table:
     """Table of the weights that a run has on its service, also those that an interrupted attempt saved and
     no step records, with their held-out pass@1. If the service does not answer, the title says so, and the
     weights that the run keeps by its history are shown."""
@@ -160,17 +157,17 @@ async def checkpoint_table(history: History, config: RunConfig) -> RichTable:
     for path in there:
         if path in steps:
             step = steps[path]
-            rows.append(
-                [str(step + 1), f"{scores[step].pass_at_1:.3f}" if step in scores else "", path]
-            )
-        elif lost := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
-            rows.append([str(int(lost[1])), "", f"{path} (of an interrupted attempt)"])
+            rate = f"{scores[step].pass_at_1:.3f}" if step in scores else ""
+            rows.append([str(step + 1), rate, path])
+        elif match := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
+            rows.append([str(int(match[1])), "", f"{path} (of an interrupted attempt)"])
     rows.sort(key=lambda row: int(row[0]))
-    return rich_table(
-        Table(
-            "", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows
-        )
-    )
+    columns: list[tuple[str, Align]] = [
+        ("after steps", "right"),
+        ("pass@1", "right"),
+        ("state", "left"),
+    ]
+    return Table("", title, "", columns, rows)
 
 
 def choose(history: History, config: RunConfig, which: str) -> StepState:
@@ -262,23 +259,15 @@ async def export_merged(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         adapter, whole = Path(place, "adapter"), Path(place, "merged")
         await _adapter(config, state, adapter, tell)
-        served = recorded_answers(
-            history, config, state.step + 1, any_temperature=provider.embedded(config)
-        )
-        if not served and provider.embedded(config):
+        embedded = provider.embedded(config)
+        served = recorded_answers(history, config, state.step + 1, any_temperature=embedded)
+        if not served and embedded:
             served = await _scored_now(history, config, state, provider, tell)
-        check = _merge(
-            source,
-            adapter,
-            whole,
-            dtype or dtype_of(source),
-            served,
-            exact=provider.embedded(config) and config.tinker.local_dtype == "float32",
-        )
+        exact = embedded and config.tinker.local_dtype == "float32"
+        check = _merge(source, adapter, whole, dtype or dtype_of(source), served, exact=exact)
         tell(check)
-        (whole / "README.md").write_text(
-            model_card(history, config, state, merged_from=source, check=check), "utf-8"
-        )
+        card = model_card(history, config, state, merged_from=source, check=check)
+        (whole / "README.md").write_text(card, "utf-8")
         if folder.exists():
             folder.rmdir()
         whole.rename(folder)
@@ -286,7 +275,13 @@ async def export_merged(
 
 
 def _merge(
-    source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Sequence[Served], *, exact: bool
+    source: Path,
+    adapter: Path,
+    whole: Path,
+    dtype: Dtype,
+    served: Sequence[ServedAnswer],
+    *,
+    exact: bool,
 ) -> str:
     """Write the merged folder. Returns in words how much it differs from what was served; PolicyError if it
     is not the same model.
@@ -296,19 +291,22 @@ def _merge(
             `dtype`, and the folder afterwards.
     """
     model = load_model(source, "float32" if exact else dtype)
-    bare = difference(model, served) if served else None
+    base_difference = difference(model, served) if served else None
     model = merged(model, adapter)
-    if bare is not None and exact:
+    if base_difference is not None and exact:
         require_same(difference(model, served), exact=True)
     save_model(model, source, whole, dtype)
     del model  # only one model in memory at a time
     model = load_model(whole)
-    if bare is None:
+    if base_difference is None:
         return "not compared with what was served: the history has no answer that these weights sampled"
-    found = difference(model, served)
-    require_same(found, exact=exact and dtype == "float32")
-    words = f"log-probabilities in {dtype} and the served ones differ by {found}; those of the base model by {bare}"
-    if bare.mean < 2 * found.mean:
+    measured = difference(model, served)
+    require_same(measured, exact=exact and dtype == "float32")
+    words = (
+        f"log-probabilities in {dtype} and the served ones differ by {measured}; "
+        f"those of the base model by {base_difference}"
+    )
+    if base_difference.mean < 2 * measured.mean:
         words += "; training changed them too little to tell whether the adapter is included"
     return words
 
@@ -319,16 +317,15 @@ async def _scored_now(
     state: StepState,
     provider: Provider,
     tell: Callable[[str], None],
-) -> list[Served]:
+) -> list[ServedAnswer]:
     """Start the embedded service and return answers of the run, scored by the weights of a step."""
     tell(
         "no answer of these weights is in the history; the embedded service is started to score others"
     )
     weights = Weights(path=state.sampler_path)
     async with run_lock(lock_path(config), {}, tell), provider.open(config, tell) as backend:
-        return [
-            replace(
-                answer, logprobs_T=await backend.logprobs(weights, answer.prompt_P, answer.tokens_T)
-            )
-            for answer in recorded_answers(history, config, None)
-        ]
+        answers = []
+        for answer in recorded_answers(history, config, None):
+            logprobs_T = await backend.logprobs(weights, answer.prompt_P, answer.tokens_T)
+            answers.append(replace(answer, logprobs_T=logprobs_T))
+        return answers

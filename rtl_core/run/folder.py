@@ -51,15 +51,15 @@ def config_of(history: History, run: str) -> RunConfig:
         ConfigError: it cannot be used here, for example because a custom source cannot be imported.
     """
     record = history.existing_run(run)
+    section = {**record.config.get("run", {}), "history": str(history.path)}
     try:
-        return RunConfig.model_validate(
-            {**record.config, "run": {**record.config.get("run", {}), "history": str(history.path)}}
-        )
+        return RunConfig.model_validate({**record.config, "run": section})
     except ValidationError as error:
-        reasons = (
-            f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors()
-        )
-        text = "\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])
+        lines = [f"the configuration of run {run!r} cannot be used here"]
+        for item in error.errors():
+            key = ".".join(map(str, item["loc"]))
+            lines.append(f"  `{key}`: {item['msg']}")
+        text = "\n".join(lines)
         raise ConfigError(text.replace("Value error, ", "")) from None
 
 
@@ -100,41 +100,42 @@ def check_unchanged(
     before = history.run(config.run.name)
     if before is None or accept_changes:
         return
-    old, new = _with_defaults(before.config), config.model_dump(mode="json")
-    changes = []
-    for section in _FIXED:
-        free = _MAY_CHANGE.get(section, set())
-        if section == "evaluation" and config.run.purpose == "evaluation":
-            free = {
-                "at_once"
-            }  # its only evaluation is the run itself, so other samples make another run
-        for key, value in new[section].items():
-            if key not in free and old.get(section, {}).get(key) != value:
-                changes.append(
-                    f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}"
-                )
-    if old.get("run", {}).get("seed") != config.run.seed:
-        changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
-    if (purpose := old.get("run", {}).get("purpose", "train")) != config.run.purpose:
-        changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
+    changes = _changed_keys(_with_defaults(before.config), config)
     if before.problems_hash != loaded.fingerprint:
         changes.append(
             "the problems themselves: the data set is not the one that the run started with"
         )
     for tool in JUDGES:
-        was, now = before.versions.get(tool), tools.get(tool)
+        was, now = before.versions.get(tool) or "missing", tools.get(tool) or "missing"
         if was != now:
-            changes.append(
-                f"{tool}, which judges answers: was {was or 'missing'}, is {now or 'missing'}"
-            )
+            changes.append(f"{tool}, which judges answers: was {was}, is {now}")
     if changes:
-        raise ConfigError(
-            f"run {config.run.name!r} exists and was started with another configuration\n"
-            + "\n".join(f"  {c}" for c in changes),
-            "choose another run.name, or pass --accept-changes to resume it anyway"
-            if config.run.purpose == "train"
-            else "choose another --name",
-        )
+        remedy = "choose another --name"
+        if config.run.purpose == "train":
+            remedy = "choose another run.name, or pass --accept-changes to resume it anyway"
+        first = f"run {config.run.name!r} exists and was started with another configuration"
+        raise ConfigError("\n  ".join([first, *changes]), remedy)
+
+
+def _changed_keys(old: dict[str, Any], config: RunConfig) -> list[str]:
+    """Return a line for each key that differs from a stored configuration and may not change."""
+    new, changes = config.model_dump(mode="json"), []
+    for section in _FIXED:
+        free = _MAY_CHANGE.get(section, set())
+        if section == "evaluation" and config.run.purpose == "evaluation":
+            # Its only evaluation is the run itself, so other samples make another run.
+            free = {"at_once"}
+        stored = old.get(section, {})
+        for key, value in new[section].items():
+            if key not in free and stored.get(key) != value:
+                changes.append(f"{section}.{key}: was {stored.get(key)!r}, is {value!r}")
+    run = old.get("run", {})
+    if run.get("seed") != config.run.seed:
+        changes.append(f"run.seed: was {run.get('seed')}, is {config.run.seed}")
+    purpose = run.get("purpose", "train")
+    if purpose != config.run.purpose:
+        changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
+    return changes
 
 
 def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
@@ -149,18 +150,16 @@ def run_record(config: RunConfig, loaded: LoadedProblems, tools: Mapping[str, st
     """Return the run's row. `tools`: versions of the executor's tools by name."""
     packages = ("tinker", "prefect", "duckdb", "pyslang")
     stored = config.model_dump(mode="json")
+    text = json.dumps(stored, sort_keys=True)
+    versions = {name: version(name) for name in packages}
     return RunRecord(
         name=config.run.name,
         status="running",
         config=stored,
-        config_hash=hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest(),
+        config_hash=hashlib.sha256(text.encode()).hexdigest(),
         seed=config.run.seed,
         student=config.tinker.student,
         teacher=", ".join(dict.fromkeys(config.tinker.named_teachers.values())),
         problems_hash=loaded.fingerprint,
-        versions={
-            "rtl-distill": __version__,
-            **{name: version(name) for name in packages},
-            **tools,
-        },
+        versions={"rtl-distill": __version__, **versions, **tools},
     )

@@ -64,36 +64,32 @@ def forecast(
         history: the run's history, if it is open.
     """
     assumptions = list(notes)
-    known = measured(config, assumptions, history)
+    earlier = measured(config, assumptions, history)
     if completion is not None:
         assumptions.append(f"answers: {completion:,.0f} tokens on average, as you said")
-    elif known is not None:
-        completion = known.completion
-        assumptions.append(f"answers: {completion:,.0f} tokens on average, {known.origin(config)}")
+    elif earlier is not None:
+        completion = earlier.completion
+        assumptions.append(
+            f"answers: {completion:,.0f} tokens on average, {earlier.origin(config)}"
+        )
     else:
         completion = SHARE_OF_LIMIT * config.trained_limit
         assumptions.append(
             f"answers: {completion:,.0f} tokens on average, assumed as {SHARE_OF_LIMIT:.0%} of {config.limit_key};"
             " after a first run they are measured, or say --completion-tokens"
         )
-    turns, tool_tokens = _episodes(config, known, assumptions)
-    trained_share = _trained_share(config, train.count, known, assumptions)
+    turns, tool_tokens = _episodes(config, earlier, assumptions)
+    trained_share = _trained_share(config, train.count, earlier, assumptions)
     work = Workload(train, heldout, completion, trained_share, turns, tool_tokens)
-    tokens_per_s = _tokens_per_s(config, known, assumptions)
+    tokens_per_s = _tokens_per_s(config, earlier, assumptions)
     assumptions.append(
         "within a group the prompt is read once and then cached; no group is replaced"
     )
     prices = prices or load_prices(config.cost.prices)
     prices = prices.model_copy(update={"models": {**prices.models, **_free(config)}})
-    answers = known.answers if known is not None and known.tokens_per_s else 0
-    return Forecast(
-        at_most(config, work, prices),
-        likely(config, work),
-        prices,
-        tokens_per_s,
-        answers,
-        assumptions,
-    )
+    answers = earlier.answers if earlier is not None and earlier.tokens_per_s else 0
+    most = at_most(config, work, prices)
+    return Forecast(most, likely(config, work), prices, tokens_per_s, answers, assumptions)
 
 
 @dataclass(frozen=True)
@@ -119,22 +115,30 @@ class Measured:
 
 
 _MEASURED = """
-WITH mine AS (SELECT run FROM runs WHERE student = $student AND coalesce(CAST(config ->> '$.learning.episodes' AS BOOLEAN), false) = $episodes
-              AND (NOT $episodes OR (coalesce(config ->> '$.episode.tools', '') = '[]') = $whole_answers)),
-of_tools AS (SELECT rollout, len(own_T) - n_tokens AS tool_tokens FROM tokens JOIN rollouts USING (rollout) WHERE own_T IS NOT NULL),
+WITH mine AS (
+    SELECT run FROM runs
+    WHERE student = $student
+      AND coalesce(CAST(config ->> '$.learning.episodes' AS BOOLEAN), false) = $episodes
+      AND (NOT $episodes OR (coalesce(config ->> '$.episode.tools', '') = '[]') = $whole_answers)),
+answers AS (FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)),
+of_tools AS (
+    SELECT rollout, len(own_T) - n_tokens AS tool_tokens
+    FROM tokens JOIN rollouts USING (rollout) WHERE own_T IS NOT NULL),
 sampled AS (
     SELECT run, step, sum(n_tokens) AS answered, sum(n_prompt + n_tokens + coalesce(tool_tokens, 0) - 1) AS tokens
     FROM rollouts LEFT JOIN of_tools USING (rollout)
     WHERE run IN (FROM mine) AND purpose = 'train' AND evaluation IS NULL
     GROUP BY run, step)
 SELECT
-    (SELECT count(*) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS answers,
-    (SELECT avg(n_tokens) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS completion,
-    (SELECT sum(n.answered) / nullif(sum(t.seconds), 0) FROM step_times t JOIN sampled n USING (run, step) WHERE t.stage = 'total') AS tokens_per_s,
-    (SELECT sum(s.train_tokens) / sum(n.tokens) FROM steps s JOIN sampled n USING (run, step) JOIN step_metrics w USING (run, step)
+    (SELECT count(*) FROM answers) AS answers,
+    (SELECT avg(n_tokens) FROM answers) AS completion,
+    (SELECT sum(n.answered) / nullif(sum(t.seconds), 0)
+     FROM step_times t JOIN sampled n USING (run, step) WHERE t.stage = 'total') AS tokens_per_s,
+    (SELECT sum(s.train_tokens) / sum(n.tokens)
+     FROM steps s JOIN sampled n USING (run, step) JOIN step_metrics w USING (run, step)
      WHERE w.name = 'learning/kl_weight' AND w.value = 0) AS trained_share,
-    (SELECT avg(n_turns) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS turns,
-    (SELECT avg(tool_tokens) FROM rollouts JOIN of_tools USING (rollout) WHERE purpose = 'train' AND run IN (FROM mine)) AS tool_tokens
+    (SELECT avg(n_turns) FROM answers) AS turns,
+    (SELECT avg(tool_tokens) FROM answers JOIN of_tools USING (rollout)) AS tool_tokens
 """
 
 
@@ -159,23 +163,18 @@ def measured(
     return None if row["completion"] is None else Measured(**row)
 
 
-def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tuple[float, float]:
+def _episodes(config: RunConfig, earlier: Measured | None, notes: list[str]) -> tuple[float, float]:
     """Return mean turns and tool tokens of an answer; adds their source to `notes`."""
     if not config.learning.episodes:
         return 1.0, 0.0
-    if known is not None and known.turns is not None and known.tool_tokens is not None:
-        turns, tool_tokens, origin = known.turns, known.tool_tokens, known.origin(config)
+    if earlier is not None and earlier.turns is not None and earlier.tool_tokens is not None:
+        turns, tool_tokens, origin = earlier.turns, earlier.tool_tokens, earlier.origin(config)
     else:
         most, whole = config.episode.most_turns, config.episode.whole_answers
-        turns = (
-            sum(FAILED_SHARE**turn for turn in range(most))
-            if whole
-            else max(1.0, TURNS_SHARE * most)
-        )
-        tool_tokens, origin = (
-            TOOL_TOKENS_PER_TURN * (turns - whole),
-            "assumed; after a first run they are measured",
-        )
+        with_tools = max(1.0, TURNS_SHARE * most)
+        turns = sum(FAILED_SHARE**turn for turn in range(most)) if whole else with_tools
+        tool_tokens = TOOL_TOKENS_PER_TURN * (turns - whole)
+        origin = "assumed; after a first run they are measured"
     notes.append(
         f"episodes: {turns:,.1f} turns with {tool_tokens:,.0f} tokens from tools, {origin}"
     )
@@ -183,7 +182,7 @@ def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tu
 
 
 def _trained_share(
-    config: RunConfig, problems: int, known: Measured | None, notes: list[str]
+    config: RunConfig, problems: int, earlier: Measured | None, notes: list[str]
 ) -> float:
     """Return the share of sampled tokens that a step without a KL trains on; adds its source to `notes`."""
     steps = len(planned_groups(config, problems))
@@ -192,23 +191,23 @@ def _trained_share(
         notes.append("trained on: every rollout of a step with a KL")
     if all(charged):
         return 1.0
-    if known is None or known.trained_share is None:
+    if earlier is None or earlier.trained_share is None:
         notes.append(
             "trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not"
         )
         return 1.0
     notes.append(
-        f"trained on: {known.trained_share:.0%} of the tokens of a step without a KL, {known.origin(config)}"
+        f"trained on: {earlier.trained_share:.0%} of the tokens of a step without a KL, {earlier.origin(config)}"
     )
-    return known.trained_share
+    return earlier.trained_share
 
 
-def _tokens_per_s(config: RunConfig, known: Measured | None, notes: list[str]) -> float:
+def _tokens_per_s(config: RunConfig, earlier: Measured | None, notes: list[str]) -> float:
     """Return the answer tokens that a run processes per second; adds their source to `notes`."""
     what = "answer tokens per second, including grading, scoring and training"
-    if known is not None and known.tokens_per_s:
-        notes.append(f"time: {known.tokens_per_s:,.0f} {what}, {known.origin(config)}")
-        return known.tokens_per_s
+    if earlier is not None and earlier.tokens_per_s:
+        notes.append(f"time: {earlier.tokens_per_s:,.0f} {what}, {earlier.origin(config)}")
+        return earlier.tokens_per_s
     name = config.tinker.student
     if not config.tinker.is_local:
         rate, where = SERVICE_TOKENS_PER_S, "a service that samples about 100 answers at once"

@@ -40,18 +40,15 @@ async def run_lock(
     number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _try(number):
-            other = read_holder(path)
-            place = (
-                f"process {other['pid']} on {other['host']}"
-                if "pid" in other
-                else "another process"
-            )
+            other, place = read_holder(path), "another process"
+            if "pid" in other:
+                place = f"process {other['pid']} on {other['host']}"
             on_wait(f"waiting: {place} is working on this run (it holds {path})")
             await asyncio.sleep(POLL_S)
             while not _try(number):
                 await asyncio.sleep(POLL_S)
-        known = {**read_holder(path), "pid": os.getpid(), "host": socket.gethostname(), **holder}
-        text = json.dumps(known).encode()
+        this = {"pid": os.getpid(), "host": socket.gethostname()}
+        text = json.dumps({**read_holder(path), **this, **holder}).encode()
         # In place: a full disk must not erase which deployment restarts the run.
         os.pwrite(number, text, 0)
         os.ftruncate(number, len(text))

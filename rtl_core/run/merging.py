@@ -35,15 +35,15 @@ _WRITTEN = ("config.json", "README.md")
 """Files of the base that are not copied because the merged model has its own."""
 
 
-def base_folder(config: RunConfig, provider: Provider, given: Path | None) -> Path:
-    """Return the folder of the student's base model: the given one, that of `tinker.local_models`, a
+def base_folder(config: RunConfig, provider: Provider, folder: Path | None) -> Path:
+    """Return the folder of the student's base model: `folder` if it is not None, that of `tinker.local_models`, a
     fetched model, or a shipped one.
 
     Raises:
         PolicyError: there is none, or it holds no weights.
     """
     name = config.tinker.student
-    folder = given or config.tinker.local_models.get(name)
+    folder = folder or config.tinker.local_models.get(name)
     if folder is None and name in MODELS:
         folder = model_folder(name)
     elif folder is None and provider.embedded(config) and name in MODEL_NAMES:
@@ -53,9 +53,8 @@ def base_folder(config: RunConfig, provider: Provider, given: Path | None) -> Pa
         raise PolicyError(
             f"the weights of the base model {name!r} were not found on this machine", remedy
         )
-    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")) | any(
-        folder.glob("*.bin")
-    ):
+    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    if not weights or not (folder / "config.json").is_file():
         raise PolicyError(
             f"{folder} contains no model with weights (config.json and *.safetensors)", remedy
         )
@@ -88,10 +87,9 @@ def dtype_of(folder: Path) -> Dtype:
     """Return the dtype of the model in a folder according to its configuration; float32 by default."""
     from transformers import AutoConfig
 
-    found = str(AutoConfig.from_pretrained(folder, local_files_only=True).dtype).removeprefix(
-        "torch."
-    )
-    return next((dtype for dtype in DTYPES if dtype == found), "float32")
+    dtype = AutoConfig.from_pretrained(folder, local_files_only=True).dtype
+    name = str(dtype).removeprefix("torch.")
+    return next((dtype for dtype in DTYPES if dtype == name), "float32")
 
 
 def merged(model: Any, adapter: Path) -> Any:
@@ -118,28 +116,23 @@ def merged(model: Any, adapter: Path) -> Any:
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.Linear)
     }
-    unused = sorted(
-        tensors.keys() - {f"{PREFIX}{name}.lora_{part}.weight" for name in layers for part in "AB"}
-    )
+    used = {f"{PREFIX}{name}.lora_{part}.weight" for name in layers for part in "AB"}
+    unused = sorted(tensors.keys() - used)
     if unused:
         raise PolicyError(
             f"{len(unused)} of {len(tensors)} tensors of the adapter fit no layer of the base "
             f"model, such as {unused[0]}",
             _HINT,
         )
-    pairs = pairs_by_module(tensors)
+    pairs, rank = pairs_by_module(tensors), config["r"]
     _untie_changed_head(model, pairs)
     for name, (lora_a, lora_b) in pairs.items():
         weight = layers[name].weight
-        if (*lora_b.shape, *lora_a.shape) != (
-            weight.shape[0],
-            config["r"],
-            config["r"],
-            weight.shape[1],
-        ):
+        n_out, n_in = weight.shape
+        if lora_b.shape != (n_out, rank) or lora_a.shape != (rank, n_in):
             shapes = f"{list(weight.shape)}, B {list(lora_b.shape)}, A {list(lora_a.shape)}"
             raise PolicyError(f"the adapter does not fit the base model: {name} is {shapes}", _HINT)
-        term = lora_b.float() @ lora_a.float() * (config["lora_alpha"] / config["r"])
+        term = lora_b.float() @ lora_a.float() * (config["lora_alpha"] / rank)
         if not term.isfinite().all():
             raise PolicyError(f"the adapter of {name} contains numbers that are not finite")
         weight.data += term.to(weight.dtype)
@@ -154,7 +147,10 @@ _MORE_THAN_LORA = (
     "use_dora",
     "use_rslora",
 )
-_HINT = "check that --base is the model that was trained; merge experts in one tensor with tinker_cookbook.weights.build_hf_model"
+_HINT = (
+    "check that --base is the model that was trained; merge experts in one tensor with "
+    "tinker_cookbook.weights.build_hf_model"
+)
 
 
 def save_model(model: Any, base: Path, folder: Path, dtype: Dtype) -> None:
@@ -163,10 +159,9 @@ def save_model(model: Any, base: Path, folder: Path, dtype: Dtype) -> None:
     import torch
 
     model.to(getattr(torch, dtype)).save_pretrained(folder)
-    for file in folder.glob(
-        "*.safetensors"
-    ):  # save_pretrained makes them readable by their owner only
-        file.chmod((folder / "config.json").stat().st_mode)
+    mode = (folder / "config.json").stat().st_mode
+    for file in folder.glob("*.safetensors"):
+        file.chmod(mode)  # save_pretrained makes them readable by their owner only
     for file in base.iterdir():
         skipped = file.name.startswith(".") or file.name in _WRITTEN or file.name.endswith(_WEIGHTS)
         if file.is_file() and not skipped:

@@ -165,17 +165,15 @@ def base_licence(config: RunConfig, folder: Path | None) -> str | None:
     folder = folder or config.tinker.local_models.get(name)
     if name in MODELS and folder in (None, models_folder() / name):
         return MODELS[name].licence.lower()
-    shipped = [model_path(name).resolve() for name in MODEL_NAMES]
-    if (config.tinker.is_local and folder is None) or (
-        folder is not None and folder.resolve() in shipped
-    ):
+    if folder is None:
+        return "apache-2.0" if config.tinker.is_local else None
+    if folder.resolve() in [model_path(name).resolve() for name in MODEL_NAMES]:
         return "apache-2.0"
-    if folder is None or not (folder / "README.md").is_file():
+    if not (folder / "README.md").is_file():
         return None
     try:
-        found = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.get(
-            "license"
-        )
+        card = ModelCard.load(folder / "README.md", ignore_metadata_errors=True)
     except ValueError:  # no readable front matter
         return None
-    return found if isinstance(found, str) else None
+    licence = card.data.get("license")
+    return licence if isinstance(licence, str) else None

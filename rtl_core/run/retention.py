@@ -17,7 +17,7 @@ from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line, progress
 from rtl_grader.words import counted
 
 
@@ -41,16 +41,12 @@ def kept_steps(
     weights that step n − 1 saved. Of equal results the earlier counts as better.
     """
     steps = sorted(state.step for state in trained)
-    if not steps:
-        return set()
-    keep = {steps[-1], *steps[-retention.keep_last :]} if retention.keep_last else {steps[-1]}
+    newest = max(1, retention.keep_last)
+    keep = set(steps[-newest:])
     if retention.keep_every:
         keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
-    return (
-        keep
-        | (retention.also & set(steps))
-        | set(best_steps(trained, evaluations, retention.keep_best))
-    )
+    keep |= retention.also.intersection(steps)
+    return keep.union(best_steps(trained, evaluations, retention.keep_best))
 
 
 def best_steps(
@@ -61,18 +57,17 @@ def best_steps(
     pass@1 is the mean over all held-out problems, so that with several sources a larger one counts more.
     """
     steps = {state.step for state in trained}
-    scored = [
-        (-evaluation.pass_at_1, evaluation.step - 1, evaluation.key, evaluation)
-        for evaluation in evaluations
-        if evaluation.policy == "student"
-        and evaluation.status == "done"
-        and evaluation.pass_at_1 is not None
-    ]
-    found: dict[int, EvaluationRecord] = {}
+    scored = []
+    for evaluation in evaluations:
+        step, rate = evaluation.step - 1, evaluation.pass_at_1
+        done = evaluation.policy == "student" and evaluation.status == "done"
+        if done and rate is not None and step in steps:
+            scored.append((-rate, step, evaluation.key, evaluation))
+    best: dict[int, EvaluationRecord] = {}
     for _, step, _, evaluation in sorted(scored, key=lambda row: row[:3]):
-        if step in steps and len(found) < most:
-            found.setdefault(step, evaluation)
-    return found
+        if len(best) < most:
+            best.setdefault(step, evaluation)
+    return best
 
 
 def retention_of(config: RunConfig) -> Retention:
@@ -85,49 +80,53 @@ def retention_of(config: RunConfig) -> Retention:
 
 async def delete_old_weights(session: Session) -> None:
     """Delete the weights that no rule keeps. A failure is logged and retried after the next step."""
-    with session.history.reading():
-        trained = session.history.trained_steps(session.run)
-        evaluations = own_evaluations(session.history, session.run)
-    keep = kept_steps(trained, evaluations, retention_of(session.config)) | session.weights.deleted
+    history, run, weights = session.history, session.run, session.weights
+    with history.reading():
+        trained = history.trained_steps(run)
+        evaluations = own_evaluations(history, run)
+    keep = kept_steps(trained, evaluations, retention_of(session.config)) | weights.deleted
     old = [state for state in trained if state.step not in keep]
     if not old:
         return
     try:
         await session.policy.backend.delete(_paths(old))
     except (PolicyError, InfrastructureError, ConnectionError, TimeoutError) as error:
-        progress.get().line(f"old weights could not be deleted: {error}")
+        log_line(f"old weights could not be deleted: {error}")
     else:
-        session.weights.deleted |= {state.step for state in old}
+        weights.deleted |= {state.step for state in old}
 
 
 async def keep_final_weights(session: Session) -> None:
     """At the end of a run, delete old weights and remove the expiry of those that are its result (the last
     and the best)."""
     await delete_old_weights(session)
-    trained = session.history.trained_steps(session.run)
+    history, run, tell = session.history, session.run, progress.get()
+    trained, evaluations = history.trained_steps(run), own_evaluations(history, run)
     retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
-    evaluations = own_evaluations(session.history, session.run)
-    keep = kept_steps(trained, evaluations, retention)
+    sources = sorted({problem.source for problem in session.loaded.heldout})
+    together = " together" if len(sources) > 1 else ""
     for step, evaluation in best_steps(trained, evaluations, retention.keep_best).items():
-        sources = sorted({problem.source for problem in session.loaded.heldout})
-        of = f"{' and '.join(sources)} together" if len(sources) > 1 else "".join(sources)
-        progress.get().line(
+        problems = counted(evaluation.n_problems, "held-out problem")
+        tell.line(
             f"kept as the best: the weights after {counted(step + 1, 'step')}, by pass@1 "
-            f"{evaluation.pass_at_1:.3f} on the"
-            f" {counted(evaluation.n_problems, 'held-out problem')} of {of} (checkpoints.keep_best)"
+            f"{evaluation.pass_at_1:.3f} on the {problems} of {' and '.join(sources)}{together} "
+            "(checkpoints.keep_best)"
         )
-    for state in (state for state in trained if state.step in keep):
+    keep = kept_steps(trained, evaluations, retention)
+    for state in trained:
+        if state.step not in keep:
+            continue
         name = f"the weights after {counted(state.step + 1, 'step')}"
         try:
             await session.policy.backend.keep(_paths([state]))
         except PolicyError as error:
-            progress.get().line(
+            tell.line(
                 f"{name} are no longer on the service, or it has no expiry to remove: {error}"
             )
         except Exception as error:
             if not is_transient(error):
                 raise
-            progress.get().line(f"the expiry of {name} could not be removed: {error}")
+            tell.line(f"the expiry of {name} could not be removed: {error}")
 
 
 def _paths(states: Iterable[StepState]) -> list[str]:

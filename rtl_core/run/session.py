@@ -7,7 +7,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.at_work import calls_at_work, service_pause, steps_at_work
+from rtl_core.at_work import slow_work
 from rtl_core.backend.base import (
     SAVED,
     Backend,
@@ -38,9 +38,9 @@ from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.machine import problems_of
-from rtl_core.run.check.preflight import before_sampling
-from rtl_core.run.check.prompts import Known, context, prepare
-from rtl_core.run.check.readiness import ready, refuse_or_tell
+from rtl_core.run.check.preflight import preflight_findings
+from rtl_core.run.check.prompts import PreflightInput, context, prepare
+from rtl_core.run.check.readiness import ready, refuse_or_log
 from rtl_core.run.conversations import ConversationPool, open_conversation_pool
 from rtl_core.run.folder import check_unchanged, has_begun, run_record, write_config
 from rtl_core.run.forecast import prices_of
@@ -52,16 +52,16 @@ from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.problems.problem_set import LoadedProblems
-from rtl_grader.progress import at_intervals, progress
+from rtl_grader.progress import at_intervals, log_line, progress
 from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.doubts import Doubts
 from rtl_grader.words import counted
 
 HEARTBEAT_S = 30.0
-TELL_S = 60.0
-"""Seconds between log lines that name tasks running for at least half of this time."""
-Made = TypeVar("Made")
+LOG_S = 60.0
+"""Seconds between log lines that name work in progress for at least half of this time."""
+Result = TypeVar("Result")
 
 
 @define(eq=False)
@@ -104,7 +104,7 @@ class WeightsOfRun:
 
 
 @define(eq=False)
-class Life:
+class RunProgress:
     """Progress of this process' work on the run, and how it ends."""
 
     opened_at: float = field(factory=time.monotonic)
@@ -141,7 +141,7 @@ class Session:
     loaded: LoadedProblems
     graders: Graders
     prices: Prices
-    life: Life
+    progress: RunProgress
     problems: dict[str, Problem] = field(init=False)
     prompts: dict[str, Prompt] = field(factory=dict)
     """Mapping of problem id to its prompt, if the run was opened with a policy."""
@@ -177,23 +177,33 @@ class Session:
         context = None if self.trains else self.policy.context
         return None if context is None else max(0, context - len(prompt_P))
 
-    def usable(self, problems: list[Problem]) -> list[Problem]:
+    @property
+    def train(self) -> list[Problem]:
+        """The training problems that are usable."""
+        return self.usable(self.loaded.train)
+
+    @property
+    def heldout(self) -> list[Problem]:
+        """The held-out problems that are usable."""
+        return self.usable(self.loaded.heldout)
+
+    def usable(self, problems: Iterable[Problem]) -> list[Problem]:
         """Return those of `problems` that are fit and have a prompt within the budget."""
         return [problem for problem in problems if problem.id not in self.unfit]
 
 
 @asynccontextmanager
 async def started_in_thread(
-    make: Callable[[], Made], close: Callable[[Made], None] = lambda made: None
-) -> AsyncIterator[asyncio.Task[Made]]:
+    make: Callable[[], Result], close: Callable[[Result], None] = lambda result: None
+) -> AsyncIterator[asyncio.Task[Result]]:
     """Run `make` in a thread; at the end of the block its result is passed to `close`."""
-    making = asyncio.create_task(asyncio.to_thread(make))
+    task = asyncio.create_task(asyncio.to_thread(make))
     try:
-        yield making
+        yield task
     finally:
-        (made,) = await asyncio.gather(making, return_exceptions=True)
-        if not isinstance(made, BaseException):
-            close(made)
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        if not isinstance(result, BaseException):
+            close(result)
 
 
 @asynccontextmanager
@@ -229,26 +239,23 @@ async def open_session(
         if with_policy:
             progress.get().stage("check")
             readiness = await ready(provider, config, tell)
-        life = Life()
-        life.at_signal += [life.ending.set, cancel_later(), stack.enter_context(hurried())]
-        stack.enter_context(call_on_signal(lambda: [call() for call in life.at_signal]))
+        state = _progress(stack)
         history = History(config.run.history)
-        threads = graders_of(config.grading, cluster)
         loaded, executor, backend = await _start(
             stack, config, provider if readiness else None, cluster
         )
-        life.at_signal += [executor.close, *([backend.abort] if backend else [])]
+        state.at_signal.append(executor.close)
+        if backend:
+            state.at_signal.append(backend.abort)
         if not as_visitor:
             check_unchanged(
                 config, loaded, history, executor.tools(), accept_changes=accept_changes
             )
-            _tell_left_out(loaded)
-        cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
-        grader = grader_of(config.grading, executor, KnownGood(*history.cpu_of_known_good()), cache)
-        graders = Graders(grader, threads, cache=cache)
+            _log_left_out(loaded)
+        graders = _graders(config, history, executor, cluster)
         stack.callback(graders.close)
         recorder = _recorder_of(config, provider, history)
-        session = Session(config, history, recorder, loaded, graders, prices_of(config), life)
+        session = Session(config, history, recorder, loaded, graders, prices_of(config), state)
         if backend and readiness:
             await _open_policy(session, backend, provider, readiness, as_visitor)
             await _open_conversations(session, stack)
@@ -258,8 +265,16 @@ async def open_session(
         session.recorder.take_spent()  # opening the run counts for no step
         # Also if the run fails: what was sampled and graded is paid for.
         stack.push_async_callback(session.recorder.settle)
-        await stack.enter_async_context(at_intervals(TELL_S, _tell_long))
+        await stack.enter_async_context(at_intervals(LOG_S, log_slow_steps))
         yield session
+
+
+def _progress(stack: AsyncExitStack) -> RunProgress:
+    """Return the progress of a new session. Until the stack is closed, its `at_signal` is called at a signal."""
+    state = RunProgress()
+    state.at_signal += [state.ending.set, cancel_later(), stack.enter_context(hurried())]
+    stack.enter_context(call_on_signal(lambda: [call() for call in state.at_signal]))
+    return state
 
 
 async def _start(
@@ -278,6 +293,16 @@ async def _start(
     return await reading, await starting, backend
 
 
+def _graders(
+    config: RunConfig, history: History, executor: Executor, cluster: Cluster | None
+) -> Graders:
+    """Return the graders, which start with what the history knows of earlier verdicts."""
+    cache = MemoryCache(history.cached_verdicts(MOST_CACHED))
+    known_good = KnownGood(*history.cpu_of_known_good())
+    grader = grader_of(config.grading, executor, known_good, cache)
+    return Graders(grader, graders_of(config.grading, cluster), cache=cache)
+
+
 def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Recorder:
     """Return the recorder; it writes more often if tokens cost money."""
     if provider.embedded(config) and not config.tinker.teacher_apart:
@@ -290,24 +315,20 @@ async def _record_start(session: Session) -> None:
     config, loaded, history = session.config, session.loaded, session.history
     if last := history.last_trained_step(session.run):
         status = history.existing_run(session.run).status
-        progress.get().line(f"continues after step {last.step + 1}; before, the run was {status}")
+        log_line(f"continues after step {last.step + 1}; before, the run was {status}")
     await session.recorder.call(
         history.start_run, run_record(config, loaded, session.graders.grader.executor.tools())
     )
-    rows: list[tuple[Problem, str, int | None]] = [
-        (problem, "train", None) for problem in loaded.train
-    ]
-    rows += [(problem, "heldout", None) for problem in loaded.heldout]
     # Problems that the run already has keep their place in the curriculum, or stay excluded.
-    known = {
-        (row.problem_id, row.fingerprint): row.split for row in history.problems_of(config.run.name)
+    splits = {
+        (row.problem_id, row.fingerprint): row.split for row in history.problems_of(session.run)
     }
-    fresh = [
-        row
-        for row in rows
-        if known.get((row[0].id, row[0].fingerprint)) not in (row[1], "excluded")
-    ]
-    await session.recorder.call(history.record_problems, config.run.name, fresh)
+    rows: list[tuple[Problem, str, int | None]] = []
+    for split, problems in (("train", loaded.train), ("heldout", loaded.heldout)):
+        for problem in problems:
+            if splits.get((problem.id, problem.fingerprint)) not in (split, "excluded"):
+                rows.append((problem, split, None))
+    await session.recorder.call(history.record_problems, session.run, rows)
     write_config(config)
 
 
@@ -330,24 +351,24 @@ async def _open_policy(
     session.opened_policy = Policy(backend, chat, readiness.context.get(config.tinker.student))
     if not session.trains:
         return
-    known = Known(
+    inputs = PreflightInput(
         config, readiness, session.prompts, session.loaded, history, prices=session.prices
     )
-    findings = list(context(known) if as_visitor else before_sampling(known))
+    findings = list(context(inputs) if as_visitor else preflight_findings(inputs))
     if history.last_trained_step(session.run) is not None:
         # A resumed run has sampled with these settings before: errors become warnings.
         findings = [replace(f, level="warning") if f.level == "wrong" else f for f in findings]
-    refuse_or_tell(findings, tell)
+    refuse_or_log(findings, tell)
 
 
 async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
     """Open the conversation pool of a run that answers in episodes. ConfigError if the chat template does
     not support such conversations."""
-    if session.config.learning.episodes:
-        ToolChat(session.policy.chat, [] if session.config.episode.whole_answers else definitions())
-        session.policy.conversations = await stack.enter_async_context(
-            open_conversation_pool(session.config, with_tools=True)
-        )
+    config, policy = session.config, session.policy
+    if config.learning.episodes:
+        ToolChat(policy.chat, [] if config.episode.whole_answers else definitions())
+        pool = open_conversation_pool(config, with_tools=True)
+        policy.conversations = await stack.enter_async_context(pool)
 
 
 async def _bases_of_teachers(
@@ -356,9 +377,9 @@ async def _bases_of_teachers(
     """Mapping of saved weights that are teachers to their base model. With `tell`, missing weights are
     logged and left out instead of raised."""
     bases = {}
-    for name in sorted(
-        {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
-    ):
+    for name in sorted(set(config.tinker.named_teachers.values())):
+        if not name.startswith(SAVED):
+            continue
         try:
             bases[name] = (await backend.describe(name)).base_model
         except PolicyError as error:
@@ -374,36 +395,24 @@ async def _heartbeat(session: Session) -> None:
         await asyncio.sleep(HEARTBEAT_S)
         # A locked file or a full disk: the next heartbeat is enough.
         with contextlib.suppress(HistoryError, InfrastructureError):
-            await session.recorder.call(session.history.heartbeat, session.run, _long_work())
+            words = slow_work(LOG_S / 2)
+            await session.recorder.call(session.history.heartbeat, session.run, words)
 
 
-def _long_work() -> str:
-    """What the run has worked on or waited for for long, in words, so that a service that hangs or pauses
-    is noticed; empty if nothing."""
-    work = {"still in progress": steps_at_work, "outstanding requests": calls_at_work}
-    words = [
-        f"{title}: {items}"
-        for title, one in work.items()
-        if (items := one.in_words(least_s=TELL_S / 2))
-    ]
-    return "; ".join(filter(None, [*words, service_pause.in_words()]))
+def log_slow_steps() -> None:
+    """Log what the run has worked on or waited for for long."""
+    if words := slow_work(LOG_S / 2):
+        log_line(words)
 
 
-def _tell_long() -> None:
-    if words := _long_work():
-        progress.get().line(words)
-
-
-def _tell_left_out(loaded: LoadedProblems) -> None:
+def _log_left_out(loaded: LoadedProblems) -> None:
     tell = progress.get()
     for broken in loaded.broken:
         tell.line(f"left out: {broken}")
     if loaded.left_out:
-        first = loaded.left_out[0]
-        tell.line(
-            f"left out: {counted(len(loaded.left_out), 'problem')} that cannot be graded here "
-            f"(such as {first.id}: {first.reason})"
-        )
+        first, number = loaded.left_out[0], counted(len(loaded.left_out), "problem")
+        example = f"{first.id}: {first.reason}"
+        tell.line(f"left out: {number} that cannot be graded here (such as {example})")
 
 
 def _prepare_prompts(
@@ -415,20 +424,18 @@ def _prepare_prompts(
     `bases`: see `prices_of`.
     """
     config, tell = session.config, progress.get()
-    named = (
-        name
-        for name in config.tinker.named_teachers.values()
-        if name in bases or not name.startswith(SAVED)
-    )
-    models = dict.fromkeys(bases.get(name, name) for name in named)
-    teachers = {model: provider.tokenizer(config, model) for model in models}
-    found = prepare(config, session.problems.values(), backend.tokenizer, teachers)
-    session.prompts = found.prompts
-    tell.line(found.rendering)
-    session.unfit |= found.unfit
-    for why in found.unfit.values():
+    teachers = {}
+    for name in config.tinker.named_teachers.values():
+        model = bases.get(name, name)
+        if not model.startswith(SAVED) and model not in teachers:
+            teachers[model] = provider.tokenizer(config, model)
+    prepared = prepare(config, session.problems.values(), backend.tokenizer, teachers)
+    session.prompts = prepared.prompts
+    tell.line(prepared.rendering)
+    session.unfit |= prepared.unfit
+    for why in prepared.unfit.values():
         tell.line(f"left out: {why}")
-    for prompt in found.prompts.values():
+    for prompt in prepared.prompts.values():
         for note in prompt.notes:
             tell.line(f"prompt of {prompt.problem_id}: {note}")
-    return found.chat
+    return prepared.chat

@@ -16,7 +16,7 @@ from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
-from rtl_grader.progress import progress
+from rtl_grader.progress import log_line, progress
 
 
 @asynccontextmanager
@@ -26,12 +26,12 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     A run that stopped because of a transient error (no network for an hour) stays `running`, with the
     reason, so that it is restarted.
     """
-
-    record, set_status = session.recorder.call, partial(session.history.set_run_status, session.run)
+    state, record, say = session.progress, session.recorder.call, progress.get().line
+    set_status = partial(session.history.set_run_status, session.run)
 
     def set_cancelled() -> str:
-        why = "stopped by a signal" if session.life.ended_by == "signal" else "cancelled in Prefect"
-        set_status("cancelled", f"{why}; the same command resumes the run", session.life.ended_by)
+        why = "stopped by a signal" if state.ended_by == "signal" else "cancelled in Prefect"
+        set_status("cancelled", f"{why}; the same command resumes the run", state.ended_by)
         return why
 
     def set_cancelled_early() -> None:
@@ -40,24 +40,20 @@ async def run_status(session: Session) -> AsyncIterator[None]:
 
     # With a busy server, ending the flow may take Prefect longer than the 30 s after which its worker kills
     # the process.
-    session.life.at_signal.append(set_cancelled_early)
+    state.at_signal.append(set_cancelled_early)
     try:
         with (
-            Tracker(session.history, session.config, progress.get().line) as tracker,
+            Tracker(session.history, session.config, say) as tracker,
             closing(
-                LiveReport(
-                    session.history.path, session.run, report_path(session), progress.get().line
-                )
+                LiveReport(session.history.path, session.run, report_path(session), say)
             ) as live_report,
         ):
-            session.life.on_step += [
-                lambda _: tracker.recorded(),
-                lambda _: live_report.after_step(),
-            ]
+            state.on_step.append(lambda _: tracker.recorded())
+            state.on_step.append(lambda _: live_report.after_step())
             yield
     except Exception as error:
         await asyncio.sleep(0.05)  # gives the thread that reads signals time to run
-        if session.life.ending.is_set():
+        if state.ending.is_set():
             # A signal's exception is raised anywhere in the main thread, where libraries may convert it,
             # and what the signal ended immediately (graders, the embedded service) raises errors in its
             # callers.
@@ -73,9 +69,8 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         await record(set_cancelled)
         raise
     finally:
-        session.life.at_signal.remove(set_cancelled_early)
-    stopped = session.life.stopped
-    await record(set_status, "finished" if stopped is None else "paused", stopped)
+        state.at_signal.remove(set_cancelled_early)
+    await record(set_status, "finished" if state.stopped is None else "paused", state.stopped)
 
 
 def report_path(session: Session) -> Path:
@@ -85,23 +80,25 @@ def report_path(session: Session) -> Path:
 
 def after_step(session: Session, step: int) -> None:
     """Report a trained step: callbacks, progress, and a log line."""
-    for tell in session.life.on_step:
-        tell(step)
-    progress.get().advance("steps", step + 1, len(session.weights.steps))
-    if session.life.last_step is not None:
-        progress.get().line(step_line(step, len(session.weights.steps), session.life.last_step))
+    steps, metrics = len(session.weights.steps), session.progress.last_step
+    for callback in session.progress.on_step:
+        callback(step)
+    progress.get().advance("steps", step + 1, steps)
+    if metrics is not None:
+        log_line(step_line(step, steps, metrics))
 
 
 def finish(session: Session) -> str:
     """Write the report and show the result. Returns the report's path, or why the run stopped before its end."""
-    tell = progress.get()
-    if session.life.stopped is not None:
-        tell.line(f"stopped: {session.life.stopped}")
-        return f"stopped: {session.life.stopped}"
-    path = write_report(session.history, [session.run], report_path(session))
+    tell, history, run = progress.get(), session.history, session.run
+    if session.progress.stopped is not None:
+        words = f"stopped: {session.progress.stopped}"
+        tell.line(words)
+        return words
+    path = write_report(history, [run], report_path(session))
     if session.trains:
-        tell.show(before_after_table(session.history, session.run))
-    for table in tables_of(session.history, session.run):
+        tell.show(before_after_table(history, run))
+    for table in tables_of(history, run):
         tell.show(rich_table(table))
     tell.line(f"database: {session.config.run.history}")
     tell.line(f"report:   {path}")

@@ -33,23 +33,23 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
 
     `under_way`: number of started steps whose cost is not in the history yet.
     """
-    config = session.config
+    config, budget = session.config, session.config.cost.budget_usd
     if pause_path(config).exists():
         return f"paused by request; `rtl-distill resume {session.run}` resumes it"
     limit = config.cost.budget_hours
-    hours = (time.monotonic() - session.life.opened_at - service_pause.seconds) / 3600
+    hours = (time.monotonic() - session.progress.opened_at - service_pause.seconds) / 3600
     if limit is not None and hours >= limit:
         return f"the budget of {limit:g} hours is used up; the same command resumes the run for as many hours"
-    if config.cost.budget_usd is None:
+    if budget is None:
         return None
     so_far = dollars_spent(session.history, session.run, config, session.prices)
     assert so_far is not None, "a run with a budget in dollars is refused without prices"
     # Steps in progress cost as well: stop before the one that would exceed the budget.
-    costs = step_costs(session.history, session.run)
-    next_step = sum(costs[-5:]) / len(costs[-5:]) if costs else 0.0
-    if so_far + (1 + under_way) * next_step > config.cost.budget_usd:
+    costs = step_costs(session.history, session.run)[-5:]
+    next_step = sum(costs) / max(1, len(costs))
+    if so_far + (1 + under_way) * next_step > budget:
         return (
-            f"the budget of ${config.cost.budget_usd:,.2f} would be exceeded: ${so_far:,.4f} spent, "
+            f"the budget of ${budget:,.2f} would be exceeded: ${so_far:,.4f} spent, "
             f"a step costs about ${next_step:,.4f}; raise cost.budget_usd, and the same command resumes the run"
         )
     return None
@@ -65,12 +65,12 @@ def health_breach(session: Session) -> RunHealthError | None:
     first = max(health.accept_up_to_step, trained.step - health.patience + 1 if trained else 0)
     steps = session.history.step_metrics(session.run, first)
     ranges = {metric: (bounds.min, bounds.max) for metric, bounds in health.ranges.items()}
-    found = breaches(list(steps.values()), ranges, health.patience)
-    if not found:
+    left = breaches(list(steps.values()), ranges, health.patience)
+    if not left:
         return None
     last = max(steps) + 1
     return RunHealthError(
-        f"run {session.run} left its safe range after step {last}: {'; '.join(map(str, found))}",
+        f"run {session.run} left its safe range after step {last}: {'; '.join(map(str, left))}",
         f"everything up to step {last} is saved; look at `rtl-distill report {session.run}`, then continue with "
         f"--set health.accept_up_to_step={last}, or with another range in health.ranges",
     )

@@ -271,7 +271,7 @@ def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]
                     ),
                     result=result,
                 )
-                for call, result in turn.told
+                for call, result in turn.by_call
             ],
         )
         for turn in to_turns(messages)

@@ -14,7 +14,8 @@ async def begin(session):
     """Open the first step of a run."""
     if not session.weights.steps:
         await planning.plan_run(session)
-    return batches.open_batch(session, await planning.batch_of(session, session.weights.steps[0]))
+    step = await planning.batch_of(session, session.weights.steps[0])
+    return batches.open_batch(session.history, session.run, step)
 
 
 async def one_step(config, opened=lambda session: None):
@@ -27,7 +28,7 @@ async def one_step(config, opened=lambda session: None):
         )
         for problem_id in step.planned:
             await batches.grade(session, step, problem_id)
-            credit_group(session, step, problem_id)
+            credit_group(config, session.recorder, step, problem_id)
         await training.train(session, step)
     return step, session
 

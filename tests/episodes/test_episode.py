@@ -177,7 +177,7 @@ def test_calls_are_ignored_without_tools(arbiter, executor):
         arbiter, executor, bounds, judge=lambda answer: "It does not compile:", opening=opening
     )
     episode.play(policy)
-    assert [[call for call, _ in turn.told] for turn in episode.turns] == [[None], []]
+    assert [[call for call, _ in turn.by_call] for turn in episode.turns] == [[None], []]
 
 
 def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):

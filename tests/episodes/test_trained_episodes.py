@@ -180,7 +180,10 @@ def test_in_the_control_an_episode_reads_another_problems_document(tmp_path):
             rollout = step.rollout(
                 session.run, problem_id, 0, (), SampledAnswer([], [], "stop", "")
             )
-            files = playing.permuted_context(session, rollout), session.problems[problem_id].context
+            files = (
+                playing.permuted_context(session.config, session.loaded.train, rollout),
+                session.problems[problem_id].context,
+            )
             return [each["docs/specification.md"] for each in files]
 
     other, own = asyncio.run(read())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,8 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.datums import algorithm_of, build_datums, credited
-from rtl_core.rollouts.training import step
+from rtl_core.rollouts.datums import algorithm_of, build_datums, compute_credit
+from rtl_core.rollouts.training import optimize
 from rtl_core.run.recorder import Recorder
 from rtl_core.tinymodels import model_path
 from rtl_core.types.rollout import Rollout
@@ -174,14 +173,19 @@ def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
     batch.add(stored for group in bench.groups.values() for stored in group)
     algorithm = algorithm_of(config, batch)
     for problem in bench.groups:
-        credited(batch, problem, algorithm)
+        compute_credit(batch, problem, algorithm)
     datums = build_datums(batch, algorithm, config.learning.kl_weight)
     client, learning = bench.client(), config.learning
-    session: Any = SimpleNamespace(config=config, recorder=Recorder(History(tmp_path / "h.duckdb")))
-    trainer = TinkerTrainer(client)
+    recorder, trainer = Recorder(History(tmp_path / "h.duckdb")), TinkerTrainer(client)
     asyncio.run(
-        step(
-            session, trainer, datums, learning.loss, learning.loss_settings, learning.learning_rate
+        optimize(
+            learning,
+            recorder,
+            trainer,
+            datums,
+            learning.loss,
+            learning.loss_settings,
+            rate=learning.learning_rate,
         )
     )
     return client

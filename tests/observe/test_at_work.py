@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console
 
 from rtl_core import at_work
-from rtl_core.at_work import Pause, outstanding
+from rtl_core.at_work import Pause, outstanding, slow_work
 from rtl_core.backend.tinker.pauses import Pauses
 from rtl_core.backend.tinker.training import TinkerTrainer
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.live import live_view
-from rtl_core.run import session, stopping
+from rtl_core.run import stopping
 from rtl_grader.work import AtWork
 
 
@@ -22,8 +22,9 @@ from rtl_grader.work import AtWork
 def clock(monkeypatch):
     """A clock that tests advance, for a service that was never paused."""
     now = SimpleNamespace(s=1000.0)
-    monkeypatch.setattr(session, "service_pause", Pause())
+    monkeypatch.setattr(at_work, "service_pause", Pause())
     monkeypatch.setattr(at_work, "time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr("rtl_grader.work.time", SimpleNamespace(monotonic=lambda: now.s))
     return now
 
 
@@ -53,7 +54,7 @@ def test_a_line_of_a_step_that_takes_long_names_the_outstanding_requests(clock):
             waiting = asyncio.create_task(call)
             await asyncio.sleep(0.01)
             clock.s += 90
-            words = session._long_work()
+            words = slow_work(30.0)
             waiting.cancel()
             await asyncio.wait([waiting])
         return words
@@ -68,7 +69,7 @@ def test_a_line_of_a_step_that_takes_long_names_the_outstanding_requests(clock):
     assert "outstanding requests: save_state (90 s)" in asyncio.run(
         words_of(trainer.save("r-000001", None))
     )
-    assert session._long_work() == ""
+    assert slow_work(30.0) == ""
 
 
 def test_a_request_that_fails_is_no_longer_outstanding():
@@ -96,7 +97,7 @@ def test_a_pause_lasts_while_it_is_reported_and_its_seconds_add_up(clock):
 @pytest.fixture
 def paused(clock, monkeypatch):
     pause = Pause()
-    for module in (session, stopping, at_work):
+    for module in (stopping, at_work):
         monkeypatch.setattr(module, "service_pause", pause)
     monkeypatch.setattr("rtl_core.backend.tinker.pauses.service_pause", pause)
     return pause
@@ -107,17 +108,17 @@ def test_watch_shows_a_pause_and_a_heartbeat_after_it_removes_it(paused, clock, 
     history.start_run(RunRecord(name="r", student="student", status="running"))
     words = "Training for demo is paused. Reason: Tinker backend is running short on capacity, please wait."
     Pauses(print).emit(logging.makeLogRecord({"msg": words, "pathname": "p", "lineno": 1}))
-    history.heartbeat("r", session._long_work())
+    history.heartbeat("r", slow_work(30.0))
     console = Console(width=200)
     with console.capture() as capture:
         console.print(live_view(history, history.existing_run("r")))
     assert "running short on capacity" in capture.get()
     clock.s += 600
-    history.heartbeat("r", session._long_work())
+    history.heartbeat("r", slow_work(30.0))
     assert history.existing_run("r").message is None
 
     Pauses(print).note_refusal("add credit")
-    assert session._long_work() == "the account has no credit (402): add credit"
+    assert slow_work(30.0) == "the account has no credit (402): add credit"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_a_pause_does_not_count_for_the_budget_of_hours(paused, clock, tmp_path,
     monkeypatch.setattr(stopping, "time", SimpleNamespace(monotonic=lambda: clock.s))
     cost = SimpleNamespace(budget_hours=1.0, budget_usd=None)
     config = SimpleNamespace(cost=cost, run=SimpleNamespace(folder=tmp_path))
-    run = SimpleNamespace(config=config, run="r", life=SimpleNamespace(opened_at=clock.s))
+    run = SimpleNamespace(config=config, run="r", progress=SimpleNamespace(opened_at=clock.s))
     for _ in range(120):
         paused.report("short on capacity")
         clock.s += 60

@@ -119,7 +119,7 @@ def test_answers_that_are_not_trained_on_do_not_count_against_the_budget(tmp_pat
             history=history,
             run="r",
             prices=PRICES,
-            life=SimpleNamespace(opened_at=time.monotonic()),
+            progress=SimpleNamespace(opened_at=time.monotonic()),
         )
         return stop_reason(session)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rtl_core.backend.base import SamplingParams
 from rtl_core.config import RunConfig
 from rtl_core.episodes.episode import Turn, to_turns
 from rtl_core.errors import ConfigError, InfrastructureError
@@ -125,13 +126,17 @@ async def evaluated(history: Path) -> str:
         evaluation.config_for(history, "again", "heldout", other), as_visitor=True
     ) as session:
         plan = evaluation.plan_at(session, "student", 0, 2, other)
-        held = batches.open_batch(session, evaluation.evaluation_batch(session, plan))
-        assert batches.sampling_of(session.config, held) == (100, 0.2, 0.9)
+        held = batches.open_batch(
+            session.history, session.run, evaluation.evaluation_batch(session, plan)
+        )
+        assert batches.sampling_of(session.config, held) == SamplingParams(100, 0.2, (), 0.9)
         for problem_id in held.problem_ids:
             await playing.answer(session, held, problem_id)
             await batches.grade(session, held, problem_id)
         await evaluation.record(session, held, plan)
-        assert [line.split(":")[0] for line in evaluation.turns_in_words(session, held)] == [
+        assert [
+            line.split(":")[0] for line in evaluation.turns_in_words(session.config.episode, held)
+        ] == [
             "  by turn 1",
             "  by turn 2",
         ]

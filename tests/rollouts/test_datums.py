@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import (
     algorithm_of,
     build_datums,
-    credited,
+    compute_credit,
     golden_response,
     has_signal,
     permute_teacher,
@@ -73,9 +72,9 @@ def batch(
 
 
 def tokens(made: Batch, settings: RunConfig, kl_weight: float) -> list[list[float]]:
-    """Token advantages of each datum, in order, credited with the same settings."""
+    """Token advantages of each datum, in order, compute_credit with the same settings."""
     for problem in made.problem_ids:
-        credited(made, problem, Grpo(settings))
+        compute_credit(made, problem, Grpo(settings))
     return [
         datum.inputs["advantages"].tolist()
         for datum in build_datums(made, Grpo(settings), kl_weight)
@@ -127,7 +126,7 @@ def test_masked_answers_are_not_trained_on():
     made = batch({"a": [1.0, 0.5, 0.0]}, cut=(("a", 2),))
     assert tokens(made, config("learning.truncated=mask"), 0.0) == [[0.25, 0.25], [-0.25, -0.25]]
     assert len(tokens(made, config("learning.truncated=mask"), 0.5)) == 2
-    found = [one for _, one in credited(made, "a", Grpo(config("learning.truncated=mask")))]
+    found = [one for _, one in compute_credit(made, "a", Grpo(config("learning.truncated=mask")))]
     assert found == [Credit(1.0, 0.25, True), Credit(0.5, -0.25, True), Credit(0.0, 0.0, False)]
 
 
@@ -135,12 +134,12 @@ def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on()
     made = batch({"a": [1.0, 0.0], "b": [1.0, 0.0]})
     with pytest.raises(RuntimeError, match="no credit"):
         build_datums(made, Grpo(config()), 0.1)
-    credited(made, "a", Grpo(config()))
+    compute_credit(made, "a", Grpo(config()))
     made.quarantined.add("b")
     assert len(build_datums(made, Grpo(config()), 0.1)) == 2
     made.update(made.group("a")[0], reward=None)
     with pytest.raises(RuntimeError, match="no verdict"):
-        credited(made, "a", Grpo(config()))
+        compute_credit(made, "a", Grpo(config()))
 
 
 def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_if_configured():
@@ -225,7 +224,7 @@ def test_distributions_carry_the_teachers_choices_and_permuted_ones_are_from_ano
     def taught(*more):
         own = DistributionDistillation(config(*asked, *more))
         for problem in made.problem_ids:
-            credited(made, problem, own)
+            compute_credit(made, problem, own)
         return build_datums(made, own, 0.5)
 
     before, after = taught(), taught("learning.permute_teacher=true")
@@ -264,7 +263,7 @@ def test_the_teacher_counts_where_the_student_was_unsure_and_from_the_first_wron
         teacher = TeacherRecord(rollout.key, np.full(n, -2.0), 0, 0, 0, n)
         made.add([replace(stored, rollout=rollout, verdict=a_verdict(outcome), teacher=teacher)])
     settings = config("learning.kl_after_error=true", "learning.reward_weight=0", "learning.kl_unsure_below=0.5", 'learning.kl_on="all"')  # fmt: skip
-    credited(made, "a", Grpo(settings))
+    compute_credit(made, "a", Grpo(settings))
     found = build_datums(made, Grpo(settings), 1.0, lambda ids: "".join(texts[one] for one in ids))
     # One of the three answers passed, and one was sure of its wrong token.
     assert [datum.inputs["advantages"].tolist() for datum in found] == [[0.0, 0.0, -1.0]]
@@ -349,7 +348,7 @@ def test_complete_passing_answers_are_imitated_once_each():
         # A control experiment for later steps has no effect here.
         settings = ["learning.permute_advantages=true", *overrides]
         algorithm = algorithm_of(load_config("demo", settings, environment={}), batch)
-        found = [one for _, one in credited(batch, "p", algorithm)]
+        found = [one for _, one in compute_credit(batch, "p", algorithm)]
         assert {(one.reward, one.advantage) for one in found if one.counts} == {(0.5, 1.0)}
         return [tuple(datum.tokens_T) for datum in build_datums(batch, algorithm, 0.0)]
 
@@ -372,7 +371,7 @@ def drift_of(own_T, sampled, trained, step=0):
     batch.add([StoredRollout(rollout, credit=Credit(1.0, 1.0, True))])
     datum = Datum(rollout.prompt_P, rollout.tokens_T, {})
     return checked_drift(
-        SimpleNamespace(run="r", config=load_config("demo", environment={})),
+        load_config("demo", environment={}),
         batch,
         [datum],
         [np.array(trained)],

@@ -14,7 +14,7 @@ from rtl_core.rollouts import batch
 from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.check.preflight import small_pays
-from rtl_core.run.check.prompts import Known
+from rtl_core.run.check.prompts import PreflightInput
 from rtl_core.run.session import Session, open_session
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.types.verdict import Outcome, Stage
@@ -27,7 +27,9 @@ SIZE = ("reward.weights={tests = 1.0, area = 0.5, depth = 0.25}",)
 def sampled(session: Session, texts: dict[str, tuple[str, ...]], step: int = 0) -> batch.Batch:
     """A train step with these recorded answers by problem id."""
     made = batch.open_batch(
-        session, batch.Batch("train", 0, step, step, tuple(texts), max(map(len, texts.values())))
+        session.history,
+        session.run,
+        batch.Batch("train", 0, step, step, tuple(texts), max(map(len, texts.values()))),
     )
     rollouts = [
         a_rollout(run=session.run, step=step, problem_id=problem_id, sample=sample, text=text)
@@ -86,7 +88,7 @@ def test_a_golden_answer_earns_half_of_each_size_term_and_a_failed_one_nothing(t
             (problem,) = session.loaded.train
             step = sampled(session, {problem.id: (golden_response(problem), "none")})
             await batch.grade(session, step, problem.id)
-            await audit_group(session, step, problem.id)
+            await audit_group(session.config, session.graders, session.recorder, step, problem)
             right, wrong = step.group(problem.id)
             assert right.audit == "equal"
             assert right.reward is not None
@@ -111,13 +113,17 @@ def test_rewards_for_size_with_weak_harnesses_give_a_warning(more, warned):
         len(
             list(
                 small_pays(
-                    Known(load_config("demo", [*SIZE, *more], environment={}), Readiness(), {})
+                    PreflightInput(
+                        load_config("demo", [*SIZE, *more], environment={}), Readiness(), {}
+                    )
                 )
             )
         )
         == warned
     )
-    assert not list(small_pays(Known(load_config("demo", more, environment={}), Readiness(), {})))
+    assert not list(
+        small_pays(PreflightInput(load_config("demo", more, environment={}), Readiness(), {}))
+    )
 
 
 def fail_to_grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:

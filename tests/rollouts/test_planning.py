@@ -161,8 +161,14 @@ def test_a_run_whose_problems_are_all_unfit_says_why(tmp_path):
 
 def test_no_later_step_is_sampled_from_weights_of_the_warm_start(tmp_path):
     async def seen(session):
-        parts = [[state.step for state in part] for part in planning.remaining_steps(session, 0)]
-        return parts, [planning.policy_step(session, state) for state in session.weights.steps]
+        parts = [
+            [state.step for state in part]
+            for part in planning.remaining_steps(session.config, session.weights.steps, 0)
+        ]
+        return parts, [
+            planning.policy_step(session.config, session.weights.steps, state)
+            for state in session.weights.steps
+        ]
 
     ahead = (
         "learning.staleness=2",

@@ -35,7 +35,8 @@ def settings(data: Path, folder: Path, *more: str) -> RunConfig:
 async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
     """Text, outcome and first reason of each answer of the first step."""
     await planning.plan_run(session)
-    step = batch.open_batch(session, await planning.batch_of(session, session.weights.steps[0]))
+    step = await planning.batch_of(session, session.weights.steps[0])
+    batch.open_batch(session.history, session.run, step)
     (problem_id,) = step.planned
     await batch.sample(session, step, problem_id)
     await batch.grade(session, step, problem_id)

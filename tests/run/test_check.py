@@ -27,7 +27,7 @@ from rtl_core.prompting.budget import Prompt
 from rtl_core.run import forecast
 from rtl_core.run.check import machine, readiness
 from rtl_core.run.check.cost import cost, disk
-from rtl_core.run.check.prompts import Known, context, known_good, sizes
+from rtl_core.run.check.prompts import PreflightInput, context, known_good, sizes
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from rtl_grader.problems.sources import load_problems
@@ -345,7 +345,7 @@ def test_an_embedded_run_needs_no_key_and_names_a_missing_model(tmp_path, monkey
     assert {line["about"] for line in wrong} == {"context"}
 
 
-def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
+def small_known(tmp_path: Path, limit: int, *overrides: str) -> PreflightInput:
     """Problems whose prompts have 100 tokens each, and a student that takes `limit`."""
     config = demo(tmp_path, *overrides, train=4, heldout=2)
     loaded = load_problems(config.problems.sources, 0)
@@ -353,7 +353,9 @@ def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
         problem.id: Prompt(problem.id, [], [1] * 100)
         for problem in (*loaded.train, *loaded.heldout)
     }
-    return Known(config, Readiness(context={"student": limit, "teacher": 10_000}), prompts, loaded)
+    return PreflightInput(
+        config, Readiness(context={"student": limit, "teacher": 10_000}), prompts, loaded
+    )
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def fail_of_a_signal(session: Session) -> None:
 
 
 def fail_of_a_request(session: Session) -> None:
-    session.life.cancelled_by_request()
+    session.progress.cancelled_by_request()
     raise ValueError("Task run is not set")
 
 

@@ -53,6 +53,11 @@ class LogProgress:
 progress: ContextVar[Progress] = ContextVar("progress", default=LogProgress())  # noqa: B039
 
 
+def log_line(text: str) -> None:
+    """Add a line to the log of what is running."""
+    progress.get().line(text)
+
+
 @asynccontextmanager
 async def at_intervals(every_s: float, tell: Callable[[], None]) -> AsyncIterator[None]:
     """Call `tell` every `every_s` seconds while the block runs."""

@@ -12,7 +12,7 @@ from pyosys import libyosys as ys
 
 top, *sources = sys.argv[1:]
 LOG, STAT = "/tmp/log.txt", "/tmp/stat.txt"
-_SAID = re.compile(r"^(?!ABC).*\b(?:Warning|warning|ERROR|error)\b:.*$", re.M)
+_MESSAGE = re.compile(r"^(?!ABC).*\b(?:Warning|warning|ERROR|error)\b:.*$", re.M)
 
 
 def synthesize():
@@ -41,8 +41,8 @@ if not child:
         os._exit(1)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 with open(LOG, errors="replace") as file:
-    said = list(dict.fromkeys(_SAID.findall(file.read())))
-print("\n".join(said) or "no warnings")
+    messages = list(dict.fromkeys(_MESSAGE.findall(file.read())))
+print("\n".join(messages) or "no warnings")
 if status == 0:
     with open(STAT, errors="replace") as file:
         print(file.read().strip())

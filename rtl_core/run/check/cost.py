@@ -6,12 +6,13 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rtl_core.cost.estimate import Estimate, Prompts, duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
-from rtl_core.run.check.prompts import Known
+from rtl_core.run.check.prompts import PreflightInput
 from rtl_core.run.forecast import Forecast, forecast, prices_of
 from rtl_core.types.finding import Finding
 from rtl_grader.types.problem import Problem
@@ -23,100 +24,118 @@ SPARE_BYTES = 10_000_000
 """For the report and logs."""
 
 
-def cost(known: Known) -> Iterator[Finding]:
+def cost(inputs: PreflightInput) -> Iterator[Finding]:
     """Maximum and likely cost of the run, and whether the budget covers it."""
-    config, found = known.config, _forecast(known)
+    config = inputs.config
     try:
         prices_of(config)
     except ConfigError as error:
         yield Finding("cost", "wrong", error.message, error.hint)
         return
-    most, likely = (
-        total_dollars(estimate.usage, found.prices) for estimate in (found.most, found.likely)
-    )
-    hours = "about {}, {} at most".format(*map(duration, found.hours()))
-    origin = f"measured over {counted(found.answers, 'answer')}" if found.answers else "assumed"
-    steps = f"{counted(found.most.steps, 'step')}, {found.most.rollouts:,} answers at most; lengths and speed {origin}"
+    plan = _forecast(inputs)
+    most = total_dollars(plan.most.usage, plan.prices)
+    likely = total_dollars(plan.likely.usage, plan.prices)
+    rest = _hours_and_steps(plan)
     if most is None or likely is None:
         if config.tinker.all_local:
-            yield Finding("cost", "ok", f"no dollars with the embedded service; {hours}; {steps}")
+            yield Finding("cost", "ok", f"no dollars with the embedded service; {rest}")
         else:
-            text = f"the price list of {found.prices.as_of} has no price for these models; {hours}; {steps}"
+            text = f"the price list of {plan.prices.as_of} has no price for these models; {rest}"
             remedy = "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices"
             yield Finding("cost", "warning", text, remedy)
         return
-    text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {hours}; {steps}"
+    text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {rest}"
     budget = config.cost.budget_usd
     if budget is None and config.run.purpose == "train" and not config.tinker.all_local:
         example = f"`--set cost.budget_usd={math.ceil(likely)}`"
         remedy = f"set what it may cost, such as {example}: the run stops before the step that would exceed that"
         yield Finding("cost", "wrong", f"{text}; no budget limits it", remedy)
-    elif budget is not None and budget < most:
+    elif budget is None:
+        yield Finding("cost", "ok", text)
+    elif budget < most:
         stops = "likely before its end" if budget < likely else "if it costs the maximum"
+        text = f"{text}; the budget of ${budget:,.2f} stops it {stops}"
         remedy = "raise cost.budget_usd now or later: the same command then resumes the run"
-        yield Finding(
-            "cost", "warning", f"{text}; the budget of ${budget:,.2f} stops it {stops}", remedy
-        )
+        yield Finding("cost", "warning", text, remedy)
     else:
-        yield Finding(
-            "cost",
-            "ok",
-            text + ("" if budget is None else f"; the budget of ${budget:,.2f} covers that"),
-        )
+        yield Finding("cost", "ok", f"{text}; the budget of ${budget:,.2f} covers that")
 
 
-def disk(known: Known) -> Iterator[Finding]:
+def _hours_and_steps(plan: Forecast) -> str:
+    likely, most = map(duration, plan.hours())
+    origin = f"measured over {counted(plan.answers, 'answer')}" if plan.answers else "assumed"
+    steps = counted(plan.most.steps, "step")
+    return (
+        f"about {likely}, {most} at most; {steps}, {plan.most.rollouts:,} answers at most; "
+        f"lengths and speed {origin}"
+    )
+
+
+@dataclass
+class Need:
+    """Bytes that a run writes to one disk, at the place `folder`."""
+
+    folder: Path
+    likely: float
+    most: float
+
+
+def disk(inputs: PreflightInput) -> Iterator[Finding]:
     """Whether the run's folders are writable, and free space against the history and the weights kept by an
     embedded service."""
-    config, found = known.config, _forecast(known)
-    kept = config.checkpoints.keep_last + config.checkpoints.keep_best + 2
-    if config.checkpoints.keep_every:
-        kept += found.most.steps // config.checkpoints.keep_every
-    weights = known.readiness.checkpoint_bytes * min(kept, found.most.steps + 2)
-
-    def history_bytes(estimate: Estimate) -> float:
-        tokens = sum(model.sample for model in estimate.usage.values())
-        return estimate.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
-
-    needs: list[tuple[Path, float, float]] = [
-        (
+    config, plan = inputs.config, _forecast(inputs)
+    section, steps = config.checkpoints, plan.most.steps
+    kept = section.keep_last + section.keep_best + 2
+    if section.keep_every:
+        kept += steps // section.keep_every
+    weights = inputs.readiness.checkpoint_bytes * min(kept, steps + 2)
+    needs = [
+        Need(
             _existing(config.run.history.parent),
-            history_bytes(found.likely),
-            history_bytes(found.most),
+            _history_bytes(plan.likely),
+            _history_bytes(plan.most),
         ),
-        (_existing(config.run.directory), weights, weights),
+        Need(_existing(config.run.directory), weights, weights),
     ]
-    for folder in sorted(
-        {folder for folder, _, _ in needs if not (folder.is_dir() and os.access(folder, os.W_OK))}
-    ):
+    for folder in sorted({need.folder for need in needs}):
+        if folder.is_dir() and os.access(folder, os.W_OK):
+            continue
         why = "not writable" if folder.is_dir() else "not a folder"
         remedy = "change its permissions, or set run.directory and run.history to another folder"
         yield Finding("disk", "wrong", f"{folder} is {why}", remedy)
-    by_device: dict[int, tuple[Path, float, float]] = {}
-    for folder, likely, most in needs:
-        device = folder.stat().st_dev
-        first, sum_likely, sum_most = by_device.get(device, (folder, 0.0, 0.0))
-        by_device[device] = (first, sum_likely + likely, sum_most + most)
-    for folder, likely, most in by_device.values():
-        free = shutil.disk_usage(folder).free
-        text = f"{_size(free)} free at {folder}; the run writes about {_size(likely)}, {_size(most)} at most"
-        if free > most:
+    by_device: dict[int, Need] = {}
+    for need in needs:
+        total = by_device.setdefault(need.folder.stat().st_dev, Need(need.folder, 0.0, 0.0))
+        total.likely += need.likely
+        total.most += need.most
+    for need in by_device.values():
+        free = shutil.disk_usage(need.folder).free
+        writes = f"the run writes about {_size(need.likely)}, {_size(need.most)} at most"
+        text = f"{_size(free)} free at {need.folder}; {writes}"
+        if free > need.most:
             yield Finding("disk", "ok", text)
         else:
+            level = "wrong" if free < need.likely else "warning"
             remedy = "make room, or set run.directory and run.history to a larger disk"
-            yield Finding("disk", "wrong" if free < likely else "warning", text, remedy)
+            yield Finding("disk", level, text, remedy)
 
 
-def _forecast(known: Known) -> Forecast:
+def _history_bytes(estimate: Estimate) -> float:
+    tokens = sum(model.sample for model in estimate.usage.values())
+    return estimate.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
+
+
+def _forecast(inputs: PreflightInput) -> Forecast:
     def prompts(problems: Sequence[Problem]) -> Prompts:
-        kept = [problem for problem in problems if problem.id in known.prompts]
-        lengths = [
-            (float(len(known.prompts[problem.id].tokens_P)), problem.source) for problem in kept
-        ]
-        return Prompts.of([(tokens, tokens, source) for tokens, source in lengths])
+        lengths = []
+        for problem in problems:
+            if problem.id in inputs.prompts:
+                tokens = float(len(inputs.prompts[problem.id].tokens_P))
+                lengths.append((tokens, tokens, problem.source))
+        return Prompts.of(lengths)
 
-    train, heldout = prompts(known.loaded.train), prompts(known.loaded.heldout)
-    return forecast(known.config, train, heldout, history=known.history, prices=known.prices)
+    train, heldout = prompts(inputs.loaded.train), prompts(inputs.loaded.heldout)
+    return forecast(inputs.config, train, heldout, history=inputs.history, prices=inputs.prices)
 
 
 def _existing(path: Path) -> Path:
@@ -126,4 +145,6 @@ def _existing(path: Path) -> Path:
 
 
 def _size(count: float) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
+    if count >= 1e9:
+        return f"{count / 1e9:,.1f} GB"
+    return f"{count / 1e6:,.0f} MB"

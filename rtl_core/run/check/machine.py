@@ -17,7 +17,7 @@ from rtl_core.backend.base import check_same_tokens
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, UserError
 from rtl_core.history.connection import connect
-from rtl_core.run.check.prompts import Prepared
+from rtl_core.run.check.prompts import PreparedPrompts
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.grading.executors import Executor
@@ -56,34 +56,27 @@ def problems_of(config: RunConfig) -> LoadedProblems:
 
 def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
     """Number of problems by source, and problems that cannot be used."""
-    train, heldout = (Counter(p.source for p in split) for split in (loaded.train, loaded.heldout))
+    about = "data set"
+    train = Counter(problem.source for problem in loaded.train)
+    heldout = Counter(problem.source for problem in loaded.heldout)
     for source in sorted(train | heldout):
-        yield Finding(
-            "data set", "ok", f"{source}: {train[source]} to train on, {heldout[source]} held out"
-        )
+        text = f"{source}: {train[source]} to train on, {heldout[source]} held out"
+        yield Finding(about, "ok", text)
     if not loaded.heldout:
-        text = "no problem is held out to evaluate on"
-        yield Finding(
-            "data set",
-            "wrong",
-            text,
-            "raise heldout_fraction (or heldout) of a source, or add a source",
-        )
+        remedy = "raise heldout_fraction (or heldout) of a source, or add a source"
+        yield Finding(about, "wrong", "no problem is held out to evaluate on", remedy)
     if loaded.left_out:
-        first = loaded.left_out[0]
-        text = f"{len(loaded.left_out)} left out because they cannot be graded here, such as {first.id}: {first.reason}"
-        yield Finding("data set", "ok", text)
+        first, number = loaded.left_out[0], len(loaded.left_out)
+        example = f"{first.id}: {first.reason}"
+        text = f"{number} left out because they cannot be graded here, such as {example}"
+        yield Finding(about, "ok", text)
     if unfit:
         text = f"{len(unfit)} problems have no prompt, such as {next(iter(unfit.values()))}"
-        yield Finding("data set", "warning", text, "raise prompting.max_prompt_tokens")
+        yield Finding(about, "warning", text, "raise prompting.max_prompt_tokens")
     if loaded.broken:
         text = f"{counted(len(loaded.broken), 'line')} cannot be read, such as {loaded.broken[0]}"
-        yield Finding(
-            "data set",
-            "warning",
-            text,
-            "repair or fetch the file; `rtl-distill problems list` names all",
-        )
+        remedy = "repair or fetch the file; `rtl-distill problems list` names all"
+        yield Finding(about, "warning", text, remedy)
 
 
 def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
@@ -101,8 +94,8 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
         return [Finding("executor", "ok", text)], None
     executor = executor_of(config.grading)
     tools = executor.tools()
-    words = ", ".join(f"{tool} {text[:19]}" for tool, text in tools.items())
-    findings = [Finding("executor", "ok", f"{executor.name}: {words}")]
+    versions = ", ".join(f"{tool} {version[:19]}" for tool, version in tools.items())
+    findings = [Finding("executor", "ok", f"{executor.name}: {versions}")]
     for text in shortcomings(tools).values():
         findings.append(Finding("executor", "warning", text, "rtl-distill toolchain install"))
     return findings, executor
@@ -123,21 +116,19 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
 
 
 def parity(
-    config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared
+    config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: PreparedPrompts
 ) -> Iterator[Finding]:
     """Whether every model tokenizes the prompts like the student."""
     _, *others = tokenizers.items()
     for key, tokenizer in others:
         try:
-            check_same_tokens(
-                prepared.chat, config.prompting.chat(tokenizer, key), prepared.samples
-            )
+            chat = config.prompting.chat(tokenizer, key)
+            check_same_tokens(prepared.chat, chat, prepared.samples)
         except UserError as error:
             yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
         else:
-            yield Finding(
-                "tokenizer", "ok", f"{key} and student: same vocabulary, same chat template"
-            )
+            text = f"{key} and student: same vocabulary, same chat template"
+            yield Finding("tokenizer", "ok", text)
 
 
 def history(config: RunConfig) -> Iterator[Finding]:
@@ -150,51 +141,44 @@ def history(config: RunConfig) -> Iterator[Finding]:
         except HistoryError as error:
             yield Finding("history", "wrong", error.message, error.hint)
         except OSError as error:  # such as a folder of this name
-            yield Finding(
-                "history", "wrong", f"{path}: {error.strerror}", "set run.history to another file"
-            )
+            remedy = "set run.history to another file"
+            yield Finding("history", "wrong", f"{path}: {error.strerror}", remedy)
 
 
 async def prefect() -> Finding:
     """Check the Prefect server that PREFECT_API_URL names; without one a run starts its own."""
-    ours, url = version("prefect"), os.environ.get("PREFECT_API_URL", "").rstrip("/")
+    about, ours = "prefect", version("prefect")
+    url = os.environ.get("PREFECT_API_URL", "").rstrip("/")
     if not url:
-        return Finding(
-            "prefect", "ok", f"{ours}, with a temporary server (PREFECT_API_URL is not set)"
-        )
+        text = f"{ours}, with a temporary server (PREFECT_API_URL is not set)"
+        return Finding(about, "ok", text)
     headers = {}
     if key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
-    auth = tuple(os.environ.get("PREFECT_API_AUTH_STRING", "").split(":", 1))
+    user, colon, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+    client = httpx.AsyncClient(
+        timeout=CONNECT_S, headers=headers, auth=(user, password) if colon else None
+    )
     try:
-        async with (
-            asyncio.timeout(2 * CONNECT_S),
-            httpx.AsyncClient(
-                timeout=CONNECT_S, headers=headers, auth=auth if len(auth) == 2 else None
-            ) as client,
-        ):
+        async with asyncio.timeout(2 * CONNECT_S), client:
             answer = await client.get(f"{url}/admin/version")
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
         why = str(error) or "no answer in time"
         remedy = (
             "start it (`make deploy-local`, or `prefect server start`), or unset PREFECT_API_URL"
         )
-        return Finding("prefect", "wrong", f"the server at {url} does not answer: {why}", remedy)
+        return Finding(about, "wrong", f"the server at {url} does not answer: {why}", remedy)
     if answer.status_code in (401, 403):
         text = f"the server at {url} refuses access ({answer.status_code})"
-        return Finding("prefect", "wrong", text, "set PREFECT_API_KEY or PREFECT_API_AUTH_STRING")
+        return Finding(about, "wrong", text, "set PREFECT_API_KEY or PREFECT_API_AUTH_STRING")
     theirs = ""
     with contextlib.suppress(ValueError):
         theirs = str(answer.json()) if answer.is_success else ""
     if not theirs:
         text = f"{url} is not a Prefect API ({answer.status_code})"
-        return Finding(
-            "prefect",
-            "wrong",
-            text,
-            "PREFECT_API_URL ends in /api, such as http://127.0.0.1:4200/api",
-        )
+        remedy = "PREFECT_API_URL ends in /api, such as http://127.0.0.1:4200/api"
+        return Finding(about, "wrong", text, remedy)
     if theirs.split(".")[:2] != ours.split(".")[:2]:
         text = f"the server at {url} is Prefect {theirs}, this is {ours}"
-        return Finding("prefect", "warning", text, "install the same version on both sides")
-    return Finding("prefect", "ok", f"{theirs} at {url}")
+        return Finding(about, "warning", text, "install the same version on both sides")
+    return Finding(about, "ok", f"{theirs} at {url}")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import Readiness, wanted_models
+from rtl_core.backend.base import Provider, Readiness, wanted_models
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import UserError
 from rtl_core.run.check import machine
 from rtl_core.run.check.cost import cost, disk
-from rtl_core.run.check.prompts import Known, context, known_good, prepare, sizes
+from rtl_core.run.check.prompts import PreflightInput, context, known_good, prepare, sizes
 from rtl_core.run.check.readiness import saved_weights
 from rtl_core.run.conversations import in_daemon_thread
 from rtl_core.types.finding import Finding
@@ -27,25 +27,22 @@ has no timeout."""
 Result = TypeVar("Result")
 
 
-def small_pays(known: Known) -> Iterator[Finding]:
+def small_pays(inputs: PreflightInput) -> Iterator[Finding]:
     """Warn if small designs earn more and a harness may pass incomplete designs, which are small."""
-    problems = known.config.problems
-    if known.config.reward.pays_size and (problems.weak_ceiling or not problems.require_golden):
-        weak = (
-            "weak harnesses (problems.weak_ceiling)"
-            if problems.weak_ceiling
-            else "problems without a golden answer"
-        )
+    problems = inputs.config.problems
+    if problems.weak_ceiling:
+        weak = "weak harnesses (problems.weak_ceiling)"
+    elif not problems.require_golden:
+        weak = "problems without a golden answer"
+    else:
+        return
+    if inputs.config.reward.pays_size:
         text = f"small or fast designs earn more, and training uses {weak}, which may reward incomplete designs"
-        yield Finding(
-            "reward",
-            "warning",
-            text,
-            "watch passes/doubtful, or audit the passes with rtl-distill audit",
-        )
+        remedy = "watch passes/doubtful, or audit the passes with rtl-distill audit"
+        yield Finding("reward", "warning", text, remedy)
 
 
-CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (
+CHECKS: tuple[Callable[[PreflightInput], Iterable[Finding]], ...] = (
     context,
     sizes,
     known_good,
@@ -55,10 +52,10 @@ CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (
 )
 
 
-def before_sampling(known: Known) -> Iterator[Finding]:
+def preflight_findings(inputs: PreflightInput) -> Iterator[Finding]:
     """Run the checks that need prompts, before anything is sampled."""
     for check in CHECKS:
-        yield from check(known)
+        yield from check(inputs)
 
 
 async def preflight(config: RunConfig, missing: UserError | None) -> list[Finding]:
@@ -77,43 +74,29 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
             raise missing
         return machine.problems_of(config)
 
-    async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
-        """Check the backend, then load the tokenizers; None if the backend lacks a model or is out of reach
-        (then a hub is too)."""
-        readiness = await provider.check(config)
-        if any(finding.level == "wrong" for finding in readiness.findings):
-            return readiness, None
-        models = wanted_models(config).items()
-        return readiness, await within(
-            HUB_S,
-            "tokenizer",
-            lambda: {key: provider.tokenizer(config, name) for key, name in models},
-        )
-
+    engine_s = ENGINE_S if config.grading.executor == "docker" else None
     (readiness, tokenizers), loaded, graders, server = await asyncio.gather(
-        served(),
+        _ready_with_tokenizers(provider, config),
         within(None, "data set", read),
-        within(
-            ENGINE_S if config.grading.executor == "docker" else None,
-            "executor",
-            lambda: machine.sandbox(config),
-        ),
+        within(engine_s, "executor", lambda: machine.sandbox(config)),
         machine.prefect(),
     )
     findings = [*readiness.findings, *saved_weights(config, readiness)]
-    known = Known(config, Readiness(), {})
+    inputs = PreflightInput(config, Readiness(), {})
     if isinstance(tokenizers, Finding):
         findings.append(tokenizers)
     elif tokenizers is not None and not isinstance(loaded, Finding):
         try:
-            found = prepare(config, loaded.every, tokenizers["tinker.student"])
+            prepared = prepare(config, loaded.every, tokenizers["tinker.student"])
         except UserError as error:
             findings.append(Finding("template", "wrong", error.message, error.hint))
         else:
-            findings.append(Finding("template", "ok", found.rendering))
-            known = Known(config, readiness, found.prompts, loaded, unfit=found.unfit)
-            findings += machine.parity(config, tokenizers, found)
-    findings += [loaded] if isinstance(loaded, Finding) else machine.data(loaded, known.unfit)
+            findings.append(Finding("template", "ok", prepared.rendering))
+            inputs = PreflightInput(
+                config, readiness, prepared.prompts, loaded, unfit=prepared.unfit
+            )
+            findings += machine.parity(config, tokenizers, prepared)
+    findings += [loaded] if isinstance(loaded, Finding) else machine.data(loaded, inputs.unfit)
     if isinstance(graders, Finding):
         findings.append(graders)
     else:
@@ -123,14 +106,24 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
             with contextlib.closing(executor):
                 findings += [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
     findings += [server, *machine.history(config)]
-    return [
-        *findings,
-        *(
-            before_sampling(known)
-            if known.prompts and config.run.purpose == "train"
-            else sizes(known)
-        ),
-    ]
+    trains = inputs.prompts and config.run.purpose == "train"
+    return [*findings, *(preflight_findings(inputs) if trains else sizes(inputs))]
+
+
+async def _ready_with_tokenizers(
+    provider: Provider, config: RunConfig
+) -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
+    """Check the backend, then load the tokenizers; None if the backend lacks a model or is out of reach
+    (then a hub is too)."""
+    readiness = await provider.check(config)
+    if any(finding.level == "wrong" for finding in readiness.findings):
+        return readiness, None
+    models = wanted_models(config).items()
+
+    def load() -> dict[str, Tokenizer]:
+        return {key: provider.tokenizer(config, name) for key, name in models}
+
+    return readiness, await within(HUB_S, "tokenizer", load)
 
 
 async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
@@ -143,7 +136,6 @@ async def within(seconds: int | None, about: str, work: Callable[[], Result]) ->
         return Finding(about, "wrong", error.message, error.hint)
     except Exception as error:  # the table of findings should appear in any case
         if limit.expired():
-            return Finding(
-                about, "wrong", f"no answer within {seconds} s", "check the network or the service"
-            )
+            remedy = "check the network or the service"
+            return Finding(about, "wrong", f"no answer within {seconds} s", remedy)
         return Finding(about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md")

@@ -31,7 +31,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedPrompts:
     """The prompts of a run."""
 
     chat: Chat
@@ -53,7 +53,7 @@ def prepare(
     problems: Iterable[Problem],
     student: Tokenizer,
     teachers: Mapping[str, Tokenizer] | None = None,
-) -> Prepared:
+) -> PreparedPrompts:
     """Check the chat templates against the settings, build every prompt, and compare with the teachers'
     tokenizers (by name).
 
@@ -64,22 +64,21 @@ def prepare(
     """
     section = config.prompting
     chat = section.chat(student, config.tinker.student)
-    found = Prepared(chat, chat.in_words())
+    result = PreparedPrompts(chat, chat.in_words())
+    template, most_tokens = section.template, section.max_prompt_tokens
     for problem in problems:
         try:
-            found.prompts[problem.id] = build_prompt(
-                problem, chat, section.template, section.max_prompt_tokens
-            )
+            result.prompts[problem.id] = build_prompt(problem, chat, template, most_tokens)
         except ProblemError as error:
-            found.unfit[problem.id] = error.message
+            result.unfit[problem.id] = error.message
     for name, tokenizer in (teachers or {}).items():
-        check_same_tokens(chat, section.chat(tokenizer, name), found.samples)
-    return found
+        check_same_tokens(chat, section.chat(tokenizer, name), result.samples)
+    return result
 
 
 @dataclass(frozen=True)
-class Known:
-    """Everything known about a run before anything is sampled."""
+class PreflightInput:
+    """What the checks before a run read: its configuration, and what is available."""
 
     config: RunConfig
     readiness: Readiness
@@ -94,95 +93,118 @@ class Known:
     """Mapping of problem id to the reason for having no prompt."""
 
 
-def context(known: Known) -> Iterator[Finding]:
+def context(inputs: PreflightInput) -> Iterator[Finding]:
     """Whether prompt and answer fit the context of each model.
 
     An error if an actual prompt with its answer does not fit. Only a warning if just the configured limits
     exceed the context: no prompt of this run is that long.
     """
-    config = known.config
+    config, prompts = inputs.config, inputs.prompts
     budget, answer = config.prompting.max_prompt_tokens, config.longest_answer
+    if not prompts:
+        return
+    lengths = {name: len(prompt.tokens_P) for name, prompt in prompts.items()}
+    longest, total = max(lengths.values()), budget + answer
     for key, name in wanted_models(config).items():
-        limit = known.readiness.context.get(name)
-        if limit is None or not known.prompts:
+        limit = inputs.readiness.context.get(name)
+        if limit is None:
             continue
-        longest = max(len(prompt.tokens_P) for prompt in known.prompts.values())
-        over = sorted(
-            id for id, prompt in known.prompts.items() if len(prompt.tokens_P) + answer > limit
-        )
-        room = limit - (longest if over else budget)
-        if room > 0:
-            lower = f"lower sampling.max_tokens to {room:,}"
-            lower += (
-                f", or prompting.max_prompt_tokens to {limit - answer:,}" if limit > answer else ""
-            )
-        else:
-            lower = "lower prompting.max_prompt_tokens and sampling.max_tokens, or choose a model with a longer context"
+        over = sorted(id for id, length in lengths.items() if length + answer > limit)
         sum_of = (
-            f"prompting.max_prompt_tokens = {budget:,} and sampling.max_tokens = {answer:,} make {budget + answer:,},"
-            f" and {name} takes {limit:,} tokens"
+            f"prompting.max_prompt_tokens = {budget:,} and sampling.max_tokens = {answer:,} make "
+            f"{total:,}, and {name} takes {limit:,} tokens"
         )
         if over:
-            names = ", ".join(over[:NAMED]) + (
-                f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
-            )
-            text = (
-                f"{sum_of}; too long with an answer: {names} (the longest prompt has {longest:,})"
-            )
-            yield Finding("context", "wrong", f"{key}: {text}", lower)
-        elif budget + answer > limit:
+            remedy = _lower(limit, longest, answer)
+            names = ", ".join(over[:NAMED])
+            if len(over) > NAMED:
+                names += f" and {len(over) - NAMED} more"
+            text = f"too long with an answer: {names} (the longest prompt has {longest:,})"
+            yield Finding("context", "wrong", f"{key}: {sum_of}; {text}", remedy)
+        elif total > limit:
             text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so this run fits"
-            yield Finding("context", "warning", text, lower)
+            yield Finding("context", "warning", text, _lower(limit, budget, answer))
         else:
-            text = f"{key}: prompts of up to {longest:,} and answers of up to {answer:,} of {limit:,} tokens"
-            yield Finding("context", "ok", text)
+            lengths_in_words = f"prompts of up to {longest:,} and answers of up to {answer:,}"
+            yield Finding("context", "ok", f"{key}: {lengths_in_words} of {limit:,} tokens")
 
 
-def sizes(known: Known) -> Iterator[Finding]:
+def _lower(limit: int, prompt: int, answer: int) -> str:
+    """Return which settings to lower so that a prompt with an answer fits into `limit` tokens."""
+    room = limit - prompt
+    if room <= 0:
+        return "lower prompting.max_prompt_tokens and sampling.max_tokens, or choose a model with a longer context"
+    lower = f"lower sampling.max_tokens to {room:,}"
+    if limit > answer:
+        lower += f", or prompting.max_prompt_tokens to {limit - answer:,}"
+    return lower
+
+
+def sizes(inputs: PreflightInput) -> Iterator[Finding]:
     """Whether `sampling.max_tokens` suits the thinking mode, and what happens to truncated answers."""
-    config = known.config
-    thinking = (
-        config.prompting.thinking
-    )  # None: the template's default, reported by another finding (`template`)
-    answer, cut = config.sampling.max_tokens, config.health.ranges.get("env/all/truncated")
+    config = inputs.config
+    answer, truncated = config.sampling.max_tokens, config.learning.truncated
+    # None: the template's default, reported by another finding (`template`).
+    thinking = config.prompting.thinking
     warnings: list[tuple[str, str]] = []
-    if thinking:
-        if answer < THINKING_TOKENS:
-            text = f"with prompting.thinking, answers limited to sampling.max_tokens = {answer:,} often end within their thoughts"
-            remedy = f'set sampling.max_tokens = {THINKING_TOKENS} and learning.truncated = "mask", or prompting.thinking = false'
-            warnings.append((text, remedy))
-        if config.learning.truncated != "mask":
-            text = f'with prompting.thinking and learning.truncated = "{config.learning.truncated}", truncated answers are trained on'
-            warnings.append((text, 'set learning.truncated = "mask"'))
-        if cut is not None and cut.max is not None and cut.max < CUT_SHARE:
-            text = f"health.ranges stops the run when {cut.max:.0%} of the answers are truncated, which is normal with prompting.thinking on hard problems"
-            warnings.append(
-                (text, f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more')
-            )
-    elif thinking is False and answer > 2 * PLAIN_TOKENS:
-        text = f"without thinking, sampling.max_tokens = {answer:,} is not needed; an answer that never ends costs the full limit"
+    if thinking is False and answer > 2 * PLAIN_TOKENS:
+        text = (
+            f"without thinking, sampling.max_tokens = {answer:,} is not needed; an answer that "
+            "never ends costs the full limit"
+        )
         warnings.append((text, f"set sampling.max_tokens = {PLAIN_TOKENS}"))
+    if thinking and answer < THINKING_TOKENS:
+        text = (
+            f"with prompting.thinking, answers limited to sampling.max_tokens = {answer:,} often "
+            "end within their thoughts"
+        )
+        remedy = (
+            f'set sampling.max_tokens = {THINKING_TOKENS} and learning.truncated = "mask", or '
+            "prompting.thinking = false"
+        )
+        warnings.append((text, remedy))
+    if thinking and truncated != "mask":
+        text = (
+            f'with prompting.thinking and learning.truncated = "{truncated}", truncated answers '
+            "are trained on"
+        )
+        warnings.append((text, 'set learning.truncated = "mask"'))
+    cut = config.health.ranges.get("env/all/truncated")
+    if thinking and cut is not None and cut.max is not None and cut.max < CUT_SHARE:
+        text = (
+            f"health.ranges stops the run when {cut.max:.0%} of the answers are truncated, which "
+            "is normal with prompting.thinking on hard problems"
+        )
+        remedy = f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more'
+        warnings.append((text, remedy))
     for text, remedy in warnings:
         yield Finding("sizes", "warning", text, remedy)
 
 
-def known_good(known: Known) -> Iterator[Finding]:
+def known_good(inputs: PreflightInput) -> Iterator[Finding]:
     """Whether there are golden answers to imitate, or to show to a self-teacher."""
-    learning, train = known.config.learning, known.loaded.train
+    learning, train = inputs.config.learning, inputs.loaded.train
     without = sum(not problem.has_whole_golden for problem in train)
-    shows = learning.self_taught and learning.self_hint == "golden"
-    imitates, source = learning.imitates_golden, "learning.warm_start_source"
-    for needed, key, other, consequence in (
-        (shows, "learning.self_hint", "verdict", "their answers learn from rewards alone"),
-        (imitates, source, "teacher", "supervised steps repeat the others"),
-    ):
-        if not needed or not without:
-            continue
-        if without == len(train):
-            words = (
-                f"none of the training problems has a known-good answer, which {key} = golden needs"
-            )
-            yield Finding(key, "wrong", words, f'set {key} = "{other}"')
-        elif not known.config.problems.require_golden:  # with it, the run leaves these problems out
-            words = f"{without} of {len(train)} training problems have no known-good answer: {consequence}"
-            yield Finding(key, "warning", words)
+    if not without:
+        return
+    if learning.self_taught and learning.self_hint == "golden":
+        remedy = 'set learning.self_hint = "verdict"'
+        consequence = "their answers learn from rewards alone"
+        yield from _few_goldens(inputs, without, "learning.self_hint", remedy, consequence)
+    if learning.imitates_golden:
+        remedy = 'set learning.warm_start_source = "teacher"'
+        consequence = "supervised steps repeat the others"
+        yield from _few_goldens(inputs, without, "learning.warm_start_source", remedy, consequence)
+
+
+def _few_goldens(
+    inputs: PreflightInput, without: int, key: str, remedy: str, consequence: str
+) -> Iterator[Finding]:
+    """An error if no training problem has a golden answer, which `key` needs; a warning if some have none."""
+    total = len(inputs.loaded.train)
+    if without == total:
+        text = f"none of the training problems has a known-good answer, which {key} = golden needs"
+        yield Finding(key, "wrong", text, remedy)
+    elif not inputs.config.problems.require_golden:  # with it, the run leaves these problems out
+        text = f"{without} of {total} training problems have no known-good answer: {consequence}"
+        yield Finding(key, "warning", text)

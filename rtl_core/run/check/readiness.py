@@ -27,20 +27,17 @@ async def ready(provider: Provider, config: RunConfig, tell: Callable[[str], Non
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        found = await provider.check(config)
-        wrong = [finding for finding in found.findings if finding.level == "wrong"]
-        if (
-            not wrong
-            or not all(finding.passing for finding in wrong)
-            or time.monotonic() > deadline
-        ):
-            refuse_or_tell(found.findings, tell)
-            return found
+        readiness = await provider.check(config)
+        wrong = [finding for finding in readiness.findings if finding.level == "wrong"]
+        may_pass = bool(wrong) and all(finding.passing for finding in wrong)
+        if not may_pass or time.monotonic() > deadline:
+            refuse_or_log(readiness.findings, tell)
+            return readiness
         tell(f"{wrong[0].text}; trying again")
         await asyncio.sleep(PAUSE_S)
 
 
-def refuse_or_tell(findings: Iterable[Finding], tell: Callable[[str], None]) -> None:
+def refuse_or_log(findings: Iterable[Finding], tell: Callable[[str], None]) -> None:
     """Log the findings, and raise one error for all that are wrong.
 
     Raises:
@@ -51,42 +48,44 @@ def refuse_or_tell(findings: Iterable[Finding], tell: Callable[[str], None]) -> 
     for finding in findings:
         if finding.level == "wrong":
             wrong.append(finding)
-        else:
-            warning = "" if finding.level == "ok" else "warning: "
-            tell(
-                f"{warning}{finding.about}: {finding.text}"
-                + (f"; {finding.remedy}" if finding.remedy else "")
-            )
+            continue
+        warning = "" if finding.level == "ok" else "warning: "
+        remedy = f"; {finding.remedy}" if finding.remedy else ""
+        tell(f"{warning}{finding.about}: {finding.text}{remedy}")
     if not wrong:
         return
     kind = BackendUnavailableError if all(finding.passing for finding in wrong) else PolicyError
     if len(wrong) == 1:
-        raise kind(f"{wrong[0].about}: {wrong[0].text}", wrong[0].remedy)
-    lines = (f"  {f.about}: {f.text}" + (f"\n    -> {f.remedy}" if f.remedy else "") for f in wrong)
-    raise kind("\n".join(["the run cannot start", *lines]))
+        (finding,) = wrong
+        raise kind(f"{finding.about}: {finding.text}", finding.remedy)
+    lines = ["the run cannot start"]
+    for finding in wrong:
+        lines.append(f"  {finding.about}: {finding.text}")
+        if finding.remedy:
+            lines.append(f"    -> {finding.remedy}")
+    raise kind("\n".join(lines))
 
 
 def saved_weights(config: RunConfig, readiness: Readiness) -> Iterator[Finding]:
     """Findings on the saved weights that the configuration names. A run that has started has its own copy
     of its starting weights."""
-    for key, found in readiness.saved.items():
+    for key, weights in readiness.saved.items():
         starts = key == "tinker.start_from"
         try:
-            if isinstance(found, PolicyError):
-                raise found
+            if isinstance(weights, PolicyError):
+                raise weights
             if starts:
-                check_start(config, found)
+                check_start(config, weights)
         except PolicyError as error:
             text = error.message.removeprefix(f"{key}: ")
             if starts and _has_begun(config):
-                yield Finding(
-                    key, "warning", f"{text}; this run has started and has its own copy", error.hint
-                )
+                text += "; this run has started and has its own copy"
+                yield Finding(key, "warning", text, error.hint)
             else:
                 yield Finding(key, "wrong", text, error.hint)
         else:
-            rank = "" if found.rank is None else f", rank {found.rank}"
-            yield Finding(key, "ok", f"saved weights of {found.base_model}{rank}")
+            rank = "" if weights.rank is None else f", rank {weights.rank}"
+            yield Finding(key, "ok", f"saved weights of {weights.base_model}{rank}")
 
 
 def _has_begun(config: RunConfig) -> bool:

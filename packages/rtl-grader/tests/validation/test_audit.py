@@ -76,7 +76,7 @@ class Audited:
         )
         return [r.key for r in rollouts]
 
-    def audit(self, effort: Effort = QUICK) -> auditing.AuditDone:
+    def audit(self, effort: Effort = QUICK) -> auditing.AuditSummary:
         return audit_run(self.path, self.config, effort=effort, jobs=2)
 
 

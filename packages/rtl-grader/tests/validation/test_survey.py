@@ -36,10 +36,10 @@ async def validate_all(session: Session, level: object) -> survey.Survey:
 def test_a_full_record_is_reused_at_the_quick_level_but_not_vice_versa(tmp_path):
     async def work(session):
         quick = quick_level(1, 1)
-        assert (await validate_all(session, quick)).known == 0
-        assert (await validate_all(session, quick)).known == 2
-        assert (await validate_all(session, full_level())).known == 0
-        assert (await validate_all(session, quick_level(2, 1))).known == 2
+        assert (await validate_all(session, quick)).n_known == 0
+        assert (await validate_all(session, quick)).n_known == 2
+        assert (await validate_all(session, full_level())).n_known == 0
+        assert (await validate_all(session, quick_level(2, 1))).n_known == 2
 
     in_session(tmp_path, work)
 

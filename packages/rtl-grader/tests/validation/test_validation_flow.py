@@ -114,7 +114,7 @@ def test_a_long_validation_reports_what_is_running(prefect, overrides, monkeypat
     lines: list[str] = []
     teller = LogProgress()
     monkeypatch.setattr(teller, "line", lines.append)
-    monkeypatch.setattr(resumable, "TELL_S", 0.05)
+    monkeypatch.setattr(resumable, "LOG_S", 0.05)
     before = progress.set(teller)
     try:
         asyncio.run(flow.validate("demo", overrides, "full", 4, 2))
