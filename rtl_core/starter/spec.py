@@ -147,10 +147,7 @@ class Family:
         **facts: Any,
     ) -> Callable[[Reference], Reference]:
         """Decorator that adds the family of a reference model to `families`. `options`: its variants."""
-        if isinstance(options, Mapping):
-            variants = options
-        else:
-            variants = dict.fromkeys(options, NO_TERMS)
+        variants = options if isinstance(options, Mapping) else dict.fromkeys(options, NO_TERMS)
 
         def add(reference: Reference) -> Reference:
             families.append(cls(reference, variants=variants, **facts))
