@@ -289,7 +289,8 @@ def episode(
     from rtl_core.episodes.episode import Episode
     from rtl_core.reporting.rollout import verdict_view
     from rtl_core.rollouts.playing import shown
-    from rtl_distill.cli.problems import load, named
+    from rtl_distill.cli.problems import load
+    from rtl_grader.cli.problems import named
     from rtl_grader.grading.executors import make_executor
     from rtl_grader.grading.grader import Grader
 

@@ -18,6 +18,18 @@ from tests.conftest import REPOSITORY
 
 ROOMS = ("flows", "tasks", "rtl_core", "cli", "operations")
 PACKAGES = {"rtl_core", "rtl_distill"}
+DISTRIBUTIONS = {
+    "rtl-distill": ".",
+    "rtl-grader": "packages/rtl-grader",
+    "localtinker": "packages/localtinker",
+}
+"""Distribution -> its folder. The first one requires the others."""
+FOLDERS = {
+    "rtl-distill": ROOMS,
+    "rtl-grader": ("packages/rtl-grader/rtl_grader",),
+    "localtinker": ("packages/localtinker/localtinker",),
+}
+"""Distribution -> folders of its code."""
 EXTRAS = {
     "wandb",
     "kaleido",
@@ -55,17 +67,19 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def project() -> dict:
-    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+def project(distribution: str = "rtl-distill") -> dict:
+    path = REPOSITORY / DISTRIBUTIONS[distribution] / "pyproject.toml"
+    return tomllib.loads(path.read_text())["project"]
 
 
 def names(requirements: list[str]) -> set[str]:
     return {canonical(re.match(r"[\w.-]+", requirement)[0]) for requirement in requirements}
 
 
-def imported() -> Iterator[tuple[str, str]]:
-    """Yield (file, top-level module) of every third-party import."""
-    for room in ROOMS:
+def imported(distribution: str) -> Iterator[tuple[str, str]]:
+    """Yield (file, top-level module) of every third-party import of a distribution."""
+    own = PACKAGES if distribution == "rtl-distill" else {canonical(distribution).replace("-", "_")}
+    for room in FOLDERS[distribution]:
         for path in (REPOSITORY / room).rglob("*.py"):
             file = str(path.relative_to(REPOSITORY))
             if file.startswith(INSIDE):
@@ -80,16 +94,22 @@ def imported() -> Iterator[tuple[str, str]]:
                     else []
                 )
                 for top in {module.partition(".")[0] for module in modules}:
-                    if top not in sys.stdlib_module_names and top not in PACKAGES:
+                    if top not in sys.stdlib_module_names and top not in own:
                         yield file, top
 
 
-def test_every_imported_package_is_a_dependency_or_an_extra():
-    allowed, installed = names(project()["dependencies"]) | EXTRAS, packages_distributions()
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_every_imported_package_is_a_dependency_or_an_extra(distribution):
+    installed = packages_distributions()
+    allowed = names(project(distribution)["dependencies"])
+    if distribution == "rtl-distill":
+        allowed |= EXTRAS
+        for required in ("rtl-grader", "localtinker"):
+            allowed |= names(project(required)["dependencies"])
     allowed |= {name for name, bringer in BROUGHT_BY.items() if bringer in allowed}
     missing = {
         (file, top)
-        for file, top in imported()
+        for file, top in imported(distribution)
         if not {canonical(name) for name in installed.get(top, [top])} & allowed
     }
     assert missing == set()
@@ -107,7 +127,8 @@ def test_the_workers_image_has_every_package():
 
 
 def test_the_versions_agree():
-    assert project()["version"] == rtl_core.__version__
+    for distribution in DISTRIBUTIONS:
+        assert project(distribution)["version"] == rtl_core.__version__
 
 
 @pytest.mark.slow
@@ -167,11 +188,15 @@ def test_the_wheel_trains_from_any_folder_and_installs_no_other_top_level_names(
     assert (tmp_path / "runs" / "demo" / "report.html").is_file()
 
 
+def required() -> list[str]:
+    """Requirements of all distributions except on each other, without extras."""
+    lines = [line for name in DISTRIBUTIONS for line in project(name)["dependencies"]]
+    return [line for line in lines if not names([line]) <= set(DISTRIBUTIONS)]
+
+
 @pytest.mark.parametrize("extra", [None, *project()["optional-dependencies"]])
 def test_all_dependencies_are_in_the_lock_file(extra):
-    asked = (
-        project()["dependencies"] if extra is None else project()["optional-dependencies"][extra]
-    )
+    lines = required() if extra is None else project()["optional-dependencies"][extra]
     locked = names(
         [
             line
@@ -179,7 +204,7 @@ def test_all_dependencies_are_in_the_lock_file(extra):
             if line[:1].isalnum()
         ]
     )
-    assert names(asked) <= locked
+    assert names(lines) <= locked
 
 
 def next_series(version: str) -> str:
@@ -197,15 +222,15 @@ def test_the_wheel_allows_the_locked_versions_and_no_series_beyond_them():
         if "==" in line
     }
     extras = project()["optional-dependencies"]
-    asked = [
-        *project()["dependencies"],
+    requirements = [
+        *required(),
         *(line for extra, some in extras.items() if extra != "dev" for line in some),
     ]
-    for requirement in map(Requirement, asked):
+    for requirement in map(Requirement, requirements):
         tested = locked[canonical(requirement.name)]
         assert requirement.specifier.contains(tested), requirement
         assert not requirement.specifier.contains(next_series(tested)), requirement
-    (prefect,) = (one for one in map(Requirement, asked) if one.name == "prefect")
+    (prefect,) = (one for one in map(Requirement, requirements) if one.name == "prefect")
     assert not prefect.specifier.contains("3.9.0"), (
         "a minor release migrates its database and changes its server"
     )
