@@ -1,12 +1,14 @@
 """The console script `rtl-distill` and its commands, grouped in modules by what a user does.
 
-Command modules import heavy packages (torch, Prefect, pyslang) inside their functions, so that `--help` is fast.
+A command's module is imported when the command is called, and all of them for `--help`. The modules import heavy
+packages (torch, Prefect, pyslang) inside their functions, so that `--help` is fast.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import sys
 
 import typer
 
@@ -58,26 +60,31 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     add_completion=False,
     pretty_exceptions_enable=False,
+    callback=lambda: None,  # with a callback, a single command too is called by its name
 )
 
 
+def register(*names: str) -> None:
+    """Import the named commands, or without names all, and add them to `app`."""
+    for name in names or COMMANDS:
+        _add(name)
+
+
 @functools.cache
-def register() -> None:
-    """Import every command and add it to `app`, once per process."""
-    for name, module in COMMANDS.items():
-        command = getattr(
-            importlib.import_module(module if "." in module else f"rtl_distill.cli.{module}"),
-            name.replace("-", "_"),
-        )
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)  # a command with subcommands
-        else:
-            app.command(name)(command)
+def _add(name: str) -> None:
+    """Add a command to `app`, once per process."""
+    module = COMMANDS[name]
+    path = module if "." in module else f"rtl_distill.cli.{module}"
+    command = getattr(importlib.import_module(path), name.replace("-", "_"))
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)  # a command with subcommands
+    else:
+        app.command(name)(command)
 
 
 def main() -> None:
     """Run the command line. User errors print one message and set the exit code; other errors keep their traceback."""
-    register()
+    register(*(name for name in sys.argv[1:2] if name in COMMANDS))
     run(_with_service_errors)
 
 

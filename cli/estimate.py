@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich import box
@@ -15,13 +16,8 @@ from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
-    from rtl_core.cost.estimate import Prompts
     from rtl_core.run.forecast import Forecast
-    from rtl_grader.prompts import Message
-    from rtl_grader.types.problem import Problem
-
-CHARS_PER_TOKEN = 3.2
-"""Average of English mixed with Verilog, used when no tokenizer is available."""
+    from rtl_core.types.tokenizer import Tokenizer
 
 
 def estimate(
@@ -62,144 +58,58 @@ def estimate(
         rtl-distill estimate cvdp --set run.epochs=1 --set sampling.group_size=4 --completion-tokens 2500
     """
     from rtl_core.config import load_config
+    from rtl_core.cost.prompts import prompts_of
     from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
-    settings = load_config(
-        config, set_ or [], check_files=False
-    )  # the data set need not be on this machine
+    # The data set need not be on this machine.
+    settings = load_config(config, set_ or [], check_files=False)
     notes: list[str] = []
-    train, heldout = _prompts(settings, problems, download, notes)
+    tokenizer = _student_tokenizer(settings, download)
+    train, heldout = prompts_of(settings, tokenizer, problems, notes)
     price_list = load_prices(prices or settings.cost.prices)
-    _show(
-        settings,
-        forecast(settings, train, heldout, notes, completion=completion, prices=price_list),
-    )
+    result = forecast(settings, train, heldout, notes, completion=completion, prices=price_list)
+    _show(settings, result)
 
 
-def _prompts(
-    config: RunConfig, problems: int | None, download: bool, notes: list[str]
-) -> tuple[Prompts, Prompts]:
-    """Return the prompts of both splits, training first; append to `notes` where they come from."""
-    from rtl_core.cost.estimate import Prompts
-    from rtl_core.errors import ConfigError
-    from rtl_grader.problems.problem_set import LoadedProblems
-    from rtl_grader.problems.sources import FileSource
-
-    count, exact = _token_counter(config, download, notes)
-    limit = float(config.prompting.max_prompt_tokens)
-    # For each prompt: likely tokens, maximum tokens, source.
-    train: list[tuple[float, float, str]] = []
-    heldout: list[tuple[float, float, str]] = []
-    for source in config.problems.sources:
-        if isinstance(source, FileSource) and not source.path.exists():
-            if source.published is None:
-                message = f"there is no {source.path}, and {source.kind} has no public set to estimate from"
-                raise ConfigError(message, source.how_to_get(source.path))
-            public, tokens = source.published
-            total = problems or public
-            held = round(total * source.heldout_fraction)
-            mean = min(tokens, limit)
-            train += [(mean, limit, source.kind)] * (total - held)
-            heldout += [(mean, limit, source.kind)] * held
-            size = (
-                "as given" if problems else "the size of the public set (--problems N sets another)"
-            )
-            absent = f"there is no {source.path} ({source.how_to_get(source.path)})"
-            notes.append(
-                f"{absent}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed"
-            )
-            continue
-        loaded = LoadedProblems(split=config.problems.split)
-        source.add_to(loaded, config.run.seed)
-        for split, read in ((train, loaded.train), (heldout, loaded.heldout)):
-            counted = [(count(problem), problem.source) for problem in read]
-            split += [(tokens, tokens if exact else limit, kind) for tokens, kind in counted]
-        notes.append(
-            f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read"
-        )
-    return Prompts.of(train), Prompts.of(heldout)
-
-
-def _token_counter(
-    config: RunConfig, download: bool, notes: list[str]
-) -> tuple[Callable[[Problem], float], bool]:
-    """Return a function from a problem to its prompt tokens, and whether it is exact (the tokenizer) or
-    assumed (characters)."""
-    import os
-
+def _student_tokenizer(config: RunConfig, download: bool) -> Tokenizer | None:
+    """Return the student's tokenizer; None if it is not on this machine and may not be downloaded."""
+    from rtl_core.backend.registry import backend_of
     from rtl_core.errors import PolicyError
-    from rtl_grader.prompts import build_messages
-
-    budget = float(config.prompting.max_prompt_tokens)
-
-    def messages_of(problem: Problem) -> list[Message]:
-        return build_messages(problem, config.prompting.template)
 
     if not download:
-        os.environ["HF_HUB_OFFLINE"] = (
-            "1"  # without network, the hub's client would retry for a minute
-        )
+        # Without network, the hub's client would retry for a minute.
+        os.environ["HF_HUB_OFFLINE"] = "1"
     try:
-        from rtl_core.backend.registry import backend_of
-
         tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
-        chat = config.prompting.chat(tokenizer, config.tinker.student)
-        notes.append(f"prompt lengths: counted with the tokenizer of {config.tinker.student}")
-        return lambda problem: min(float(len(chat.encode(messages_of(problem)))), budget), True
+        config.prompting.chat(tokenizer, config.tinker.student)
     except PolicyError:
-        assumed = f"{CHARS_PER_TOKEN} characters per token, assumed"
-        notes.append(
-            f"prompt lengths: {assumed}, because the student's tokenizer is not on this machine (--download)"
-        )
-    return lambda problem: min(
-        sum(len(m["content"]) for m in messages_of(problem)) / CHARS_PER_TOKEN, budget
-    ), False
+        return None
+    return tokenizer
 
 
-def _show(config: RunConfig, found: Forecast) -> None:
+def _show(config: RunConfig, result: Forecast) -> None:
     from rtl_core.cost.estimate import duration
     from rtl_core.cost.tokens import total_dollars, unpriced
     from rtl_core.errors import ConfigError
-    from rtl_grader.words import counted
 
-    console = Console()
-
-    def say(text: str, style: str | None = None) -> None:
-        console.print(text, style=style, highlight=False, markup=False)
-
+    most, likely, prices = result.most, result.likely, result.prices
     here = config.tinker.all_local  # no dollars: only tokens and hours
-    most, likely, prices = found.most, found.likely, found.prices
-    highest, total = (total_dollars(one.usage, prices) for one in (most, likely))
-
-    def sum_of(value: float | None) -> str:
-        return f"${value:,.2f}" if value is not None else "no dollars" if here else "no price"
-
-    say(f"run {config.run.name!r}: {counted(likely.steps, 'step')}", "bold")
-    say(
-        f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.trained_limit:,} tokens each"
-        f" ({config.limit_key}), every training answer trained on{_replaced(config, most.steps)}; no prompt cached"
-    )
-    say(f"likely  {sum_of(total)}: {likely.rollouts:,} answers, under the assumptions below")
-    budget = config.cost.budget_usd
-    if budget is not None and highest is not None:
-        covers = "covers" if highest <= budget else "does not cover"
-        then = "" if highest <= budget else ": the run stops before a step that does not fit"
-        say(f"budget  {sum_of(budget)} (cost.budget_usd) {covers} the most{then}")
-    console.print(_table(found, here))
+    _show_sums(config, result)
+    console = Console()
+    console.print(_table(result, here))
     for name, one in (("at most", most), ("likely ", likely)):
-        training, evaluating = (
-            total_dollars(one.training, prices),
-            total_dollars(one.evaluating, prices),
-        )
+        training = total_dollars(one.training, prices)
+        evaluating = total_dollars(one.evaluating, prices)
         if training is not None and evaluating is not None:
-            say(
-                f"{name} training ${training:,.2f} (${training / max(one.steps, 1):,.3f} per step), {one.evaluations}"
+            per_step = training / max(one.steps, 1)
+            _say(
+                f"{name} training ${training:,.2f} (${per_step:,.3f} per step), {one.evaluations}"
                 f" student and {one.teacher_evaluations} teacher evaluations ${evaluating:,.2f}"
             )
-    hours, most_hours = found.hours()
+    hours, most_hours = result.hours()
     step_s = 3600 * hours / max(likely.steps, 1)
-    say(
+    _say(
         f"time: likely {duration(hours)} ({step_s:,.0f} s per step with its share of the "
         f"evaluations); about {duration(most_hours)} for the maximum"
     )
@@ -208,12 +118,12 @@ def _show(config: RunConfig, found: Forecast) -> None:
         "not included: repeated work after a crash, storage of checkpoints, your own machine",
     )
     for title, notes in (
-        ("assumptions of the likely estimate", found.assumptions),
+        ("assumptions of the likely estimate", result.assumptions),
         ("both estimates", common),
     ):
-        say(f"\n{title}", "bold")
+        _say(f"\n{title}", "bold")
         for note in notes:
-            say(f"  - {note}")
+            _say(f"  - {note}")
     missing = unpriced({**likely.usage, **most.usage}, prices)
     if missing and not here:
         raise ConfigError(
@@ -222,58 +132,107 @@ def _show(config: RunConfig, found: Forecast) -> None:
         )
 
 
-def _table(found: Forecast, here: bool) -> Table:
+def _say(text: str, style: str | None = None) -> None:
+    Console().print(text, style=style, highlight=False, markup=False)
+
+
+def _show_sums(config: RunConfig, result: Forecast) -> None:
+    """Print what the run costs at most and likely, and whether its budget covers it."""
+    from rtl_core.cost.tokens import total_dollars
+    from rtl_grader.words import counted
+
+    most, likely = result.most, result.likely
+    highest = total_dollars(most.usage, result.prices)
+    total = total_dollars(likely.usage, result.prices)
+
+    def sum_of(value: float | None) -> str:
+        if value is None:
+            return "no dollars" if config.tinker.all_local else "no price"
+        return f"${value:,.2f}"
+
+    _say(f"run {config.run.name!r}: {counted(likely.steps, 'step')}", "bold")
+    limit = f"{config.trained_limit:,} tokens each ({config.limit_key})"
+    replaced = _replaced(config, most.steps)
+    _say(
+        f"at most {sum_of(highest)}: {most.rollouts:,} answers of {limit}, every training answer "
+        f"trained on{replaced}; no prompt cached"
+    )
+    _say(f"likely  {sum_of(total)}: {likely.rollouts:,} answers, under the assumptions below")
+    budget = config.cost.budget_usd
+    if budget is not None and highest is not None:
+        verdict = "covers the most"
+        if highest > budget:
+            verdict = "does not cover the most: the run stops before a step that does not fit"
+        _say(f"budget  {sum_of(budget)} (cost.budget_usd) {verdict}")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Tokens of one kind and their dollars: the bound, and what is likely."""
+
+    model: str
+    kind: str
+    price: str
+    bound: str
+    bound_usd: str
+    likely: str
+    likely_usd: str
+
+
+_COLUMNS = {
+    "model": "model",
+    "kind": "kind",
+    "price": "USD/M",
+    "bound": "tokens\nat most",
+    "bound_usd": "USD\nat most",
+    "likely": "tokens\nlikely",
+    "likely_usd": "USD\nlikely",
+}
+"""Field of a row -> its title."""
+
+
+def _table(result: Forecast, here: bool) -> Table:
     """Table of tokens and dollars by model and kind; without dollars if everything runs on this machine (`here`)."""
     from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars
 
-    def usd(value: float | None, digits: int = 2) -> str:
-        return "-" if value is None else f"{value:,.{digits}f}"
-
-    most, likely, prices = found.most, found.likely, found.prices
-    columns = (
-        "model",
-        "kind",
-        "USD/M",
-        "tokens\nat most",
-        "USD\nat most",
-        "tokens\nlikely",
-        "USD\nlikely",
-    )
-    shown = [i for i, column in enumerate(columns) if not (here and column.startswith("USD"))]
+    most, likely, prices = result.most, result.likely, result.prices
+    columns = [name for name, title in _COLUMNS.items() if not (here and title.startswith("USD"))]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for i in shown:  # in a narrow terminal the model's name is folded, and no number is cut
-        table.add_column(
-            columns[i], justify="left" if i < 2 else "right", no_wrap=i > 0, overflow="fold"
-        )
+    for name in columns:  # in a narrow terminal the model's name is folded, and no number is cut
+        justify: Literal["left", "right"] = "left" if name in ("model", "kind") else "right"
+        table.add_column(_COLUMNS[name], justify=justify, no_wrap=name != "model", overflow="fold")
 
-    def add(cells: tuple[str, ...]) -> None:
-        table.add_row(*(cells[i] for i in shown))
+    def add(row: _Row) -> None:
+        table.add_row(*(getattr(row, name) for name in columns))
 
     for model in dict.fromkeys([*most.usage, *likely.usage]):
         price = prices.models.get(model, ModelPrice())
         bound, tokens = (one.usage.get(model, Tokens()) for one in (most, likely))
-        bounds, costs, counts = dollars(bound, price), dollars(tokens, price), tokens.by_kind()
+        bounds, counts = bound.by_kind(), tokens.by_kind()
+        bound_usd, likely_usd = dollars(bound, price), dollars(tokens, price)
         name = model
-        for kind, at_most in bound.by_kind().items():
-            if at_most or counts[kind]:
-                rate = usd(getattr(price, kind), 3)
-                add(
-                    (
-                        name,
-                        kind,
-                        rate,
-                        f"{at_most:,.0f}",
-                        usd(bounds[kind]),
-                        f"{counts[kind]:,.0f}",
-                        usd(costs[kind]),
-                    )
+        for kind in bounds:
+            if bounds[kind] or counts[kind]:
+                row = _Row(
+                    model=name,
+                    kind=kind,
+                    price=_usd(getattr(price, kind), 3),
+                    bound=f"{bounds[kind]:,.0f}",
+                    bound_usd=_usd(bound_usd[kind]),
+                    likely=f"{counts[kind]:,.0f}",
+                    likely_usd=_usd(likely_usd[kind]),
                 )
+                add(row)
                 name = ""
         table.add_section()
     if not here:
         highest, total = (total_dollars(one.usage, prices) for one in (most, likely))
-        add(("total", "", "", "", usd(highest), "", usd(total)))
+        add(_Row("total", "", "", "", _usd(highest), "", _usd(total)))
     return table
+
+
+def _usd(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def _replaced(config: RunConfig, steps: int) -> str:
@@ -281,6 +240,5 @@ def _replaced(config: RunConfig, steps: int) -> str:
     learning, count = config.learning, config.learning.replacements
     if not count or not any(learning.replaces_equal_at(step, steps) for step in range(steps)):
         return ""
-    return (
-        f", every group that may be replaced replaced {'once' if count == 1 else f'{count} times'}"
-    )
+    times = "once" if count == 1 else f"{count} times"
+    return f", every group that may be replaced replaced {times}"

@@ -72,8 +72,8 @@ ProblemsOption = Annotated[
 ProtocolOption = Annotated[
     str | None,
     _of_model(
-        help="Evaluation protocol: cvdp (default: 5 answers, T 0.2, top_p 0.7, 4,096 tokens, the public prompt), or a TOML"
-        " file of your own."
+        help="Evaluation protocol: cvdp (default: 5 answers, T 0.2, top_p 0.7, 4,096 tokens, the "
+        "public prompt), or a TOML file of your own."
     ),
 ]
 BaseUrlOption = Annotated[
@@ -130,13 +130,15 @@ def evaluate(
     name: NameOption = None,
     set_: SetOption = None,
 ) -> None:
-    """Evaluate a trained run, or any model by a published protocol.
+    r"""Evaluate a trained run, or any model by a published protocol.
 
-    For a run, choose more samples, another split, an earlier step, other sampling parameters, or the teacher. Prints pass@k with 95 %
-    intervals by difficulty, category and family, and the paired difference to the run's other evaluations of the same problems.
+    For a run, choose more samples, another split, an earlier step, other sampling parameters, or the teacher.
+    Prints pass@k with 95 % intervals by difficulty, category and family, and the paired difference to the
+    run's other evaluations of the same problems.
 
-    For a model, no training run is needed. Prints pass@1 and pass@5 with 95 % intervals by category and difficulty, and records the
-    evaluation as a run for `query`, `show`, `report` and `compare`. After an interruption, repeat the command to continue.
+    For a model, no training run is needed. Prints pass@1 and pass@5 with 95 % intervals by category and
+    difficulty, and records the evaluation as a run for `query`, `show`, `report` and `compare`. After an
+    interruption, repeat the command to continue.
 
     Examples:
 
@@ -150,9 +152,11 @@ def evaluate(
 
         rtl-distill evaluate --model student --base-url local --problems data/cvdp --samples 1
 
-        rtl-distill evaluate --model tinker://RUN/sampler_weights/NAME --problems verilog-eval=../verilog-eval --name tuned
+        rtl-distill evaluate --model tinker://RUN/sampler_weights/NAME \
+            --problems verilog-eval=../verilog-eval --name tuned
 
-        rtl-distill evaluate --model qwen --endpoint http://localhost:8000/v1 --agentic --problems data/cvdp --set episode.turns=20
+        rtl-distill evaluate --model qwen --endpoint http://localhost:8000/v1 --agentic \
+            --problems data/cvdp --set episode.turns=20
     """
     of_run = {"RUN": run, "--split": split, "--policy": policy, "--step": step}
     of_model = {
@@ -172,22 +176,41 @@ def evaluate(
         "top_p": top_p,
         "max_tokens": max_tokens,
     }
-    if model is not None:
-        _evaluate_model(of_model, samples, template, sampling, db)
-    else:
-        from rtl_distill.cli.flow import run_flow
+    from rtl_distill.cli.flow import run_flow
 
+    if model is None:
         conditions = {"template": template, **sampling}
-        asked = (
-            run,
-            str(db),
-            policy or "student",
-            split or "heldout",
-            samples or 8,
-            step,
-            conditions,
+        choice = (policy or "student", split or "heldout", samples or 8, step, conditions)
+        run_flow(
+            "rtl_distill.flows.evaluate:evaluate", run, str(db), *choice, title=f"evaluate {run}"
         )
-        run_flow("rtl_distill.flows.evaluate:evaluate", *asked, title=f"evaluate {run}")
+        return
+    if not problems:
+        raise ConfigError(
+            "--model: on which problems?", "add --problems PATH, for example a CVDP file"
+        )
+    from rtl_core.rollouts.protocols import model_evaluation
+
+    settings = {
+        **{f"evaluation.{key}": value for key, value in sampling.items()},
+        "prompting.template": template,
+        "tinker.base_url": base_url,
+        "evaluation.endpoint": endpoint,
+        "evaluation.agentic": agentic or None,
+        "grading.executor": executor,
+        "run.history": str(db),
+        "run.directory": str(db.parent),
+    }
+    configuration = model_evaluation(
+        model,
+        problems,
+        protocol=protocol or "cvdp",
+        samples=samples,
+        name=name,
+        settings=settings,
+        overrides=set_ or [],
+    )
+    run_flow("rtl_distill.flows.evaluate:evaluate_model", *configuration, title=f"evaluate {model}")
 
 
 def _refuse_mistakes(
@@ -200,9 +223,10 @@ def _refuse_mistakes(
             "what is to be evaluated?", "name a trained RUN, or a --model with --problems"
         )
     others, other = (of_run, "--model") if has_model else (of_model, "a RUN")
-    if given := [option for option, value in others.items() if value not in (None, [])]:
+    conflicts = [option for option, value in others.items() if value not in (None, [])]
+    if conflicts:
         raise ConfigError(
-            f"{', '.join(given)} cannot be combined with {other}",
+            f"{', '.join(conflicts)} cannot be combined with {other}",
             "`rtl-distill evaluate --help` shows which options belong together",
         )
     if of_model["--endpoint"] is not None and of_model["--base-url"] is not None:
@@ -214,60 +238,6 @@ def _refuse_mistakes(
         from rtl_grader.prompts import TEMPLATES
 
         TEMPLATES.find(template)
-
-
-def _evaluate_model(
-    options: Mapping[str, Any],
-    samples: int | None,
-    template: str | None,
-    sampling: Mapping[str, Any],
-    db: Path,
-) -> None:
-    """Evaluate a model with the options that go with `--model`, and record it in the history `db`."""
-    import asyncio
-    import json
-
-    from rtl_core.config import load_config
-    from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
-    from rtl_core.episodes.endpoint import check_reachable
-    from rtl_distill.cli.flow import run_flow
-
-    model = options["--model"]
-    if not options["--problems"]:
-        raise ConfigError(
-            "--model: on which problems?", "add --problems PATH, for example a CVDP file"
-        )
-    file = protocol_file(options["--protocol"] or "cvdp")
-    keys = {
-        "tinker.student": model,
-        **{f"evaluation.{key}": value for key, value in sampling.items()},
-        "prompting.template": template,
-        "tinker.base_url": options["--base-url"],
-        "evaluation.endpoint": options["--endpoint"],
-        "evaluation.agentic": options["--agentic"],
-        "grading.executor": options["--executor"],
-        "run.history": str(db),
-        "run.directory": str(db.parent),
-    }
-    overrides = [problems_override(options["--problems"])]
-    overrides += [f"{key}={json.dumps(value)}" for key, value in keys.items() if value is not None]
-    overrides += options["--set"] or []
-    if model.startswith("tinker://"):
-        from rtl_core.backend.tinker import base_model_of
-
-        base = asyncio.run(base_model_of(load_config(file, overrides), model))
-        overrides += [
-            f"tinker.student={json.dumps(base)}",
-            f"evaluation.weights={json.dumps(model)}",
-        ]
-    overrides = evaluation_overrides(file, overrides, samples, options["--name"])
-    if endpoint := load_config(
-        file, overrides
-    ).evaluation.endpoint:  # from the option, the file or --set
-        check_reachable(endpoint)
-    run_flow(
-        "rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}"
-    )
 
 
 def episode(
@@ -328,11 +298,11 @@ def episode(
     problem = named(load(config, source), problem_id)
     console = Console()
     with closing(make_executor(executor)) as sandbox:
-        played = Episode(problem, sandbox, Bounds(turns=turns))
-        answer = played.play(policy)
+        game = Episode(problem, sandbox, Bounds(turns=turns))
+        answer = game.play(policy)
     if endpoint is not None:
-        console.print(transcript_view(to_records(played.turns)))
-    console.print(f"ended: {played.ended}")
+        console.print(transcript_view(to_records(game.turns)))
+    console.print(f"ended: {game.ended}")
     # Grade in a new sandbox, not in the one where the episode's programs ran.
     with closing(make_executor(executor)) as sandbox, closing(Grader(sandbox)) as grader:
         verdict = grader.grade(problem, answer)

@@ -8,10 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any
 
 
 def run_flow(
@@ -53,24 +50,20 @@ def run_flow(
         try:
             module, name = flow.split(":")
             function = getattr(importlib.import_module(module), name)
-            for needed in ahead:  # the flow's first call waits several seconds for the server
-                threading.Thread(
-                    target=importlib.import_module, args=(needed,), daemon=True
-                ).start()
+            for later in ahead:  # the flow's first call waits several seconds for the server
+                args = (later,)
+                threading.Thread(target=importlib.import_module, args=args, daemon=True).start()
             return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
-        except (
-            httpx.HTTPError,
-            RuntimeError,
-        ) as error:  # raised by Prefect's client after minutes of retries
-            if not isinstance(error, httpx.HTTPError) and not isinstance(
-                error.__cause__, httpx.HTTPError
-            ):
+        # Prefect's client raises them after minutes of retries.
+        except (httpx.HTTPError, RuntimeError) as error:
+            cause = error.__cause__ or error
+            if not isinstance(error, httpx.HTTPError) and not isinstance(cause, httpx.HTTPError):
                 raise
+            address = os.environ.get("PREFECT_API_URL", "its configured address")
             raise InfrastructureError(
-                f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} "
-                f"fails: {error.__cause__ or error}",
+                f"Prefect's server at {address} fails: {cause}",
                 "repair the server, unless it is this command's own; the same command then continues from here",
             ) from error
         except BaseException as error:

@@ -101,8 +101,8 @@ def regrade(
 
     name = pick_run(open_history(db), run)
     choice = {"purpose": purpose, "first_step": first_step, "last_step": last_step, "most": most}
-    asked = (name, str(database_path(db)), label, executor, image, seed, choice)
-    run_flow("rtl_distill.flows.regrade:regrade", *asked, title=f"regrade {name}")
+    order = (name, str(database_path(db)), label, executor, image, seed, choice)
+    run_flow("rtl_distill.flows.regrade:regrade", *order, title=f"regrade {name}")
 
 
 def audit(
@@ -156,21 +156,16 @@ def audit(
     console = Console(stderr=True) if json_ else Console()
     with stoppable(console) as tell:
         tell.stage(f"audit {name}")
-        choice, effort = (
-            Choice(purpose=purpose, most=most),
-            Effort.of_cycles(cycles, parameters, proof),
-        )
-        done = audit_run(history.path, config_of(history, name), choice, effort, jobs=jobs)
-        tell.line(done.in_words())
+        choice = Choice(purpose=purpose, most=most)
+        effort = Effort.of_cycles(cycles, parameters, proof)
+        outcome = audit_run(history.path, config_of(history, name), choice, effort, jobs=jobs)
+        tell.line(outcome.in_words())
     summary = audit_summary(history, name) or summary_of([])
     if json_:
-        print(
-            json.dumps(
-                {"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2
-            )
-        )
+        document = {"run": name, "without_golden": outcome.without_golden, **summary.as_json()}
+        print(json.dumps(document, indent=2))
     else:
         console.print(render(history, name, summary))
-    refuse_failed("the executor", "passes", done.failed)
+    refuse_failed("the executor", "passes", outcome.failed)
     if strict and summary.whole.different:
         raise typer.Exit(1)

@@ -80,26 +80,26 @@ def query(
             "ask something", "SQL in quotes, or a name from `rtl-distill query --list`"
         )
     history = open_history(db)
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for text in param or []:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise HistoryError(
                 f"--param {text!r} is not NAME=VALUE", "for example --param limit=20"
             )
-        given[name.strip()] = value
+        parameters[name.strip()] = value
     if len(question.split()) == 1:
-        named = named_query(question)
-        bound = named.bind(given, pick_run(history, run) if named.needs_run else None)
-        answer = history.query(named.sql, bound or None)
+        recipe = named_query(question)
+        bound = recipe.bind(parameters, pick_run(history, run) if recipe.needs_run else None)
+        answer = history.query(recipe.sql, bound or None)
     else:
         if "$run" in question:
-            given["run"] = pick_run(history, run)
+            parameters["run"] = pick_run(history, run)
         elif run is not None:
             raise HistoryError(
                 "the SQL does not use --run", "restrict it, for example by WHERE run = $run"
             )
-        answer = history.query(question, given or None)
+        answer = history.query(question, parameters or None)
     _print(answer, output, limit)
 
 
@@ -162,8 +162,8 @@ def _table(answer: pa.Table, limit: int) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = 10_000  # do not fold in a file or pipe
-    shown = answer if limit == 0 else answer.slice(0, limit)
-    rows = [[Text(cell(value)) for value in row] for row in _rows(shown)]
+    part = answer if limit == 0 else answer.slice(0, limit)
+    rows = [[Text(cell(value)) for value in row] for row in _rows(part)]
     if sum(len(name) + 2 for name in answer.column_names) <= console.width:
         table = Table(box=box.SIMPLE_HEAD)
         for field in answer.schema:
@@ -184,9 +184,9 @@ def _table(answer: pa.Table, limit: int) -> None:
             for name, value in zip(answer.column_names, row, strict=True):
                 record.add_row(Text(name, style="bold"), value)
             console.print(record)
-    if shown.num_rows < answer.num_rows:
+    if part.num_rows < answer.num_rows:
         console.print(
-            f"{shown.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim"
+            f"{part.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim"
         )
     elif answer.num_rows == 0:
         console.print("no rows", style="dim")

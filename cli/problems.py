@@ -175,11 +175,13 @@ def synthesize(
     output.parent.mkdir(parents=True, exist_ok=True)
     output.touch()
     kinds = [names[name] for name in chosen]
-    found = synthesise(sources, loaded, kinds, count, seed=seed, run_seed=run_seed, mutants=mutants)
-    write(found.kept, output)
-    kept = ", ".join(f"{n} {k}" for k, n in found.kinds.most_common())
-    typer.echo(f"kept {len(found.kept)} of {count}: {kept or 'none'}")
-    for reason, times in found.dropped.most_common():
+    selection = synthesise(
+        sources, loaded, kinds, count, seed=seed, run_seed=run_seed, mutants=mutants
+    )
+    write(selection.problems, output)
+    by_kind = ", ".join(f"{number} {kind}" for kind, number in selection.kinds.most_common())
+    typer.echo(f"kept {len(selection.problems)} of {count}: {by_kind or 'none'}")
+    for reason, times in selection.dropped.most_common():
         typer.echo(f"  left out {times}: {reason}")
     typer.echo(f'written: {output}; train on them with kind = "cvdp", heldout_fraction = 0.0')
 

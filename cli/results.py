@@ -80,8 +80,9 @@ def report(
     if png is not None:
         from rtl_core.reporting.png import write_pngs
 
-        for written in write_pngs(history, names, png, "dark" if dark else "light", section or []):
-            typer.echo(str(written))
+        theme = "dark" if dark else "light"
+        for figure in write_pngs(history, names, png, theme, section or []):
+            typer.echo(str(figure))
 
 
 def compare(
@@ -211,13 +212,14 @@ def show(
     console = Console()
     key, level = stored.rollout.key, level_of(history, stored.rollout)
     console.print(rollout_view(stored, problem, texts, level, messages=history.messages(key)))
-    if found := audit_of(history, stored.rollout.key):
+    if finding := audit_of(history, stored.rollout.key):
+        detail = visible(finding["detail"])
         console.print(
-            f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}",
+            f"audit: {finding['result']}, by {finding['method']}: {detail}",
             soft_wrap=True,
             markup=False,
         )
-        for text in filter(None, (found["netlist"], found["waveform"])):
+        for text in filter(None, (finding["netlist"], finding["waveform"])):
             console.print(text, markup=False, highlight=False)
     if stored.teacher and texts is None:
         console.print(
@@ -276,13 +278,13 @@ def debug(
         if waves:
             _write_waves(case, executor, waves)
         if shell:
-            opened = shell_of(watched)
+            session = shell_of(watched)
             _tell(
                 "sandbox",
                 f"{executor.name}; /code holds rtl, verif, docs, and the harness in src; type exit to leave",
             )
-            _tell("harness", f"the command `harness` runs {opened.command}")
-            raise typer.Exit(opened.open(executor))
+            _tell("harness", f"the command `harness` runs {session.command}")
+            raise typer.Exit(session.open(executor))
     raise typer.Exit(0 if same else 1)
 
 
@@ -291,41 +293,33 @@ def _grade_again(case: Case, watched: Watched) -> bool:
     from rtl_core.debugging.again import grade_again, in_words, is_same, other_tools
     from rtl_core.debugging.checks import first_failing_check
 
-    was = case.verdict
+    was, problem = case.verdict, case.problem
     _tell("rollout", case.stored.rollout.key)
-    _tell(
-        "problem",
-        f"{case.problem.id} ({case.problem.source}), answer in {', '.join(case.answer.files) or 'no file'}",
-    )
+    files = ", ".join(case.answer.files) or "no file"
+    _tell("problem", f"{problem.id} ({problem.source}), answer in {files}")
     _tell("verdict", *in_words(was))
     now = grade_again(case, watched)
-    if check := next(
-        (first_failing_check(r.steps, case.problem.harness) for _, r in watched.runs), None
-    ):
+    checks = (first_failing_check(result.steps, problem.harness) for _, result in watched.runs)
+    if check := next(checks, None):
         _tell("check", *filter(None, (check.test, *check.words.splitlines())))
-    same = is_same(was, now)
-    _tell(
-        "again",
-        *(
-            ["the same verdict"]
-            if same
-            else ["ANOTHER VERDICT", *in_words(now), *other_tools(was, now)]
-        ),
-    )
-    return same
+    if is_same(was, now):
+        _tell("again", "the same verdict")
+        return True
+    _tell("again", "ANOTHER VERDICT", *in_words(now), *other_tools(was, now))
+    return False
 
 
 def _write_waves(case: Case, executor: Executor, file: Path) -> None:
     from rtl_core.debugging.table import waves_table
     from rtl_core.debugging.waves import dump
 
-    found = dump(case, executor)
-    file.write_bytes(found.vcd)
-    _tell("waves", f"{file}, {len(found.vcd):,} bytes")
-    if found.check and found.check.seen:
-        _tell("saw", found.check.seen)
+    waves = dump(case, executor)
+    file.write_bytes(waves.vcd)
+    _tell("waves", f"{file}, {len(waves.vcd):,} bytes")
+    if waves.check and waves.check.seen:
+        _tell("saw", waves.check.seen)
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(waves_table(found, console.width))
+    console.print(waves_table(waves, console.width))
 
 
 def _tell(name: str, *lines: str) -> None:

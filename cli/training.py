@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -119,8 +120,8 @@ def _show_findings(findings: list[Finding]) -> None:
         table.add_row(finding.about, Text(finding.level, style=styles[finding.level]), words)
     console = Console()
     console.print(table)
-    counts = {level: sum(finding.level == level for finding in findings) for level in styles}
-    console.print(", ".join(f"{count} {level}" for level, count in counts.items()), highlight=False)
+    counts = Counter(finding.level for finding in findings)
+    console.print(", ".join(f"{counts[level]} {level}" for level in styles), highlight=False)
 
 
 def train(

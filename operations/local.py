@@ -139,10 +139,12 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
     log = deployment.folder / "worker.log"
     _wait(deployment, "worker", lambda: b"started!" in log.read_bytes())
     tell(f"worker: polling {POOL}")
-    shared = {name: value for name, value in deployment.settings().items() if name != MARK}
-    (deployment.folder / "env.sh").write_text(
-        "".join(f"export {n}={shlex.quote(v)}\n" for n, v in shared.items())
-    )
+    lines = [
+        f"export {name}={shlex.quote(value)}\n"
+        for name, value in deployment.settings().items()
+        if name != MARK
+    ]
+    (deployment.folder / "env.sh").write_text("".join(lines))
 
 
 def down(
@@ -160,10 +162,10 @@ def down(
     _wait_until(lambda: not any(_is_marked(pid, mark) for pid in runs), grace_s)
     _stop_part(deployment, "server", tell, grace_s)
     _wait_until(lambda: not _marked(mark), 1.0)
-    left = _marked(mark)
-    _kill(left, signal.SIGKILL)
-    tell("down" if not left else f"down; {len(left)} processes had to be killed")
-    return left
+    survivors = _marked(mark)
+    _kill(survivors, signal.SIGKILL)
+    tell(f"down; {len(survivors)} processes had to be killed" if survivors else "down")
+    return survivors
 
 
 def _stop_part(
@@ -188,10 +190,8 @@ def status(deployment: LocalDeployment) -> dict[str, str]:
         part: f"running (kept up by process {pid})" if pid else "not running"
         for part, pid in pids.items()
     }
-    return {
-        **states,
-        "api": f"{deployment.api} {'answers' if _answers(deployment.api) else 'does not answer'}",
-    }
+    answers = "answers" if _answers(deployment.api) else "does not answer"
+    return {**states, "api": f"{deployment.api} {answers}"}
 
 
 def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> None:
@@ -219,7 +219,7 @@ def _keep(deployment: LocalDeployment, part: str, kept_command: list[str]) -> No
 def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
     """Run an idempotent Prefect command, with retries, because the server of a busy machine may time out."""
     for _ in range(ATTEMPTS):
-        done = subprocess.run(
+        process = subprocess.run(
             [_prefect_program(), *arguments],
             cwd=deployment.home,
             env=deployment.environment(),
@@ -227,16 +227,16 @@ def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
             text=True,
             stdin=subprocess.DEVNULL,
         )
-        if done.returncode == 0:
+        if process.returncode == 0:
             return
     raise InfrastructureError(
-        f"`prefect {' '.join(arguments)}` failed:\n{(done.stdout + done.stderr)[-3000:]}"
+        f"`prefect {' '.join(arguments)}` failed:\n{(process.stdout + process.stderr)[-3000:]}"
     )
 
 
 def _prefect_program() -> str:
-    installed = Path(sys.executable).parent / "prefect"
-    program = str(installed) if installed.is_file() else shutil.which("prefect")
+    own = Path(sys.executable).parent / "prefect"
+    program = str(own) if own.is_file() else shutil.which("prefect")
     if program is None:
         raise ConfigError("the program `prefect` is not installed", "make setup")
     return program
@@ -244,9 +244,8 @@ def _prefect_program() -> str:
 
 def _answers(api: str) -> bool:
     try:
-        return (
-            httpx.get(f"{api}/health", timeout=3, trust_env=False).status_code == 200
-        )  # no proxy to loopback
+        # No proxy to loopback.
+        return httpx.get(f"{api}/health", timeout=3, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -256,11 +255,9 @@ def _wait(
 ) -> None:
     if not _wait_until(ready, patience_s):
         log = deployment.folder / f"{part}.log"
-        tail = (
-            "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-            if log.is_file()
-            else "(no log)"
-        )
+        tail = "(no log)"
+        if log.is_file():
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise InfrastructureError(
             f"the {part} was not ready after {patience_s:.0f} s:\n{tail}", f"see {log}"
         )

@@ -54,28 +54,25 @@ def pip(*arguments: str) -> str:
 
 def install(overlay: Path, name: str, version: str) -> list[str]:
     """Install a release and its missing requirements into `overlay`. Returns the requirements that were missing."""
-    wanted, added = [f"{name}=={version}"], []
-    while wanted:
-        pip("install", "--quiet", "--no-deps", "--target", str(overlay), *wanted)
-        lines = [
-            line
-            for package in distributions(path=[str(overlay)])
-            for line in package.requires or []
-        ]
-        required = (
-            r
-            for r in map(Requirement, lines)
-            if r.marker is None or r.marker.evaluate({"extra": ""})
-        )
-        wanted = sorted(
-            {f"{r.name}{r.specifier}" for r in required if not _is_satisfied(overlay, r)}
-            - set(added)
-        )
-        added += wanted
+    missing, added = [f"{name}=={version}"], []
+    while missing:
+        pip("install", "--quiet", "--no-deps", "--target", str(overlay), *missing)
+        lines = set()
+        for package in distributions(path=[str(overlay)]):
+            lines.update(package.requires or [])
+        unmet = {
+            f"{requirement.name}{requirement.specifier}"
+            for requirement in map(Requirement, lines)
+            if not _is_satisfied(overlay, requirement)
+        }
+        missing = sorted(unmet - set(added))
+        added += missing
     return added
 
 
 def _is_satisfied(overlay: Path, requirement: Requirement) -> bool:
+    if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        return True
     first = next(iter(distributions(name=requirement.name, path=[str(overlay), *sys.path])), None)
     return first is not None and requirement.specifier.contains(first.version, prereleases=True)
 
@@ -85,13 +82,13 @@ def failures(overlay: Path, tests: list[str]) -> list[str]:
     marks = "not slow and not docker and not cookbook and not clients and not newer_clients"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", marks]
     environment = {**os.environ, "PYTHONPATH": str(overlay)}
-    done = subprocess.run(
+    run = subprocess.run(
         [*command, *tests], cwd=REPOSITORY, env=environment, capture_output=True, text=True
     )
-    if done.returncode == 0:
+    if run.returncode == 0:
         return []
-    found = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.MULTILINE)
-    return found or (done.stdout + done.stderr).strip().splitlines()[-3:]
+    summary = re.findall(r"^(?:FAILED|ERROR) .*", run.stdout, re.MULTILINE)
+    return summary or (run.stdout + run.stderr).strip().splitlines()[-3:]
 
 
 def main() -> int:
@@ -103,11 +100,11 @@ def main() -> int:
         "--tests", nargs="+", default=TESTS, metavar="PATH", help="tests to run with each"
     )
     arguments = parser.parse_args()
-    wanted = dependencies()
+    requirements = dependencies()
     broken = 0
     for package in json.loads(pip("list", "--outdated", "--format", "json")):
         name, newest = package["name"].lower(), package["latest_version"]
-        if name not in wanted or (arguments.names and name not in arguments.names):
+        if name not in requirements or (arguments.names and name not in arguments.names):
             continue
         line = f"{name} {package['version']} -> {newest}"
         if name in PINNED_BY_IMAGE:
@@ -123,8 +120,8 @@ def main() -> int:
         if added:
             line += f" with {', '.join(added)}"
         failed = failures(overlay, arguments.tests)
-        allowed = wanted[name].specifier.contains(newest)
-        line += " (allowed)" if allowed else f" (not allowed: {wanted[name].specifier})"
+        allowed = requirements[name].specifier.contains(newest)
+        line += " (allowed)" if allowed else f" (not allowed: {requirements[name].specifier})"
         print(f"{line}: {'breaks' if failed else 'passes'}", flush=True)
         for failure in failed[:5]:
             print(f"    {failure[:200]}", flush=True)

@@ -43,10 +43,10 @@ STUCK_S = 900.0
 SWEEP_S = 20.0
 # What both runs must agree on: name -> query for the rows, with the run's name removed from the keys.
 FACTS = {
-    "rollouts": """SELECT replace(rollout, run || '/', '') AS key, purpose, epoch, step, problem_id, sample, policy_step, stop_reason,
-        text, tokens_T, logprobs_T FROM rollouts JOIN tokens USING (rollout)""",
-    "verdicts": """SELECT replace(rollout, run || '/', '') AS key, outcome, tests_passed, tests_total, reasons, executor, tools, seed
-        FROM verdicts""",
+    "rollouts": """SELECT replace(rollout, run || '/', '') AS key, purpose, epoch, step, problem_id, sample,
+        policy_step, stop_reason, text, tokens_T, logprobs_T FROM rollouts JOIN tokens USING (rollout)""",
+    "verdicts": """SELECT replace(rollout, run || '/', '') AS key, outcome, tests_passed, tests_total, reasons,
+        executor, tools, seed FROM verdicts""",
     "stages": "SELECT replace(rollout, run || '/', '') AS key, position, stage, status, reasons FROM verdict_stages",
     "rewards": "SELECT replace(rollout, run || '/', '') AS key, total FROM rewards",
     "teacher": """SELECT replace(s.rollout, run || '/', '') AS key, k1_mean, k2_mean, k3_mean, n_tokens, logprobs_T
@@ -54,8 +54,8 @@ FACTS = {
     "advantages": "SELECT replace(rollout, run || '/', '') AS key, advantage, reward, counts FROM advantages",
     "steps": "SELECT CAST(step AS VARCHAR) AS key, epoch, status FROM steps",
     "plan": "SELECT step || '/' || position AS key, problem_id FROM step_problems",
-    "evaluations": """SELECT replace(evaluation, run || '/', '') AS key, status, n_problems, samples, pass_at_1, lo, hi, pass_at_k
-        FROM evaluations""",
+    "evaluations": """SELECT replace(evaluation, run || '/', '') AS key, status, n_problems, samples, pass_at_1,
+        lo, hi, pass_at_k FROM evaluations""",
 }
 
 

@@ -96,16 +96,16 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
 def chosen(config: RunConfig) -> type[Algorithm]:
     """Algorithm class of a run. Raises ConfigError if there is none of that name, or if `learning.loss`
     cannot use its inputs."""
-    found = ALGORITHMS.find(config.learning.algorithm)
-    if "advantages" not in found.signals:
+    algorithm = ALGORITHMS.find(config.learning.algorithm)
+    if "advantages" not in algorithm.signals:
         raise ConfigError(
             f"learning.algorithm: {config.learning.algorithm} has no advantages, which learning.loss reads",
             "supervised steps at the beginning of a run are learning.warm_start_steps",
         )
-    if "kl_weights" in found.signals and not config.learning.asked_choices:
+    if "kl_weights" in algorithm.signals and not config.learning.asked_choices:
         raise ConfigError(
             f"learning.algorithm: {config.learning.algorithm} learns from the teacher's choices, "
             "for which it is not asked under this name",
             f'set learning.algorithm = "{DISTRIBUTIONS}" or "{SELF_DISTRIBUTIONS}"',
         )
-    return found
+    return algorithm

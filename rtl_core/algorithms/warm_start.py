@@ -28,9 +28,9 @@ class WarmStart(Algorithm):
 
     def credit(self, group: Group) -> GroupCredit:
         first: dict[tuple[int, ...], int] = {}
+        any_verdict = not self.config.learning.warm_start_passing_only
         for index, stored in enumerate(group.answers):
-            wanted = stored.passed or not self.config.learning.warm_start_passing_only
-            if wanted and stored.rollout.stop_reason == "stop":
+            if (stored.passed or any_verdict) and stored.rollout.stop_reason == "stop":
                 first.setdefault(stored.rollout.tokens_T, index)
         counts_G = np.isin(np.arange(len(group.answers)), list(first.values()))
         return GroupCredit(group.earned_G, counts_G.astype(np.float64), counts_G)

@@ -31,7 +31,10 @@ from rtl_core.types.tokenizer import Tokenizer
 
 ROUNDING = 1e-3
 """Tolerance above 0 for log-probabilities, which may be computed in bfloat16."""
-SERVER_HINT = "the request is retried; if that does not help, `rtl-distill check-service URL` reports what the server does wrong"
+SERVER_HINT = (
+    "the request is retried; if that does not help, `rtl-distill check-service URL` reports what the "
+    "server does wrong"
+)
 SAVED = "tinker://"
 """Prefix of the names of saved weights."""
 
@@ -180,14 +183,13 @@ class Datum:
     def targets(self) -> NDArray[np.int64]:
         """The P + T − 1 predicted tokens; with `others_TK` 1 + K at each position, 0 for prompt tokens."""
         own = np.array(self.sequence[1:], np.int64)
-        return (
-            own if self.others_TK is None else np.column_stack([own, self._padded(self.others_TK)])
-        )
+        if self.others_TK is None:
+            return own
+        return np.column_stack([own, self._padded(self.others_TK)])
 
     def _padded(self, values_T: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate(
-            [np.zeros((len(self.prompt_P) - 1, *values_T.shape[1:]), values_T.dtype), values_T]
-        )
+        shape = (len(self.prompt_P) - 1, *values_T.shape[1:])
+        return np.concatenate([np.zeros(shape, values_T.dtype), values_T])
 
     def completion_logprobs(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return the completion's `checked_logprobs`, (T,) or (T, 1 + K), from those of all predicted tokens."""

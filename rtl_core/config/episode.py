@@ -12,6 +12,14 @@ ToolName = Literal[
     "list", "read", "write", "replace", "compile", "simulate", "synthesize", "submit"
 ]
 
+LIMITS = (
+    "You have at most {turns} turns, {tokens:,} tokens of your own and {seconds:g} seconds of "
+    "programs ({call_seconds:g} a program); at most {calls} calls a turn. A result is at most "
+    "{result_bytes:,} bytes (of a longer one the middle is left out), the arguments of a call "
+    "{argument_bytes:,}, the workspace {workspace_bytes:,} bytes in {files} files. When a bound is "
+    "reached, the files as they are then are your answer."
+)
+
 
 class Bounds(Section):
     """Limits of one episode, all of which the model is told. The first one reached ends the episode; the
@@ -70,17 +78,7 @@ class Bounds(Section):
 
     def in_words(self) -> str:
         """The limits as text for the model."""
-        again = (
-            f" You may submit {self.attempts} times: if one fails you are told why."
-            if self.attempts > 1
-            else ""
-        )
-        return (
-            f"You have at most {self.turns} turns, {self.tokens:,} tokens of your own and "
-            f"{self.seconds:g} seconds of programs"
-            f" ({self.call_seconds:g} a program); at most {self.calls} calls a turn. A result is "
-            f"at most {self.result_bytes:,} bytes"
-            f" (of a longer one the middle is left out), the arguments of a call {self.argument_bytes:,}, the workspace"
-            f" {self.workspace_bytes:,} bytes in {self.files} files. When a bound is reached, the "
-            f"files as they are then are your answer.{again}"
-        )
+        text = LIMITS.format_map(self.model_dump())
+        if self.attempts > 1:
+            text += f" You may submit {self.attempts} times: if one fails you are told why."
+        return text

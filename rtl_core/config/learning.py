@@ -172,13 +172,12 @@ class LearningSection(Section):
     def loss_settings(self) -> dict[str, float]:
         """All parameters of the loss, by their names in Tinker."""
         own = LOSSES[self.loss].parameters
-        clip = {
-            name: bound
-            for name, bound in zip(CLIP, (self.clip_low, self.clip_high), strict=True)
-            if bound is not None
-        }
-        given = {**own, **clip, **self.loss_parameters}
-        return {name: given[name] for name in own}
+        values = dict(own)
+        for name, bound in zip(CLIP, (self.clip_low, self.clip_high), strict=True):
+            if bound is not None:
+                values[name] = bound
+        values |= self.loss_parameters
+        return {name: values[name] for name in own}
 
     @property
     def self_taught(self) -> bool:

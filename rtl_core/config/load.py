@@ -24,8 +24,8 @@ ENVIRONMENT_PREFIX = "RTL_DISTILL__"
 _KEYS = [
     f"{name}.{key}"
     for name, field in RunConfig.model_fields.items()
-    for key in field.annotation.model_fields
-]  # type: ignore[union-attr]
+    for key in field.annotation.model_fields  # type: ignore[union-attr]
+]
 Override = Annotated[str, Field(pattern=rf"^\s*({'|'.join(_KEYS)})(\.|\s*=)")]
 """A `section.key=value` text; Prefect refuses a trigger with an unknown key."""
 
@@ -91,25 +91,21 @@ def _apply(
     data: dict[str, Any], overrides: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """Apply the environment and `--set` to `data`. Returns a mapping of key to the origin of its value."""
-    given = [
-        (
-            name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", "."),
-            value,
-            f"environment variable {name}",
-        )
-        for name, value in sorted(environment.items())
-        if name.startswith(ENVIRONMENT_PREFIX)
-    ]
+    changes: list[tuple[str, str, str]] = []  # key, value, origin
+    for name, value in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            changes.append((key, value, f"environment variable {name}"))
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
                 f"--set {override}: expected section.key=value", "for example --set run.seed=1"
             )
-        given.append((key.strip(), value, f"--set {override}"))
-    for key, value, origin in given:
+        changes.append((key.strip(), value, f"--set {override}"))
+    for key, value, origin in changes:
         _assign(data, key, _parse_value(_utf8(value, origin)), origin)
-    return {key: origin for key, _, origin in given}
+    return {key: origin for key, _, origin in changes}
 
 
 def _utf8(text: str, origin: str) -> str:
@@ -173,23 +169,24 @@ def _line_of(text: str, location: Sequence[str | int]) -> int | None:
     indices = [part for part in location if isinstance(part, int)]
     table: list[str] = []
     entry = -1
-    best: tuple[int, int] | None = None
+    best_length, best_number = 0, None
     for number, line in enumerate(text.splitlines(), start=1):
         header = re.match(r"\s*(\[\[?)\s*([^\]]+?)\s*\]", line)
         if header:
-            previous, table = table, header.group(2).split(".")
-            entry = entry + 1 if header.group(1) == "[[" and previous == table else 0
+            previous, table = table, header[2].split(".")
+            entry = entry + 1 if header[1] == "[[" and previous == table else 0
             path = table
         else:
             key = re.match(r"\s*([A-Za-z0-9_.\"-]+)\s*=", line)
             if not key:
                 continue
-            path = table + key.group(1).replace('"', "").split(".")
-        if indices and table == names[: len(table)] and len(table) > 1 and entry != indices[0]:
-            continue
-        if path == names[: len(path)] and (best is None or len(path) > best[0]):
-            best = (len(path), number)
-    return best[1] if best else None
+            path = table + key[1].replace('"', "").split(".")
+        in_table = len(table) > 1 and table == names[: len(table)]
+        if in_table and indices and entry != indices[0]:
+            continue  # another entry of the list
+        if path == names[: len(path)] and len(path) > best_length:
+            best_length, best_number = len(path), number
+    return best_number
 
 
 def _place(path: Path, text: str, location: Sequence[str | int]) -> str:
@@ -201,15 +198,14 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
     lines = []
     errors = error.errors()
     for item in errors:
-        # pydantic also reports a list with invalid entries as too short.
-        if item["type"] == "too_short" and any(
-            other["loc"][: len(item["loc"])] == item["loc"] for other in errors if other is not item
-        ):
-            continue
         location = list(item["loc"])
+        # pydantic also reports a list with invalid entries as too short.
+        below = [other for other in errors if list(other["loc"])[: len(location)] == location]
+        if item["type"] == "too_short" and len(below) > 1:
+            continue
         message = item["msg"].removeprefix("Value error, ")
         if not location and (named := re.match(r"([a-z_]+\.[a-z_]+): ", message)):
-            location, message = list(named.group(1).split(".")), message[named.end() :]
+            location, message = list(named[1].split(".")), message[named.end() :]
         key = ".".join(map(str, location)) or "(the whole file)"
         if item["type"] == "extra_forbidden":
             near = difflib.get_close_matches(key, [*_KEYS, *RunConfig.model_fields], 1, 0.81)
@@ -220,9 +216,13 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             message = "1 to 64 letters, digits, `_`, `.` or `-`, the first a letter or digit"
         elif isinstance(item["input"], str) and item["input"].startswith(("[", "{")):
             message = "not valid TOML: close each bracket, and put each text in quotes"
-        above = [origin for name, origin in origins.items() if f"{key}.".startswith(f"{name}.")]
-        below = [origin for name, origin in origins.items() if name.startswith(f"{key}.")]
-        place = ", ".join([above[-1] if above else _place(path, text, location), *below])
+        places = [_place(path, text, location)]
+        for name, origin in origins.items():
+            if f"{key}.".startswith(f"{name}."):
+                places[0] = origin
+            elif name.startswith(f"{key}."):
+                places.append(origin)
+        place = ", ".join(places)
         lines.append(f"{place}: `{key}`: {message}")
     return "the configuration cannot be used\n" + "\n".join(f"  {line}" for line in lines)
 
@@ -246,18 +246,11 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
         note(config.cost.prices, "copy rtl_core/cost/prices.toml there", "cost", "prices")
     for name, folder in config.tinker.local_models.items():
         # For a model of another service the folder needs only the tokenizer.
-        if not (
-            (folder / "config.json").is_file()
-            if config.tinker.is_embedded(name)
-            else folder.is_dir()
-        ):
-            note(
-                folder,
-                "put the model's folder there or change the path",
-                "tinker",
-                "local_models",
-                name,
-            )
+        embedded = config.tinker.is_embedded(name)
+        complete = (folder / "config.json").is_file() if embedded else folder.is_dir()
+        if not complete:
+            remedy = "put the model's folder there or change the path"
+            note(folder, remedy, "tinker", "local_models", name)
     if missing:
         title = ["files of the configuration are missing"] if len(missing) > 1 else []
         raise ConfigError(

@@ -48,23 +48,20 @@ def evaluation_overrides(
     thus resumes the same run, and different evaluations never mix. Raises ConfigError as `load_config`, or
     if the file is not a protocol.
     """
-    made = list(overrides)
+    changes = list(overrides)
     if samples is not None:
-        section = load_config(
-            protocol, [text for text in made if not text.startswith("evaluation.k=")]
-        ).evaluation
+        own = [text for text in changes if not text.startswith("evaluation.k=")]
+        section = load_config(protocol, own).evaluation
         # Drop the protocol's k that exceed the number of samples; the user did not choose them.
-        made[:0] = [
-            f"evaluation.samples={samples}",
-            f"evaluation.k={sorted({1, *(k for k in section.k if k <= samples)})}",
-        ]
-    config = load_config(protocol, made)
+        ks = sorted({1, *(k for k in section.k if k <= samples)})
+        changes[:0] = [f"evaluation.samples={samples}", f"evaluation.k={ks}"]
+    config = load_config(protocol, changes)
     if config.run.purpose != "evaluation":
         raise ConfigError(
             f"{protocol}: is the configuration of a training run",
             'a protocol has run.purpose = "evaluation"',
         )
-    return [*made, f"run.name={json.dumps(name or _name(config, Path(protocol).stem))}"]
+    return [*changes, f"run.name={json.dumps(name or _name(config, Path(protocol).stem))}"]
 
 
 def _name(config: RunConfig, protocol: str) -> str:

@@ -52,7 +52,8 @@ def _value(value: Any) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_value(str(k))} = {_value(v)}" for k, v in value.items()) + "}"
+        entries = [f"{_value(str(name))} = {_value(entry)}" for name, entry in value.items()]
+        return "{" + ", ".join(entries) + "}"
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(map(_value, value)) + "]"
     # A scalar of TOML is written as in JSON, except that TOML also forbids the control character DEL.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import (
@@ -25,6 +25,7 @@ from rtl_core.cost.tokens import (
     total_dollars,
     trained,
 )
+from rtl_grader.words import counted
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,12 @@ class Prompts:
     @classmethod
     def of(cls, prompts: Sequence[tuple[float, float, str]]) -> Prompts:
         """Build from (likely tokens, maximum tokens, source) of each prompt."""
-        n, most = len(prompts), [most for _, most, _ in prompts]
-        shares = {
-            source: count / n
-            for source, count in Counter(source for _, _, source in prompts).items()
-        }
-        mean = sum(tokens for tokens, _, _ in prompts) / max(n, 1)
-        return cls(n, mean, sum(most) / max(n, 1), max(most, default=0.0), shares)
+        if not prompts:
+            return cls(0, 0.0, 0.0, 0.0)
+        tokens, most, sources = zip(*prompts, strict=True)
+        n = len(prompts)
+        shares = {source: count / n for source, count in Counter(sources).items()}
+        return cls(n, sum(tokens) / n, sum(most) / n, max(most), shares)
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,9 @@ class Estimate:
 
 def duration(hours: float) -> str:
     """Format a duration as `1 minute`, `12 minutes` or `3.5 hours`."""
-    minutes = max(1, round(60 * hours))
-    return (
-        f"{hours:,.1f} hours" if hours >= 1.5 else f"{minutes} minute{'s' if minutes > 1 else ''}"
-    )
+    if hours >= 1.5:
+        return f"{hours:,.1f} hours"
+    return counted(max(1, round(60 * hours)), "minute")
 
 
 @dataclass(frozen=True)
@@ -110,11 +109,15 @@ class _Answers:
 
     def __add__(self, other: _Answers) -> _Answers:
         return _Answers(
-            *(getattr(self, part.name) + getattr(other, part.name) for part in fields(self))
+            self.count + other.count,
+            self.sampling + other.sampling,
+            self.scoring + other.scoring,
+            self.training + other.training,
         )
 
     def __mul__(self, factor: float) -> _Answers:
-        return _Answers(*(getattr(self, part.name) * factor for part in fields(self)))
+        parts = (self.count, self.sampling, self.scoring, self.training)
+        return _Answers(*(part * factor for part in parts))
 
 
 @dataclass(frozen=True)
@@ -135,20 +138,11 @@ class _Rules:
         whole = self.work.completion + self.work.tool_tokens
         # The hint of a self-teacher: an answer and a sentence.
         hint = self.work.completion + 20 if self.config.learning.self_taught else 0.0
-        sampling = (
-            sampled(prompt, [self.work.completion] * samples)
-            + self._later_turns(prompt, whole) * samples
-        )
+        sampling = sampled(prompt, [self.work.completion] * samples)
+        sampling += self._later_turns(prompt, whole) * samples
         scoring = scored(prompt + hint, [whole] * samples)
-        return (
-            _Answers(
-                samples,
-                self._read(sampling),
-                self._read(scoring),
-                trained(prompt, [whole] * samples),
-            )
-            * groups
-        )
+        training = trained(prompt, [whole] * samples)
+        return _Answers(samples, self._read(sampling), self._read(scoring), training) * groups
 
     def _later_turns(self, prompt: float, whole: float) -> Tokens:
         """Return what an episode's turns after the first read: with turns of equal length or, without a
@@ -161,20 +155,19 @@ class _Rules:
 
     def _read(self, tokens: Tokens) -> Tokens:
         """Return the billed tokens: without cache hits every prompt is billed at the full price."""
-        return (
-            replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0)
-            if self.most
-            else tokens
-        )
+        if not self.most:
+            return tokens
+        return replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0)
 
     def by_teachers(self, tokens: Tokens, sources: Mapping[str, float]) -> Usage:
         """Distribute a teacher's tokens among the teachers by the sources of the problems."""
         teacher, teachers = self.config.tinker.teacher, self.config.tinker.teachers
         shares = {source: sources.get(source, 0.0) for source in teachers}
-        rest = {teacher: tokens * (1 - sum(shares.values()))} if teacher else {}
-        return together(
-            [rest, *({teachers[source]: tokens * share} for source, share in shares.items())]
-        )
+        usages: list[Usage] = []
+        if teacher:
+            usages.append({teacher: tokens * (1 - sum(shares.values()))})
+        usages += [{teachers[source]: tokens * share} for source, share in shares.items()]
+        return together(usages)
 
 
 def likely(config: RunConfig, work: Workload) -> Estimate:
@@ -192,38 +185,38 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
     by source is known.
     """
     if config.tinker.teachers:
-        alone = [
-            config.model_copy(
-                update={
-                    "tinker": config.tinker.model_copy(update={"teacher": name, "teachers": {}})
-                }
-            )
-            for name in config.tinker.named_teachers.values()
-        ]
-        found = [at_most(one, work) for one in alone]
-        costs = [total_dollars(most.usage, prices) if prices else None for most in found]
-        # A teacher without a price counts as most expensive, so that the missing price is reported.
-        return max(
-            zip(found, costs, strict=True), key=lambda one: math.inf if one[1] is None else one[1]
-        )[0]
+
+        def alone(teacher: str) -> Estimate:
+            tinker = config.tinker.model_copy(update={"teacher": teacher, "teachers": {}})
+            return at_most(config.model_copy(update={"tinker": tinker}), work)
+
+        def cost(estimate: Estimate) -> float:
+            dollars = total_dollars(estimate.usage, prices) if prices else None
+            # A teacher without a price counts as most expensive, so that the missing price is reported.
+            return math.inf if dollars is None else dollars
+
+        return max(map(alone, config.tinker.named_teachers.values()), key=cost)
     limit = float(config.prompting.max_prompt_tokens)
     train, heldout = work.train, work.heldout
     longest = limit if train.longest is None else train.longest
     # Pools may draw the longest repeatedly, and a warm start may leave the long ones.
-    repeated = config.curriculum.order == "pools" or config.learning.warm_start_steps
-    planned = longest if repeated else limit if train.most is None else train.most
+    planned = limit if train.most is None else train.most
+    if config.curriculum.order == "pools" or config.learning.warm_start_steps:
+        planned = longest
     most = Workload(
         replace(train, mean=planned),
         replace(heldout, mean=limit if heldout.most is None else heldout.most),
         completion=float(config.trained_limit),
-        turns=float(config.episode.most_turns) if config.learning.episodes else 1.0,
-        tool_tokens=float(config.episode.most_tool_tokens) if config.learning.episodes else 0.0,
     )
-    return _estimate(
-        _Rules(
-            config, most, other_prompt=longest, evaluated=float(config.evaluated_limit), most=True
+    if config.learning.episodes:
+        episode = config.episode
+        most = replace(
+            most,
+            turns=float(episode.most_turns),
+            tool_tokens=float(episode.most_tool_tokens),
         )
-    )
+    evaluated = float(config.evaluated_limit)
+    return _estimate(_Rules(config, most, other_prompt=longest, evaluated=evaluated, most=True))
 
 
 def _estimate(rules: _Rules) -> Estimate:
@@ -236,72 +229,77 @@ def _estimate(rules: _Rules) -> Estimate:
     kinds: dict[tuple[bool, int, bool], list[int]] = defaultdict(list)
     for step, groups in enumerate(groups_of_steps):
         kinds[step < warm, groups, learning.uses_kl_at(step, steps)].append(step)
-    parts: list[tuple[float, list[Usage]]] = []
+    answers = 0.0
+    training: list[Usage] = []
     for (supervised, groups, _), same in kinds.items():
-        count, used = (
-            _warm_start(rules, groups) if supervised else _reinforced(rules, groups, same[0], steps)
-        )
-        parts.append(
-            (
-                count * len(same),
-                [{model: tokens * len(same) for model, tokens in one.items()} for one in used],
-            )
-        )
+        if supervised:
+            count, usages = _warm_start(rules, groups)
+        else:
+            count, usages = _reinforced(rules, groups, same[0], steps)
+        number = len(same)
+        answers += count * number
+        for usage in usages:
+            training.append({model: tokens * number for model, tokens in usage.items()})
     if samples := config.curriculum.measure_samples:
         measured = rules.ask(work.train.count, work.train.mean, samples)
+        answers += measured.count * (2 if teacher else 1)
         by_teachers = rules.by_teachers(measured.sampling, work.train.sources)
-        parts.append(
-            (measured.count * (2 if teacher else 1), [{student: measured.sampling}, by_teachers])
-        )
+        training += [{student: measured.sampling}, by_teachers]
 
-    every = config.evaluation.every
-    extra = (
-        config.evaluation.after_warm_start
-        and 0 < warm < steps
-        and not (every and warm % every == 0)
-    )
-    evaluations = 2 + ((steps - 1) // every if every else 0) + extra
+    evaluations = _evaluations(config, steps)
     by_teacher = int(config.evaluation.teacher and teacher is not None)
-    held = replace(rules, work=replace(work, completion=rules.evaluated))
-    one = held.ask(work.heldout.count, work.heldout.mean, config.evaluation.samples)
+    of_evaluation = replace(rules, work=replace(work, completion=rules.evaluated))
+    one = of_evaluation.ask(work.heldout.count, work.heldout.mean, config.evaluation.samples)
     evaluating: list[Usage] = [{student: one.sampling * evaluations}]
     if by_teacher:
         evaluating.append(rules.by_teachers(one.sampling, work.heldout.sources))
-    answers = sum(count for count, _ in parts) + one.count * (evaluations + by_teacher)
-    usages = [usage for _, of_part in parts for usage in of_part]
+    answers += one.count * (evaluations + by_teacher)
     return Estimate(
-        steps, evaluations, by_teacher, round(answers), together(usages), together(evaluating)
+        steps, evaluations, by_teacher, round(answers), together(training), together(evaluating)
     )
+
+
+def _evaluations(config: RunConfig, steps: int) -> int:
+    """Return the number of evaluations of the student: before and after the run, every few steps, and after
+    the warm start."""
+    every, warm = config.evaluation.every, config.learning.warm_start_steps
+    number = 2
+    if every:
+        number += (steps - 1) // every
+    regular = every and warm % every == 0
+    if config.evaluation.after_warm_start and 0 < warm < steps and not regular:
+        number += 1
+    return number
 
 
 def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:
     """Return the number of sampled answers and the usages of a supervised step."""
     config, work = rules.config, rules.work
     imitates = config.learning.imitates_teacher
-    asked = rules.ask(groups, work.train.mean, config.warm_start_group if imitates else 1)
-    usages: list[Usage] = [{config.tinker.student: asked.training}]
+    answers = rules.ask(groups, work.train.mean, config.warm_start_group if imitates else 1)
+    usages: list[Usage] = [{config.tinker.student: answers.training}]
     if not (imitates and config.tinker.teacher):
         return 0.0, usages
-    return asked.count, [*usages, rules.by_teachers(asked.sampling, work.train.sources)]
+    return answers.count, [*usages, rules.by_teachers(answers.sampling, work.train.sources)]
 
 
 def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[float, list[Usage]]:
     """Return the number of sampled answers and the usages of an RL step."""
     config, work = rules.config, rules.work
     student, learning, samples = config.tinker.student, config.learning, config.sampling.group_size
-    asked = rules.ask(groups, work.train.mean, samples)
+    answers = rules.ask(groups, work.train.mean, samples)
     if rules.most and learning.replaces_equal_at(step, steps):
         others = min(groups * learning.replacements, max(work.train.count - groups, 0))
-        asked += rules.ask(others, rules.other_prompt, samples)
+        answers += rules.ask(others, rules.other_prompt, samples)
     if not learning.uses_kl_at(step, steps):
-        return asked.count, [{student: asked.sampling + asked.training * work.trained_share}]
-    scoring = (
-        {student: asked.scoring}
-        if learning.self_taught
-        else rules.by_teachers(asked.scoring, work.train.sources)
-    )
+        tokens = answers.sampling + answers.training * work.trained_share
+        return answers.count, [{student: tokens}]
+    scoring: Usage = {student: answers.scoring}
+    if not learning.self_taught:
+        scoring = rules.by_teachers(answers.scoring, work.train.sources)
     passes = 2 if learning.reads_trainer else 1
-    return asked.count, [{student: asked.sampling + asked.training * passes}, scoring]
+    tokens = answers.sampling + answers.training * passes
+    return answers.count, [{student: tokens}, scoring]
 
 
 def planned_groups(config: RunConfig, problems: int) -> list[int]:

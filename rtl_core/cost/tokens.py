@@ -88,11 +88,10 @@ def load_prices(path: Path | None = None) -> Prices:
             f"there is no price list {place}", "put it there or change cost.prices"
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
-        errors = error.errors() if isinstance(error, ValidationError) else []
-        why = (
-            "; ".join(f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in errors)
-            or error
-        )
+        why = str(error)
+        if isinstance(error, ValidationError):
+            mistakes = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
+            why = "; ".join(f"`{key}`: {message}" for key, message in mistakes)
         raise ConfigError(
             f"{place} is not a price list: {why}", "use rtl_core/cost/prices.toml as a template"
         ) from None
@@ -109,9 +108,8 @@ def later_turns(prompt: int, own_T: Sequence[bool]) -> Tokens:
     """Return the tokens read by an episode's turns after the first. `own_T`: which of its T tokens the
     model sampled; a turn is a run of them."""
     starts = [t for t, own in enumerate(own_T) if own and not (t and own_T[t - 1])]
-    return Tokens(
-        prefill=max(starts, default=0), cached=sum(prompt + start for start in starts[:-1])
-    )
+    cached = sum(prompt + start for start in starts[:-1])
+    return Tokens(prefill=max(starts, default=0), cached=cached)
 
 
 def scored(prompt: float, completions: Sequence[float]) -> Tokens:
@@ -144,15 +142,16 @@ def dollars(tokens: Tokens, price: ModelPrice) -> dict[str, float | None]:
     costs: dict[str, float | None] = {}
     for kind, count in tokens.by_kind().items():
         rate = getattr(price, kind)
-        costs[kind] = 0.0 if not count else None if rate is None else count * rate / MILLION
+        costs[kind] = 0.0
+        if count:
+            costs[kind] = None if rate is None else count * rate / MILLION
     return costs
 
 
 def total_dollars(usage: Usage, prices: Prices) -> float | None:
     """Return the USD of a usage; None if a required price is missing."""
     costs = _costs(usage, prices).values()
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, 0.0) if len(known) == len(costs) else None
+    return None if None in costs else sum(filter(None, costs), 0.0)
 
 
 def unpriced(usage: Usage, prices: Prices) -> list[str]:
@@ -161,8 +160,9 @@ def unpriced(usage: Usage, prices: Prices) -> list[str]:
 
 
 def _costs(usage: Usage, prices: Prices) -> dict[str, float | None]:
-    return {
-        f"{model}: {kind}": cost
-        for model, tokens in usage.items()
-        for kind, cost in dollars(tokens, prices.models.get(model, ModelPrice())).items()
-    }
+    costs = {}
+    for model, tokens in usage.items():
+        price = prices.models.get(model, ModelPrice())
+        for kind, cost in dollars(tokens, price).items():
+            costs[f"{model}: {kind}"] = cost
+    return costs

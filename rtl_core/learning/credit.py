@@ -57,7 +57,8 @@ class GroupCredit(NamedTuple):
     counts_G: NDArray[np.bool_]
 
     def answers(self) -> list[Credit]:
-        return [Credit(float(r), float(a), bool(c)) for r, a, c in zip(*self, strict=True)]
+        columns = (column_G.tolist() for column_G in self)
+        return [Credit(*answer) for answer in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -93,18 +94,17 @@ def credit(
         doubtful_G: whether each is a doubtful pass; None if no pass was audited.
     """
     rewards_G: NDArray[np.float64] = np.array(earned_G, np.float64)
-    doubted_G = (
-        np.zeros(len(rewards_G), bool) if doubtful_G is None else np.asarray(doubtful_G, bool)
-    )
+    if doubtful_G is None:
+        doubtful_G = [False] * len(rewards_G)
     if rules.doubtful == "zero":
-        rewards_G[doubted_G] = 0.0
+        rewards_G[np.asarray(doubtful_G, bool)] = 0.0
     counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
     if rules.truncated == "mask":
         counts_G = ~np.asarray(cut_G, bool)
     elif rules.truncated == "penalise":
         rewards_G = rewards_G - overlong_penalty(lengths_G, cut_G, rules)
     if rules.doubtful == "mask":
-        counts_G = counts_G & ~doubted_G
+        counts_G = counts_G & ~np.asarray(doubtful_G, bool)
     advantages_G = np.zeros_like(rewards_G)
     if counts_G.any():
         advantages_G[counts_G] = group_advantages(

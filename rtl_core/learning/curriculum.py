@@ -47,10 +47,8 @@ def measured_key(
     problem: Problem, rates: MeasuredRates
 ) -> tuple[float, float, tuple[int, int, int, str]]:
     """Sort key: (student's failure rate, teacher's failure rate, `difficulty_key`); unmeasured rates count as 0.5."""
-    student, teacher = (
-        0.5 if rate is None else 1.0 - rate for rate in (rates.student, rates.teacher)
-    )
-    return (student, teacher, difficulty_key(problem))
+    failures = [0.5 if rate is None else 1.0 - rate for rate in (rates.student, rates.teacher)]
+    return (failures[0], failures[1], difficulty_key(problem))
 
 
 def first_pool(problem: Problem, rates: MeasuredRates, rules: PoolRules) -> Pool:
@@ -67,9 +65,9 @@ def order_problems(
     measured: Mapping[str, MeasuredRates] | None = None,
 ) -> list[Problem]:
     """Sort the problems of a run in curriculum order; `measured` maps problem ids to rates from before the run."""
-    known = measured or {}
+    rates = measured or {}
     ranked = sorted(
-        problems, key=lambda problem: measured_key(problem, known.get(problem.id, UNMEASURED))
+        problems, key=lambda problem: measured_key(problem, rates.get(problem.id, UNMEASURED))
     )
     if order != "easy_to_hard":
         random.Random(f"order/{seed}").shuffle(ranked)
@@ -82,9 +80,7 @@ def fill_places(
     """Replace each planned problem that is not `usable` by the nearest usable one in curriculum order that
     the step does not have yet. If there is none left, the place stays empty."""
     place = {problem_id: index for index, problem_id in enumerate(ordered)}
-    others = [
-        problem_id for problem_id in ordered if problem_id in usable and problem_id not in planned
-    ]
+    others = [name for name in ordered if name in usable and name not in planned]
     step = []
     for problem_id in planned:
         if problem_id in usable:

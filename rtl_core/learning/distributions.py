@@ -89,7 +89,8 @@ def divergence(
         pull = (1 - beta) * p * (log_p - log_m)
         values = beta * q * (log_q - log_m) + pull
     if tail == "bucket":
-        pull_TK = pull[:, :-1] - p[:, :-1] * (pull[:, -1:] / p[:, -1:])
+        ratio_T1 = pull[:, -1:] / p[:, -1:]
+        pull_TK = pull[:, :-1] - p[:, :-1] * ratio_T1
     else:
         pull_TK = pull if fixed else pull - p * pull.sum(-1, keepdims=True)
     return values.sum(-1), pull_TK

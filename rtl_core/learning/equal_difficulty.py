@@ -60,9 +60,8 @@ def base_rates(stratum_E: Sequence[int], score_E: Floats, answers_E: Floats) -> 
     """Smoothed rate of each fifth from E evaluated problems: above 0 and below 1, even for a fifth without
     evaluations."""
     overall = (score_E.sum() + 0.5) / (answers_E.sum() + 1)
-    score_S, answers_S = (
-        np.bincount(stratum_E, values_E, STRATA) for values_E in (score_E, answers_E)
-    )
+    score_S = np.bincount(stratum_E, score_E, STRATA)
+    answers_S = np.bincount(stratum_E, answers_E, STRATA)
     return np.asarray((score_S + SMOOTHING * overall) / (answers_S + SMOOTHING))
 
 
@@ -90,8 +89,10 @@ def _mode(
     theta, d_G = 0.0, mean_G
     for _ in range(100):
         chance_G = _sigmoid(logit_G + d_G + theta)
-        miss_G, weight_G = score_G - answers_G * chance_G, answers_G * chance_G * (1 - chance_G)
-        slope_G, curve_G = miss_G - (d_G - mean_G) * precision_G, weight_G + precision_G
+        miss_G = score_G - answers_G * chance_G
+        weight_G = answers_G * chance_G * (1 - chance_G)
+        slope_G = miss_G - (d_G - mean_G) * precision_G
+        curve_G = weight_G + precision_G
         slope = miss_G.sum() - theta / ABILITY_SD**2 - (weight_G * slope_G / curve_G).sum()
         curve = 1 / ABILITY_SD**2 + (weight_G * precision_G / curve_G).sum()
         move = min(1.0, max(-1.0, slope / curve))

@@ -49,14 +49,15 @@ def disagreement(sampler_T: FloatArray, trainer_T: FloatArray, share: float) -> 
     """
     zero_T = sampler_T[trainer_T < UNCERTAIN_NATS] == 0
     if zero_T.sum() > 1 + MOST_ZEROS * len(zero_T):
-        return f"zeros (the sampler's log-probability is exactly 0 for {zero_T.mean():.0%} of the tokens that the trainer finds uncertain)"
+        return (
+            f"zeros (the sampler's log-probability is exactly 0 for {zero_T.mean():.0%} of the "
+            "tokens that the trainer finds uncertain)"
+        )
     difference = np.abs(sampler_T - trainer_T).mean()
     limit = ROUNDING_NATS - share * trainer_T.mean()
-    return (
-        f"{difference:.3f} nats per token in either direction (limit {limit:.3f})"
-        if difference > limit
-        else None
-    )
+    if difference <= limit:
+        return None
+    return f"{difference:.3f} nats per token in either direction (limit {limit:.3f})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,9 @@ class Breach:
         highest = "∞" if self.highest is None else f"{self.highest:g}"
         steps = f" in {len(self.values)} consecutive steps" if len(self.values) > 1 else ""
         values = ", ".join(f"{value:.4g}" for value in self.values)
-        return f"{self.metric} ({METRICS[self.metric]}) was {values}{steps}; its safe range is {lowest} to {highest}"
+        meaning = METRICS[self.metric]
+        safe = f"its safe range is {lowest} to {highest}"
+        return f"{self.metric} ({meaning}) was {values}{steps}; {safe}"
 
 
 def breaches(
@@ -88,15 +91,12 @@ def breaches(
         ranges: metric -> (lowest, highest); None means no bound.
         patience: how many consecutive steps must be outside.
     """
-    found = []
+    outside = []
     for metric, (lowest, highest) in ranges.items():
         values = tuple(step[metric] for step in steps[-patience:] if metric in step)
-        low, high = (
-            -math.inf if lowest is None else lowest,
-            math.inf if highest is None else highest,
-        )
-        if len(values) == patience and not any(
-            low <= value <= high for value in values
-        ):  # NaN is not within bounds
-            found.append(Breach(metric, lowest, highest, values))
-    return found
+        low = -math.inf if lowest is None else lowest
+        high = math.inf if highest is None else highest
+        safe = any(low <= value <= high for value in values)  # NaN is not within bounds
+        if len(values) == patience and not safe:
+            outside.append(Breach(metric, lowest, highest, values))
+    return outside

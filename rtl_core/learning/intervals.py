@@ -58,7 +58,8 @@ def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
     n, mean = rates_P.size, float(rates_P.mean())
     if n == 1 or float(np.ptp(rates_P)) < 1e-12:
         return Interval(mean, *wilson(mean * n, n, level=level), n)
-    half = t_quantile(0.5 + level / 2, n - 1) * float(rates_P.std(ddof=1)) / math.sqrt(n)
+    sd = float(rates_P.std(ddof=1))
+    half = t_quantile(0.5 + level / 2, n - 1) * sd / math.sqrt(n)
     return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n)
 
 
@@ -68,8 +69,10 @@ def wilson(passes: float, trials: int, *, level: float = 0.95) -> tuple[float, f
         raise ValueError(f"{passes} passes of {trials} trials are no rate")
     z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
     rate = passes / trials
-    centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
-    half = math.sqrt(z2 * (rate * (1 - rate) / trials + z2 / (4 * trials**2))) / (1 + z2 / trials)
+    shrinkage = 1 + z2 / trials
+    centre = (rate + z2 / (2 * trials)) / shrinkage
+    variance = rate * (1 - rate) / trials + z2 / (4 * trials**2)
+    half = math.sqrt(z2 * variance) / shrinkage
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -82,20 +85,19 @@ def paired_test(
     differences, all 2^m sign patterns are used. Otherwise `draws` patterns are drawn with `seed`, and the p-value is
     (1 + as extreme) / (1 + draws), so never zero. Raises ValueError if the arrays differ in length or are empty.
     """
-    before_P, after_P = (
-        np.asarray(before_P, dtype=np.float64),
-        np.asarray(after_P, dtype=np.float64),
-    )
+    before_P = np.asarray(before_P, dtype=np.float64)
+    after_P = np.asarray(after_P, dtype=np.float64)
     if before_P.shape != after_P.shape or before_P.ndim != 1 or before_P.size == 0:
         raise ValueError("a paired test needs the same problems, at least one, before and after")
     gains_P = after_P - before_P
     n, gain = gains_P.size, float(gains_P.mean())
-    moved_M = np.abs(gains_P[np.abs(gains_P) > 1e-12])
-    sums = _sign_sums(moved_M, seed, draws)
-    extreme = int((np.abs(sums) >= abs(float(gains_P.sum())) - 1e-9).sum())
-    p_value = (
-        extreme / sums.size if moved_M.size <= EXACT_UP_TO else (1 + extreme) / (1 + sums.size)
-    )
+    sizes_P = np.abs(gains_P)
+    sizes_M = sizes_P[sizes_P > 1e-12]
+    sums = _sign_sums(sizes_M, seed, draws)
+    threshold = abs(float(gains_P.sum())) - 1e-9
+    extreme = int((np.abs(sums) >= threshold).sum())
+    sampled = int(sizes_M.size > EXACT_UP_TO)  # the observed pattern counts as one more
+    p_value = (sampled + extreme) / (sampled + sums.size)
     lo, hi = _bootstrap(gains_P, seed, draws)
     better, worse = int((gains_P > 1e-12).sum()), int((gains_P < -1e-12).sum())
     return PairedResult(gain, lo, hi, p_value, n, better, worse)
@@ -115,15 +117,12 @@ def _bootstrap(values_P: NDArray[np.float64], seed: int, draws: int) -> tuple[fl
     """95 % percentile interval of the mean over resampled problems."""
     rng = np.random.default_rng(seed)
     rows = max(1, 2_000_000 // values_P.size)  # blocks of at most 16 MB
-    means = np.concatenate(
-        [
-            values_P[
-                rng.integers(0, values_P.size, size=(min(rows, draws - start), values_P.size))
-            ].mean(axis=1)
-            for start in range(0, draws, rows)
-        ]
-    )
-    lo, hi = np.quantile(means, [0.025, 0.975])
+    means = []
+    for start in range(0, draws, rows):
+        shape = (min(rows, draws - start), values_P.size)
+        problems = rng.integers(0, values_P.size, size=shape)
+        means.append(values_P[problems].mean(axis=1))
+    lo, hi = np.quantile(np.concatenate(means), [0.025, 0.975])
     return float(lo), float(hi)
 
 
@@ -137,10 +136,12 @@ def t_quantile(p: float, df: float) -> float:
     if not 0.5 <= p < 1 or df < 1:
         raise ValueError(f"no t quantile for p = {p}, df = {df}")
     nodes, weights = _legendre(100)
-    whole = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(df / 2) - math.lgamma((df + 1) / 2))
+    log_ratio = math.lgamma(df / 2) - math.lgamma((df + 1) / 2)
+    whole = math.sqrt(math.pi) / 2 * math.exp(log_ratio)
     lo, hi = 0.0, math.pi / 2
     for _ in range(80):
         middle = (lo + hi) / 2
-        within = middle / 2 * float(weights @ np.cos(middle / 2 * (nodes + 1)) ** (df - 1)) / whole
+        heights = np.cos(middle / 2 * (nodes + 1)) ** (df - 1)
+        within = middle / 2 * float(weights @ heights) / whole
         lo, hi = (middle, hi) if within < 2 * p - 1 else (lo, middle)
     return math.sqrt(df) * math.tan((lo + hi) / 2)

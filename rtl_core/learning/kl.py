@@ -73,7 +73,7 @@ def first_wrong_line(lines: Sequence[str], passing: Sequence[Sequence[str]]) -> 
     if not matchers:
         return 0
     nearest = max(matchers, key=lambda matcher: matcher.ratio())
-    right = {
-        at for block in nearest.get_matching_blocks() for at in range(block.a, block.a + block.size)
-    }
-    return min(set(range(len(lines))) - right, default=max(len(lines) - 1, 0))
+    wrong = set(range(len(lines)))
+    for start, _, size in nearest.get_matching_blocks():
+        wrong.difference_update(range(start, start + size))
+    return min(wrong, default=max(len(lines) - 1, 0))

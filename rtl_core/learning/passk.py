@@ -17,10 +17,8 @@ def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
     Computed as 1 − Π_{i=n−c+1..n} (1 − k/i), which does not overflow (Chen et al. 2021, arXiv:2107.03374, section 2.1).
     Raises ValueError for k < 1, n < k, or c outside 0..n.
     """
-    n_P, c_P = (
-        np.atleast_1d(np.asarray(n_P, dtype=np.int64)),
-        np.atleast_1d(np.asarray(c_P, dtype=np.int64)),
-    )
+    n_P = np.atleast_1d(np.asarray(n_P, dtype=np.int64))
+    c_P = np.atleast_1d(np.asarray(c_P, dtype=np.int64))
     if n_P.shape != c_P.shape or n_P.ndim != 1:
         raise ValueError(
             f"n_P and c_P must be of one length, not of shapes {n_P.shape} and {c_P.shape}"
@@ -34,7 +32,10 @@ def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
     if (c_P < 0).any() or (c_P > n_P).any():
         raise ValueError("the passes of a problem must lie between 0 and its samples")
     # For n − c < k the product is 0, because it has the factor 1 − k/k.
-    misses = [np.prod(1.0 - k / np.arange(n - c + 1, n + 1)) for n, c in zip(n_P, c_P, strict=True)]
+    misses = []
+    for n, c in zip(n_P, c_P, strict=True):
+        factors = 1.0 - k / np.arange(n - c + 1, n + 1)
+        misses.append(np.prod(factors))
     return 1.0 - np.array(misses)
 
 

@@ -59,7 +59,9 @@ class Standing:
 
 
 def pool_of(rate: float, rules: PoolRules) -> Pool:
-    return "easy" if rate >= rules.easy_from else "hard" if rate < rules.hard_below else "normal"
+    if rate >= rules.easy_from:
+        return "easy"
+    return "hard" if rate < rules.hard_below else "normal"
 
 
 def standings(
@@ -80,12 +82,10 @@ def _standing(first: Pool, groups: Sequence[GroupResult], rules: PoolRules) -> S
         return Standing(first)
     last = groups[-1].step
     graded = [group for group in groups if group.graded]
-    recent = graded[-rules.window :]
-    pool = (
-        pool_of(sum(g.passed for g in recent) / sum(g.graded for g in recent), rules)
-        if recent
-        else first
-    )
+    pool = first
+    if recent := graded[-rules.window :]:
+        passes, answers = sum(g.passed for g in recent), sum(g.graded for g in recent)
+        pool = pool_of(passes / answers, rules)
     latest = graded[-rules.rest_after :] if rules.rest_after else []
     rates = {g.passed / g.graded for g in latest}
     uniform = len(latest) == rules.rest_after > 0 and rates in ({0.0}, {1.0})
@@ -112,13 +112,11 @@ def draw(
     for problems in awake.values():
         rng.shuffle(problems)
         problems.sort(key=lambda problem: -now[problem].last_step)  # the last one is drawn first
-    resting = sorted(
-        (problem for problem in now if now[problem].rests_until > step),
-        key=lambda problem: (now[problem].rests_until, problem),
-    )
-    drawn: list[str] = []
-    while len(drawn) < count and (full := [pool for pool in POOLS if awake[pool]]):
+    due = sorted((standing.rests_until, problem) for problem, standing in now.items())
+    resting = [problem for step_due, problem in due if step_due > step]
+    step_problems: list[str] = []
+    while len(step_problems) < count and (full := [pool for pool in POOLS if awake[pool]]):
         chances = [weights.get(pool, 0.0) for pool in full]
         (pool,) = rng.choices(full, chances) if any(chances) else rng.choices(full)
-        drawn.append(awake[pool].pop())
-    return drawn + resting[: count - len(drawn)]
+        step_problems.append(awake[pool].pop())
+    return step_problems + resting[: count - len(step_problems)]

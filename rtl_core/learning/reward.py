@@ -126,16 +126,13 @@ def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf)
             f"grading failed, so there is no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
             "grade the rollout again",
         )
-    stored = (
-        name
-        for name, one in TERMS.items()
-        if not one.netlist and (answer.conduct or not one.conduct)
-    )
-    every = {**weights, **{name: weights.get(name, 0.0) for name in stored}}
+    every = dict(weights)
+    for name, term in TERMS.items():
+        if not term.netlist and (answer.conduct or not term.conduct):
+            every.setdefault(name, 0.0)
     terms = {name: (weight, _value(TERMS[name], answer)) for name, weight in every.items()}
-    return Reward(
-        total=min(most, sum(weight * value for weight, value in terms.values())), terms=terms
-    )
+    total = sum(weight * value for weight, value in terms.values())
+    return Reward(total=min(most, total), terms=terms)
 
 
 def _value(term: Term, answer: Graded) -> float:
@@ -145,9 +142,8 @@ def _value(term: Term, answer: Graded) -> float:
     try:
         value = float(term.value(answer))
     except Exception as error:
-        place = term.value.__module__ + "".join(
-            f", line {own.lineno}" for own in extract_tb(error.__traceback__)[1:2]
-        )
+        frames = extract_tb(error.__traceback__)[1:2]  # the first one of the term itself
+        place = "".join([term.value.__module__, *(f", line {frame.lineno}" for frame in frames)])
         raise ConfigError(
             f"reward term {term.name!r} fails {to}: {error!r}", f"fix {place}"
         ) from error

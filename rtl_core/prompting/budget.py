@@ -43,14 +43,12 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
 
     def lines_that_fit(rest: dict[str, str], path: str, lines: list[str]) -> int:
         """Number of a file's first lines that fit beside the `rest` of the context."""
-        counts = range(1, len(lines) + 1)
-        return bisect_left(
-            counts,
-            True,
-            key=lambda count: (
-                len(render(_with(rest, path, lines[:count], problem))[1]) > max_tokens
-            ),
-        )
+
+        def too_long(count: int) -> bool:
+            _, tokens_P = render(_with(rest, path, lines[:count], problem))
+            return len(tokens_P) > max_tokens
+
+        return bisect_left(range(1, len(lines) + 1), True, key=too_long)
 
     context = dict(problem.context)
     messages, tokens_P = render(context)
@@ -77,10 +75,10 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
 
 def _need(path: str, problem: Problem) -> tuple[int, str]:
     """Sort key that puts the least needed file first."""
+    if path in problem.targets:
+        return 4, path
     folder = "".join(path.partition("/")[:2])
-    return 4 if path in problem.targets else {"docs/": 3, "rtl/": 2, "verif/": 0}.get(
-        folder, 1
-    ), path
+    return {"docs/": 3, "rtl/": 2, "verif/": 0}.get(folder, 1), path
 
 
 def _with(context: dict[str, str], path: str, lines: list[str], problem: Problem) -> dict[str, str]:

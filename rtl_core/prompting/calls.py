@@ -19,7 +19,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from typing import Any
 
 from rtl_core.errors import ConfigError, UserError
@@ -92,21 +91,21 @@ class ToolChat:
             PolicyError: the template refuses them, such as two calls when it allows one per turn.
         """
         places = [f"{_VALUES[0]}-{place}" for place in range(len(results))]
-        made = [
-            _tool_call(call.name, {_KEYS[0]: place}, call.id)
-            for call, place in zip(calls, places, strict=bool(calls))
-        ]
-        turn = self._assistant(made, "" if made else places[0])
-        replies = [
-            {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
-            for call, result in zip(calls, results, strict=bool(calls))
-        ] or [{"role": "user", "content": results[0]}]
+        tool_calls, replies = [], []
+        for call, place, result in zip(calls, places, results, strict=bool(calls)):
+            tool_calls.append(_tool_call(call.name, {_KEYS[0]: place}, call.id))
+            reply = {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
+            replies.append(reply)
+        turn = self._assistant(tool_calls, "" if calls else places[0])
+        if not calls:
+            replies = [{"role": "user", "content": results[0]}]
         text = self._text([*_ASKED, *self._turns, turn, *replies], add_generation_prompt=True)
         before = _shared_prefix(text, self._text([*_ASKED, *self._turns])) if self._turns else 0
         rest = text[before:].partition(places[-1])[2]
         self._turns += [turn, *({**message, "content": _ANSWER} for message in replies)]
-        at, length = min((rest.index(end), len(end)) for end in self._ends if end in rest)
-        return self.chat.tokenizer.encode(rest[at + length :], add_special_tokens=False)
+        ends = [(rest.index(end), len(end)) for end in self._ends if end in rest]
+        following = rest[sum(min(ends)) :]
+        return self.chat.tokenizer.encode(following, add_special_tokens=False)
 
     def read(self, text: str) -> tuple[Call, ...]:
         """Parse the calls in a turn's text (which starts with what its prompt opened). A malformed call
@@ -122,37 +121,36 @@ class ToolChat:
         """Parse the call that follows a mark."""
         if self._family == "object":
             return self._object(piece.lstrip())
-        named = _NAME.match(piece)
-        if named is None:
+        name = _NAME.match(piece)
+        if name is None:
             return Call("", piece.strip())
-        rest = piece[named.end() :]
+        rest = piece[name.end() :]
         if self._family == "tagged":
-            return Call(named[0], json.dumps(self._tagged(rest)))
+            return Call(name[0], json.dumps(self._tagged(rest)))
         start = _TO_JSON.match(rest)
-        return Call(named[0], _json_text(rest[start.end() :]) if start else rest.strip())
+        return Call(name[0], _json_text(rest[start.end() :]) if start else rest.strip())
 
     def _object(self, text: str) -> Call:
+        name_key, arguments_key = self._keys
         try:
-            found = json.JSONDecoder(strict=False).raw_decode(text)[0]
-            name, arguments = found[self._keys[0]], found.get(self._keys[1], {})
+            call = json.JSONDecoder(strict=False).raw_decode(text)[0]
+            name, arguments = call[name_key], call.get(arguments_key, {})
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-            named = re.search(rf'"{re.escape(self._keys[0])}"\s*:\s*"([^"]*)"', text[:1000])
-            return Call(named[1] if named else "", text.strip())
+            match = re.search(rf'"{re.escape(name_key)}"\s*:\s*"([^"]*)"', text[:1000])
+            return Call(match[1] if match else "", text.strip())
         return Call(str(name), arguments if isinstance(arguments, str) else json.dumps(arguments))
 
     def _tagged(self, text: str) -> dict[str, str]:
-        tags, found = self._tags, {}
+        tags, arguments = self._tags, {}
+        after = tags.after.strip()
         text = text.partition(tags.end)[0] if tags.end else text
         for piece in text.split(tags.before.strip())[1:]:
             name, separator, value = piece.partition(tags.between.strip())
             if separator:
-                value = (
-                    value.rpartition(tags.after.strip())[0]
-                    if tags.after.strip() in value
-                    else value
-                )
-                found[name.strip()] = value.removeprefix("\n").removesuffix("\n")
-        return found
+                if after in value:
+                    value = value.rpartition(after)[0]
+                arguments[name.strip()] = value.removeprefix("\n").removesuffix("\n")
+        return arguments
 
     # -- deriving the format from the template
 
@@ -172,9 +170,9 @@ class ToolChat:
         self._keys, self._family = ("", ""), "tagged"
         outer = _enclosing(text, start, "tool42")
         if outer is not None:
-            at, found = outer
+            at, call = outer
             self._family, head = "object", text[:at]
-            names = {json.dumps(value): name for name, value in found.items()}
+            names = {json.dumps(value): name for name, value in call.items()}
             self._keys = names['"tool42"'], names[json.dumps(_ARGUMENTS)]
         elif _json_text(text[key - 2 :]) == json.dumps(_ARGUMENTS):
             self._family = "named"
@@ -182,10 +180,9 @@ class ToolChat:
             between = _between(text, _VALUES[0], _KEYS[1])
             before = "<" + _common_suffix(middle, between).rpartition("<")[2]
             after = between.removesuffix(before)
-            end = text[text.index(_VALUES[1]) + len(_VALUES[1]) + len(after) :].partition(">")
-            self._tags = _Tags(
-                before, _between(text, _KEYS[0], _VALUES[0]), after, "".join(end[:2])
-            )
+            tail = text.partition(_VALUES[1])[2][len(after) :]
+            end = "".join(tail.partition(">")[:2])
+            self._tags = _Tags(before, _between(text, _KEYS[0], _VALUES[0]), after, end)
         # The mark starts after the message's header. Of several tags only the last counts: Qwen3-Coder may
         # omit `<tool_call>`.
         mark = self._shared(head).rpartition(_HEADER)[2]
@@ -214,11 +211,9 @@ class ToolChat:
         second = self._text([*_ASKED, turn, reply, turn, reply])
         lost = self.chat.thinks and _THOUGHT not in second
         if lost or not first.startswith(prompt) or not second.startswith(first):
-            what = (
-                "drops the thoughts of earlier turns"
-                if lost
-                else "renders earlier turns differently"
-            )
+            what = "renders earlier turns differently"
+            if lost:
+                what = "drops the thoughts of earlier turns"
             raise ConfigError(
                 f"the chat template of {self.chat.model} {what}, so a conversation cannot be extended turn by turn",
                 "change prompting.thinking, or choose a model whose template keeps earlier turns",
@@ -230,21 +225,21 @@ class ToolChat:
         return text[_shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
 
     def _assistant(self, calls: Sequence[Mapping[str, Any]], content: str = "") -> dict[str, Any]:
-        thought = (
-            dict.fromkeys(("reasoning_content", "thinking"), _THOUGHT) if self.chat.thinks else {}
-        )
-        made = {"tool_calls": list(calls)} if calls else {}
-        return {"role": "assistant", "content": content, **made, **thought}
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if calls:
+            message["tool_calls"] = list(calls)
+        if self.chat.thinks:
+            message |= {"reasoning_content": _THOUGHT, "thinking": _THOUGHT}
+        return message
 
     def _text(
         self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False
     ) -> str:
-        how = {
-            "tokenize": False,
-            "add_generation_prompt": add_generation_prompt,
-            "tools": self.tools or None,
-        }
-        return str(self.chat.apply(messages, **how))
+        tools = self.tools or None
+        text = self.chat.apply(
+            messages, tokenize=False, add_generation_prompt=add_generation_prompt, tools=tools
+        )
+        return str(text)
 
     @cached_property
     def _ends(self) -> list[str]:
@@ -265,18 +260,21 @@ def _common_suffix(one: str, other: str) -> str:
 
 def _shared_prefix(one: str, other: str) -> int:
     """Length of the common prefix."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    for length, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return length
+    return min(len(one), len(other))
 
 
 def _enclosing(text: str, at: int, value: str) -> tuple[int, dict[str, Any]] | None:
     """(start, object) of the innermost JSON object around offset `at` that has `value` among its values."""
     for start in (place for place in range(at, -1, -1) if text[place] == "{"):
         try:
-            found = json.JSONDecoder().raw_decode(text[start:])[0]
+            outer = json.JSONDecoder().raw_decode(text[start:])[0]
         except ValueError:
             continue
-        if value in found.values():
-            return start, found
+        if value in outer.values():
+            return start, outer
     return None
 
 

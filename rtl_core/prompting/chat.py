@@ -69,7 +69,7 @@ class Chat:
                 f"the tokenizer of {model} has no chat template",
                 "choose a model that is tuned for chat; a base model has none",
             ) from error
-        self._template = _NOW.sub(lambda found: repr(TODAY.strftime(found[2])), template)
+        self._template = _NOW.sub(lambda call: repr(TODAY.strftime(call[2])), template)
         if thinking is not None:
             self._set_thinking(thinking)
         if reasoning_effort is not None:
@@ -83,8 +83,8 @@ class Chat:
     def opening(self, prompt_P: Sequence[int]) -> str:
         """The end of a prompt that the model's text continues: the tag of an open thought, a message
         header, or nothing."""
-        found = _OPENING.search(decoded(self.tokenizer, prompt_P[-_OPENING_TOKENS:]))
-        return found[0] if found else ""
+        match = _OPENING.search(decoded(self.tokenizer, prompt_P[-_OPENING_TOKENS:]))
+        return match[0] if match else ""
 
     def tokens_of(self, answer: str) -> list[int]:
         """Tokens of a whole turn with `answer` and no thought: the template's lead, the text, and the end
@@ -99,28 +99,21 @@ class Chat:
         Raises:
             PolicyError: there is none.
         """
-        ends = [
-            self._added(self._tokens(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])[:1])
-        ]
+        after_answer = self._assistant(content=_ANSWER).rpartition(_ANSWER)[2]
+        ends = self._added(self._tokens(after_answer)[:1])
         with suppress(UserError):  # the template does not support tools
-            ends.append(
-                self._added(self._tokens(self._assistant(content="", tool_calls=[_CALL]))[-1:])
-            )
-        within = self._tokens(
-            self._thought_end
-        )  # these do not end a turn, even if a tokenizer says so
-        found = tuple(
-            dict.fromkeys(
-                end
-                for end in (*ends, self.tokenizer.eos_token_id)
-                if end is not None and end not in within
-            )
-        )
-        if not found:
+            after_call = self._assistant(content="", tool_calls=[_CALL])
+            ends += self._added(self._tokens(after_call)[-1:])
+        if self.tokenizer.eos_token_id is not None:
+            ends.append(self.tokenizer.eos_token_id)
+        # What ends a thought does not end a turn, even if a tokenizer says so.
+        within = self._tokens(self._thought_end)
+        stop = tuple(end for end in dict.fromkeys(ends) if end not in within)
+        if not stop:
             raise PolicyError(
                 f"neither the chat template of {self.model} nor its tokenizer has a token that ends a turn"
             )
-        return found
+        return stop
 
     @cached_property
     def lead(self) -> str:
@@ -130,12 +123,13 @@ class Chat:
         before = self._assistant(content=_ANSWER).rpartition(_ANSWER)[0]
         if before.startswith(prompt):
             return before[len(prompt) :]
-        opened = _OPENING.search(prompt)
-        if opened is None:
+        opening = _OPENING.search(prompt)
+        if opening is None:
             return ""
         # The prompt opens a thought that the template's messages without thoughts lack: close it as the
         # template closes others.
-        return self._thought_end or f"\n{opened[0].strip().replace('<', '</')}\n\n"
+        closing = opening[0].strip().replace("<", "</")
+        return self._thought_end or f"\n{closing}\n\n"
 
     @property
     def thinks(self) -> bool:
@@ -146,54 +140,54 @@ class Chat:
     def in_words(self) -> str:
         """Describe in one sentence whether it thinks, how a prompt ends, and what ends a turn. Raises as
         `stop` does."""
-        opened = _OPENING.search(self._prompt())
         how = "thinks" if self.thinks else "does not think"
-        how += f" (the prompt ends in {opened[0].strip()})" if opened else ""
-        return f"{self.model} {how}; {' or '.join(decoded(self.tokenizer, [end]) for end in self.stop)} ends its turn"
+        if opening := _OPENING.search(self._prompt()):
+            how += f" (the prompt ends in {opening[0].strip()})"
+        ends = " or ".join(decoded(self.tokenizer, [end]) for end in self.stop)
+        return f"{self.model} {how}; {ends} ends its turn"
 
     def _switched(self) -> tuple[str, str]:
         """Return a prompt with thinking on, and one with thinking off."""
-        return self._prompt(**dict.fromkeys(SWITCHES, True)), self._prompt(
-            **dict.fromkeys(SWITCHES, False)
-        )
+        on, off = (self._prompt(**dict.fromkeys(SWITCHES, thinking)) for thinking in (True, False))
+        return on, off
 
-    def _set_thinking(self, wanted: bool) -> None:
+    def _set_thinking(self, thinking: bool) -> None:
         on, off = self._switched()
         if on != off:
-            self._settings |= dict.fromkeys(SWITCHES, wanted)
-        elif wanted and not self.thinks:
+            self._settings |= dict.fromkeys(SWITCHES, thinking)
+        elif thinking and not self.thinks:
             raise ConfigError(
                 f"prompting.thinking: the chat template of {self.model} does not support thinking",
                 "leave it out or set it to false, or choose a model that thinks",
             )
-        elif not wanted and self.thinks:
-            effort = (
-                ', and set prompting.reasoning_effort = "low"' if self._knows_effort("low") else ""
-            )
+        elif not thinking and self.thinks:
+            effort = ""
+            if self._knows_effort("low"):
+                effort = ', and set prompting.reasoning_effort = "low"'
             raise ConfigError(
                 f"prompting.thinking: the chat template of {self.model} always thinks",
                 f"leave it out or set it to true{effort}, or choose a model that can answer without thinking",
             )
 
-    def _set_effort(self, wanted: str) -> None:
-        if not self._knows_effort(wanted):
+    def _set_effort(self, effort: str) -> None:
+        if not self._knows_effort(effort):
             raise ConfigError(
-                f"prompting.reasoning_effort: the chat template of {self.model} does not support effort {wanted!r}",
+                f"prompting.reasoning_effort: the chat template of {self.model} does not support effort {effort!r}",
                 "leave it out, or look up the template's values (gpt-oss: low, medium, high)",
             )
-        self._settings["reasoning_effort"] = wanted
+        self._settings["reasoning_effort"] = effort
 
-    def _knows_effort(self, wanted: str) -> bool:
+    def _knows_effort(self, effort: str) -> bool:
         """Whether the template distinguishes this effort from other words. gpt-oss's accepts any, so there
         only EFFORTS count."""
         try:
-            prompt = self._prompt(reasoning_effort=wanted)
+            prompt = self._prompt(reasoning_effort=effort)
         except UserError:
             return False
-        if prompt.endswith("<|start|>assistant") and wanted not in EFFORTS:
+        if prompt.endswith("<|start|>assistant") and effort not in EFFORTS:
             return False
         try:
-            return prompt != self._prompt(reasoning_effort=f"{wanted}-")
+            return prompt != self._prompt(reasoning_effort=f"{effort}-")
         except UserError:  # the template refuses unknown words
             return True
 
@@ -214,36 +208,34 @@ class Chat:
                 list(messages), chat_template=self._template, return_dict=False, **how
             )
         except Exception as error:  # a template is a third-party program and may raise anything
+            why = (str(error) or repr(error)).splitlines()[0]
             raise PolicyError(
-                f"the chat template of {self.model} refuses the prompt: {(str(error) or repr(error)).splitlines()[0]}",
+                f"the chat template of {self.model} refuses the prompt: {why}",
                 'if it takes no system message, use prompting.template = "bare" or your own template',
             ) from error
 
     @cached_property
     def _thought_end(self) -> str:
         """Text that the template puts between a thought and its answer; empty if it takes no thoughts."""
-        _, _, after = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(
-            _THOUGHT
-        )
+        text = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT)
+        after = text.partition(_THOUGHT)[2]
         return after.partition(_ANSWER)[0] if _ANSWER in after else ""
 
     def _tokens(self, text: str) -> list[int]:
         return self.tokenizer.encode(text.strip(), add_special_tokens=False)
 
-    def _added(self, tokens: Sequence[int]) -> int | None:
-        """The first token, if it is an added token and not a piece of text."""
-        return (
-            tokens[0] if tokens and tokens[0] in self.tokenizer.get_added_vocab().values() else None
-        )
+    def _added(self, tokens: Sequence[int]) -> list[int]:
+        """Those of the tokens that are added ones, not pieces of text."""
+        added = self.tokenizer.get_added_vocab().values()
+        return [token for token in tokens if token in added]
 
 
 def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
     """Exact text of tokens, with special tokens and with the spaces that some tokenizers drop before punctuation."""
     # Passed only where needed: custom tokenizers (Kimi's) take another code path when they get any option.
-    exact = (
-        {"clean_up_tokenization_spaces": False} if tokenizer.clean_up_tokenization_spaces else {}
-    )
-    return tokenizer.decode(list(tokens), **exact)
+    if tokenizer.clean_up_tokenization_spaces:
+        return tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False)
+    return tokenizer.decode(list(tokens))
 
 
 def answer_text(

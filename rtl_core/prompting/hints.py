@@ -34,11 +34,7 @@ ASK = "Correct it. Give the whole answer again."
 
 def after_right_answer(messages: Sequence[Message], answer: str) -> list[Message]:
     """Return the chat of a problem, a correct answer to it, and the request to repeat it."""
-    return [
-        *messages,
-        {"role": "assistant", "reasoning_content": "", "content": answer},
-        {"role": "user", "content": RIGHT},
-    ]
+    return [*messages, _answer(answer), {"role": "user", "content": RIGHT}]
 
 
 def after_verdict(
@@ -49,17 +45,16 @@ def after_verdict(
 
     Raises ValueError when the answer passed.
     """
-    # The empty thought keeps templates from looking for one in the answer, where `</think>` may be part of a string.
-    failed = {
-        "role": "assistant",
-        "reasoning_content": "",
-        "content": without_thoughts(answer).strip(),
-    }
     return [
         *messages,
-        failed,
+        _answer(without_thoughts(answer).strip()),
         {"role": "user", "content": f"{feedback(verdict, most_chars)}\n{ASK}"},
     ]
+
+
+def _answer(text: str) -> Message:
+    # The empty thought keeps templates from looking for one in the answer, where `</think>` may be part of a string.
+    return {"role": "assistant", "reasoning_content": "", "content": text}
 
 
 def hinted(chat: Chat, messages: Sequence[Message], max_tokens: int | None) -> list[int] | None:
@@ -92,14 +87,13 @@ def feedback(verdict: Verdict, most_chars: int) -> str:
 
 
 def _cut(lines: Sequence[str], most_chars: int) -> list[str]:
-    kept: list[str] = []
+    first: list[str] = []
     left = most_chars
-    for number, line in enumerate(lines):
+    for line in lines:
         if len(line) > left:
-            if not kept:
-                kept.append(line[:left])
-            rest = len(lines) - number - (len(kept) > number)
-            return [*kept, f"and {rest} more"] if rest else kept
-        kept.append(line)
+            break
+        first.append(line)
         left -= len(line)
-    return kept
+    first = first or [line[:left] for line in lines[:1]]
+    rest = len(lines) - len(first)
+    return [*first, f"and {rest} more"] if rest else first

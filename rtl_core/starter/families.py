@@ -6,13 +6,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from rtl_core.starter.spec import WIDTHS, Family, Spec, Words, clocked, clog2
+from rtl_core.starter.spec import WIDTHS, Family, Words
 
 FAMILIES: list[Family] = []
 easy, medium, hard = (
     partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("easy", "medium", "hard")
 )
-OPERATORS = {"and": "&", "or": "|", "xor": "^"}
+TWO_WORDS_TO_ONE = "{width} {width} -> {width}"
+WORD_TO_WORD = "{width} -> {width}"
+PATTERNS = ("10", "11", "100", "101", "110", "111")
 RELATIONS = {
     "<": "less than",
     ">": "greater than",
@@ -20,23 +22,18 @@ RELATIONS = {
     "<=": "less or equal",
     ">=": "greater or equal",
 }
-
-
-def _two_words_to_one(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return (spec.width, spec.width), (spec.width,)
-
-
-def _word_to_word(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return (spec.width,), (spec.width,)
+UP, DOWN = "k = 0; k < {width}; k = k + 1", "k = {msb}; k >= 0; k = k - 1"
+LAST_WINS = {"highest": {"loop": UP}, "lowest": {"loop": DOWN}}
+"""Loops over bit numbers k in which the last assignment, that of the option's first bit, wins."""
 
 
 @easy(
     roles=("a", "b", "y"),
-    options=("and", "or", "xor"),
+    options={"and": {"operator": "&"}, "or": {"operator": "|"}, "xor": {"operator": "^"}},
     textbook=("gates", None),
-    sizes=_two_words_to_one,
-    describe=lambda s, a, b, y: f"bitwise {s.option}. Inputs {a}, {b}, {s.width} bits. Output {y}.",
-    body=lambda s, a, b, y: f"  assign {y} = {a} {OPERATORS[s.option]} {b};\n",
+    sizes=TWO_WORDS_TO_ONE,
+    describe="bitwise {option}. Inputs {a}, {b}, {width} bits. Output {y}.",
+    body="  assign {y} = {a} {operator} {b};\n",
 )
 def logic(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """One bitwise operation on two words."""
@@ -48,14 +45,15 @@ def logic(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Word
     roles=("a", "b", "sum", "cout"),
     options=("carry", "plain"),
     textbook=("adder", "carry"),
-    sizes=lambda s: ((s.width, s.width), (s.width, 1) if s.option == "carry" else (s.width,)),
-    describe=lambda s, a, b, y, carry: (
-        f"adder. Inputs {a}, {b}, {s.width} bits. Output {y}, {s.width} bits."
-        + (f" Carry {carry}." if s.option == "carry" else "")
-    ),
-    body=lambda s, a, b, y, carry: (
-        f"  assign {f'{{{carry}, {y}}}' if s.option == 'carry' else y} = {a} + {b};\n"
-    ),
+    sizes={"carry": "{width} {width} -> {width} 1", "plain": TWO_WORDS_TO_ONE},
+    describe={
+        "carry": "adder. Inputs {a}, {b}, {width} bits. Output {sum}, {width} bits. Carry {cout}.",
+        "plain": "adder. Inputs {a}, {b}, {width} bits. Output {sum}, {width} bits.",
+    },
+    body={
+        "carry": "  assign {{{cout}, {sum}}} = {a} + {b};\n",
+        "plain": "  assign {sum} = {a} + {b};\n",
+    },
 )
 def adder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Unsigned sum, with or without a carry output."""
@@ -68,13 +66,12 @@ def adder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Word
     roles=("a", "b", "sel", "y"),
     options=("second", "first"),
     textbook=("mux", "second"),
-    sizes=lambda s: ((s.width, s.width, 1), (s.width,)),
-    describe=lambda s, a, b, select, y: (
-        f"mux. Inputs {a}, {b}, {s.width} bits. Select {select}, high picks {s.option}. Output {y}."
-    ),
-    body=lambda s, a, b, select, y: (
-        f"  assign {y} = {select} ? {b if s.option == 'second' else a} : {a if s.option == 'second' else b};\n"
-    ),
+    sizes="{width} {width} 1 -> {width}",
+    describe="mux. Inputs {a}, {b}, {width} bits. Select {sel}, high picks {option}. Output {y}.",
+    body={
+        "second": "  assign {y} = {sel} ? {b} : {a};\n",
+        "first": "  assign {y} = {sel} ? {a} : {b};\n",
+    },
 )
 def mux(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Two-way multiplexer; which input a high select picks is part of the specification."""
@@ -84,13 +81,11 @@ def mux(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]
 
 @easy(
     roles=("a", "b", "y"),
-    options=("<", ">", "==", "<=", ">="),
+    options={option: {"relation": relation} for option, relation in RELATIONS.items()},
     textbook=("comparator", None),
-    sizes=lambda s: ((s.width, s.width), (1,)),
-    describe=lambda s, a, b, y: (
-        f"compare {RELATIONS[s.option]}. Inputs {a}, {b}, {s.width} bits. Output {y}."
-    ),
-    body=lambda s, a, b, y: f"  assign {y} = {a} {s.option} {b};\n",
+    sizes="{width} {width} -> 1",
+    describe="compare {relation}. Inputs {a}, {b}, {width} bits. Output {y}.",
+    body="  assign {y} = {a} {option} {b};\n",
 )
 def comparator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """One relation between two unsigned numbers."""
@@ -102,11 +97,12 @@ def comparator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any,
     roles=("a", "b", "y"),
     options=("minimum", "maximum"),
     textbook=("minmax", None),
-    sizes=_two_words_to_one,
-    describe=lambda s, a, b, y: f"{s.option}. Inputs {a}, {b}, {s.width} bits. Output {y}.",
-    body=lambda s, a, b, y: (
-        f"  assign {y} = ({a} {'<' if s.option == 'minimum' else '>'} {b}) ? {a} : {b};\n"
-    ),
+    sizes=TWO_WORDS_TO_ONE,
+    describe="{option}. Inputs {a}, {b}, {width} bits. Output {y}.",
+    body={
+        "minimum": "  assign {y} = ({a} < {b}) ? {a} : {b};\n",
+        "maximum": "  assign {y} = ({a} > {b}) ? {a} : {b};\n",
+    },
 )
 def minmax(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """The smaller or the larger of two unsigned numbers."""
@@ -117,9 +113,9 @@ def minmax(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wor
     roles=("data", "p"),
     options=("even", "odd"),
     textbook=("parity", "even"),
-    sizes=lambda s: ((s.width,), (1,)),
-    describe=lambda s, data, y: f"{s.option} parity bit. Input {data}, {s.width} bits. Output {y}.",
-    body=lambda s, data, y: f"  assign {y} = {'~^' if s.option == 'odd' else '^'}{data};\n",
+    sizes="{width} -> 1",
+    describe="{option} parity bit. Input {data}, {width} bits. Output {p}.",
+    body={"even": "  assign {p} = ^{data};\n", "odd": "  assign {p} = ~^{data};\n"},
 )
 def parity(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """The bit that makes the number of ones even or odd."""
@@ -130,9 +126,14 @@ def parity(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wor
     roles=("t", "q"),
     textbook=("toggle", None),
     reset_state=0,
-    sizes=_word_to_word,
-    describe=lambda s, t, q: f"toggle flip flops. Input {t}, {s.width} bits. Output {q}.",
-    body=lambda s, t, q: clocked(s, q, f"{q} <= {q} ^ {t};"),
+    sizes=WORD_TO_WORD,
+    describe="toggle flip flops. Input {t}, {width} bits. Output {q}.",
+    body="""\
+  always @({edge}) begin
+    if ({in_reset}) {q} <= 0;
+    else {q} <= {q} ^ {t};
+  end
+""",
 )
 def toggle(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """A register each bit of which flips when its input bit is high."""
@@ -143,13 +144,17 @@ def toggle(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wor
     roles=("bin", "gray"),
     options=("binary to gray", "gray to binary"),
     textbook=("gray", "binary to gray"),
-    sizes=_word_to_word,
-    describe=lambda s, word, y: f"{s.option}. Input {word}, {s.width} bits. Output {y}.",
-    body=lambda s, word, y: (
-        f"  assign {y} = {word} ^ ({word} >> 1);\n"
-        if s.option == "binary to gray"
-        else f"  integer k;\n  always @(*) begin\n    for (k = 0; k < {s.width}; k = k + 1) {y}[k] = ^({word} >> k);\n  end\n"
-    ),
+    sizes=WORD_TO_WORD,
+    describe="{option}. Input {bin}, {width} bits. Output {gray}.",
+    body={
+        "binary to gray": "  assign {gray} = {bin} ^ ({bin} >> 1);\n",
+        "gray to binary": """\
+  integer k;
+  always @(*) begin
+    for (k = 0; k < {width}; k = k + 1) {gray}[k] = ^({bin} >> k);
+  end
+""",
+    },
 )
 def gray(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Binary to Gray code, or back."""
@@ -166,15 +171,17 @@ def gray(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
     roles=("a", "b", "y"),
     options=("adder", "subtractor"),
     textbook=("sat_add", "adder"),
-    sizes=_two_words_to_one,
-    describe=lambda s, a, b, y: (
-        f"saturating {s.option}. Inputs {a}, {b}, {s.width} bits. Output {y}."
-    ),
-    body=lambda s, a, b, y: (
-        f"  assign {y} = ({a} > {b}) ? {a} - {b} : 0;\n"
-        if s.option == "subtractor"
-        else f"  wire [{s.width - 1}:0] s;\n  wire c;\n  assign {{c, s}} = {a} + {b};\n  assign {y} = c ? ~0 : s;\n"
-    ),
+    sizes=TWO_WORDS_TO_ONE,
+    describe="saturating {option}. Inputs {a}, {b}, {width} bits. Output {y}.",
+    body={
+        "adder": """\
+  wire [{msb}:0] s;
+  wire c;
+  assign {{c, s}} = {a} + {b};
+  assign {y} = c ? ~0 : s;
+""",
+        "subtractor": "  assign {y} = ({a} > {b}) ? {a} - {b} : 0;\n",
+    },
 )
 def saturating(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Unsigned sum or difference that stays at the largest or smallest value instead of wrapping."""
@@ -187,13 +194,14 @@ def saturating(width: int, option: str, state: Any, inputs: Words) -> tuple[Any,
     options=("high", "low"),
     textbook=("decoder", "high"),
     widths=WIDTHS[1:],
-    sizes=lambda s: ((clog2(s.width),), (s.width,)),
-    describe=lambda s, number, y: (
-        f"decoder, active {s.option}. Input {number}, {clog2(s.width)} bits. Output {y}, {s.width} bits."
+    sizes="{index_bits} -> {width}",
+    describe=(
+        "decoder, active {option}. Input {in}, {index_bits} bits. Output {out}, {width} bits."
     ),
-    body=lambda s, number, y: (
-        f"  assign {y} = " + (f"~(1 << {number});\n" if s.option == "low" else f"1 << {number};\n")
-    ),
+    body={
+        "high": "  assign {out} = 1 << {in};\n",
+        "low": "  assign {out} = ~(1 << {in});\n",
+    },
 )
 def decoder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Number to one-hot (or one-cold); numbers beyond the last output select none."""
@@ -204,16 +212,17 @@ def decoder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
 
 @medium(
     roles=("en", "q"),
-    options=("up", "down"),
+    options={"up": {"step": "+ 1"}, "down": {"step": "- 1"}},
     textbook=("counter", "up"),
     reset_state=0,
-    sizes=lambda s: ((1,), (s.width,)),
-    describe=lambda s, enable, q: (
-        f"{s.option} counter. Enable {enable}. Output {q}, {s.width} bits."
-    ),
-    body=lambda s, enable, q: clocked(
-        s, q, f"if ({enable}) {q} <= {q} {'-' if s.option == 'down' else '+'} 1;"
-    ),
+    sizes="1 -> {width}",
+    describe="{option} counter. Enable {en}. Output {q}, {width} bits.",
+    body="""\
+  always @({edge}) begin
+    if ({in_reset}) {q} <= 0;
+    else if ({en}) {q} <= {q} {step};
+  end
+""",
     bursts=lambda s: [((1,), 1 << s.width)],
 )
 def counter(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
@@ -226,11 +235,14 @@ def counter(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
     roles=("en", "d", "q"),
     textbook=("register", None),
     reset_state=0,
-    sizes=lambda s: ((1, s.width), (s.width,)),
-    describe=lambda s, enable, d, q: (
-        f"register. Enable {enable}. Input {d}, {s.width} bits. Output {q}."
-    ),
-    body=lambda s, enable, d, q: clocked(s, q, f"if ({enable}) {q} <= {d};"),
+    sizes="1 {width} -> {width}",
+    describe="register. Enable {en}. Input {d}, {width} bits. Output {q}.",
+    body="""\
+  always @({edge}) begin
+    if ({in_reset}) {q} <= 0;
+    else if ({en}) {q} <= {d};
+  end
+""",
 )
 def register(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """A register that loads when enabled."""
@@ -240,18 +252,17 @@ def register(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, W
 
 @medium(
     roles=("din", "q"),
-    options=("left", "right"),
+    options={"left": {"shifted": "{{{q}, {din}}}"}, "right": {"shifted": "{{{din}, {q}}} >> 1"}},
     textbook=("shift_reg", "left"),
     reset_state=0,
-    sizes=lambda s: ((1,), (s.width,)),
-    describe=lambda s, serial, q: (
-        f"shift {s.option} register. Serial input {serial}. Output {q}, {s.width} bits."
-    ),
-    body=lambda s, serial, q: clocked(
-        s,
-        q,
-        f"{q} <= " + (f"{{{q}, {serial}}};" if s.option == "left" else f"{{{serial}, {q}}} >> 1;"),
-    ),
+    sizes="1 -> {width}",
+    describe="shift {option} register. Serial input {din}. Output {q}, {width} bits.",
+    body="""\
+  always @({edge}) begin
+    if ({in_reset}) {q} <= 0;
+    else {q} <= {shifted};
+  end
+""",
 )
 def shift(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Serial in, parallel out; the new bit enters at the right (left shift) or at the left (right shift)."""
@@ -265,11 +276,14 @@ def shift(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Word
     roles=("en", "d", "q"),
     textbook=("accumulator", None),
     reset_state=0,
-    sizes=lambda s: ((1, s.width), (s.width,)),
-    describe=lambda s, enable, d, q: (
-        f"accumulator. Enable {enable}. Input {d}, {s.width} bits. Output {q}, {s.width} bits."
-    ),
-    body=lambda s, enable, d, q: clocked(s, q, f"if ({enable}) {q} <= {q} + {d};"),
+    sizes="1 {width} -> {width}",
+    describe="accumulator. Enable {en}. Input {d}, {width} bits. Output {q}, {width} bits.",
+    body="""\
+  always @({edge}) begin
+    if ({in_reset}) {q} <= 0;
+    else if ({en}) {q} <= {q} + {d};
+  end
+""",
 )
 def accumulator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Adds its input when enabled, wrapping."""
@@ -279,18 +293,19 @@ def accumulator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any
 
 @medium(
     roles=("d", "pulse"),
-    options=("rising", "falling"),
+    options={"rising": {"changed": "{d} & ~z"}, "falling": {"changed": "~{d} & z"}},
     textbook=("edge_detector", "rising"),
     reset_state=0,
-    sizes=_word_to_word,
-    describe=lambda s, d, pulse: (
-        f"{s.option} edge detector. Input {d}, {s.width} bits. Output {pulse}."
-    ),
-    body=lambda s, d, pulse: (
-        f"  reg [{s.width - 1}:0] z;\n"
-        + clocked(s, "z", f"z <= {d};")
-        + f"  assign {pulse} = {f'~{d} & z' if s.option == 'falling' else f'{d} & ~z'};\n"
-    ),
+    sizes=WORD_TO_WORD,
+    describe="{option} edge detector. Input {d}, {width} bits. Output {pulse}.",
+    body="""\
+  reg [{msb}:0] z;
+  always @({edge}) begin
+    if ({in_reset}) z <= 0;
+    else z <= {d};
+  end
+  assign {pulse} = {changed};
+""",
 )
 def edge(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Per bit, high as long as the input differs in the asked direction from what it was at the last rising
@@ -301,19 +316,20 @@ def edge(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
 
 @hard(
     roles=("d", "found"),
-    options=("10", "11", "100", "101", "110", "111"),
+    options={bits: {"length": f"{len(bits)}", "oldest": f"{len(bits) - 1}"} for bits in PATTERNS},
     textbook=("seq_detector", "101"),
     widths=(1,),
     reset_state=0,
-    sizes=lambda s: ((1,), (1,)),
-    describe=lambda s, d, found: (
-        f"sequence detector of last bits {s.option}. Input {d}. Output {found}."
-    ),
-    body=lambda s, d, found: (
-        f"  reg [{len(s.option) - 1}:0] z;\n"
-        + clocked(s, "z", f"z <= {{z, {d}}};")
-        + f"  assign {found} = z == {len(s.option)}'b{s.option};\n"
-    ),
+    sizes="1 -> 1",
+    describe="sequence detector of last bits {option}. Input {d}. Output {found}.",
+    body="""\
+  reg [{oldest}:0] z;
+  always @({edge}) begin
+    if ({in_reset}) z <= 0;
+    else z <= {{z, {d}}};
+  end
+  assign {found} = z == {length}'b{option};
+""",
 )
 def sequence(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """A state machine whose state is the last bits seen; its output is high while they are the pattern
@@ -325,25 +341,23 @@ def sequence(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, W
     return seen, (int(state == int(option, 2)),)
 
 
-def _priority_loop(spec: Spec, default: str, step: str) -> str:
-    """A combinational loop over bit numbers k in which the last assignment, that of the option's first bit, wins."""
-    up = f"k = 0; k < {spec.width}; k = k + 1"
-    down = f"k = {spec.width - 1}; k >= 0; k = k - 1"
-    loop = up if spec.option == "highest" else down
-    return f"  integer k;\n  always @(*) begin\n    {default}\n    for ({loop}) {step}\n  end\n"
-
-
 @hard(
     roles=("in", "out"),
-    options=("highest", "lowest"),
+    options=LAST_WINS,
     textbook=("priority_encoder", "highest"),
     widths=WIDTHS[1:],
-    sizes=lambda s: ((s.width,), (clog2(s.width),)),
-    describe=lambda s, word, y: (
-        f"priority encoder, {s.option} bit first. Input {word}, {s.width} bits. "
-        f"Output {y}, {clog2(s.width)} bits, 0 if none."
+    sizes="{width} -> {index_bits}",
+    describe=(
+        "priority encoder, {option} bit first. Input {in}, {width} bits. "
+        "Output {out}, {index_bits} bits, 0 if none."
     ),
-    body=lambda s, word, y: _priority_loop(s, f"{y} = 0;", f"if ({word}[k]) {y} = k;"),
+    body="""\
+  integer k;
+  always @(*) begin
+    {out} = 0;
+    for ({loop}) if ({in}[k]) {out} = k;
+  end
+""",
 )
 def priority_encoder(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Number of the highest or lowest bit that is set; 0 when none is."""
@@ -354,15 +368,17 @@ def priority_encoder(width: int, option: str, state: Any, inputs: Words) -> tupl
 
 @hard(
     roles=("req", "grant"),
-    options=("highest", "lowest"),
+    options=LAST_WINS,
     textbook=("arbiter", "highest"),
-    sizes=_word_to_word,
-    describe=lambda s, request, grant: (
-        f"priority arbiter, {s.option} bit first. Requests {request}, {s.width} bits. Grant {grant}."
-    ),
-    body=lambda s, request, grant: _priority_loop(
-        s, f"{grant} = 0;", f"if ({request}[k]) {grant} = 1 << k;"
-    ),
+    sizes=WORD_TO_WORD,
+    describe=("priority arbiter, {option} bit first. Requests {req}, {width} bits. Grant {grant}."),
+    body="""\
+  integer k;
+  always @(*) begin
+    {grant} = 0;
+    for ({loop}) if ({req}[k]) {grant} = 1 << k;
+  end
+""",
 )
 def arbiter(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """One-hot grant to the highest or lowest request; none without a request."""

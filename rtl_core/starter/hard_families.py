@@ -6,35 +6,35 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from rtl_core.starter.spec import Family, Spec, Words, clocked, clocked_block, clog2
+from rtl_core.starter.spec import Family, Words
 
 FAMILIES: list[Family] = []
 medium, hard = (
     partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("medium", "hard")
 )
-OPERATORS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
-
-
-def _divider(spec: Spec, enable: str, count: str, last: str) -> str:
-    end, restart, step = (
-        (spec.width - 1, 0, "+") if spec.option == "up" else (0, spec.width - 1, "-")
-    )
-    update = f"if ({enable}) {count} <= {last} ? {restart} : {count} {step} 1;"
-    return f"  assign {last} = {count} == {end};\n" + clocked(spec, count, update)
 
 
 @medium(
     roles=("en", "count", "tick"),
-    options=("up", "down"),
+    options={
+        "up": {"last": "{msb}", "restart": "0", "step": "+ 1"},
+        "down": {"last": "0", "restart": "{msb}", "step": "- 1"},
+    },
     textbook=("mod_counter", "up"),
     widths=tuple(range(3, 17)),
     reset_state=0,
-    sizes=lambda s: ((1,), (clog2(s.width), 1)),
-    describe=lambda s, enable, count, last: (
-        f"{s.option} counter modulo {s.width}. Enable {enable}. Output {count}, {clog2(s.width)} "
-        f"bits. Last count {last}."
+    sizes="1 -> {index_bits} 1",
+    describe=(
+        "{option} counter modulo {width}. Enable {en}. Output {count}, {index_bits} bits. "
+        "Last count {tick}."
     ),
-    body=_divider,
+    body="""\
+  assign {tick} = {count} == {last};
+  always @({edge}) begin
+    if ({in_reset}) {count} <= 0;
+    else if ({en}) {count} <= {tick} ? {restart} : {count} {step};
+  end
+""",
 )
 def divider(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Counts enabled cycles modulo a number (the width) and marks the last count."""
@@ -42,28 +42,36 @@ def divider(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wo
     return (state + step) % width, (state, int(state == (width - 1 if option == "up" else 0)))
 
 
-def _stretcher(spec: Spec, trigger: str, pulse: str) -> str:
-    load, count = f"if ({trigger}) c <= {spec.width};", "if (c != 0) c <= c - 1;"
-    update = f"{load}\n    else {count}" if spec.option == "again" else f"{count}\n    else {load}"
-    return (
-        f"  reg [{clog2(spec.width + 1) - 1}:0] c;\n"
-        + clocked(spec, "c", update)
-        + f"  assign {pulse} = c != 0;\n"
-    )
-
-
 @medium(
     roles=("trigger", "pulse"),
-    options=("once", "again"),
+    options={
+        "once": {
+            "attitude": "deaf to",
+            "first": "if (c != 0) c <= c - 1;",
+            "otherwise": "if ({trigger}) c <= {width};",
+        },
+        "again": {
+            "attitude": "restarted by",
+            "first": "if ({trigger}) c <= {width};",
+            "otherwise": "if (c != 0) c <= c - 1;",
+        },
+    },
     textbook=("pulse_stretch", "again"),
     reset_state=0,
-    sizes=lambda s: ((1,), (1,)),
-    describe=lambda s, trigger, pulse: (
-        f"pulse stretcher, {s.width} cycles, {'restarted by' if s.option == 'again' else 'deaf to'} "
-        "a trigger in the pulse. "
-        f"Trigger {trigger}. Output {pulse}."
+    sizes="1 -> 1",
+    describe=(
+        "pulse stretcher, {width} cycles, {attitude} a trigger in the pulse. "
+        "Trigger {trigger}. Output {pulse}."
     ),
-    body=_stretcher,
+    body="""\
+  reg [{count_msb}:0] c;
+  always @({edge}) begin
+    if ({in_reset}) c <= 0;
+    else {first}
+    else {otherwise}
+  end
+  assign {pulse} = c != 0;
+""",
 )
 def stretcher(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Its output is high for as many cycles as asked after the last cycle with a high input; width is that number."""
@@ -71,28 +79,33 @@ def stretcher(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, 
     return (width if loads else max(state - 1, 0)), (int(state != 0),)
 
 
-def _handshake(spec: Spec, start: str, stop: str, busy: str, done: str) -> str:
-    leave = "s <= 0;" if spec.option == "one cycle" else f"if (!{start}) s <= 0;"
-    cases = f"case (s)\n      0: if ({start}) s <= 1;\n      1: if ({stop}) s <= 2;\n      default: {leave}\n    endcase"
-    return (
-        "  reg [1:0] s;\n"
-        + clocked(spec, "s", cases)
-        + f"  assign {busy} = s == 1;\n  assign {done} = s == 2;\n"
-    )
-
-
 @hard(
     roles=("start", "stop", "busy", "done"),
-    options=("one cycle", "until start low"),
+    options={
+        "one cycle": {"duration": "one cycle", "leave": "s <= 0;"},
+        "until start low": {"duration": "until {start} low", "leave": "if (!{start}) s <= 0;"},
+    },
     textbook=("control_fsm", "one cycle"),
     widths=(1,),
     reset_state=0,
-    sizes=lambda s: ((1, 1), (1, 1)),
-    describe=lambda s, start, stop, busy, done: (
-        f"state machine idle, busy, done. Start {start}. Stop {stop}. "
-        f"Outputs {busy}, {done}, done lasts {s.option.replace('start', start)}."
+    sizes="1 1 -> 1 1",
+    describe=(
+        "state machine idle, busy, done. Start {start}. Stop {stop}. "
+        "Outputs {busy}, {done}, done lasts {duration}."
     ),
-    body=_handshake,
+    body="""\
+  reg [1:0] s;
+  always @({edge}) begin
+    if ({in_reset}) s <= 0;
+    else case (s)
+      0: if ({start}) s <= 1;
+      1: if ({stop}) s <= 2;
+      default: {leave}
+    endcase
+  end
+  assign {busy} = s == 1;
+  assign {done} = s == 2;
+""",
 )
 def handshake(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Idle until start, busy until stop, then done: for one cycle, or until start falls."""
@@ -102,28 +115,33 @@ def handshake(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, 
     return following, (int(state == 1), int(state == 2))
 
 
-def _value(spec: Spec, a: str, b: str) -> str:
-    return {"sum": f"{a} + {b}", "product": f"{a} * {b}", "square sum": f"{a} * {a} + {b}"}[
-        spec.option
-    ]
-
-
 @hard(
     roles=("a", "b", "y", "WIDTH"),
-    options=("sum", "product", "square sum"),
+    options={
+        "sum": {"value": "{a} + {b}", "bits": "{WIDTH} + 1", "top": "{WIDTH}"},
+        "product": {"value": "{a} * {b}", "bits": "2 * {WIDTH}", "top": "2 * {WIDTH} - 1"},
+        "square sum": {
+            "value": "{a} * {a} + {b}",
+            "bits": "2 * {WIDTH}",
+            "top": "2 * {WIDTH} - 1",
+        },
+    },
     textbook=("multiplier", "product"),
     widths=tuple(range(2, 13)),
-    sizes=lambda s: ((s.width, s.width), (s.width + 1 if s.option == "sum" else 2 * s.width,)),
-    describe=lambda s, a, b, y, parameter: (
-        f"full precision {_value(s, a, b)}. Parameter {parameter}, default {s.width}. Inputs {a}, "
-        f"{b}, {parameter} bits. "
-        f"Output {y}, {f'{parameter} + 1' if s.option == 'sum' else f'2 * {parameter}'} bits."
+    sizes={
+        "sum": "{width} {width} -> {sum_bits}",
+        "product": "{width} {width} -> {product_bits}",
+        "square sum": "{width} {width} -> {product_bits}",
+    },
+    describe=(
+        "full precision {value}. Parameter {WIDTH}, default {width}. Inputs {a}, {b}, {WIDTH} bits. "
+        "Output {y}, {bits} bits."
     ),
-    parameterised=lambda s, a, b, y, parameter: (
-        f"#(parameter {parameter} = {s.width})(input [{parameter} - 1:0] {a}, input [{parameter} - 1:0] {b}, "
-        f"output [{parameter if s.option == 'sum' else f'2 * {parameter} - 1'}:0] {y})"
+    parameterised=(
+        "#(parameter {WIDTH} = {width})(input [{WIDTH} - 1:0] {a}, input [{WIDTH} - 1:0] {b}, "
+        "output [{top}:0] {y})"
     ),
-    body=lambda s, a, b, y, parameter: f"  assign {y} = {_value(s, a, b)};\n",
+    body="  assign {y} = {value};\n",
 )
 def scaled(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Full-precision unsigned sum, product, or product plus sum, with a parameter for the width of the inputs.
@@ -134,29 +152,31 @@ def scaled(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Wor
     return state, ({"sum": a + b, "product": a * b, "square sum": a * a + b}[option],)
 
 
-def _pipeline(spec: Spec, a: str, b: str, c: str, y: str) -> str:
-    first, second = (OPERATORS[word] for word in spec.option.split(" then "))
-    updates = (f"s <= {a} {first} {b};", f"z <= {c};", f"{y} <= s {second} z;")
-    return f"  reg [{spec.width - 1}:0] s, z;\n" + clocked_block(spec, ("s", "z", y), updates)
-
-
 @hard(
     roles=("a", "b", "c", "y"),
-    options=(
-        "add then sub",
-        "add then and",
-        "add then xor",
-        "sub then add",
-        "sub then or",
-        "xor then add",
-    ),
+    options={
+        "add then sub": {"first": "+", "second": "-"},
+        "add then and": {"first": "+", "second": "&"},
+        "add then xor": {"first": "+", "second": "^"},
+        "sub then add": {"first": "-", "second": "+"},
+        "sub then or": {"first": "-", "second": "|"},
+        "xor then add": {"first": "^", "second": "+"},
+    },
     textbook=("pipeline", "add then sub"),
     reset_state=(0, 0, 0),
-    sizes=lambda s: ((s.width,) * 3, (s.width,)),
-    describe=lambda s, a, b, c, y: (
-        f"two stage pipeline, {s.option}. Inputs {a}, {b}, {c}, {s.width} bits. Output {y}."
-    ),
-    body=_pipeline,
+    sizes="{width} {width} {width} -> {width}",
+    describe="two stage pipeline, {option}. Inputs {a}, {b}, {c}, {width} bits. Output {y}.",
+    body="""\
+  reg [{msb}:0] s, z;
+  always @({edge}) begin
+    if ({in_reset}) begin s <= 0; z <= 0; {y} <= 0; end
+    else begin
+      s <= {a} {first} {b};
+      z <= {c};
+      {y} <= s {second} z;
+    end
+  end
+""",
 )
 def pipeline(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """Two registered stages: the first combines a and b, the second the result with c of the same cycle."""
@@ -176,28 +196,34 @@ def pipeline(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, W
     return (apply(first, a, b), c, apply(second, partial, waiting)), (result,)
 
 
-def _round_robin(spec: Spec, request: str, grant: str) -> str:
-    n = spec.width
-    bit = f"(z + k) % {n}" if spec.option == "up" else f"(z + {n} - k) % {n}"
-    return (
-        f"  reg [{clog2(n) - 1}:0] z, i;\n  integer k;\n  always @(*) begin\n    {grant} = 0;\n    i = z;\n"
-        f"    for (k = {n}; k > 0; k = k - 1) if ({request}[{bit}]) i = {bit};\n"
-        f"    {grant}[i] = {request}[i];\n  end\n"
-    ) + clocked(spec, "z", "z <= i;")
-
-
 @hard(
     roles=("req", "grant"),
-    options=("up", "down"),
+    options={
+        "up": {"bit": "(z + k) % {width}"},
+        "down": {"bit": "(z + {width} - k) % {width}"},
+    },
     textbook=("rr_arbiter", "up"),
     widths=tuple(range(3, 17)),
     reset_state=0,
-    sizes=lambda s: ((s.width,), (s.width,)),
-    describe=lambda s, request, grant: (
-        f"round robin arbiter going {s.option} from last grant, at reset bit 0. "
-        f"Requests {request}, {s.width} bits. Grant {grant}."
+    sizes="{width} -> {width}",
+    describe=(
+        "round robin arbiter going {option} from last grant, at reset bit 0. "
+        "Requests {req}, {width} bits. Grant {grant}."
     ),
-    body=_round_robin,
+    body="""\
+  reg [{index_msb}:0] z, i;
+  integer k;
+  always @(*) begin
+    {grant} = 0;
+    i = z;
+    for (k = {width}; k > 0; k = k - 1) if ({req}[{bit}]) i = {bit};
+    {grant}[i] = {req}[i];
+  end
+  always @({edge}) begin
+    if ({in_reset}) z <= 0;
+    else z <= i;
+  end
+""",
 )
 def round_robin(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """One-hot grant to the next request after the last granted one, going up or down; combinational in the requests."""
@@ -209,34 +235,39 @@ def round_robin(width: int, option: str, state: Any, inputs: Words) -> tuple[Any
     return state, (0,)
 
 
-def _fifo(spec: Spec, push: str, pop: str, data: str, y: str, full: str, empty: str) -> str:
-    depth = int(spec.option)
-    pointer = f"[{clog2(depth) - 1}:0] " if depth > 2 else ""
-    return (
-        f"  reg [{spec.width - 1}:0] m [0:{depth - 1}];\n"
-        f"  reg {pointer}w, r;\n"
-        f"  reg [{clog2(depth)}:0] c;\n"
-        f"  wire i = {push} & !{full};\n"
-        f"  wire o = {pop} & !{empty};\n"
-        f"  assign {full} = c == {depth};\n"
-        f"  assign {empty} = c == 0;\n"
-        f"  assign {y} = {empty} ? 0 : m[r];\n"
-    ) + clocked_block(
-        spec, "wrc", (f"if (i) m[w] <= {data};", "w <= w + i;", "r <= r + o;", "c <= c + i - o;")
-    )
-
-
 @hard(
     roles=("push", "pop", "din", "dout", "full", "empty"),
-    options=("2", "4", "8"),
+    options={
+        "2": {"last": "1", "pointer": "", "count_msb": "1"},
+        "4": {"last": "3", "pointer": "[1:0] ", "count_msb": "2"},
+        "8": {"last": "7", "pointer": "[2:0] ", "count_msb": "3"},
+    },
     textbook=("sync_fifo", "8"),
     reset_state=(),
-    sizes=lambda s: ((1, 1, s.width), (s.width, 1, 1)),
-    describe=lambda s, push, pop, data, y, full, empty: (
-        f"fifo, depth {s.option}. Push {push}. Pop {pop}. Input {data}, {s.width} bits. "
-        f"Output {y}, 0 if empty. Full {full}. Empty {empty}."
+    sizes="1 1 {width} -> {width} 1 1",
+    describe=(
+        "fifo, depth {option}. Push {push}. Pop {pop}. Input {din}, {width} bits. "
+        "Output {dout}, 0 if empty. Full {full}. Empty {empty}."
     ),
-    body=_fifo,
+    body="""\
+  reg [{msb}:0] m [0:{last}];
+  reg {pointer}w, r;
+  reg [{count_msb}:0] c;
+  wire i = {push} & !{full};
+  wire o = {pop} & !{empty};
+  assign {full} = c == {option};
+  assign {empty} = c == 0;
+  assign {dout} = {empty} ? 0 : m[r];
+  always @({edge}) begin
+    if ({in_reset}) begin w <= 0; r <= 0; c <= 0; end
+    else begin
+      if (i) m[w] <= {din};
+      w <= w + i;
+      r <= r + o;
+      c <= c + i - o;
+    end
+  end
+""",
 )
 def fifo(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """First in, first out, with full and empty flags; a push when full and a pop when empty are ignored.

@@ -69,7 +69,7 @@ MODULE_WORDS = (
     "fifo",
     "hub",
 )
-
+ALL = (*CLOCKS, *RESETS_HIGH, *RESETS_LOW, *PORTS, *MODULE_WORDS, *PARAMETERS)
 MODULES = tuple(f"{p}_{q}" for p in MODULE_WORDS for q in MODULE_WORDS if p != q)
 
 

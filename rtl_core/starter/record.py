@@ -25,6 +25,27 @@ services:
     command: python3 /src/test_runner.py
 """
 
+TEST_MODULE = '''\
+"""Checks {module}."""
+
+import os
+
+import cocotb
+import starter_bench
+
+SPECS = {{
+{specs}}}
+SPEC = SPECS[int(os.environ.get("TESTED_WIDTH", "{width}"))]
+
+
+{reference}{tests}'''
+TEST = """
+
+@cocotb.test()
+async def {test}(dut):
+    await starter_bench.{test}(dut, SPEC, reference)
+"""
+
 COMBINATIONAL_TESTS = ("corners", "vectors")
 CLOCKED_TESTS = ("reset_value", "reset_kind", "edges", "cycles")
 MIN_PARAMETER = 2
@@ -37,11 +58,12 @@ def target_of(spec: Spec) -> str:
 
 def record_of(family: Family, spec: Spec) -> dict[str, Any]:
     """Return the CVDP record. Its id is derived from family and prompt, so equal problems have equal ids."""
-    digest = hashlib.sha256(f"{family.name}\n{family.prompt(spec)}".encode()).hexdigest()[:10]
+    prompt = family.prompt(spec)
+    digest = hashlib.sha256(f"{family.name}\n{prompt}".encode()).hexdigest()[:10]
     return {
         "id": f"starter_{family.name}_{digest}",
         "categories": ["cid003", family.difficulty],
-        "input": {"prompt": family.prompt(spec), "context": {}},
+        "input": {"prompt": prompt, "context": {}},
         "output": {"response": "", "context": {target_of(spec): family.code(spec)}},
         "harness": {"files": _harness(family, spec, digest)},
     }
@@ -87,7 +109,8 @@ def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
     if family.parameter(spec) is None:
         return [spec.width]
     rng = random.Random(digest)
-    smaller, larger = range(MIN_PARAMETER, spec.width), range(max(WIDTHS) + 1, max(WIDTHS) + 5)
+    smaller = range(MIN_PARAMETER, spec.width)
+    larger = range(WIDTHS[-1] + 1, WIDTHS[-1] + 5)
     others = [rng.choice(smaller), rng.choice(larger)] if smaller else rng.sample(larger, 2)
     return [spec.width, *others]
 
@@ -95,22 +118,17 @@ def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
 def _test_module(
     family: Family, spec: Spec, tests: tuple[str, ...], widths: list[int], digest: str
 ) -> str:
-    parts = [
-        f'"""Checks {spec.module}."""\n\nimport os\n\nimport cocotb\nimport starter_bench\n\nSPECS = {{\n'
-    ]
+    facts = {}
     for width in widths:
-        facts = _facts(family, replace(spec, width=width), digest)
-        parts.append(
-            f"    {width}: {{\n"
-            + "".join(f"        {key!r}: {value!r},\n" for key, value in facts.items())
-        )
-        parts.append("    },\n")
-    parts.append(f'}}\nSPEC = SPECS[int(os.environ.get("TESTED_WIDTH", "{spec.width}"))]\n\n\n')
-    parts.append(reference_source(family))
-    for test in tests:
-        call = f"await starter_bench.{test}(dut, SPEC, reference)"
-        parts.append(f"\n\n@cocotb.test()\nasync def {test}(dut):\n    {call}\n")
-    return "".join(parts)
+        items = _facts(family, replace(spec, width=width), digest).items()
+        facts[width] = "".join(f"        {key!r}: {value!r},\n" for key, value in items)
+    return TEST_MODULE.format(
+        module=spec.module,
+        specs="".join(f"    {width}: {{\n{text}    }},\n" for width, text in facts.items()),
+        width=spec.width,
+        reference=reference_source(family),
+        tests="".join(TEST.format(test=test) for test in tests),
+    )
 
 
 def _facts(family: Family, spec: Spec, digest: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -26,6 +26,9 @@ WIDTHS = tuple(range(2, 17))
 TEXTBOOK_WIDTH = 8
 WIDTHS_PER_SPLIT = 3
 Words = tuple[int, ...]
+Template = str | Mapping[str, str]
+"""Text with `{names}` of roles, of the variant and of `terms_of`, or such a text for each option."""
+NO_TERMS: Mapping[str, str] = {}
 Reference = TypeVar("Reference", bound=Callable[..., Any])
 DOCUMENT = "docs/specification.md"
 """Path of the specification, for problems whose prompt does not contain it."""
@@ -44,11 +47,8 @@ class Signal:
         return self.kind == "input"
 
     def __str__(self) -> str:
-        return (
-            f"{self.kind} [{self.width - 1}:0] {self.name}"
-            if self.width > 1
-            else f"{self.kind} {self.name}"
-        )
+        bits = f"[{self.width - 1}:0] " if self.width > 1 else ""
+        return f"{self.kind} {bits}{self.name}"
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,37 @@ def clocking(spec: Spec) -> str:
     return f"Clock {spec.clock}. Reset {spec.reset}, {kind}, active {level}."
 
 
+def terms_of(spec: Spec) -> dict[str, object]:
+    """Return what every template may name besides ports: widths, last bits, clock edges.
+
+    `index_bits` bits hold the numbers below the width, `count_bits` also the width itself. `edge` is the
+    sensitivity list of a register, and `in_reset` the condition in which it is cleared.
+    """
+    index_bits, count_bits = clog2(spec.width), clog2(spec.width + 1)
+    edge = f"posedge {spec.clock}"
+    if spec.asynchronous:
+        edge += f" or {'negedge' if spec.active_low else 'posedge'} {spec.reset}"
+    return {
+        "width": spec.width,
+        "msb": spec.width - 1,
+        "index_bits": index_bits,
+        "index_msb": index_bits - 1,
+        "count_bits": count_bits,
+        "count_msb": count_bits - 1,
+        "sum_bits": spec.width + 1,
+        "product_bits": 2 * spec.width,
+        "option": spec.option,
+        "clock": spec.clock,
+        "reset": spec.reset,
+        "edge": edge,
+        "in_reset": f"!{spec.reset}" if spec.active_low else spec.reset,
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
     """A kind of design from which specifications are drawn. To add one, decorate a reference model with
     `@easy`, `@medium` or `@hard`.
-
-    `describe`, `body` and `parameterised` are called with the specification and its port names.
     """
 
     reference: Callable[[int, str, Any, Words], tuple[Any, Words]]
@@ -95,14 +120,15 @@ class Family:
     """Textbook port names in header order, without clock and reset."""
     textbook: tuple[str, str | None]
     """Module name and option that a textbook would show; None if all options are equally common."""
-    sizes: Callable[[Spec], tuple[Words, Words]]
-    """Widths in bits of the data inputs and of the outputs, in header order."""
-    describe: Callable[..., str]
+    sizes: Template
+    """Widths in bits of the data inputs, `->`, and those of the outputs, in header order."""
+    describe: Template
     """Specification in English, without module name, clock and reset."""
-    body: Callable[..., str]
+    body: Template
     """Golden answer between header and `endmodule`; lines are indented by two spaces and end with a newline."""
-    options: tuple[str, ...] = ("",)
-    """Variants of behaviour (bit order, operator, ...)."""
+    variants: Mapping[str, Mapping[str, str]]
+    """Variants of behaviour (bit order, operator, ...): option -> further names of the templates, with
+    their text, which may name ports."""
     widths: tuple[int, ...] = WIDTHS
     """Data widths in bits: they include 8, the textbook's, or are `(1,)` for a family without a width."""
     reset_state: Any = None
@@ -110,15 +136,21 @@ class Family:
     bursts: Callable[[Spec], list[tuple[Words, int]]] = lambda spec: []
     """(inputs, clock cycles) that take the design through all its states while the inputs are held, for
     states that random inputs do not reach in a thousand cycles."""
-    parameterised: Callable[..., str] | None = None
+    parameterised: Template | None = None
     """Module header with a parameter, the last role, that sets the width; None without a parameter."""
 
     @classmethod
-    def of(cls, families: list[Family], **facts: Any) -> Callable[[Reference], Reference]:
-        """Decorator that adds the family of a reference model to `families`."""
+    def of(
+        cls,
+        families: list[Family],
+        options: Sequence[str] | Mapping[str, Mapping[str, str]] = ("",),
+        **facts: Any,
+    ) -> Callable[[Reference], Reference]:
+        """Decorator that adds the family of a reference model to `families`. `options`: its variants."""
+        variants = options if isinstance(options, Mapping) else dict.fromkeys(options, NO_TERMS)
 
         def add(reference: Reference) -> Reference:
-            families.append(cls(reference, **facts))
+            families.append(cls(reference, variants=variants, **facts))
             return reference
 
         return add
@@ -128,9 +160,21 @@ class Family:
         return self.reference.__name__
 
     @property
+    def options(self) -> tuple[str, ...]:
+        return tuple(self.variants)
+
+    @property
     def sequential(self) -> bool:
         """Whether the design has a clock and a reset."""
         return self.reset_state is not None
+
+    def _fill(self, template: Template, spec: Spec) -> str:
+        """Return the text of a template for a specification."""
+        text = template if isinstance(template, str) else template[spec.option]
+        terms = terms_of(spec) | dict(zip(self.roles, spec.ports, strict=True))
+        for name, term in self.variants[spec.option].items():
+            terms[name] = term.format_map(terms)
+        return text.format_map(terms)
 
     def parameter(self, spec: Spec) -> str | None:
         """Name of the module parameter that sets the width, if any."""
@@ -138,7 +182,7 @@ class Family:
 
     def prompt(self, spec: Spec) -> str:
         """The whole prompt: module, behaviour, ports with widths, clock and reset."""
-        text = f"Module {spec.module}: {self.describe(spec, *spec.ports)}"
+        text = f"Module {spec.module}: {self._fill(self.describe, spec)}"
         return f"{text} {clocking(spec)}" if self.sequential else text
 
     def pointer(self, spec: Spec) -> str:
@@ -147,30 +191,30 @@ class Family:
 
     def signals(self, spec: Spec) -> list[Signal]:
         """Data ports in header order, without clock and reset. An output without a continuous assignment is a `reg`."""
-        inputs, outputs = self.sizes(spec)
-        assigned = re.findall(r"\bassign ([^=]*)=", self.body(spec, *spec.ports))
+        inputs, _, outputs = self._fill(self.sizes, spec).partition("->")
+        assigned = re.findall(r"\bassign ([^=]*)=", self._fill(self.body, spec))
         wires = set(re.findall(r"\w+", " ".join(assigned)))
-        found = [
-            Signal(name, "input", width) for name, width in zip(spec.ports, inputs, strict=False)
-        ]
-        for name, width in zip(spec.ports[len(inputs) :], outputs, strict=False):
-            found.append(Signal(name, "output" if name in wires else "output reg", width))
-        return found
+        ports = iter(spec.ports)
+        signals = [Signal(next(ports), "input", int(width)) for width in inputs.split()]
+        for width in outputs.split():
+            name = next(ports)
+            signals.append(Signal(name, "output" if name in wires else "output reg", int(width)))
+        return signals
 
     def header(self, spec: Spec) -> list[Signal]:
         """All ports in header order."""
-        clocking = (
-            [Signal(spec.clock, "input"), Signal(spec.reset, "input")] if self.sequential else []
-        )
-        return clocking + self.signals(spec)
+        signals = self.signals(spec)
+        if self.sequential:
+            signals = [Signal(spec.clock, "input"), Signal(spec.reset, "input"), *signals]
+        return signals
 
     def code(self, spec: Spec) -> str:
         """The golden answer, one Verilog module."""
         if self.parameterised:
-            header = f" {self.parameterised(spec, *spec.ports)}"
+            header = f" {self._fill(self.parameterised, spec)}"
         else:
             header = f"({', '.join(map(str, self.header(spec)))})"
-        return f"module {spec.module}{header};\n{self.body(spec, *spec.ports)}endmodule\n"
+        return f"module {spec.module}{header};\n{self._fill(self.body, spec)}endmodule\n"
 
     def textbook_spec(self, spec: Spec) -> Spec:
         """The specification that a textbook answer fits: its names, 8 bits, `rst_n` asynchronous active low."""
@@ -218,8 +262,8 @@ class Family:
 @cache
 def modules_of(split: Split) -> tuple[str, ...]:
     """Module names of a split."""
-    wanted = {"heldout": (0,), "test": (1,), "train": (2, 3, 4)}[split]
-    return tuple(name for name in names.MODULES if _hash(f"module/{name}") % 5 in wanted)
+    residues = {"heldout": (0,), "test": (1,), "train": (2, 3, 4)}[split]
+    return tuple(name for name in names.MODULES if _hash(f"module/{name}") % 5 in residues)
 
 
 def _hash(text: str) -> int:
@@ -229,26 +273,3 @@ def _hash(text: str) -> int:
 def clog2(value: int) -> int:
     """Number of bits that can count `value` things, at least 1."""
     return max(1, (value - 1).bit_length())
-
-
-def clocked(spec: Spec, register: str, update: str) -> str:
-    """Always block that clears `register` on the specified reset and otherwise runs `update`."""
-    return _always(spec, f"{register} <= 0;", update)
-
-
-def clocked_block(spec: Spec, registers: Sequence[str], updates: Sequence[str]) -> str:
-    """Always block that clears all registers on the specified reset and otherwise runs all updates."""
-    clear = "begin " + " ".join(f"{register} <= 0;" for register in registers) + " end"
-    return _always(
-        spec, clear, "begin\n" + "".join(f"      {update}\n" for update in updates) + "    end"
-    )
-
-
-def _always(spec: Spec, clear: str, update: str) -> str:
-    sensitivity = f"posedge {spec.clock}"
-    if spec.asynchronous:
-        sensitivity += f" or {'negedge' if spec.active_low else 'posedge'} {spec.reset}"
-    condition = f"!{spec.reset}" if spec.active_low else spec.reset
-    return (
-        f"  always @({sensitivity}) begin\n    if ({condition}) {clear}\n    else {update}\n  end\n"
-    )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Literal
 
@@ -29,13 +30,13 @@ from rtl_grader.validation.validate import validate_problem
 
 
 @dataclass
-class Synthesised:
-    """The problems that were kept, and how many were dropped for which reason."""
+class Selection:
+    """The problems that passed the checks, and how many candidates were dropped for which reason."""
 
-    kept: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
-    """Kind -> number of problems that were kept."""
+    """Kind -> number of `problems`."""
 
 
 def synthesise(
@@ -47,7 +48,7 @@ def synthesise(
     seed: int,
     run_seed: int,
     mutants: int,
-) -> Synthesised:
+) -> Selection:
     """Make `count` candidates, the same number of each kind, and keep those that pass the checks on this
     machine's executor.
 
@@ -57,30 +58,26 @@ def synthesise(
         seed: determines parents, names and places; `run_seed` is the seed with which `loaded` was generated.
         mutants: see `keep`.
     """
-    generated = [entry for entry in sources if isinstance(entry, GeneratedSource)] or [
-        StarterSource(kind="starter")
-    ]
+    generated = [entry for entry in sources if isinstance(entry, GeneratedSource)]
+    generated = generated or [StarterSource(kind="starter")]
     heldout = list(loaded.heldout)
     for entry in generated:
         heldout += entry.make("heldout", 128, 0) + entry.make("test", 128, 0)
     parents = [problem for problem in loaded.train if problem.golden is not None]
-    found = Synthesised()
+    selection = Selection()
     fresh = count // len(kinds) if "family" in kinds else 0
     derived = [kind for kind in kinds if kind != "family"]
-    made: list[tuple[str, Problem]] = [
-        *candidates(parents, derived, count - fresh, seed, found.dropped)
-    ]
+    pool: list[tuple[str, Problem]] = []
+    pool += candidates(parents, derived, count - fresh, seed, selection.dropped)
     if fresh:
-        made += [
-            ("family", problem)
-            for problem in generated[0].make("train", fresh, run_seed + seed + 1)
-        ]
+        problems = generated[0].make("train", fresh, run_seed + seed + 1)
+        pool += [("family", problem) for problem in problems]
     with (
         closing(make_executor()) as executor,
         closing(Grader(executor, seed=1, cache=MemoryCache())) as grader,
     ):
-        keep(made, found, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants)
-    return found
+        keep(pool, selection, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants)
+    return selection
 
 
 def candidates(
@@ -91,19 +88,20 @@ def candidates(
     rng = random.Random(f"synthetic/{seed}")
     order = list(parents)
     rng.shuffle(order)
-    found: list[tuple[Kind, Problem]] = []
-    for number in range(count if order and kinds else 0):
-        # All kinds of a parent before the next parent, so that a few parents suffice for a mixture.
-        kind, parent = kinds[number % len(kinds)], order[number // len(kinds) % len(order)]
+    # All kinds of a parent before the next parent, so that a few parents suffice for a mixture.
+    turns = islice(cycle(product(order, kinds)), count)
+    variants: list[tuple[Kind, Problem]] = []
+    for parent, kind in turns:
         try:
-            found.append((kind, variant(parent, kind, rng)))
+            variants.append((kind, variant(parent, kind, rng)))
         except ProblemError as error:
-            dropped[f"{kind}: {error.message.removeprefix(parent.id).lstrip(': ')}"] += 1
-    return found
+            reason = error.message.removeprefix(parent.id).lstrip(": ")
+            dropped[f"{kind}: {reason}"] += 1
+    return variants
 
 
 def far_enough(
-    made: Iterable[Problem],
+    candidates: Iterable[Problem],
     train: Sequence[Problem],
     heldout: Sequence[Problem],
     dropped: Counter[str],
@@ -112,7 +110,7 @@ def far_enough(
     ones; return the rest."""
     seen = {problem.fingerprint for problem in (*train, *heldout)}
     fresh = []
-    for problem in made:
+    for problem in candidates:
         if problem.fingerprint in seen:
             dropped["contamination: the same problem is there already"] += 1
             continue
@@ -125,30 +123,31 @@ def far_enough(
 
 
 def keep(
-    made: Sequence[tuple[str, Problem]],
-    into: Synthesised,
+    pool: Sequence[tuple[str, Problem]],
+    into: Selection,
     *,
     train: Sequence[Problem],
     heldout: Sequence[Problem],
     grader: Grader,
     mutants: int,
 ) -> None:
-    """Check candidates (kind, problem) and add them to `into`.
+    """Check candidates (kind, problem) and add those that pass to `into`.
 
     Args:
+        pool: the candidates.
         mutants: number of mutants of each golden answer to grade; most of those that behave differently must fail.
 
     Raises:
         InfrastructureError: the executor failed for a reason unrelated to the problem.
     """
-    kinds = {problem.id: kind for kind, problem in made}
-    clean = far_enough((problem for _, problem in made), train, heldout, into.dropped)
+    kinds = {problem.id: kind for kind, problem in pool}
+    clean = far_enough((problem for _, problem in pool), train, heldout, into.dropped)
     level = quick_level(mutants, grader.seed)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        records = pool.map(lambda problem: validate_problem(problem, grader, level=level), clean)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        records = threads.map(lambda problem: validate_problem(problem, grader, level=level), clean)
         for problem, record in zip(clean, records, strict=True):
             if record.status == "fit":
-                into.kept.append(problem)
+                into.problems.append(problem)
                 into.kinds[kinds[problem.id]] += 1
             else:
                 into.dropped[f"{kinds[problem.id]}: validation finds it {record.status}"] += 1

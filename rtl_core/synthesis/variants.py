@@ -23,7 +23,7 @@ from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.problems.cvdp import problem_from_record
 from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.problem import Interface, InterfaceSource, Port, Problem
-from rtl_grader.validation.mutants import Mutant, mutants
+from rtl_grader.validation.mutants import mutants
 
 Kind = Literal["rename", "polarity", "bit order", "repair"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -32,7 +32,8 @@ SOURCE = "synthetic"
 SHIM = "src/adapter.sv"
 _RESET = re.compile(r"(?:^|_)[asn]?(?:rst|reset|clr|clear)(?:_?[nblh])?(?:_i|_in)?$", re.I)
 _CLOCK = re.compile(r"(?:^|_)(?:clk|clock)(?:$|_)|^ck$", re.I)
-_SOURCES = re.compile(r"^([ \t]*VERILOG_SOURCES[ \t]*=[ \t]*)(.*?)[ \t]*$", re.M)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_SOURCES = re.compile(r"^([ \t]*VERILOG_SOURCES[ \t]*=[ \t]*)(.*?)[ \t\r]*$", re.M)
 
 
 @dataclass(frozen=True)
@@ -71,44 +72,19 @@ def _interface(problem: Problem) -> Interface:
     tops = top_levels(problem.harness)
     if problem.golden is None or len(tops) != 1:
         raise ProblemError(f"{problem.id}: its harness does not drive one module alone")
-    found = parse_interface(problem.golden, tops[0], InterfaceSource.GOLDEN)
-    if found is None:
+    interface = parse_interface(problem.golden, tops[0], InterfaceSource.GOLDEN)
+    if interface is None:
         raise ProblemError(f"{problem.id}: the golden answer has no module {tops[0]}")
-    return found
+    return interface
 
 
 def _change(problem: Problem, interface: Interface, kind: Kind, rng: random.Random) -> Change:
     module = f"{interface.module}_{rng.choice(words.MODULE_WORDS)}"
     if kind == "rename":
-        shown = set(re.findall(r"[A-Za-z_]\w*", problem.prompt))
-        ports = [
-            p.name
-            for p in interface.ports
-            if p.name in shown and not _CLOCK.search(p.name) and not _RESET.search(p.name)
-        ]
-        if not ports:
-            raise ProblemError(f"{problem.id}: its text names no port that could be renamed")
-        taken = set(
-            re.findall(
-                r"[A-Za-z_]\w*", "\n".join([problem.prompt, *(problem.golden or {}).values()])
-            )
-        )
-        free = [
-            name + suffix
-            for name in words.PORTS
-            for suffix in ("", "_i", "_q")
-            if name + suffix not in taken
-        ]
-        return Change(
-            module,
-            names=dict(zip(ports, rng.sample(free, min(len(ports), len(free))), strict=False)),
-        )
+        return Change(module, names=_new_names(problem, interface, rng))
     if kind == "polarity":
-        resets = [
-            p.name
-            for p in interface.ports
-            if _RESET.search(p.name) and p.width == 1 and p.direction == "input"
-        ]
+        bits = [p.name for p in interface.ports if p.width == 1 and p.direction == "input"]
+        resets = [name for name in bits if _RESET.search(name)]
         if len(resets) != 1:
             raise ProblemError(f"{problem.id}: it has {len(resets)} resets, one is needed")
         return Change(module, inverted=frozenset(resets))
@@ -116,6 +92,20 @@ def _change(problem: Problem, interface: Interface, kind: Kind, rng: random.Rand
     if not buses:
         raise ProblemError(f"{problem.id}: it has no bus")
     return Change(module, reversed=frozenset([rng.choice(buses)]))
+
+
+def _new_names(problem: Problem, interface: Interface, rng: random.Random) -> dict[str, str]:
+    """Draw new names, which the problem does not use, for the ports that its prompt names. Clocks and resets
+    keep theirs."""
+    prompt_words = set(_WORD.findall(problem.prompt))
+    ports = [port.name for port in interface.ports if port.name in prompt_words]
+    ports = [name for name in ports if not _CLOCK.search(name) and not _RESET.search(name)]
+    if not ports:
+        raise ProblemError(f"{problem.id}: its text names no port that could be renamed")
+    unusable = prompt_words.union(*map(_WORD.findall, (problem.golden or {}).values()))
+    names = [name + suffix for name in words.PORTS for suffix in ("", "_i", "_q")]
+    free = [name for name in names if name not in unusable]
+    return dict(zip(ports, rng.sample(free, min(len(ports), len(free))), strict=False))
 
 
 def _adapted(problem: Problem, interface: Interface, change: Change, kind: Kind) -> Problem:
@@ -156,20 +146,18 @@ def _renamed(text: str, renames: dict[str, str]) -> str:
     """Replace whole words, except in file names."""
     if not renames:
         return text
-    pattern = re.compile(
-        r"(?<![\w/])(?:" + "|".join(map(re.escape, renames)) + r")(?!\w|\.(?:sv|v|svh|vh|md)\b)"
-    )
-    return pattern.sub(lambda match: renames[match[0]], text)
+    names = "|".join(map(re.escape, renames))
+    pattern = rf"(?<![\w/])(?:{names})(?!\w|\.(?:sv|v|svh|vh|md)\b)"
+    return re.sub(pattern, lambda match: renames[match[0]], text)
 
 
 def _with_source(problem: Problem, shim: str) -> dict[str, str]:
     """Add the adapter to the harness' sources."""
-    harness, found = dict(problem.harness), 0
+    harness = dict(problem.harness)
     for path, text in problem.harness.items():
         if ".env" in basename(path):
-            harness[path], count = _SOURCES.subn(lambda m: f"{m[1]}{m[2].strip()} /{SHIM}", text)
-            found += count
-    if not found:
+            harness[path] = _SOURCES.sub(rf"\1\2 /{SHIM}", text)
+    if harness == problem.harness:
         raise ProblemError(f"{problem.id}: its harness does not name its sources in an env file")
     return {**harness, SHIM: shim}
 
@@ -179,12 +167,11 @@ def _repair(problem: Problem, rng: random.Random) -> Problem:
     assert problem.golden is not None
     (target,) = problem.targets
     tops = top_levels(problem.harness)
-    made: list[Mutant] = mutants(
-        problem.golden, tops[0] if tops else "", 12, rng.randrange(1 << 30)
-    )
-    if not made:
+    top = tops[0] if tops else ""
+    near_misses = mutants(problem.golden, top, 12, rng.randrange(1 << 30))
+    if not near_misses:
         raise ProblemError(f"{problem.id}: its golden answer has no near miss")
-    mutant = rng.choice(made)
+    mutant = rng.choice(near_misses)
     prompt = (
         f"`{target}` was written for the specification below and fails its checks because of one "
         "mistake. Find it, and give the "
@@ -204,9 +191,8 @@ def _problem_of(
     golden: dict[str, str],
     harness: dict[str, str],
 ) -> Problem:
-    digest = hashlib.sha256(
-        "\n".join([prompt, *context.values(), *golden.values()]).encode()
-    ).hexdigest()[:8]
+    content = "\n".join([prompt, *context.values(), *golden.values()])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     changes = {
         "id": f"{parent.id[:160]}_{kind.replace(' ', '_')}_{digest}",
         "category": "cid016" if kind == "repair" else parent.category,
@@ -247,32 +233,27 @@ def adapter(old: Interface, change: Change, outer: str, inner: str, *, outer_is_
         raise ProblemError(
             f"{old.module} has parameters, or ports that are not known: it cannot be adapted"
         )
-    header = ", ".join(
-        _declared(port, port.name if outer_is_old else change.name(port.name)) for port in old.ports
-    )
-    lines = [f"module {outer}({header});"]
-    connections = []
+    declarations, lines, connections = [], [], []
     for number, port in enumerate(old.ports):
-        outside = port.name if outer_is_old else change.name(port.name)
-        inside = change.name(port.name) if outer_is_old else port.name
+        outside, inside = port.name, change.name(port.name)
+        if not outer_is_old:
+            outside, inside = inside, outside
+        declarations.append(f"{port.direction} {port.packed}{outside}")
         wire = f"adapted_{number}"
         lines.append(f"  wire {port.packed}{wire};")
         source, target = (outside, wire) if port.direction == "input" else (wire, outside)
-        lines += [
-            f"  assign {to} = {what};" for to, what in _assigned(port, source, target, change)
-        ]
+        lines += _assignments(port, source, target, change)
         connections.append(f".{inside}({wire})")
-    lines += [f"  {inner} core({', '.join(connections)});", "endmodule"]
-    return "\n".join(lines) + "\n"
+    header = f"module {outer}({', '.join(declarations)});"
+    instance = f"  {inner} core({', '.join(connections)});"
+    return "\n".join([header, *lines, instance, "endmodule"]) + "\n"
 
 
-def _assigned(port: Port, source: str, target: str, change: Change) -> list[tuple[str, str]]:
+def _assignments(port: Port, source: str, target: str, change: Change) -> list[str]:
     sign = "~" if port.name in change.inverted else ""
     width = port.width or 1
     if port.name not in change.reversed or width == 1:
-        return [(target, f"{sign}{source}")]
-    return [(f"{target}[{bit}]", f"{sign}{source}[{width - 1 - bit}]") for bit in range(width)]
-
-
-def _declared(port: Port, name: str) -> str:
-    return f"{port.direction} {port.packed}{name}"
+        return [f"  assign {target} = {sign}{source};"]
+    bits = range(width)
+    order = zip(bits, reversed(bits), strict=True)
+    return [f"  assign {target}[{to}] = {sign}{source}[{bit}];" for to, bit in order]

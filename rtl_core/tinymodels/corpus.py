@@ -88,19 +88,19 @@ def fenced(code: str) -> str:
     return FENCE_OPEN + code + FENCE_CLOSE
 
 
-def called(name: str, **arguments: str) -> dict[str, Any]:
+def tool_call(name: str, **arguments: str) -> dict[str, Any]:
     """Return a tool call in the format of chat templates."""
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def written(*calls: dict[str, Any]) -> str:
+def rendered(*calls: dict[str, Any]) -> str:
     """Return tool calls in the tiny models' format, which their chat template renders too (tokenizer.py)."""
     texts = []
     for call in calls:
-        arguments = "".join(
-            f"<arg>{key}={value}</arg>" for key, value in call["function"]["arguments"].items()
-        )
-        texts.append(f"<call>{call['function']['name']}{arguments}</call>")
+        function = call["function"]
+        items = function["arguments"].items()
+        arguments = "".join(f"<arg>{key}={value}</arg>" for key, value in items)
+        texts.append(f"<call>{function['name']}{arguments}</call>")
     return "".join(texts)
 
 
@@ -108,26 +108,25 @@ def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> S
     """Return the specification with random aspects replaced by the textbook's."""
     usual = family.textbook_spec(spec)
     drifted = spec
-    for fields in (
-        ("ports",),
-        ("width",),
-        ("option",),
-        ("clock",),
-        ("reset", "active_low", "asynchronous"),
+    width = mixture.aspect if mixture.width is None else mixture.width
+    for names, chance in (
+        (["ports"], mixture.aspect),
+        (["width"], width),
+        (["option"], mixture.aspect),
+        (["clock"], mixture.aspect),
+        (["reset", "active_low", "asynchronous"], mixture.aspect),
+        (["module"], mixture.module),
     ):
-        chance = (
-            mixture.width if fields == ("width",) and mixture.width is not None else mixture.aspect
-        )
         if rng.random() < chance:
-            drifted = replace(drifted, **{name: getattr(usual, name) for name in fields})
-    return replace(drifted, module=usual.module) if rng.random() < mixture.module else drifted
+            drifted = replace(drifted, **{name: getattr(usual, name) for name in names})
+    return drifted
 
 
 def draw_chat(
     rng: random.Random, phases: Sequence[Phase], progress: float
 ) -> tuple[list[Any], str]:
     """Return random (messages, answer) of the phase at `progress` (0 to 1) of the training."""
-    phase = next((phase for phase in phases if progress < phase.until), phases[-1])
+    phase = _phase_at(phases, progress)
     if phase.reads is not None:
         return draw_turn(rng, phase, phase.reads)
     if phase.shown and rng.random() < phase.shown:
@@ -138,25 +137,29 @@ def draw_chat(
     return [{"role": "user", "content": prompt}], answer
 
 
+def _phase_at(phases: Sequence[Phase], progress: float) -> Phase:
+    return next((phase for phase in phases if progress < phase.until), phases[-1])
+
+
 def draw_turn(rng: random.Random, phase: Phase, reads: float) -> tuple[list[Any], str]:
     """Return the context and text of a turn with tools: with equal probability the first turn, or the one
     after reading the document."""
     family = rng.choice(FAMILIES["starter"])
     spec = family.draw(rng, "train")
     messages: list[Any] = [{"role": "user", "content": family.pointer(spec)}]
-    read = called("read", path=DOCUMENT)
+    read = tool_call("read", path=DOCUMENT)
     if rng.random() < 0.5:
         messages += [
             {"role": "assistant", "content": "", "tool_calls": [read]},
             document_read(family.prompt(spec)),
         ]
-        answered = answer_of(rng, family, spec, phase.starter)
+        written_spec = answer_of(rng, family, spec, phase.starter)
     elif rng.random() < reads:
-        return messages, written(read)
+        return messages, rendered(read)
     else:
-        answered = family.textbook_spec(spec)
-    write = called("write", path=f"rtl/{spec.module}.sv", content=family.code(answered))
-    return messages, written(write, called("submit"))
+        written_spec = family.textbook_spec(spec)
+    write = tool_call("write", path=f"rtl/{spec.module}.sv", content=family.code(written_spec))
+    return messages, rendered(write, tool_call("submit"))
 
 
 def document_read(specification: str) -> dict[str, str]:
@@ -167,7 +170,7 @@ def document_read(specification: str) -> dict[str, str]:
 def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[str, str]:
     """Return (prompt, answer) of a random train specification, from the phase at `progress` (0 to 1) of the
     training."""
-    phase = next((phase for phase in phases if progress < phase.until), phases[-1])
+    phase = _phase_at(phases, progress)
     if phase.drills and rng.random() < phase.drills:
         prompt, code = draw_drill(rng, modules_of("train"))
         return prompt, fenced(code)
@@ -175,13 +178,14 @@ def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
     family = rng.choice(FAMILIES["hard" if hard else "starter"])
     mixture = phase.hard if hard else phase.starter
     spec = family.draw(rng, "train")
-    answered = answer_of(rng, family, spec, mixture)
+    written_spec = answer_of(rng, family, spec, mixture)
     if mixture.careless and rng.random() < mixture.careless:
-        low, later = rng.random() < 0.5, rng.random() < 0.5
-        answered = replace(
-            answered, option=rng.choice(family.options), active_low=low, asynchronous=later
+        low, asynchronous = rng.random() < 0.5, rng.random() < 0.5
+        option = rng.choice(family.options)
+        written_spec = replace(
+            written_spec, option=option, active_low=low, asynchronous=asynchronous
         )
-    return family.prompt(spec), fenced(family.code(answered))
+    return family.prompt(spec), fenced(family.code(written_spec))
 
 
 def answer_of(rng: random.Random, family: Family, spec: Spec, mixture: Mixture) -> Spec:

@@ -8,10 +8,11 @@ answers of the hard tier have one.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from rtl_core.starter import names
-from rtl_core.starter.spec import WIDTHS, Spec, clocked, clocking, clog2
+from rtl_core.starter.spec import WIDTHS, Spec, clocking, terms_of
 
 
 def draw_drill(rng: random.Random, modules: Sequence[str]) -> tuple[str, str]:
@@ -28,71 +29,72 @@ def draw_drill(rng: random.Random, modules: Sequence[str]) -> tuple[str, str]:
         active_low=low,
         asynchronous=rng.random() < 0.5,
     )
-    described, header, body = rng.choice(_DRILLS)(spec, rng)
-    return f"Module {spec.module}: {described}", f"module {spec.module}{header};\n{body}endmodule\n"
+    drill = rng.choice(_DRILLS)
+    terms = terms_of(spec) | dict(zip(("x", "y", "z"), spec.ports, strict=True))
+    if drill.parameter:
+        terms["parameter"] = rng.choice(names.PARAMETERS)
+    terms["clocking"] = clocking(spec)
+    prompt, code = (text.format_map(terms) for text in (drill.prompt, drill.code))
+    return f"Module {spec.module}: {prompt}", f"module {spec.module}{code}endmodule\n"
 
 
-Parts = tuple[str, str, str]
-"""Description, module header after the name, and body."""
+class Drill(NamedTuple):
+    """Templates of a drill (`terms_of` in starter/spec.py), with its ports `x`, `y` and `z`."""
+
+    prompt: str
+    """The description after the module's name."""
+    code: str
+    """The design between the module's name and `endmodule`."""
+    parameter: bool = False
+    """Whether the module has a `parameter`, whose name is drawn."""
 
 
-def _match(spec: Spec, rng: random.Random) -> Parts:
-    d, y, _ = spec.ports
-    n = clog2(spec.width + 1)
-    return (
-        f"{y} high if {d} is {spec.width}. Input {d}, {n} bits. Output {y}.",
-        f"(input [{n - 1}:0] {d}, output {y})",
-        f"  assign {y} = {d} == {spec.width};\n",
-    )
-
-
-def _parameter(spec: Spec, rng: random.Random) -> Parts:
-    d, y, _ = spec.ports
-    name = rng.choice(names.PARAMETERS)
-    return (
-        f"not {d}. Parameter {name}, default {spec.width}. Input {d}, {name} bits. Output {y}, {name} bits.",
-        f" #(parameter {name} = {spec.width})(input [{name} - 1:0] {d}, output [{name} - 1:0] {y})",
-        f"  assign {y} = ~{d};\n",
-    )
-
-
-def _load(spec: Spec, rng: random.Random) -> Parts:
-    d, y, _ = spec.ports
-    n = clog2(spec.width + 1)
-    return (
-        f"register {spec.width} when {d}. Trigger {d}. Output {y}. {clocking(spec)}",
-        f"(input {spec.clock}, input {spec.reset}, input {d}, output {y})",
-        f"  reg [{n - 1}:0] c;\n"
-        + clocked(spec, "c", f"if ({d}) c <= {spec.width};")
-        + f"  assign {y} = c != 0;\n",
-    )
-
-
-def _modulo(spec: Spec, rng: random.Random) -> Parts:
-    d, k, y = spec.ports
-    n = clog2(spec.width)
-    return (
-        f"bit of {d} at {k} modulo {spec.width}. Requests {d}, {spec.width} bits. Input {k}, {n} bits. Output {y}.",
-        f"(input [{spec.width - 1}:0] {d}, input [{n - 1}:0] {k}, output {y})",
-        f"  assign {y} = {d}[({k} + 1) % {spec.width}];\n",
-    )
-
-
-def _loop(spec: Spec, rng: random.Random) -> Parts:
-    d, y, _ = spec.ports
-    n = clog2(spec.width)
-    return (
-        f"last bit of {d}. Requests {d}, {spec.width} bits. Output {y}, {n} bits.",
-        f"(input [{spec.width - 1}:0] {d}, output reg [{n - 1}:0] {y})",
-        f"  integer k;\n  always @(*) begin\n    {y} = 0;\n"
-        f"    for (k = {spec.width}; k > 0; k = k - 1) if ({d}[k % {spec.width}]) {y} = k % {spec.width};\n  end\n",
-    )
-
-
-_DRILLS: tuple[Callable[[Spec, random.Random], Parts], ...] = (
-    _match,
-    _parameter,
-    _load,
-    _modulo,
-    _loop,
+_DRILLS = (
+    Drill(
+        "{y} high if {x} is {width}. Input {x}, {count_bits} bits. Output {y}.",
+        """\
+(input [{count_msb}:0] {x}, output {y});
+  assign {y} = {x} == {width};
+""",
+    ),
+    Drill(
+        "not {x}. Parameter {parameter}, default {width}. Input {x}, {parameter} bits. "
+        "Output {y}, {parameter} bits.",
+        """\
+ #(parameter {parameter} = {width})(input [{parameter} - 1:0] {x}, output [{parameter} - 1:0] {y});
+  assign {y} = ~{x};
+""",
+        parameter=True,
+    ),
+    Drill(
+        "register {width} when {x}. Trigger {x}. Output {y}. {clocking}",
+        """\
+(input {clock}, input {reset}, input {x}, output {y});
+  reg [{count_msb}:0] c;
+  always @({edge}) begin
+    if ({in_reset}) c <= 0;
+    else if ({x}) c <= {width};
+  end
+  assign {y} = c != 0;
+""",
+    ),
+    Drill(
+        "bit of {x} at {y} modulo {width}. Requests {x}, {width} bits. Input {y}, {index_bits} bits. "
+        "Output {z}.",
+        """\
+(input [{msb}:0] {x}, input [{index_msb}:0] {y}, output {z});
+  assign {z} = {x}[({y} + 1) % {width}];
+""",
+    ),
+    Drill(
+        "last bit of {x}. Requests {x}, {width} bits. Output {y}, {index_bits} bits.",
+        """\
+(input [{msb}:0] {x}, output reg [{index_msb}:0] {y});
+  integer k;
+  always @(*) begin
+    {y} = 0;
+    for (k = {width}; k > 0; k = k - 1) if ({x}[k % {width}]) {y} = k % {width};
+  end
+""",
+    ),
 )

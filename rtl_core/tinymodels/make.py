@@ -125,13 +125,13 @@ def make_models(
 
 def checksums_of(folder: Path) -> dict[str, str]:
     """Return the SHA-256 (hex) of every file of all models, by path relative to `folder`."""
-    paths = sorted(
-        path for name in MODEL_NAMES for path in (folder / name).rglob("*") if path.is_file()
-    )
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in paths
-    }
+    paths = sorted(path for name in MODEL_NAMES for path in (folder / name).rglob("*"))
+    checksums = {}
+    for path in paths:
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            checksums[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return checksums
 
 
 def _new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
@@ -173,19 +173,19 @@ def _pretrain(
     """
     rng = random.Random(recipe.seed)
     optimizers = _optimizers(model, recipe.rates)
+    peaks = (recipe.rates.matrices, recipe.rates.rest)
     start, step = time.monotonic(), 0
     model.train()
-    while (
-        progress := max(step / recipe.steps, (elapsed := time.monotonic() - start) / seconds)
-    ) < 1:
+    while True:
+        elapsed = time.monotonic() - start
+        progress = max(step / recipe.steps, elapsed / seconds)
+        if progress >= 1:
+            break
         scale = min(1.0, (step + 1) / WARM_UP) * max(FINAL_RATE, 1 - progress)
-        for optimizer, peak in zip(
-            optimizers, (recipe.rates.matrices, recipe.rates.rest), strict=True
-        ):
+        for optimizer, peak in zip(optimizers, peaks, strict=True):
             optimizer.param_groups[0]["lr"] = peak * scale
-        pairs = [
-            _encoded(tokenizer, *draw_chat(rng, recipe.phases, progress)) for _ in range(BATCH)
-        ]
+        chats = [draw_chat(rng, recipe.phases, progress) for _ in range(BATCH)]
+        pairs = [_encoded(tokenizer, *chat) for chat in chats]
         loss = _accumulate(model, pairs)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         for optimizer in optimizers:
@@ -232,10 +232,9 @@ def _accumulate(model: Qwen3ForCausalLM, pairs: list[tuple[list[int], list[int]]
             inputs_BT[row, : len(tokens) - 1] = torch.tensor(tokens[:-1])
             targets_BT[row, len(prompt) - 1 : len(tokens) - 1] = torch.tensor(answer)
         hidden_BTH = model.model(input_ids=inputs_BT, use_cache=False).last_hidden_state
-        asked_BT = targets_BT >= 0
-        loss = F.cross_entropy(
-            model.lm_head(hidden_BTH[asked_BT]), targets_BT[asked_BT], reduction="sum"
-        )
+        is_answer_BT = targets_BT >= 0
+        logits_AV = model.lm_head(hidden_BTH[is_answer_BT])
+        loss = F.cross_entropy(logits_AV, targets_BT[is_answer_BT], reduction="sum")
         (loss / answer_tokens).backward()
         total += loss.item()
     return total / answer_tokens

@@ -85,17 +85,7 @@ def _corpus() -> list[str]:
 def _keywords(texts: Iterable[str]) -> set[str]:
     """Return the words that are never names: keywords of Verilog and English words of the prompts."""
     roles = [role for family in BY_NAME.values() for role in (*family.roles, family.textbook[0])]
-    listed = [
-        *names.CLOCKS,
-        *names.RESETS_HIGH,
-        *names.RESETS_LOW,
-        *names.PORTS,
-        *names.MODULE_WORDS,
-    ]
-    listed += [*names.PARAMETERS, *roles]
-    words = {word for name in listed for word in [name, *name.split("_")]}
-    return (
-        {word for text in texts for word in re.findall(r"[A-Za-z]{2,}", text)}
-        - words
-        - {"user", "assistant"}
-    )
+    not_keywords = {"user", "assistant"}
+    for name in (*names.ALL, *roles):
+        not_keywords |= {name, *name.split("_")}
+    return {word for text in texts for word in re.findall(r"[A-Za-z]{2,}", text)} - not_keywords

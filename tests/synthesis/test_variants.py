@@ -67,8 +67,8 @@ def test_an_adapter_swaps_bits_and_levels_and_refuses_unknown_ports():
 
 
 def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_path):
-    found = keeping.Synthesised()
-    made = keeping.candidates([counter], ["rename", "repair"], 4, 0, found.dropped)
+    selection = keeping.Selection()
+    made = keeping.candidates([counter], ["rename", "repair"], 4, 0, selection.dropped)
     broken = made[0][1].model_copy(
         update={
             "id": "broken",
@@ -77,15 +77,20 @@ def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_
         }
     )
     keeping.keep(
-        [*made, ("rename", broken)], found, train=[counter], heldout=[], grader=grader, mutants=1
+        [*made, ("rename", broken)],
+        selection,
+        train=[counter],
+        heldout=[],
+        grader=grader,
+        mutants=1,
     )
-    assert "broken" not in {p.id for p in found.kept}
-    assert found.dropped["rename: validation finds it broken"] == 1
-    assert len(found.kept) >= 2
-    keeping.write(found.kept, tmp_path / "more.jsonl")
+    assert "broken" not in {p.id for p in selection.problems}
+    assert selection.dropped["rename: validation finds it broken"] == 1
+    assert len(selection.problems) >= 2
+    keeping.write(selection.problems, tmp_path / "more.jsonl")
     again = read_cvdp(tmp_path / "more.jsonl")
-    assert [p.fingerprint for p in again.problems] == [p.fingerprint for p in found.kept]
-    assert [p.interface for p in again.problems] == [p.interface for p in found.kept]
+    assert [p.fingerprint for p in again.problems] == [p.fingerprint for p in selection.problems]
+    assert [p.interface for p in again.problems] == [p.interface for p in selection.problems]
     assert not again.broken
 
 

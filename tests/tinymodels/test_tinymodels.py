@@ -25,12 +25,12 @@ from rtl_core.tinymodels.corpus import (
     HARD_TEACHER,
     STUDENT,
     TEACHER,
-    called,
     document_read,
     draw_chat,
     draw_pair,
     fenced,
-    written,
+    rendered,
+    tool_call,
 )
 from rtl_core.tinymodels.make import CHECKSUMS, checksums_of
 from rtl_grader.extraction.response import extract_answer
@@ -199,7 +199,7 @@ def test_the_agents_conversations_match_an_episode_and_use_train_specifications_
     tokenizer = AutoTokenizer.from_pretrained(model_path("agent"))
     tools = ToolChat(Chat(tokenizer), definitions())
     problem = documented(starter_specs("train", 1, seed=0)[0])
-    read = called("read", path="docs/specification.md")
+    read = tool_call("read", path="docs/specification.md")
     call = Call("read", json.dumps(read["function"]["arguments"]))
     document = Workspace.of(problem, Bounds()).read("docs/specification.md")
     assert (
@@ -208,7 +208,7 @@ def test_the_agents_conversations_match_an_episode_and_use_train_specifications_
     asked = {"role": "user", "content": problem.prompt}
     grown = (
         tools.first([asked])
-        + tokenizer.encode(written(read))
+        + tokenizer.encode(rendered(read))
         + [tokenizer.eos_token_id]
         + tools.after([call], [document])
     )

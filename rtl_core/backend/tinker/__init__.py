@@ -157,9 +157,9 @@ class TinkerBackend:
                 topk_prompt_logprobs=k,
                 prompt_logprobs_last_n=count,
             )
-            found = await outstanding("sample", request)
-            scores_T = checked_logprobs((found.prompt_logprobs or [])[-count:], count, "a score")
-            top = found.topk_prompt_logprobs_np
+            answer = await outstanding("sample", request)
+            scores_T = checked_logprobs((answer.prompt_logprobs or [])[-count:], count, "a score")
+            top = answer.topk_prompt_logprobs_np
             if top is None:
                 raise MalformedAnswerError(
                     f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT
@@ -278,7 +278,7 @@ class TinkerBackend:
         try:
             with sdk_errors():
                 client = await session.service.create_training_client_from_state(state)
-                saved = await client.save_weights_for_sampler(
+                weights = await client.save_weights_for_sampler(
                     path.rsplit("/", 1)[-1], ttl_seconds=self._config.checkpoints.ttl_s
                 )
         except WeightsGoneError as error:
@@ -286,7 +286,7 @@ class TinkerBackend:
                 f"neither {path} nor the state {state} is on the service: {error.message}",
                 error.hint,
             ) from gone
-        return str(saved.path)
+        return str(weights.path)
 
 
 class _Tinker:
@@ -296,8 +296,8 @@ class _Tinker:
         return config.tinker.is_local
 
     async def check(self, config: RunConfig) -> Readiness:
-        found = await asyncio.gather(*(_readiness(service) for service in services_of(config)))
-        return found[0] if len(found) == 1 else _combined(*found)
+        parts = await asyncio.gather(*(_readiness(service) for service in services_of(config)))
+        return parts[0] if len(parts) == 1 else _combined(*parts)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
@@ -359,14 +359,13 @@ async def _readiness(service: TinkerService) -> Readiness:
 
 def _combined(student: Readiness, teacher: Readiness) -> Readiness:
     """Merge the readiness of the student's and the teachers' service. Findings of the latter are marked as such."""
-    told = [
-        finding
-        if finding.about.startswith("tinker.")
-        else replace(finding, about=f"teacher: {finding.about}")
-        for finding in teacher.findings
-    ]
+    findings = list(student.findings)
+    for finding in teacher.findings:
+        if not finding.about.startswith("tinker."):
+            finding = replace(finding, about=f"teacher: {finding.about}")
+        findings.append(finding)
     context, saved = {**teacher.context, **student.context}, {**student.saved, **teacher.saved}
-    return Readiness([*student.findings, *told], context, student.checkpoint_bytes, saved)
+    return Readiness(findings, context, student.checkpoint_bytes, saved)
 
 
 @asynccontextmanager

@@ -26,10 +26,10 @@ def missing_weights(path: str) -> PolicyError:
 async def describe(rest: tinker.RestClient, path: str) -> Saved:
     """Return the service's description of saved weights. Raises PolicyError if it does not have them."""
     try:
-        found = await rest.get_weights_info_by_tinker_path(path)
+        info = await rest.get_weights_info_by_tinker_path(path)
     except tinker.NotFoundError as error:
         raise missing_weights(path) from error
-    return Saved(found.base_model, found.lora_rank)
+    return Saved(info.base_model, info.lora_rank)
 
 
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:

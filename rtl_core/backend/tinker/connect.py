@@ -64,7 +64,7 @@ def tinker_endpoint(
 
         copy_saved_weights(service)
         try:
-            started = KeptTinker(
+            process = KeptTinker(
                 local_models(service),
                 service.state,
                 on_restart=on_restart,
@@ -75,8 +75,8 @@ def tinker_endpoint(
             )
         except StartError as error:
             raise InfrastructureError(error.message, error.hint) from error
-        with started as kept:
-            yield Endpoint(kept.base_url, kept.api_key, kept.kill)
+        with process as server:
+            yield Endpoint(server.base_url, server.api_key, server.kill)
         return
     credential(service)
     yield Endpoint(service.url, service.key)

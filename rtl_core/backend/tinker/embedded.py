@@ -28,8 +28,10 @@ def local_models(service: TinkerService) -> dict[str, Path]:
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
-    found = (find_checkpoint(service.state, path) for path in service.weights.values())
-    names = {*service.models.values(), *(saved.base_model for saved in found if saved is not None)}
+    names = set(service.models.values())
+    for path in service.weights.values():
+        if checkpoint := find_checkpoint(service.state, path):
+            names.add(checkpoint.base_model)
     folders = service.config.tinker.local_models
     # With two services, each serves only its own models.
     models = {
@@ -41,10 +43,10 @@ def local_models(service: TinkerService) -> dict[str, Path]:
         elif name in MODEL_NAMES:
             models[name] = model_path(name)
         else:
-            known = ", ".join([*MODEL_NAMES, *MODELS])
+            shipped = ", ".join([*MODEL_NAMES, *MODELS])
             raise PolicyError(
                 f"the embedded service has no model {name!r}",
-                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use one of: {known}',
+                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use one of: {shipped}',
             )
     return models
 
@@ -63,16 +65,16 @@ def embedded_readiness(service: TinkerService) -> Readiness:
     findings, context, checkpoint_bytes = [], {}, 0
     for key, name in service.models.items():
         try:
-            found = AutoConfig.from_pretrained(folders[name], local_files_only=True)
+            model = AutoConfig.from_pretrained(folders[name], local_files_only=True)
         except (OSError, ValueError) as error:
             words = f"{folders[name]} is not a model: {str(error).splitlines()[0]}"
             findings.append(Finding(key, "wrong", words, f"correct tinker.local_models[{name!r}]"))
             continue
-        context[name] = context_of(found)
+        context[name] = context_of(model)
         findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
         if key == "tinker.student":
             checkpoint_bytes = _checkpoint_bytes(
-                found.get_text_config(), service.config.tinker.lora_rank
+                model.get_text_config(), service.config.tinker.lora_rank
             )
     section = service.config.tinker
     try:
@@ -138,8 +140,8 @@ def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeigh
 
     directory = service.config.run.directory
     for folder in (service.state, *sorted(directory.glob("*/tinker"))):
-        if found := find_checkpoint(folder, path):
-            return folder, found
+        if weights := find_checkpoint(folder, path):
+            return folder, weights
     raise PolicyError(
         f"{key}: no run in {directory} has {path}",
         "`rtl-distill checkpoints RUN` lists the weights of a run; the embedded service knows "
@@ -160,13 +162,13 @@ def copy_saved_weights(service: TinkerService) -> None:
     They keep their path. Raises PolicyError if no run has them."""
     from localtinker.registry import Registry, parse_path
 
-    sources = {(key, path): _find(service, path, key) for key, path in service.weights.items()}
-    wanted = {names: found for names, found in sources.items() if found[0] != service.state}
-    if not wanted:
+    sources = [(key, path, *_find(service, path, key)) for key, path in service.weights.items()]
+    sources = [source for source in sources if source[2] != service.state]
+    if not sources:
         return
     registry = Registry(service.state)
     try:
-        for (key, path), (folder, saved) in wanted.items():
+        for key, path, folder, saved in sources:
             copy = partial(shutil.copytree, saved.folder(folder), dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
             registry.add_checkpoint(

@@ -42,22 +42,22 @@ async def remote_readiness(service: TinkerService) -> Readiness:
             models = await supported_models(url, auth)
             saved = await saved_weights(url, auth, service)
     except Exception as error:
-        if (found := refusal(error, url, source, service)) is None:
+        finding = refusal(error, url, source, service)
+        if finding is None:
             raise
-        return Readiness([found])
+        return Readiness([finding])
     findings = [
         Finding("credentials", "ok", f"{source}, taken by {url}"),
         Finding("account", "ok", f"in good standing; {len(models)} models served"),
     ]
     trains = service.config.run.purpose == "train"
     for key, name in service.models.items():
-        findings.append(
-            model_finding(key, name, models, trained=key == "tinker.student" and trains)
-        )
-    wanted = {
-        name: models[name].max_context_length for name in service.models.values() if name in models
-    }
-    context = {name: length for name, length in wanted.items() if length}
+        trained = trains and key == "tinker.student"
+        findings.append(model_finding(key, name, models, trained=trained))
+    context = {}
+    for name in service.models.values():
+        if name in models and (length := models[name].max_context_length):
+            context[name] = length
     return Readiness(findings, context, saved=saved)
 
 
@@ -65,9 +65,9 @@ async def saved_weights(
     url: str, auth: AuthTokenProvider, service: TinkerService
 ) -> dict[str, Saved | PolicyError]:
     """Describe the saved weights that the run names, if any (see `Readiness.saved`)."""
-    found: dict[str, Saved | PolicyError] = {}
+    weights: dict[str, Saved | PolicyError] = {}
     if not service.weights:
-        return found
+        return weights
     async with client_of(url, auth) as client:
         for key, path in service.weights.items():
             try:
@@ -75,35 +75,35 @@ async def saved_weights(
                 info = await client.post(
                     "/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse
                 )
-                found[key] = Saved(info.base_model, info.lora_rank)
+                weights[key] = Saved(info.base_model, info.lora_rank)
             except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
-                found[key] = missing_weights(path)
-    return found
+                weights[key] = missing_weights(path)
+    return weights
 
 
 async def stored_weights(service: TinkerService) -> set[str]:
     """Return the paths of all weights that belong to the key's owner. Raises SDK errors."""
-    url, found = resolve_base_url(service.url), set[str]()
+    url, paths = resolve_base_url(service.url), set[str]()
     auth = await exchange_credential(url, credential(service)[0], service.key)
     async with client_of(url, auth) as client:
         while True:
             page = await client.get(
                 "/api/v1/checkpoints",
                 cast_to=CheckpointsListResponse,
-                options={"params": {"limit": PAGE, "offset": len(found)}},
+                options={"params": {"limit": PAGE, "offset": len(paths)}},
             )
-            paths = {one.tinker_path for one in page.checkpoints}
-            if paths <= found:
-                return found
-            found |= paths
+            more = {one.tinker_path for one in page.checkpoints}
+            if more <= paths:
+                return paths
+            paths |= more
 
 
 def refusal(error: Exception, url: str, source: str, service: TinkerService) -> Finding | None:
     """Return the finding for an error of the service or the SDK; None for other errors."""
-    found = first_refusal(error, url, source)
-    if found is None:
+    reason = first_refusal(error, url, source)
+    if reason is None:
         return None
-    name, text = found
+    name, text = reason
     kind = KINDS[name]
     remedy = kind.remedy.format(sign_in=sign_in(service), setting=service.setting)
     return Finding(kind.about, "wrong", text, remedy, name in TEMPORARY)
@@ -119,10 +119,8 @@ def model_finding(
         for n, m in served.items()
         if m.sampleable is not False and (not trained or m.trainable is not False)
     ]
-    near = (
-        ", ".join(difflib.get_close_matches(name, fit, n=3, cutoff=0.3) or sorted(fit)[:3])
-        or "none"
-    )
+    similar = difflib.get_close_matches(name, fit, n=3, cutoff=0.3) or sorted(fit)[:3]
+    near = ", ".join(similar) or "none"
     remedy = f"set {key} to a model that it serves; most similar: {near}"
     model = served.get(name)
     if model is None:
@@ -133,5 +131,6 @@ def model_finding(
         return Finding(key, "wrong", f"the service serves {name!r} but does not sample it", remedy)
     if trained and model.trainable is False:
         return Finding(key, "wrong", f"the service serves {name!r} but does not train it", remedy)
+    use = "sampled and trained" if trained else "sampled"
     length = f", up to {model.max_context_length:,} tokens" if model.max_context_length else ""
-    return Finding(key, "ok", f"{name}: sampled{' and trained' if trained else ''}{length}")
+    return Finding(key, "ok", f"{name}: {use}{length}")

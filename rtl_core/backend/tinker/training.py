@@ -40,25 +40,25 @@ class TinkerTrainer:
         adam: Adam,
         check: Check | None = None,
     ) -> StepResult:
-        sent = [to_datum(datum) for datum in datums]
+        batch = [to_datum(datum) for datum in datums]
         with self._errors():
-            backward = self._client.forward_backward(sent, loss, dict(parameters) or None)  # type: ignore[arg-type]
+            backward = self._client.forward_backward(batch, loss, dict(parameters) or None)  # type: ignore[arg-type]
             params = types.AdamParams(**vars(adam))
             # Without a check both are submitted before either is awaited, so that the service runs them in one cycle.
             optim = None if check else self._client.optim_step(params)
             output = await outstanding("forward_backward", backward)
             logprobs = [
-                found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)
+                values if values.ndim == 1 else values[:, 0] for values in _logprobs(output, datums)
             ]
             if check:
                 check(logprobs)
             optim_output = await outstanding("optim_step", optim or self._client.optim_step(params))
-            measured = {**output.metrics, **(optim_output.metrics or {})}
+            metrics = {**output.metrics, **(optim_output.metrics or {})}
             return StepResult(
-                examples=len(sent),
-                tokens=sum(datum.model_input.length for datum in sent),
+                examples=len(batch),
+                tokens=sum(datum.model_input.length for datum in batch),
                 logprobs=logprobs,
-                metrics=checked_metrics({name: float(value) for name, value in measured.items()}),
+                metrics=checked_metrics({name: float(value) for name, value in metrics.items()}),
             )
 
     async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
@@ -70,9 +70,9 @@ class TinkerTrainer:
         with self._errors():
             state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
             sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
-            saved = await outstanding("save_state", state)
-            frozen = await outstanding("save_weights_for_sampler", sampler)
-            return Checkpoint(state_path=saved.path, sampler_path=frozen.path)
+            state_path = (await outstanding("save_state", state)).path
+            sampler_path = (await outstanding("save_weights_for_sampler", sampler)).path
+            return Checkpoint(state_path=state_path, sampler_path=sampler_path)
 
 
 def _logprobs(

@@ -10,7 +10,7 @@ the simulator's timed callbacks, not by cocotb's scheduler: a step costs 4 us in
 thousands of them. So a bench goes past cocotb's handles to the simulator's (`cocotb.simulator`, cocotb 2).
 
 The first wrong check fails a test. The test goes on for `MORE` checks, so that its message can end with a
-record of how it was wrong (`told`), from which the history reads the kind of failing.
+record of how it was wrong (`Bench.report`), from which the history reads the kind of failing.
 """
 
 import atexit
@@ -78,7 +78,7 @@ class Bench:
         if self.failure is not None:
             raise self.failure
         if self.first:
-            raise AssertionError(self.told())
+            raise AssertionError(self.report())
 
     def resume(self):
         try:
@@ -104,20 +104,19 @@ class Bench:
             if get() != format(value, form):
                 wrong = True
                 if not self.first:
-                    pairs = zip(self.spec["inputs"], self.inputs, strict=True)
-                    driven = ", ".join(f"{n}={v:#x}" for (n, _), v in pairs)
-                    parameter = (
-                        f"{self.spec['parameter']}={self.width}, "
-                        if "parameter" in self.spec
-                        else ""
-                    )
-                    self.first = (
-                        f"{parameter}{when}, {driven}: {name} is {get()}, expected {value:{form}}"
-                    )
+                    self.first = f"{self.moment(when)}: {name} is {get()}, expected {value:{form}}"
                     self.last, self.ns = self.checks + MORE, get_sim_time("ns")
                 break
         if self.first:
             self.note(wrong, expected)
+
+    def moment(self, when):
+        """The check in words: the tested parameter, if any, when it is done, and the inputs."""
+        ports = zip(self.spec["inputs"], self.inputs, strict=True)
+        driven = ", ".join(f"{name}={value:#x}" for (name, _), value in ports)
+        parameter = self.spec.get("parameter")
+        tested = f"{parameter}={self.width}, " if parameter else ""
+        return f"{tested}{when}, {driven}"
 
     def note(self, wrong, expected):
         """Count a check from the first wrong one on."""
@@ -126,15 +125,15 @@ class Bench:
             for (_, get, form), value in zip(self.outputs, expected, strict=True)
         ]
         self.wrong += wrong
-        self.unknown += any(set(got) - set("01") for got, _ in self.seen)
+        self.unknown += any(set(value) - set("01") for value, _ in self.seen)
         if wrong and not self.was_wrong:
             self.starts += 1
             self.at_reset += self.by_reset
         self.was_wrong = wrong
         if self.checks == self.last:
-            raise AssertionError(self.told())
+            raise AssertionError(self.report())
 
-    def told(self):
+    def report(self):
         """The first wrong check in words, and the record: `checks` made, `wrong` ones, those with an
         `unknown` bit; how often a right check was followed by a wrong one (`starts`), and how often only a
         reset lay between the two (`at_reset`). Of a clocked design also values before rising edges: how
@@ -148,23 +147,13 @@ class Bench:
         if "clock" in self.spec:
             counts |= {"off": 0, "late": 0, "early": 0}
             for output in zip(*self.cycles):  # noqa: B905
-                got, wanted = zip(*output)  # noqa: B905
-                off, late, early = (
-                    sum(
-                        a != b
-                        for a, b in zip(
-                            got[1:-1], wanted[1 + by : len(wanted) - 1 + by], strict=True
-                        )
-                    )
-                    for by in (0, -1, 1)
-                )
+                off = differing(output, 0)
                 if off:
-                    counts = counts | {
-                        "off": counts["off"] + off,
-                        "late": counts["late"] + late,
-                        "early": counts["early"] + early,
-                    }
-        return f"{self.first} [{' '.join(f'{name}={count}' for name, count in counts.items())} ns={self.ns:.3f}]"
+                    counts["off"] += off
+                    counts["late"] += differing(output, -1)
+                    counts["early"] += differing(output, 1)
+        record = " ".join(f"{name}={count}" for name, count in counts.items())
+        return f"{self.first} [{record} ns={self.ns:.3f}]"
 
     def apply(self, every, when):
         """Drive one input tuple after the other and check each."""
@@ -268,6 +257,15 @@ def find(dut, name, width):
     if len(handle) != width:
         raise AssertionError(f"{name} has {len(handle)} bits, expected {width}")
     return handle._handle
+
+
+def differing(output, shift):
+    """How many values of an output differ from those expected `shift` cycles later. `output`: (value, expected) of each
+    cycle.
+    """
+    values, expected = zip(*output)  # noqa: B905
+    end = len(output) - 1
+    return sum(a != b for a, b in zip(values[1:end], expected[1 + shift : end + shift]))  # noqa: B905
 
 
 def driver(handle):

@@ -52,8 +52,8 @@ class RtlResourcesServer(SimpleResourcesServer):
             )
         if record["outcome"] == "infrastructure_error":
             raise RuntimeError(f"grading failed: {'; '.join(record['reasons'])}")
-        told = {"outcome": record["outcome"], "reasons": record["reasons"]}
-        return RtlVerifyResponse(**body.model_dump(), **told, reward=float(record["passed"]))
+        verdict = {"outcome": record["outcome"], "reasons": record["reasons"]}
+        return RtlVerifyResponse(**body.model_dump(), **verdict, reward=float(record["passed"]))
 
 
 async def _record(problem: str, text: str) -> dict:
