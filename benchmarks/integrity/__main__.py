@@ -1,8 +1,7 @@
 """Ask graders about attacks and honest twins, and print which they paid.
 
-    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT module:Class] [--every
-    N] [--jobs 2]
-                                   [--json FILE] [--write CASES.jsonl]
+    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT module:Class]
+        [--every N] [--jobs 2] [--json FILE] [--write CASES.jsonl]
 
 `paid` counts attacks that got the reward, `lost` honest twins that did not, `failed` answers on which the
 grader itself failed. Cases that a grader does not support are left out. The exit code is 1 if one of our

@@ -1,8 +1,7 @@
 """Mutate and combine attacks and right designs for a given time; exit with 1 if the grader ever misjudges one.
 
-    python -m benchmarks.redteam.fuzz --minutes 60 [--cases N] [--seed 0] [--jobs 2] [--executor
-    bubblewrap|docker] [--cold]
-                                      [--kind tasks|soup|bytes|pairs ...] [--output build/redteam]
+    python -m benchmarks.redteam.fuzz --minutes 60 [--cases N] [--seed 0] [--jobs 2]
+        [--executor bubblewrap|docker] [--cold] [--kind tasks|soup|bytes|pairs ...] [--output build/redteam]
 
 There are four kinds of cases, in turn; a case is determined by its seed and number:
 

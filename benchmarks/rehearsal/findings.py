@@ -9,7 +9,8 @@ from rtl_core.history.store import History
 
 BROKEN = {
     "rollouts are there twice": """
-        SELECT count(*) - count(DISTINCT (purpose, coalesce(evaluation, ''), policy, step, problem_id, sample)) FROM rollouts
+        SELECT count(*) - count(DISTINCT
+            (purpose, coalesce(evaluation, ''), policy, step, problem_id, sample)) FROM rollouts
         WHERE run = ? AND purpose != 'set_aside'""",
     "rollouts are not graded and rewarded": """
         SELECT count(*) FROM rollouts o LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
