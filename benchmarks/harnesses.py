@@ -4,7 +4,8 @@
         [--goldens packages/rtl-grader/tests/fidelity/goldens] [--all] [--only ID ...]
 
 Each harness grades a golden answer if there is one: the set's, or ID.sv or ID.json in --goldens. Otherwise
-it grades something that should compile: the context's version of the targets, or a stub with the demanded ports and no behaviour. That
+it grades something that should compile: the context's version of the targets, or a stub with the demanded
+ports and no behaviour. That
 should fail; the question is whether the harness gets as far as judging it.
 """
 

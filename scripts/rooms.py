@@ -1,7 +1,7 @@
 """Print the rooms of the three packages, their size and the imports between them: `python -m scripts.rooms`.
 
 A room imports only rooms below it, also inside functions. rtl_grader and localtinker import neither each
-other nor rtl-distill, which imports only what their `PUBLIC` lists. A room holds at most as many expression
+other nor rtl-distill, which imports only what their `OPEN` lists. A room holds at most as many expression
 nodes (`ast.expr`, docstrings apart) as the table in docs/architecture.md allows. Nodes measure content: no
 formatting changes their number. Exits with 1 and names each violation.
 """
@@ -150,13 +150,13 @@ def package_of(room: str) -> str:
 
 
 def public_modules(root: Path, package: str) -> tuple[str, ...]:
-    """The modules in the tuple `PUBLIC` of a package's `__init__`, with the package's name; empty without one."""
+    """The modules in the tuple `OPEN` of a package's `__init__`, with the package's name; empty without one."""
     folder = "rtl-grader" if package == "rtl_grader" else package
     path = root / "packages" / folder / package / "__init__.py"
     if not path.exists():
         return ()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PUBLIC":
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "OPEN":
             return tuple(f"{package}.{name}" for name in ast.literal_eval(node.value))
     return ()
 

@@ -36,7 +36,7 @@ FORBIDDEN = {
     ),
     "what a package does not offer": (
         {
-            "packages/rtl-grader/rtl_grader/__init__.py": 'PUBLIC = ("types.verdict",)\n',
+            "packages/rtl-grader/rtl_grader/__init__.py": 'OPEN = ("types.verdict",)\n',
             "rtl_core/run/one.py": "from rtl_grader.types.verdict import Verdict\nimport rtl_grader.grading.screen\n",
             "packages/localtinker/localtinker/app.py": "from rtl_grader.types.verdict import Verdict\n",
             "packages/rtl-grader/rtl_grader/types/answer.py": "import rtl_core\n",

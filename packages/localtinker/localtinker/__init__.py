@@ -54,3 +54,18 @@ Limits, compared with the cloud:
 - One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without effect.
   Not served: session search, session traces, retrieve_futures.
 """
+
+OPEN = (
+    "certify",
+    "cli",
+    "client",
+    "devices",
+    "errors",
+    "lora",
+    "losses",
+    "process",
+    "quiet",
+    "registry",
+    "settings",
+)
+"""The modules that other programs may import."""

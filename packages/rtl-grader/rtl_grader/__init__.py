@@ -57,6 +57,47 @@ PUBLIC = {
 }
 """Public name -> its module, whose docstring describes it."""
 __all__ = list(PUBLIC)
+OPEN = (
+    "cli",
+    "equivalence.pair",
+    "equivalence.side_by_side",
+    "errors",
+    "exports.exported",
+    "extraction.answer_to",
+    "extraction.thoughts",
+    "files",
+    "grading.answer_file",
+    "grading.cache",
+    "grading.executors",
+    "grading.grader",
+    "grading.interface_check",
+    "grading.jobs",
+    "grading.limits",
+    "grading.pool",
+    "grading.requirements",
+    "grading.vcd",
+    "grading.verdict_record",
+    "hdl.interface",
+    "http_server",
+    "problems",
+    "progress",
+    "prompts",
+    "records.audit_file",
+    "registry",
+    "serving.grading_queue",
+    "settings",
+    "types",
+    "validation.doubts",
+    "validation.found_golden",
+    "validation.level",
+    "validation.mutants",
+    "validation.record",
+    "validation.table",
+    "validation.validate",
+    "words",
+    "work",
+)
+"""The modules that rtl-distill, which has the same version, may import besides."""
 
 
 def __getattr__(name: str) -> Any:
