@@ -169,27 +169,24 @@ def environment(folder, wheels, *installed):
 
 def needed(*installed: str) -> set[str]:
     """The distributions that these need, and what those need."""
-    waiting, seen = (
-        [Requirement(text) for name in installed for text in project(name)["dependencies"]],
-        set(),
-    )
+    waiting = [Requirement(text) for name in installed for text in project(name)["dependencies"]]
+    seen: set[tuple[str, str]] = set()
     while waiting:
         requirement = waiting.pop()
         name = canonical(requirement.name)
-        if name in seen or name in PROJECTS:
-            continue
-        try:
-            found = distribution(name)
-        except PackageNotFoundError:  # for another system, or an extra
-            continue
-        seen.add(name)
-        for text in found.requires or ():
-            one = Requirement(text)
-            if one.marker is None or any(
-                one.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras)
-            ):
-                waiting.append(one)
-    return seen
+        for extra in {"", *requirement.extras}:
+            if (name, extra) in seen or name in PROJECTS:
+                continue
+            try:
+                lines = distribution(name).requires or []
+            except PackageNotFoundError:  # for another system
+                continue
+            seen.add((name, extra))
+            parts = [Requirement(line) for line in lines]
+            waiting += [
+                one for one in parts if one.marker is None or one.marker.evaluate({"extra": extra})
+            ]
+    return {name for name, _ in seen}
 
 
 @pytest.mark.slow
