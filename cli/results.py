@@ -22,7 +22,7 @@ from rtl_distill.cli.arguments import (
 if TYPE_CHECKING:
     from rtl_core.debugging.again import Case
     from rtl_grader.grading.executors.base import Executor
-    from rtl_grader.grading.jobs import Watched
+    from rtl_grader.grading.jobs import RecordingExecutor
 
 
 def report(
@@ -265,7 +265,7 @@ def debug(
     """
     from rtl_core.debugging.again import executor_of, open_case
     from rtl_core.debugging.shell import shell_of
-    from rtl_grader.grading.jobs import Watched
+    from rtl_grader.grading.jobs import RecordingExecutor
 
     if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
         raise ConfigError(
@@ -273,7 +273,7 @@ def debug(
         )
     case = open_case(open_history(db), rollout)
     with closing(executor_of(case)) as executor:
-        watched = Watched(executor, case.problem)
+        watched = RecordingExecutor(executor, case.problem)
         same = _grade_again(case, watched)
         if waves:
             _write_waves(case, executor, waves)
@@ -288,7 +288,7 @@ def debug(
     raise typer.Exit(0 if same else 1)
 
 
-def _grade_again(case: Case, watched: Watched) -> bool:
+def _grade_again(case: Case, watched: RecordingExecutor) -> bool:
     """Grade a rollout again and print the result; return whether the verdict is the recorded one."""
     from rtl_core.debugging.again import grade_again, in_words, is_same, other_tools
     from rtl_core.debugging.checks import first_failing_check

@@ -13,7 +13,7 @@ from rtl_core.run.folder import config_of
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.executors.base import Executor
-from rtl_grader.grading.jobs import Watched
+from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.settings import grader_of
 from rtl_grader.types.answer import Answer
@@ -66,7 +66,7 @@ def open_case(history: History, key: str) -> Case:
     )
 
 
-def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) -> Verdict:
+def grade_again(case: Case, executor: RecordingExecutor, *, stage: Stage | None = None) -> Verdict:
     """The verdict of the current tools on a case, with the run's limits and seeds. `stage`: the last one to
     grade; None: the run's."""
     section, rollout = case.config.grading, case.stored.rollout

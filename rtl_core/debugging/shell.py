@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rtl_core.errors import ConfigError
 from rtl_grader.grading.executors.base import Executor, Job
-from rtl_grader.grading.jobs import Watched
+from rtl_grader.grading.jobs import RecordingExecutor
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Shell:
         return int(shell(self.job))
 
 
-def shell_of(watched: Watched) -> Shell:
+def shell_of(watched: RecordingExecutor) -> Shell:
     """The shell for a finished grading: in the service that failed first, or in the first one.
 
     Raises ConfigError if the answer was judged before its harness ran.

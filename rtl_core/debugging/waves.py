@@ -19,7 +19,7 @@ from rtl_core.debugging.checks import Check, first_failing_check
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_grader.grading.executors.base import Executor, Job, JobResult, Wave
-from rtl_grader.grading.jobs import Watched, stop_at_first_failure
+from rtl_grader.grading.jobs import RecordingExecutor, stop_at_first_failure
 from rtl_grader.grading.vcd import Changes, Dump, Variable, read_vcd
 from rtl_grader.types.problem import Port
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
@@ -96,7 +96,9 @@ def waves_of(history: History, rollout: str) -> Waves:
 def dump(case: Case, executor: Executor) -> Waves:
     """The same in a given executor."""
     timed_out = case.verdict.outcome is Outcome.TIMEOUT
-    watched = Watched(executor, case.problem, lambda job: _with_waves(job, patient=not timed_out))
+    watched = RecordingExecutor(
+        executor, case.problem, lambda job: _with_waves(job, patient=not timed_out)
+    )
     # Only the seed of the verdict.
     section = case.config.grading.model_copy(update={"seed": case.verdict.seed, "seeds": 1})
     case = replace(case, config=case.config.model_copy(update={"grading": section}))
@@ -143,7 +145,7 @@ def _with_waves(job: Job, *, patient: bool) -> Job:
     )
 
 
-def _why_none(watched: Watched, verdict: Verdict) -> str:
+def _why_none(watched: RecordingExecutor, verdict: Verdict) -> str:
     if not watched.runs:
         return f"the answer was judged before its harness ran, {verdict.outcome.value.replace('_', ' ')}"
     if any(step.started for _, result in watched.runs for step in result.steps):

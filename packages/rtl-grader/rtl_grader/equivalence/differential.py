@@ -24,7 +24,7 @@ from rtl_grader.equivalence.proof import prove
 from rtl_grader.equivalence.side_by_side import USUAL, Effort, Trace, Values
 from rtl_grader.grading.executors.base import Executor, Wave
 from rtl_grader.grading.grader import Grader
-from rtl_grader.grading.jobs import Watched
+from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
 from rtl_grader.problems.interface import documents
@@ -238,7 +238,7 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
     one; a harness does. Bits that are X or Z become 0. Empty if nothing was dumped (only Icarus dumps), or
     the harness sets parameters that change a port's width.
     """
-    watched = Watched(grader.executor, problem, lambda job: replace(job, waves=True))
+    watched = RecordingExecutor(grader.executor, problem, lambda job: replace(job, waves=True))
     grader.but(executor=watched, cache=None, seeds=1).grade(problem, Answer(files=dict(files)))
     waves = [wave for _, result in watched.runs for wave in result.waves]
     if not waves or problem.interface is None:

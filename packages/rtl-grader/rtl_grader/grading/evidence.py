@@ -33,7 +33,7 @@ ENOUGH_CHANGES = 16
 CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
 """The reason for failing an answer that passes its harness."""
 NO_TEST = "the harness passed although it ran no test"
-"""The same."""
+"""The reason for failing an answer when the harness passes it without a test."""
 FORGEABLE = (
     "a script of the harness judges a Verilog test bench by what is printed and how it ends, "
     "which a design can forge"

@@ -183,7 +183,7 @@ def activity_check(
 
 
 @dataclass
-class Watched:
+class RecordingExecutor:
     """An executor that records the jobs that run the problem's harness; `change` may alter them first."""
 
     executor: Executor

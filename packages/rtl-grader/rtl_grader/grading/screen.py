@@ -46,7 +46,8 @@ _TASKS = ALLOWED_TASKS | TIMING_CHECKS | {"root", "unit"}
 """Without the dollar sign. For harnesses that run Verilator themselves, which the gate does not see;
 `$root` and `$unit` begin names."""
 _REACHING = re.compile(
-    r"(?<![\w$])\$(?:f(?:open|close|read|scanf|gets|getc|seek|tell|(?:write|display|strobe|monitor)[bho]?)|ungetc|rewind|writemem[bh]|system|c)\b"
+    r"(?<![\w$])\$(?:f(?:open|close|read|scanf|gets|getc|seek|tell)"
+    r"|f(?:write|display|strobe|monitor)[bho]?|ungetc|rewind|writemem[bh]|system|c)\b"
 )
 _NAMING = re.compile(r"\$(readmem[bh]|dumpfile)\s*\(([^;]*)")
 _LITERAL = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"")

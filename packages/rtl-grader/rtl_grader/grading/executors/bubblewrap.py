@@ -4,9 +4,8 @@ A cell (`cells.py`) is one bwrap sandbox with a read-only root (system directori
 the agent) and no network. As root, the steps run as an unprivileged user that owns nothing; otherwise user
 namespaces are needed.
 
-Limited: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs. Memory is
-    less exact than in
-a cgroup: it is checked ten times a second, besides the limit on each process.
+Limited: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs. The limit
+of memory is less exact than in a cgroup: it is checked ten times a second, and each process has a limit.
 """
 
 from __future__ import annotations

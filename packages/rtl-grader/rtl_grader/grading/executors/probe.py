@@ -16,17 +16,17 @@ SIMULATORS = {"iverilog": "-V", "verilator": "--version", "yosys": "-V"}
 
 def simulators():
     """Return the versions of the simulators on PATH by name."""
-    found = {}
+    versions = {}
     for tool, flag in SIMULATORS.items():
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 [tool, flag], capture_output=True, text=True, timeout=60, check=False
             )
         except OSError:
             continue
-        match = re.search(r"\d+\.\d+(?:\.\d+)?", done.stdout)
-        found[tool] = match[0] if match else "unknown"
-    return found
+        match = re.search(r"\d+\.\d+(?:\.\d+)?", result.stdout)
+        versions[tool] = match[0] if match else "unknown"
+    return versions
 
 
 def probe(cocotb1):
