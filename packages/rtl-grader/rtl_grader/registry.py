@@ -55,7 +55,7 @@ class Registry(Generic[Entry]):
             point.load()
         return dict(sorted(self._registered.items()))
 
-    def known(self, name: str) -> str:
+    def require(self, name: str) -> str:
         """Return `name` if it has an entry, else raise ValueError. A validator for pydantic fields."""
         try:
             self.find(name)

@@ -148,9 +148,9 @@ _JSON = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
 
 def _texts_in(
-    value: object, path: str = "", named: bool = False, depth: int = 0
+    value: object, path: str = "", has_path: bool = False, depth: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """Yield paths and texts of a JSON value: strings with a path as their key (`named`), and strings that hold code.
+    """Yield paths and texts of a JSON value: strings with a path as their key (`has_path`), and strings that hold code.
 
     The path of code is the next key above it that is one, or a string beside it: `{"path": "m.sv",
     "content": "module ..."}`.
@@ -158,7 +158,7 @@ def _texts_in(
     if isinstance(value, list):
         is_lines = bool(value) and all(isinstance(part, str) for part in value)
         value = "\n".join(value) if is_lines else dict(enumerate(value))
-    if isinstance(value, str) and (named or "```" in value or has_design_unit(value)):
+    if isinstance(value, str) and (has_path or "```" in value or has_design_unit(value)):
         yield path, value
     elif isinstance(value, dict) and depth < MAX_JSON_DEPTH:
         for part in value.values():
@@ -166,8 +166,10 @@ def _texts_in(
                 path = part
                 break
         for key, part in value.items():
-            is_path = bool(_PATH.search(str(key)))
-            yield from _texts_in(part, str(key) if is_path else path, is_path, depth + 1)
+            if _PATH.search(str(key)):
+                yield from _texts_in(part, str(key), True, depth + 1)
+            else:
+                yield from _texts_in(part, path, False, depth + 1)
 
 
 def fenced_blocks(text: str) -> list[Block]:
@@ -236,8 +238,8 @@ def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
 
 def _line_around(text: str, at: int) -> tuple[int, int]:
     """Offsets of the line at `at`: its first character, and its line end or the end of the text."""
-    end = text.find("\n", at)
-    return text.rfind("\n", 0, at) + 1, end if end >= 0 else len(text)
+    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    return start, end if end >= 0 else len(text)
 
 
 def _last_line(text: str) -> str:

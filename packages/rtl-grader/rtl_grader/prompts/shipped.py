@@ -106,4 +106,5 @@ def _row(port: Port, numbers: set[int]) -> str:
     width = "as specified"
     if port.width and (port.width == 1 or not numbers.isdisjoint((port.width, port.width - 1))):
         width = str(port.width)
-    return f"| `{port.name}` | {port.direction or 'as specified'} | {width} |"
+    direction = port.direction or "as specified"
+    return f"| `{port.name}` | {direction} | {width} |"

@@ -90,7 +90,7 @@ def _problem(folder: Path) -> Problem:
         dut=dut,
         top=tops[0],
         marker=marker,
-        data={file.name: _read_data(file) for file in sorted(folder.iterdir()) if _is_data(file)},
+        data={file.name: _read_data(file) for file in filter(_is_data, sorted(folder.iterdir()))},
         golden=golden,
     )
     return bench_problem(bench, SOURCE, folder.name, prompt)
