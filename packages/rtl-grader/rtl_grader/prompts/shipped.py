@@ -35,8 +35,7 @@ def bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
 
 @TEMPLATES.register("brief")
 def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    """A one-sentence demand for the exact interface, and the problem: for small models, whose time depends
-    on prompt length."""
+    """A sentence that demands the exact interface, and the problem: for small models, which read long prompts slowly."""
     return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
 
 
