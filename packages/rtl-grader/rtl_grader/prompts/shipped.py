@@ -35,7 +35,7 @@ def bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
 
 @TEMPLATES.register("brief")
 def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    """A sentence that demands the exact interface, and the problem: for small models, which read long prompts slowly."""
+    """A sentence that demands the exact interface, and the problem: for small models, slow on long prompts."""
     return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
 
 
