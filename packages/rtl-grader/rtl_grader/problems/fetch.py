@@ -106,7 +106,7 @@ def fetch(
         ProblemError: the hub is unreachable or refuses, a pattern matches nothing, a download does not
             match the listing, or a fetched file was changed locally.
     """
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi
     from huggingface_hub import errors as hub_errors
     from huggingface_hub.hf_api import RepoFile
 
@@ -127,22 +127,7 @@ def fetch(
         for file in files:
             if _is_whole(folder / file.path, file):
                 continue
-            # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
-            hf_hub_download(
-                repository,
-                file.path,
-                repo_type="dataset",
-                revision=info.sha,
-                local_dir=folder,
-                endpoint=endpoint,
-                force_download=True,
-            )
-            if not _is_whole(folder / file.path, file):
-                (folder / file.path).unlink(missing_ok=True)
-                raise ProblemError(
-                    f"{file.path} does not match the hub's listing ({file.size:,} bytes); the download was removed",
-                    "fetch again",
-                )
+            _download(file, folder, repo_id=repository, revision=info.sha, endpoint=endpoint)
             downloaded.append(file.path)
     except (hub_errors.HTTPError, OSError, hub_errors.HFValidationError) as error:
         raise _refusal(error, repository, revision) from error
@@ -158,6 +143,23 @@ def fetch(
     )
     (folder / RECORD).write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return record, downloaded
+
+
+def _download(file: RepoFile, folder: Path, **source: str | None) -> None:
+    """Download a listed file. Raises ProblemError, and removes the file, if it is not the listed one."""
+    from huggingface_hub import hf_hub_download
+
+    path = folder / file.path
+    download: Any = hf_hub_download
+    # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
+    download(
+        filename=file.path, repo_type="dataset", local_dir=folder, force_download=True, **source
+    )
+    if not _is_whole(path, file):
+        path.unlink(missing_ok=True)
+        listing = f"the hub's listing ({file.size:,} bytes)"
+        message = f"{file.path} does not match {listing}; the download was removed"
+        raise ProblemError(message, "fetch again")
 
 
 def _recorded(
