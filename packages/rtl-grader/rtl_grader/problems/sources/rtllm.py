@@ -44,7 +44,7 @@ def read_rtllm(path: Path | str) -> ProblemSet:
     """Read every design below the clone's folder, in the order of their paths. Raises ProblemError when
     there is none."""
     root = Path(path)
-    folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION)) if root.is_dir() else []
+    folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION))
     if not folders:
         raise ProblemError(
             f"no RTLLM design under {root}",
