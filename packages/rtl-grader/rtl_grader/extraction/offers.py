@@ -208,9 +208,9 @@ def blocks_in(text: str) -> Iterator[Block]:
             continue
         before, fence, info = opening
         begin = start + len(before)
-        before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[ended:start])
+        label = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[ended:start])
         content, ended, broken_off = _content(text, at, fence)
-        yield Block(info, before, content, (begin, ended), broken_off)
+        yield Block(info, label, content, (begin, ended), broken_off)
         at = ended
         if not broken_off:
             _, line_end = _line_around(text, ended)

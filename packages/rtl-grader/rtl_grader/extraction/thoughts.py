@@ -75,7 +75,8 @@ def _after_lone_close(text: str, end: int) -> int:
         close = _LONE_CLOSE.search(code_of(text), 0, end)  # without comments and strings
         return close.end() if close else 0
     at = 0
-    for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
+    blocks.append((len(text), len(text), False))
+    for start, stop, broken_off in blocks:
         # From `at`, so that the fence before it does not count as a quote.
         close = _LONE_CLOSE.search(text[at:start])
         after = at + close.end() if close else _after_draft(text[start:stop], start, broken_off)

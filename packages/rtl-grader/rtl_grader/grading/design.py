@@ -51,7 +51,8 @@ def without_test_benches(
     notes: list[str] = []
     names: set[str] | None = None
     for path, text in files.items():
-        if not path.endswith(_HDL) or path.startswith("verif/") or len(text) > MAX_FILE_CHARS:
+        is_design = path.endswith(_HDL) and not path.startswith("verif/")
+        if not is_design or len(text) > MAX_FILE_CHARS:
             continue
         for _ in range(PASSES):
             benches = removable_benches(result[path])

@@ -63,11 +63,15 @@ def clocks_and_resets(
 ) -> tuple[list[str], list[str], set[str]]:
     """Return (clocks, resets, active-low resets) among the one-bit inputs `bits` of a design, from all its
     files (path -> text)."""
-    trees = [SourceTree(text) for path, text in files.items() if path.endswith((".v", ".sv"))]
+    trees = []
     readings = []
     every_edge: set[str] = set()
     every_use: set[str] = set()
-    for tree in trees:
+    for path, text in files.items():
+        if not path.endswith((".v", ".sv")):
+            continue
+        tree = SourceTree(text)
+        trees.append(tree)  # nodes need their tree
         edges, uses = edges_and_uses(tree.root)
         readings.append((tree.root, edges, edges.keys() | uses))
         every_edge.update(edges)

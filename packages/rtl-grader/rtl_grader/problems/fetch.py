@@ -224,8 +224,12 @@ def read_record(folder: Path) -> FetchRecord | None:
 def changed_files(folder: Path) -> list[str]:
     """Names of fetched files whose content differs from the record; missing files do not count."""
     record = read_record(folder)
-    files = [file for file in record.files if (folder / file.path).is_file()] if record else []
-    return [file.path for file in files if _describe(folder, file.path) != file]
+    changed = []
+    for file in record.files if record else ():
+        is_present = (folder / file.path).is_file()
+        if is_present and _describe(folder, file.path) != file:
+            changed.append(file.path)
+    return changed
 
 
 def _matching(
