@@ -34,7 +34,8 @@ _OTHER_TAG = re.compile(
 )
 _CORRECTION = re.compile(
     r"(?i)^(?!.*\b(?:alternativ|variant|another|option|also\b|instead\b|if you\b))"
-    r".*(?:\b(?:fix(?:ed|es)?|correct(?:ed|ion)?|repaired|revised|improved|modified|updated|complete|full|final|answer|solution)\b|^\W*after\W*$)"
+    r".*(?:\b(?:fix(?:ed|es)?|correct(?:ed|ion)?|repaired|revised|improved|modified|updated"
+    r"|complete|full|final|answer|solution)\b|^\W*after\W*$)"
 )
 """A line that introduces the better one of two designs."""
 _QUOTATION = re.compile(
