@@ -66,7 +66,7 @@ class ProblemsSection(Section):
     public CVDP)."""
 
 
-Template = Annotated[str, AfterValidator(TEMPLATES.known)]
+Template = Annotated[str, AfterValidator(TEMPLATES.require)]
 """Name of a prompt template."""
 
 

@@ -32,7 +32,10 @@ class Registry(Generic[Entry]):
         accepts: whether an attribute of an external module is a valid entry.
         group: entry points of installed packages whose modules register further entries.
         """
-        self._what, self._package, self._accepts, self._group = what, package, accepts, group
+        self._what = what
+        self._package = package
+        self._accepts = accepts
+        self._group = group
         self._registered: dict[str, Entry] = {}
 
     def register(self, name: str) -> Callable[[Entry], Entry]:
@@ -55,7 +58,7 @@ class Registry(Generic[Entry]):
             point.load()
         return dict(sorted(self._registered.items()))
 
-    def known(self, name: str) -> str:
+    def require(self, name: str) -> str:
         """Return `name` if it has an entry, else raise ValueError. A validator for pydantic fields."""
         try:
             self.find(name)
@@ -74,7 +77,8 @@ class Registry(Generic[Entry]):
                 return self.entries[name]
             choice = f"choose one of {', '.join(self.entries)}, or module:name for one of your own"
             raise ConfigError(f"there is no {self._what} {name!r}", choice)
-        if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+        parts = [*module.split("."), attribute]
+        if not all(map(str.isidentifier, parts)):
             raise ConfigError(
                 f"{self._what} {name!r} is not of the form module:name",
                 "for example my_module:Name",

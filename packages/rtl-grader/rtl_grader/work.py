@@ -12,7 +12,7 @@ from attrs import define
 
 from rtl_grader.progress import at_intervals, progress
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 TELL_S = 30.0
@@ -49,7 +49,7 @@ class AtWork:
         return ", ".join(names)
 
 
-async def all_of(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
+async def all_of(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
     """Run all concurrently and return their results. The first failure cancels the others and is raised
     without a group around it."""
     try:

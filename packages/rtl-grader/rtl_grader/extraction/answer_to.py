@@ -44,7 +44,6 @@ def demanded_modules(problem: Problem) -> list[str]:
     """
     names = [problem.interface.module] if problem.interface else []
     tops = [top for top in top_levels(problem.harness) if top not in names]
-    if tops:
-        given = {name for text in given_design(problem).values() for name in module_names(text)}
-        names += [top for top in tops if top not in given]
-    return names
+    files = given_design(problem).values() if tops else ()
+    others = {name for text in files for name in module_names(text)}
+    return names + [top for top in tops if top not in others]

@@ -34,7 +34,8 @@ _OTHER_TAG = re.compile(
 )
 _CORRECTION = re.compile(
     r"(?i)^(?!.*\b(?:alternativ|variant|another|option|also\b|instead\b|if you\b))"
-    r".*(?:\b(?:fix(?:ed|es)?|correct(?:ed|ion)?|repaired|revised|improved|modified|updated|complete|full|final|answer|solution)\b|^\W*after\W*$)"
+    r".*(?:\b(?:fix(?:ed|es)?|correct(?:ed|ion)?|repaired|revised|improved|modified|updated"
+    r"|complete|full|final|answer|solution)\b|^\W*after\W*$)"
 )
 """A line that introduces the better one of two designs."""
 _QUOTATION = re.compile(
@@ -148,9 +149,9 @@ _JSON = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
 
 def _texts_in(
-    value: object, path: str = "", named: bool = False, depth: int = 0
+    value: object, path: str = "", has_path: bool = False, depth: int = 0
 ) -> Iterator[tuple[str, str]]:
-    """Yield paths and texts of a JSON value: strings with a path as their key (`named`), and strings that hold code.
+    """Yield paths and texts of a JSON value: strings with a path as their key (`has_path`), and strings that hold code.
 
     The path of code is the next key above it that is one, or a string beside it: `{"path": "m.sv",
     "content": "module ..."}`.
@@ -158,7 +159,7 @@ def _texts_in(
     if isinstance(value, list):
         is_lines = bool(value) and all(isinstance(part, str) for part in value)
         value = "\n".join(value) if is_lines else dict(enumerate(value))
-    if isinstance(value, str) and (named or "```" in value or has_design_unit(value)):
+    if isinstance(value, str) and (has_path or "```" in value or has_design_unit(value)):
         yield path, value
     elif isinstance(value, dict) and depth < MAX_JSON_DEPTH:
         for part in value.values():
@@ -166,8 +167,10 @@ def _texts_in(
                 path = part
                 break
         for key, part in value.items():
-            is_path = bool(_PATH.search(str(key)))
-            yield from _texts_in(part, str(key) if is_path else path, is_path, depth + 1)
+            if _PATH.search(str(key)):
+                yield from _texts_in(part, str(key), True, depth + 1)
+            else:
+                yield from _texts_in(part, path, False, depth + 1)
 
 
 def fenced_blocks(text: str) -> list[Block]:
@@ -206,9 +209,9 @@ def blocks_in(text: str) -> Iterator[Block]:
             continue
         before, fence, info = opening
         begin = start + len(before)
-        before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[ended:start])
+        label = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[ended:start])
         content, ended, broken_off = _content(text, at, fence)
-        yield Block(info, before, content, (begin, ended), broken_off)
+        yield Block(info, label, content, (begin, ended), broken_off)
         at = ended
         if not broken_off:
             _, line_end = _line_around(text, ended)
@@ -236,8 +239,8 @@ def _content(text: str, at: int, fence: str) -> tuple[str, int, bool]:
 
 def _line_around(text: str, at: int) -> tuple[int, int]:
     """Offsets of the line at `at`: its first character, and its line end or the end of the text."""
-    end = text.find("\n", at)
-    return text.rfind("\n", 0, at) + 1, end if end >= 0 else len(text)
+    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    return start, end if end >= 0 else len(text)
 
 
 def _last_line(text: str) -> str:

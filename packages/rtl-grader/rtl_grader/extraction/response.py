@@ -51,12 +51,12 @@ def extract_answer(
     response: str,
     targets: Sequence[str],
     demanded: Sequence[str] = (),
-    given: Mapping[str, str] | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> Answer:
     """Extract the files for `targets` from a response, or the reason why there are none. Never raises.
 
     `demanded` names the modules that the answer must define, most important first; `answer_to` takes them
-    from a problem. Modules named like a target are always looked for. `given` are the HDL files that the
+    from a problem. Modules named like a target are always looked for. `others` are the HDL files that the
     problem provides besides the targets.
     """
     if len(response) > MAX_RESPONSE_CHARS:
@@ -81,7 +81,7 @@ def extract_answer(
     ignored = tuple(path[:200] for path in islice(paths, MAX_NAMED_IGNORED))
     if not chosen:
         return Answer(ignored=ignored, error=_why_none(ignored, targets))
-    files, notes = _with_helpers(chosen, offers, given or {})
+    files, notes = _with_helpers(chosen, offers, others or {})
     return Answer(files=files, ignored=ignored, notes=notes)
 
 
@@ -91,7 +91,9 @@ def _why_none(ignored: Sequence[str], targets: Sequence[str]) -> str:
         return f"none of the offered files ({paths}) is asked for"
     if len(targets) == 1:
         return "no fenced block and no design unit (module, package, interface) in the response"
-    names = ", ".join(targets[:4] if len(targets) <= 4 else [*targets[:4], "..."])
+    names = ", ".join(targets[:4])
+    if len(targets) > 4:
+        names += ", ..."
     return f'neither JSON `{{"code": [{{path: text}}]}}` nor labelled blocks for {names}'
 
 
@@ -183,11 +185,11 @@ def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
 
 
 def _with_helpers(
-    chosen: Mapping[str, Source], offers: Sequence[Source], given: Mapping[str, str]
+    chosen: Mapping[str, Source], offers: Sequence[Source], others: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the files, and notes on their origin. Modules, packages and interfaces that a file uses and
     that only another offer defines are added, in the order of the response; never a second definition, one
-    of `given`, or a test bench.
+    of `others`, or a test bench.
     """
     own = {name for source in chosen.values() for name in source.names}
     helpers = []
@@ -196,7 +198,7 @@ def _with_helpers(
         if is_new and offer.standing >= 0 and offer.holds_design():
             helpers.append(offer)
     if helpers:
-        own.update(*(Source(text).names for text in given.values()))
+        own.update(*(Source(text).names for text in others.values()))
     files, notes = {}, []
     for target, source in chosen.items():
         parts, words = {source}, source.words
@@ -205,8 +207,8 @@ def _with_helpers(
             own, words = own | helper.names, words | helper.words
             names = ", ".join(sorted(helper.names))
             notes.append(f"{target}: with {names} of another block")
-        texts = [offer.text.strip("\n").rstrip() + "\n" for offer in offers if offer in parts]
-        files[target] = "\n".join(texts)
+        texts = (offer.text for offer in offers if offer in parts)
+        files[target] = "\n".join(text.strip("\n").rstrip() + "\n" for text in texts)
         if source.place:
             notes.append(f"{target}: {source.place}")
     return files, tuple(notes)

@@ -45,7 +45,7 @@ def without_thoughts(text: str) -> str:
     if after:
         text = text[after:]
         opened = _OPEN.search(text)
-    kept: list[str] = []
+    parts: list[str] = []
     at = 0
     while opened:
         fence = text.find("```", at, opened.start())
@@ -54,18 +54,18 @@ def without_thoughts(text: str) -> str:
             end = text.find("\n```", fence + 3)
             if end < 0:
                 break
-            kept.append(text[at : end + 4])
+            parts.append(text[at : end + 4])
             at = end + 4
             if at > opened.start():
                 opened = _OPEN.search(text, at)
             continue
-        kept.append(text[at : opened.start()])
-        closed = _CLOSE.search(text, opened.end())
-        if closed is None:
-            return "".join(kept)
-        at = closed.end()
+        parts.append(text[at : opened.start()])
+        close = _CLOSE.search(text, opened.end())
+        if close is None:
+            return "".join(parts)
+        at = close.end()
         opened = _OPEN.search(text, at)
-    return "".join(kept) + text[at:]
+    return "".join(parts) + text[at:]
 
 
 def _after_lone_close(text: str, end: int) -> int:
@@ -75,7 +75,8 @@ def _after_lone_close(text: str, end: int) -> int:
         close = _LONE_CLOSE.search(code_of(text), 0, end)  # without comments and strings
         return close.end() if close else 0
     at = 0
-    for start, stop, broken_off in [*blocks, (len(text), len(text), False)]:
+    blocks.append((len(text), len(text), False))
+    for start, stop, broken_off in blocks:
         # From `at`, so that the fence before it does not count as a quote.
         close = _LONE_CLOSE.search(text[at:start])
         after = at + close.end() if close else _after_draft(text[start:stop], start, broken_off)

@@ -51,7 +51,8 @@ def without_test_benches(
     notes: list[str] = []
     names: set[str] | None = None
     for path, text in files.items():
-        if not path.endswith(_HDL) or path.startswith("verif/") or len(text) > MAX_FILE_CHARS:
+        is_design = path.endswith(_HDL) and not path.startswith("verif/")
+        if not is_design or len(text) > MAX_FILE_CHARS:
             continue
         for _ in range(PASSES):
             benches = removable_benches(result[path])
@@ -64,7 +65,8 @@ def without_test_benches(
             benches = [bench for bench in benches if bench.name not in required]
             if not benches:
                 break
-            result[path] = emptied(result[path], ((bench.start, bench.end) for bench in benches))
+            spans = ((bench.start, bench.end) for bench in benches)
+            result[path] = emptied(result[path], spans)
             for bench in benches:
                 notes.append(f"{path}: the test bench {bench.name[:60]} was left out")
     return result, notes
@@ -79,5 +81,6 @@ def _names_in(problem: Problem) -> set[str]:
             names |= words_of(text)
     for path, text in problem.harness.items():
         # Python code names a module in quotes; other words, as in `tb = TB(dut)`, are its own.
-        names |= set(_QUOTED.findall(text)) if path.endswith(".py") else words_of(text)
+        is_python = path.endswith(".py")
+        names |= set(_QUOTED.findall(text)) if is_python else words_of(text)
     return names

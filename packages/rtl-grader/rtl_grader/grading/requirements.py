@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterable
 
 from rtl_grader.grading.executors.toolchain import Versions, shortcomings
-from rtl_grader.problems.harness_use import is_used, parse_python
+from rtl_grader.problems.executed import parse_python
+from rtl_grader.problems.harness_use import is_used
 from rtl_grader.types.files import Files
 
 _VERILATED = re.compile(r"verilator\b.{0,300}?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)

@@ -41,7 +41,8 @@ def removable_benches(text: str) -> list[Module]:
     removable: list[Module] = []
     begin = 0
     for unit in units:
-        gap, own = code[begin : unit.start], code[unit.start : unit.end]
+        gap = code[begin : unit.start]
+        own = code[unit.start : unit.end]
         begin = unit.end
         if unit.start not in starts or "`" in own or not _may_begin_after(gap):
             continue

@@ -27,12 +27,12 @@ def edges_and_uses(root: Node) -> tuple[dict[str, set[str]], set[str]]:
         if name_of(node) == "SignalEventExpression" and node.edge.rawText:
             for token in tokens(node.expr):
                 edges[token.rawText].add(node.edge.rawText)
-    used = {
+    uses = {
         node.identifier.rawText
         for node in walk(root, _NEITHER)
         if name_of(node) == "IdentifierName"
     }
-    return edges, used
+    return edges, uses
 
 
 def split_clocks(
@@ -41,14 +41,15 @@ def split_clocks(
     """Return (clocks, resets) among the one-bit inputs `bits`. A clock is only used with an edge. A reset
     is used with an edge and also read (unless it is named like a clock), or is named like a reset. Without
     a clock there is no reset."""
-    bits, edges, used = list(bits), set(edges), set(used)
+    bits = list(bits)
+    edges, uses = set(edges), set(used)
     clocks, resets = [], []
     for name in bits:
         is_like_reset = RESET_LIKE.search(name)
         has_edge = name in edges
         if has_edge and CLOCK_LIKE.search(name) and not is_like_reset:
             clocks.append(name)
-        elif is_like_reset or (has_edge and name in used):
+        elif is_like_reset or (has_edge and name in uses):
             resets.append(name)
         elif has_edge:
             clocks.append(name)
@@ -62,11 +63,15 @@ def clocks_and_resets(
 ) -> tuple[list[str], list[str], set[str]]:
     """Return (clocks, resets, active-low resets) among the one-bit inputs `bits` of a design, from all its
     files (path -> text)."""
-    trees = [SourceTree(text) for path, text in files.items() if path.endswith((".v", ".sv"))]
+    trees = []
     readings = []
     every_edge: set[str] = set()
     every_use: set[str] = set()
-    for tree in trees:
+    for path, text in files.items():
+        if not path.endswith((".v", ".sv")):
+            continue
+        tree = SourceTree(text)
+        trees.append(tree)  # nodes need their tree
         edges, uses = edges_and_uses(tree.root)
         readings.append((tree.root, edges, edges.keys() | uses))
         every_edge.update(edges)

@@ -170,5 +170,5 @@ def _is_uneven(definition: str) -> bool:
     body, closed = bare(definition)
     if not closed or _UNEVEN.search(_WHOLE.sub("", body)):
         return True
-    strings = (hidden[0] for hidden in HIDDEN.finditer(definition) if hidden[0][0] == '"')
-    return any("//" in string for string in strings)
+    hidden = (match[0] for match in HIDDEN.finditer(definition))
+    return any("//" in part and part[0] == '"' for part in hidden)

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyslang  # the module: pyslang reports classes held by our globals as leaked when the process ends
 from pyslang import ast as slang_ast
-from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
+from rtl_grader.hdl.tree import parsing_options
 from rtl_grader.types.problem import Direction, Interface, InterfaceSource, Parameter, Port
 
 _NOWHERE = "/nowhere-on-disk/"
@@ -44,10 +44,7 @@ def parse_interface(
     by name and by whether they are in the module's header. Widths are in bits, for an unpacked array those
     of all elements; a width that cannot be evaluated is None. Never raises for any text, and reads no file.
     """
-    tree, _manager, options = syntax_tree(sources)
-    options.compilationOptions = compilation_options(top, parameters or {})
-    compilation = slang_ast.Compilation(options)
-    compilation.addSyntaxTree(tree)
+    compilation = _compilation(sources, compilation_options(top, parameters or {}))
     for instance in compilation.getRoot().topInstances:
         if instance.name == top:
             break
@@ -68,13 +65,21 @@ def is_valid(sources: Mapping[str, str]) -> bool:
 
     Never raises for any text, and reads no file.
     """
+    options = compilation_options("", {})
+    options.topModules = set()  # every module that no other one instantiates
+    diagnostics = _compilation(sources, options).getAllDiagnostics()
+    errors = {diagnostic.code for diagnostic in diagnostics if diagnostic.isError()}
+    return errors <= {pyslang.Diags.MissingTimeScale}
+
+
+def _compilation(
+    sources: Mapping[str, str], settings: slang_ast.CompilationOptions
+) -> slang_ast.Compilation:
     tree, _manager, options = syntax_tree(sources)
-    options.compilationOptions = compilation_options("", {})
-    options.compilationOptions.topModules = set()  # every module that no other one instantiates
+    options.compilationOptions = settings
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
-    errors = (one.code for one in compilation.getAllDiagnostics() if one.isError())
-    return all(code == pyslang.Diags.MissingTimeScale for code in errors)
+    return compilation
 
 
 def syntax_tree(
@@ -92,11 +97,7 @@ def syntax_tree(
     path_of = {basename(path): path for path in reversed(hdl)}
     included = {name for text in hdl.values() for name in _INCLUDE.findall(text)}
     manager = pyslang.SourceManager()
-    preprocessor = slang_parsing.PreprocessorOptions()
-    preprocessor.maxIncludeDepth = 8 if included <= path_of.keys() else 0
-    parser = slang_parsing.ParserOptions()
-    parser.maxRecursionDepth = 512
-    options = pyslang.Bag([preprocessor, parser])
+    options = parsing_options(include_depth=8 if included <= path_of.keys() else 0)
     headers: list[Any] = []
     designs: list[Any] = []
     for path, text in hdl.items():

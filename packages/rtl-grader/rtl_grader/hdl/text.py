@@ -148,8 +148,8 @@ def compact(text: str) -> str:
             words.append(hidden[0])
         at = hidden.end()
     words += pattern.findall(text, at)
-    kept = [word for before, word in pairwise(words) if (before, word) != ("\n", "\n")]
-    return " ".join(kept).rstrip()
+    distinct = [word for before, word in pairwise(words) if word != "\n" or before != "\n"]
+    return " ".join(distinct).rstrip()
 
 
 def macros_of(text: str) -> list[str]:

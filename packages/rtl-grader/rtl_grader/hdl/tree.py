@@ -35,13 +35,9 @@ class SourceTree:
     def __init__(self, text: str) -> None:
         self.data = text.encode()
         self._manager = pyslang.SourceManager()
-        preprocessor = slang_parsing.PreprocessorOptions()
-        preprocessor.maxIncludeDepth = 0  # never read files of this machine
-        parser = slang_parsing.ParserOptions()
-        parser.maxRecursionDepth = 512
         self._buffer = self._manager.assignText(text)
         self._tree = slang_syntax.SyntaxTree.fromBuffers(
-            [self._buffer], self._manager, pyslang.Bag([preprocessor, parser])
+            [self._buffer], self._manager, parsing_options()
         )
         self.root: Node = self._tree.root
 
@@ -85,6 +81,15 @@ class SourceTree:
     def edited(self, edits: Iterable[Edit]) -> str:
         """Return the file's text with edits applied. Raises ValueError when two of them overlap."""
         return edited(self.data, edits)
+
+
+def parsing_options(include_depth: int = 0) -> pyslang.Bag:
+    """Options of the parser. By default no include is followed, so that no file of this machine is read."""
+    preprocessor = slang_parsing.PreprocessorOptions()
+    preprocessor.maxIncludeDepth = include_depth
+    parser = slang_parsing.ParserOptions()
+    parser.maxRecursionDepth = 512
+    return pyslang.Bag([preprocessor, parser])
 
 
 def edited(data: bytes, edits: Iterable[Edit]) -> str:

@@ -109,7 +109,8 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     is_single_turn = "input" in record or "output" in record
     targets_field = "output.context" if is_single_turn else "patch"
     fields = _single_turn(record) if is_single_turn else _agentic(record)
-    system, targets, harness = fields.pop("system", None), fields["targets"], fields["harness"]
+    targets, harness = fields["targets"], fields["harness"]
+    system = fields.pop("system", None)
     if not fields["prompt"].strip():
         raise FieldError("prompt", "is empty")
     if not targets:
@@ -196,7 +197,8 @@ def _read_line(
 
 def _printable(text: str) -> str:
     """Escape characters that must not reach a terminal, and cut the text."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:400])
+    characters = (c if c.isprintable() else ascii(c)[1:-1] for c in text[:400])
+    return "".join(characters)
 
 
 def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:

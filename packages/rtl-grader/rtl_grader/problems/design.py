@@ -56,8 +56,11 @@ def cvdp_design(problem: Problem) -> Design:
 
 def shown_modules(problem: Problem) -> list[tuple[str, str]]:
     """(name, code) of each RTL module in the context or the prompt, see `modules_of`."""
-    texts = [text for path, text in sorted(problem.context.items()) if _is_rtl(path)]
-    return [module for text in (*texts, problem.prompt) for module in modules_of(text)]
+    result = []
+    for path, text in sorted(problem.context.items()):
+        if _is_rtl(path):
+            result += modules_of(text)
+    return result + modules_of(problem.prompt)
 
 
 def modules_of(text: str) -> list[tuple[str, str]]:

@@ -58,22 +58,24 @@ KNOWN_SETS = {"cvdp": CVDP}
 
 def remedy(path: Path) -> str:
     """Hint for a missing `path`: the command that fetches the known set it belongs to."""
-    for name, known in KNOWN_SETS.items():
-        if path.name in known.files or path == known.folder:
-            folder = path if path == known.folder else path.parent
-            into = "" if folder == known.folder else f" --into {folder}"
+    for name, entry in KNOWN_SETS.items():
+        if path.name in entry.files or path == entry.folder:
+            folder = path if path == entry.folder else path.parent
+            into = "" if folder == entry.folder else f" --into {folder}"
             return f"get it with `rtl-distill problems fetch {name}{into}`"
     return "check the path; `rtl-distill problems fetch cvdp` gets the public set"
 
 
-class FetchedFile(BaseModel):
+class FileRecord(BaseModel):
+    """A file of `fetched.json`: its name in the repository, its size in bytes, and its SHA-256 (hex)."""
+
     model_config = ConfigDict(frozen=True)
     path: str
     bytes: int
     sha256: str
 
 
-class Fetched(BaseModel):
+class FetchRecord(BaseModel):
     """Contents of `fetched.json`."""
 
     model_config = ConfigDict(frozen=True)
@@ -83,7 +85,7 @@ class Fetched(BaseModel):
     licence: str | None = None
     """From KNOWN_SETS, else from the hub; None when unknown."""
     fetched_at: datetime
-    files: tuple[FetchedFile, ...]
+    files: tuple[FileRecord, ...]
 
 
 def fetch(
@@ -94,7 +96,7 @@ def fetch(
     revision: str = "main",
     endpoint: str | None = None,
     licence: str | None = None,
-) -> tuple[Fetched, list[str]]:
+) -> tuple[FetchRecord, list[str]]:
     """Fetch the files of a data set repository that match a pattern, and record their checksums.
 
     Returns:
@@ -104,7 +106,7 @@ def fetch(
         ProblemError: the hub is unreachable or refuses, a pattern matches nothing, a download does not
             match the listing, or a fetched file was changed locally.
     """
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi
     from huggingface_hub import errors as hub_errors
     from huggingface_hub.hf_api import RepoFile
 
@@ -125,29 +127,14 @@ def fetch(
         for file in files:
             if _is_whole(folder / file.path, file):
                 continue
-            # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
-            hf_hub_download(
-                repository,
-                file.path,
-                repo_type="dataset",
-                revision=info.sha,
-                local_dir=folder,
-                endpoint=endpoint,
-                force_download=True,
-            )
-            if not _is_whole(folder / file.path, file):
-                (folder / file.path).unlink(missing_ok=True)
-                raise ProblemError(
-                    f"{file.path} does not match the hub's listing ({file.size:,} bytes); the download was removed",
-                    "fetch again",
-                )
+            _download(file, folder, repo_id=repository, revision=info.sha, endpoint=endpoint)
             downloaded.append(file.path)
     except (hub_errors.HTTPError, OSError, hub_errors.HFValidationError) as error:
         raise _refusal(error, repository, revision) from error
     for tag in info.tags or []:
         if tag.startswith("license:"):
             licence = licence or tag.removeprefix("license:")
-    record = Fetched(
+    record = FetchRecord(
         repository=repository,
         revision=str(info.sha),
         licence=licence,
@@ -158,11 +145,28 @@ def fetch(
     return record, downloaded
 
 
+def _download(file: RepoFile, folder: Path, **source: str | None) -> None:
+    """Download a listed file. Raises ProblemError, and removes the file, if it is not the listed one."""
+    from huggingface_hub import hf_hub_download
+
+    path = folder / file.path
+    download: Any = hf_hub_download
+    # Forced: the hub's client trusts its own record of earlier downloads, whatever happened to the file since.
+    download(
+        filename=file.path, repo_type="dataset", local_dir=folder, force_download=True, **source
+    )
+    if not _is_whole(path, file):
+        path.unlink(missing_ok=True)
+        listing = f"the hub's listing ({file.size:,} bytes)"
+        message = f"{file.path} does not match {listing}; the download was removed"
+        raise ProblemError(message, "fetch again")
+
+
 def _recorded(
     folder: Path, repository: str, revision: str | None, names: Sequence[str]
-) -> tuple[FetchedFile, ...]:
+) -> tuple[FileRecord, ...]:
     """Records of these files, and of those that earlier calls fetched from the same commit."""
-    records: dict[str, FetchedFile] = {}
+    records: dict[str, FileRecord] = {}
     before = read_record(folder)
     if before and before.repository == repository and before.revision == revision:
         for file in before.files:
@@ -204,13 +208,13 @@ def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
     )
 
 
-def read_record(folder: Path) -> Fetched | None:
+def read_record(folder: Path) -> FetchRecord | None:
     """Read a folder's `fetched.json`; None if there is none. Raises ProblemError when it is invalid."""
     path = folder / RECORD
     if not path.is_file():
         return None
     try:
-        return Fetched.model_validate_json(path.read_bytes())
+        return FetchRecord.model_validate_json(path.read_bytes())
     except ValueError as error:
         raise ProblemError(
             f"{path} cannot be read: {error}", "remove it and fetch again"
@@ -220,8 +224,12 @@ def read_record(folder: Path) -> Fetched | None:
 def changed_files(folder: Path) -> list[str]:
     """Names of fetched files whose content differs from the record; missing files do not count."""
     record = read_record(folder)
-    files = [file for file in record.files if (folder / file.path).is_file()] if record else []
-    return [file.path for file in files if _describe(folder, file.path) != file]
+    changed = []
+    for file in record.files if record else ():
+        is_present = (folder / file.path).is_file()
+        if is_present and _describe(folder, file.path) != file:
+            changed.append(file.path)
+    return changed
 
 
 def _matching(
@@ -251,10 +259,10 @@ def _is_whole(path: Path, listed: RepoFile) -> bool:
     return _digest(path, blob) == listed.blob_id
 
 
-def _describe(folder: Path, name: str) -> FetchedFile:
+def _describe(folder: Path, name: str) -> FileRecord:
     path = folder / name
     digest = _digest(path, hashlib.sha256())
-    return FetchedFile(path=name, bytes=path.stat().st_size, sha256=digest)
+    return FileRecord(path=name, bytes=path.stat().st_size, sha256=digest)
 
 
 def _digest(path: Path, begun: Any) -> str:

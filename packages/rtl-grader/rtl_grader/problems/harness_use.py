@@ -10,28 +10,30 @@ from __future__ import annotations
 
 import ast
 import re
-import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from posixpath import basename
 from typing import Literal, NamedTuple, get_args
 
-_parsing = threading.Lock()
+from rtl_grader.problems.executed import (
+    FunctionNode,
+    executed,
+    false_names,
+    hasattr_names,
+    parse_python,
+)
+
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
 _MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?()(?![\w=])")
 _DEFINE = re.compile(r"['\"](\w+)['\"]\s*:\s*(?:['\"](\w*)['\"]|(\d\w*)|None|True)\s*(?:,|\Z)")
 _DEFINES = re.compile(r"\bdefines\s*=\s*\{([^}]*)\}")
-_INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
-_ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ANY_CHANGE = {"Edge", "ValueChange"}
 _WAITS = {"Clock", "RisingEdge", "FallingEdge", "ClockCycles", *_ANY_CHANGE}
 _TEST_DECORATORS = {"cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize"}
 _SKIP = re.compile(r"\bskip=True\b|mark\.skip\b(?!if)")
-_CATCHES = {"AttributeError", "Exception", "BaseException"}
 _DUT = frozenset({"dut"})
-_FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _Kind = Literal["drives", "touches", "measures", "waits for", "one bit", "spells"]
 """Kind of use of a name; `spells` is a string that may name a parameter."""
 
@@ -48,7 +50,7 @@ class _Use(NamedTuple):
 class _Body(NamedTuple):
     """Statements that may be executed."""
 
-    owner: ast.Module | _FunctionNode
+    owner: ast.Module | FunctionNode
     false: frozenset[str]
     """Names that are always false in its file."""
     duts: frozenset[str] = _DUT
@@ -60,7 +62,7 @@ class _File(NamedTuple):
 
     tree: ast.Module
     false: frozenset[str]
-    functions: tuple[_FunctionNode, ...]
+    functions: tuple[FunctionNode, ...]
 
 
 @dataclass(frozen=True)
@@ -84,22 +86,6 @@ class HarnessUse:
     @property
     def names(self) -> tuple[str, ...]:
         return (*self.driven, *self.touched)
-
-
-@lru_cache(maxsize=512)
-def parse_python(text: str) -> ast.Module | None:
-    """Parse a Python file; None if it is not valid Python. Trees are cached: do not modify them."""
-    # CPython before 3.12 shares one recursion counter between threads that build a tree, and fails when two do.
-    with _parsing:
-        try:
-            try:
-                return ast.parse(text)
-            except SystemError:
-                # A thread of another library was parsing too, which our lock cannot prevent.
-                return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            # MemoryError: nested too deeply.
-            return None
 
 
 def harness_use(harness: Mapping[str, str]) -> HarnessUse:
@@ -169,7 +155,7 @@ def _uses(body: _Body) -> tuple[tuple[_Use, ...], frozenset[str]]:
     """
     uses: dict[_Use, None] = {}
     mentioned: set[str] = set()
-    for node, guarded in _executed(body.owner.body, body.false):
+    for node, guarded in executed(body.owner.body, body.false):
         if isinstance(node, ast.Name):
             mentioned.add(node.id)
         elif isinstance(node, ast.Attribute):
@@ -217,7 +203,7 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             if is_needed and _is_dut(first, duts):
                 yield from _touches(name)
         case ast.Assert(test):
-            for name in _hasattr_names(ast.walk(test)):
+            for name in hasattr_names(ast.walk(test)):
                 yield from _touches(name)
         case ast.Attribute(value, name) if _is_dut(value, duts):
             yield from _touches(name)
@@ -244,49 +230,6 @@ def _drives(
 def _touches(name: str) -> Iterator[_Use]:
     if not name.startswith("_"):  # such names are attributes of cocotb's handle
         yield _Use("touches", name)
-
-
-def _executed(
-    body: Iterable[ast.stmt], false: frozenset[str], guarded: frozenset[str] = frozenset()
-) -> Iterator[tuple[ast.AST, frozenset[str]]]:
-    """Yield the nodes that a body executes, in order, each with the names that a `hasattr` in its statement
-    or around it guards.
-
-    Skips inner functions, which are read when they are called, code that a constant condition or a `return`
-    makes unreachable, handlers, and `try` bodies whose handler catches a missing name.
-    """
-    for statement in body:
-        if isinstance(statement, _FunctionNode):
-            continue
-        own = list(_expressions(statement))
-        inner = guarded
-        if not isinstance(statement, ast.Assert):
-            inner = guarded.union(_hasattr_names(own))
-        for node in own:
-            yield node, inner
-        first = getattr(statement, "body", [])
-        blocks = [getattr(statement, field, []) for field in ("orelse", "finalbody")]
-        match statement:
-            case ast.If(test) | ast.While(test) if (truth := _truth(test, false)) is not None:
-                first, blocks = (first, []) if truth else ([], blocks)
-            case ast.Try() | ast.TryStar() if any(map(_catches, statement.handlers)):
-                first = []
-            case ast.Match():
-                blocks = [case.body for case in statement.cases]
-        for block in (first, *blocks):
-            yield from _executed(block, false, inner)
-        if isinstance(statement, _ENDS):
-            return
-
-
-def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the statement and its own expressions, but not its inner statements."""
-    waiting: list[ast.AST] = [statement]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _INNER)]
-        waiting += reversed(children)
 
 
 def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
@@ -319,60 +262,8 @@ def _file(text: str) -> _File | None:
     if tree is None:
         return None
     nodes = list(ast.walk(tree))
-    functions = tuple(node for node in nodes if isinstance(node, _FunctionNode))
-    return _File(tree, _false_names(nodes), functions)
-
-
-def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
-    """Names that are only ever bound to constants that count as False."""
-    bound, false = Counter[str](), Counter[str]()
-    for node in nodes:
-        match node:
-            case ast.Name(name, ast.Store()) | ast.arg(name):
-                bound[name] += 1
-            case ast.Global(names) | ast.Nonlocal(names):
-                bound.update(names)
-            case ast.Assign(targets, ast.Constant(value)) if not value:
-                false.update(target.id for target in targets if isinstance(target, ast.Name))
-            case ast.AnnAssign(ast.Name(name), value=ast.Constant(value)) if not value:
-                false[name] += 1
-    return frozenset(name for name, count in false.items() if count == bound[name])
-
-
-def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
-    """A condition's constant value, or None if it is not constant."""
-    match test:
-        case ast.Constant(value):
-            return bool(value)
-        case ast.Name(name) if name in false:
-            return False
-        case ast.Compare(ast.Name("__name__")):
-            return False  # the files are imported, not run
-        case ast.UnaryOp(ast.Not(), operand):
-            truth = _truth(operand, false)
-            return None if truth is None else not truth
-        case ast.BoolOp(operator, values):
-            decisive = isinstance(operator, ast.Or)
-            truths = {_truth(value, false) for value in values}
-            if decisive in truths:
-                return decisive
-            return None if None in truths else not decisive
-    return None
-
-
-def _hasattr_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        match node:
-            case ast.Call(ast.Name("hasattr"), [_, ast.Constant(str(name)), *_]):
-                yield name
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler catches a missing name."""
-    if handler.type is None:
-        return True
-    names = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)}
-    return not names.isdisjoint(_CATCHES)
+    functions = tuple(node for node in nodes if isinstance(node, FunctionNode))
+    return _File(tree, false_names(nodes), functions)
 
 
 def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
@@ -390,7 +281,7 @@ def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
     return node.attr if _is_dut(node.value, duts) else None
 
 
-def _is_cocotb_test(node: _FunctionNode) -> bool:
+def _is_cocotb_test(node: FunctionNode) -> bool:
     for decorator in node.decorator_list:
         function = decorator.func if isinstance(decorator, ast.Call) else decorator
         if ast.unparse(function) in _TEST_DECORATORS:
@@ -398,11 +289,11 @@ def _is_cocotb_test(node: _FunctionNode) -> bool:
     return False
 
 
-def _is_called_by_name(node: _FunctionNode) -> bool:
+def _is_called_by_name(node: FunctionNode) -> bool:
     """Whether pytest (which ignores async functions) or the language calls it."""
     by_pytest = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
     return by_pytest or node.name.startswith("__")
 
 
-def _is_skipped(node: _FunctionNode) -> bool:
+def _is_skipped(node: FunctionNode) -> bool:
     return any(_SKIP.search(ast.unparse(decorator)) for decorator in node.decorator_list)

@@ -112,8 +112,10 @@ def _demanded_modules(
 ) -> list[str]:
     """Candidate names of the top module, best first: the harness' top levels and the targets' names, except
     those of modules that the problem provides."""
-    names = dict.fromkeys(top_levels(harness))
-    names |= dict.fromkeys(basename(path).split(".")[0] for path in targets)
+    names: dict[str, None] = dict.fromkeys(top_levels(harness))
+    for path in targets:
+        stem, *_ = basename(path).split(".")
+        names[stem] = None
     for text in (*fixed.values(), *hdl_files(harness).values()):
         for provided in module_names(text):
             names.pop(provided, None)
@@ -158,7 +160,8 @@ def _from_specification(
 ) -> Interface | None:
     for document in texts:
         for block in _FENCE.findall(document.replace("\r\n", "\n")):
-            if top not in module_names(block) or "..." in block.partition("endmodule")[0]:
+            begin, _, _ = block.partition("endmodule")
+            if "..." in begin or top not in module_names(block):
                 continue
             if not re.search(r"\bendmodule\b", block):
                 block += "\nendmodule\n"
@@ -183,4 +186,8 @@ def _from_harness(top: str, use: HarnessUse) -> Interface | None:
 
 def documents(prompt: str, context: Mapping[str, str]) -> list[str]:
     """The prompt, and the files of the context that are no HDL."""
-    return [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
+    texts = [prompt]
+    for path, text in context.items():
+        if not path.endswith(HDL_SUFFIXES):
+            texts.append(text)
+    return texts

@@ -127,8 +127,10 @@ def _marks(problem: Problem, designs: Mapping[str, Design]) -> list[str]:
     design = designs.get(problem.id)
     if design is None:
         return []
-    modules = (f"module {name}" for name in sorted(design.modules))
-    return [f"design {design.name}", *modules, f"fingerprint {problem.fingerprint[:12]}"]
+    marks = [f"design {design.name}"]
+    marks += [f"module {name}" for name in sorted(design.modules)]
+    marks.append(f"fingerprint {problem.fingerprint[:12]}")
+    return marks
 
 
 def pairs(

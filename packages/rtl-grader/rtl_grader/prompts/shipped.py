@@ -35,8 +35,7 @@ def bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
 
 @TEMPLATES.register("brief")
 def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    """A one-sentence demand for the exact interface, and the problem: for small models, whose time depends
-    on prompt length."""
+    """A sentence that demands the exact interface, and the problem: for small models, slow on long prompts."""
     return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
 
 
@@ -106,4 +105,5 @@ def _row(port: Port, numbers: set[int]) -> str:
     width = "as specified"
     if port.width and (port.width == 1 or not numbers.isdisjoint((port.width, port.width - 1))):
         width = str(port.width)
-    return f"| `{port.name}` | {port.direction or 'as specified'} | {width} |"
+    direction = port.direction or "as specified"
+    return f"| `{port.name}` | {direction} | {width} |"

@@ -158,7 +158,7 @@ SOURCES: Registry[type[ProblemSource]] = Registry(
 class _Kind(BaseModel):
     """The key that every source has, checked first so that errors name `kind`."""
 
-    kind: Annotated[str, AfterValidator(SOURCES.known)]
+    kind: Annotated[str, AfterValidator(SOURCES.require)]
 
 
 def _by_kind(value: Any) -> Any:
@@ -185,7 +185,8 @@ def source_of(text: str, option: str = "--source") -> ProblemSource:
     except ConfigError as error:
         raise ConfigError(f"{option} {text}: {error.message}", error.hint) from None
     except ValidationError as error:
-        raise ConfigError(f"{option} {text}: {error.errors()[0]['msg']}") from None
+        first, *_ = error.errors()
+        raise ConfigError(f"{option} {text}: {first['msg']}") from None
 
 
 def override_of(texts: Sequence[str], option: str = "--source") -> str:
@@ -194,8 +195,8 @@ def override_of(texts: Sequence[str], option: str = "--source") -> str:
     tables = []
     for text in texts:
         entry = source_of(text, option).model_dump(mode="json", exclude_none=True)
-        pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items())
-        tables.append(f"{{{pairs}}}")
+        pairs = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
+        tables.append(f"{{{', '.join(pairs)}}}")
     return f"problems.sources=[{', '.join(tables)}]"
 
 

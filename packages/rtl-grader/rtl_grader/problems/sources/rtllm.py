@@ -44,7 +44,7 @@ def read_rtllm(path: Path | str) -> ProblemSet:
     """Read every design below the clone's folder, in the order of their paths. Raises ProblemError when
     there is none."""
     root = Path(path)
-    folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION)) if root.is_dir() else []
+    folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION))
     if not folders:
         raise ProblemError(
             f"no RTLLM design under {root}",
@@ -90,7 +90,7 @@ def _problem(folder: Path) -> Problem:
         dut=dut,
         top=tops[0],
         marker=marker,
-        data={file.name: _read_data(file) for file in sorted(folder.iterdir()) if _is_data(file)},
+        data={file.name: _read_data(file) for file in filter(_is_data, sorted(folder.iterdir()))},
         golden=golden,
     )
     return bench_problem(bench, SOURCE, folder.name, prompt)

@@ -45,7 +45,7 @@ def read_verilog_eval(path: Path | str) -> ProblemSet:
     when there is none."""
     root = Path(path)
     folder = root / FOLDER if (root / FOLDER).is_dir() else root
-    prompts = sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else []
+    prompts = sorted(folder.glob(f"*{_SUFFIX}"))
     if not prompts:
         raise ProblemError(
             f"no VerilogEval problem under {root}",
@@ -59,11 +59,10 @@ def read_verilog_eval(path: Path | str) -> ProblemSet:
 
 
 def _problem(folder: Path, name: str) -> Problem:
-    parts = ("prompt.txt", "ref.sv", "test.sv")
-    text = {
-        part: (folder / f"{name}_{part}").read_text(encoding="utf-8", errors="replace")
-        for part in parts
-    }
+    text = {}
+    for part in ("prompt.txt", "ref.sv", "test.sv"):
+        path = folder / f"{name}_{part}"
+        text[part] = path.read_text(encoding="utf-8", errors="replace")
     if "module RefModule" not in text["ref.sv"]:
         raise ValueError(f"{name}_ref.sv has no module RefModule")
     bench = Bench(

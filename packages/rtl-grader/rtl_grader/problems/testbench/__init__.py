@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
@@ -71,21 +71,18 @@ class Bench:
 def bench_harness(bench: Bench) -> dict[str, str]:
     """Return the harness of a bench: path -> text. Raises ValueError when the bench never prints the marker."""
     ports = _ports(bench)
-    rewrite = rewritten(
-        bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker, ports=ports
+    rewrite = asdict(
+        rewritten(bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker, ports=ports)
     )
+    text = rewrite.pop("text")
     settings = {
         "design": bench.design,
         "dut": bench.dut,
-        "top": rewrite.top,
+        "top": rewrite.pop("top"),
         "data": [*bench.data],
         "marker": bench.marker,
         "passed": bench.passed,
-        "ended": rewrite.ended,
-        "tasks": rewrite.tasks,
-        "timescale": rewrite.timescale,
-        "overridden": rewrite.overridden,
-        "connected": rewrite.connected,
+        **rewrite,
         "ports": ports,
     }
     sources = f"VERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"
@@ -94,8 +91,8 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\n{sources}",
         "src/run_bench.py": (files("rtl_grader.problems.testbench") / "run_bench.py").read_text(),
         "src/bench.json": json.dumps(settings, indent=1) + "\n",
-        "src/bench.sv": rewrite.text,
-        **{f"src/{name}": text for name, text in bench.data.items()},
+        "src/bench.sv": text,
+        **{f"src/{name}": data for name, data in bench.data.items()},
     }
 
 

@@ -37,6 +37,7 @@ _WATCH = (
 _NAMED = "NamedPortConnection"
 _LINKS = (_NAMED, "OrderedPortConnection")
 UNITS = ("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration")
+_TIMESCALE = re.compile(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
 _ENDING = re.compile(r"\$(?:finish|stop)")
 _DUMPING = re.compile(r"\$dump.*")
@@ -141,7 +142,8 @@ def _verdicts(tree: SourceTree, marker: str) -> Iterator[Node]:
 def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
     for call in _verdicts(tree, marker):
         name = call.left.systemIdentifier
-        yield Edit(*_span(tree, name), "$f" + name.rawText[1:])
+        base = name.rawText.removeprefix("$")
+        yield Edit(*_span(tree, name), f"$f{base}")
         _, opening = _span(tree, call.arguments.openParen)
         yield _inserted(opening, f"{channel}, ")
 
@@ -169,7 +171,8 @@ def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
         if not tree.span(node):
             continue
         arguments = _arguments(tree, node) if is_call else []
-        seed = f"{home}.{'seed' if name == '$random' else 'useed'}_{WORD}"
+        variable = "seed" if name == "$random" else "useed"
+        seed = f"{home}.{variable}_{WORD}"
         if name == "$urandom_range" and arguments:
             first, second = (f"({argument})" for argument in (*arguments, "0")[:2])
             low = f"({first} < {second} ? {first} : {second})"
@@ -240,7 +243,7 @@ def _tasks(text: str, trees: Collection[SourceTree]) -> tuple[str, ...]:
 
 
 def _timescale(text: str) -> str:
-    *_, last = ["", *re.findall(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)", code_of(text))]
+    *_, last = ["", *_TIMESCALE.findall(code_of(text))]
     return last.strip()
 
 
