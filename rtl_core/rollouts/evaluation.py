@@ -208,7 +208,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
     )
 
 
-def _means(groups: Mapping[str, list[float]]) -> dict[str, float]:
+def _means(groups: Mapping[Any, list[float]]) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in groups.items()}
 
 
