@@ -23,7 +23,8 @@ from rtl_core.history.store import History
 from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.stage_clock import StageClock
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.session import Graders, Policy, Session
+from rtl_core.run.session import Session
+from rtl_core.run.state import Graders, Policy
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.progress import log_line

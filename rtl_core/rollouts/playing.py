@@ -43,7 +43,8 @@ from rtl_core.rollouts.batch import (
 from rtl_core.rollouts.evaluation import EvaluationPlan, plan_evaluation
 from rtl_core.run.conversations import ConversationPool, open_conversation_pool
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.session import Graders, Session
+from rtl_core.run.session import Session
+from rtl_core.run.state import Graders
 from rtl_core.types.rollout import Rollout
 from rtl_grader.prompts import build_messages
 from rtl_grader.types.answer import Answer
