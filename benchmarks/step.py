@@ -51,7 +51,6 @@ async def without_prefect(settings: list[str]) -> None:
         await planning.plan_run(session)
         for state in list(session.weights.steps):
             step = await planning.batch_of(session, state)
-            batch.open_batch(session.history, session.run, step)
             await all_of(_group(session, step, problem_id) for problem_id in step.problem_ids)
             await training.train(session, step)
 

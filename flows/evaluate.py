@@ -11,10 +11,10 @@ from pydantic import Field
 
 from rtl_core.config import load_config
 from rtl_core.errors import ProblemError, RunHealthError
-from rtl_core.history.records import OWN, Conditions
+from rtl_core.history.records import OWN, Conditions, EvaluationRecord
 from rtl_core.reporting import breakdown
 from rtl_core.reporting.figures.episodes import compared_table
-from rtl_core.rollouts import batch, evaluation, playing, survey
+from rtl_core.rollouts import evaluation, playing, survey
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
@@ -60,9 +60,8 @@ async def evaluate(
             if not session.trains:
                 await survey.leave_out_unsupported(session)
             async with validated_ahead(session) if session.trains else nullcontext() as ahead:
-                await evaluate_policy(session, plan, ahead=ahead, must_succeed=True)
-            record = evaluation.result_of(session.history, run, plan)
-            assert record is not None, "the evaluation is finished"
+                record = await evaluate_policy(session, plan, ahead=ahead, must_succeed=True)
+            assert record is not None, "it must succeed"
             progress.get().show(breakdown.view(session.history, session.problems, record))
             return record.key
 
@@ -92,11 +91,9 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
                 evaluation.log_unanswered(session)
             async with playing.players(session) as evaluations:
                 for plan, player in evaluations:
-                    await evaluate_policy(session, plan, must_succeed=True, player=player)
+                    record = await evaluate_policy(session, plan, must_succeed=True, player=player)
             if settings.evaluation.agentic:
-                in_episodes, _ = evaluations[-1]
-                record = evaluation.result_of(session.history, session.run, in_episodes)
-                assert record is not None, "the evaluation is finished"
+                assert record is not None, "it must succeed"
                 progress.get().show(compared_table(session.history, record))
             report = status.finish(session)
             for line in evaluation.incomplete_warnings(session):
@@ -115,21 +112,19 @@ async def evaluate_policy(
     ahead: ValidationAhead | None = None,
     must_succeed: bool = False,
     player: playing.Player | None = None,
-) -> None:
-    """Run one evaluation on an open session, unless the history holds it already.
+) -> EvaluationRecord | None:
+    """Run one evaluation on an open session, unless the history holds it already. Returns its record, or
+    None if it failed.
 
     A failed evaluation is recorded and does not end a run, unless no problem is fit. With `must_succeed`,
     if nothing else is left to do, every error is raised. With `ahead`, each problem is validated before it
     is sampled. A `player` answers instead of the session's policy.
     """
-    tell = progress.get()
-    config, history = session.config, session.history
-    if evaluation.result_of(history, session.run, plan) is not None:
-        return
-    tell.stage(f"evaluation: {evaluation.policy_in_words(config, plan)}")
+    tell, done = progress.get(), 0
+    if record := evaluation.result_of(session.history, session.run, plan):
+        return record
+    tell.stage(f"evaluation: {evaluation.policy_in_words(session.config, plan)}")
     answers = evaluation.evaluation_batch(session, plan)
-    batch.open_batch(history, session.run, answers)
-    done = 0
 
     async def group(problem_id: str) -> None:
         nonlocal done
@@ -155,13 +150,12 @@ async def evaluate_policy(
     try:
         await all_of(map(group, answers.problem_ids))
         record = await evaluation.record(session, answers, plan)
-        tell.line(evaluation.in_words(config, plan, record))
-        for line in evaluation.sources_in_words(history, record):
+        for line in evaluation.in_words(session, answers, plan, record):
             tell.line(line)
-        for line in evaluation.turns_in_words(config.episode, answers):
-            tell.line(line)
+        return record
     except Exception as error:
         await evaluation.record_failure(session.recorder, session.run, plan)
         if must_succeed or isinstance(error, ProblemError):
             raise
         tell.line(f"the evaluation failed and the run goes on without it: {error}")
+        return None

@@ -13,7 +13,7 @@ from rtl_core.errors import ConfigError, RunHealthError, SamplerDriftError
 from rtl_core.history.records import StepState
 from rtl_core.rollouts import planning
 from rtl_core.rollouts.auditing import audit_group
-from rtl_core.rollouts.batch import Batch, open_batch
+from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import credit_group
 from rtl_core.rollouts.evaluation import is_due, plan_evaluation
 from rtl_core.rollouts.side_by_side import in_order
@@ -164,7 +164,6 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
     """Sample, grade, score and credit all groups concurrently; without a KL, replace groups that teach nothing."""
     config, steps = session.config, session.weights.steps
     step = await planning.batch_of(session, state, ahead.finished)
-    open_batch(session.history, session.run, step)
     ahead.begin(planning.next_problems(steps, state.step, STEPS_AHEAD))
     stages = [grade_group]
     if planning.needs_scores(config, step, len(steps)):
@@ -217,9 +216,8 @@ async def after_step(session: Session, batch: Batch) -> None:
 async def measure_problems(session: Session, ahead: ValidationAhead) -> None:
     """Measure the pass rates of student and teacher on the training problems before the first step, if the
     curriculum needs them."""
-    for planned in planning.measurements(session):
-        progress.get().stage(f"measuring the training problems: {planned.sampler}")
-        batch = open_batch(session.history, session.run, planned)
+    for batch in planning.measurements(session):
+        progress.get().stage(f"measuring the training problems: {batch.sampler}")
 
         async def group(problem_id: str, batch: Batch = batch) -> None:
             await ahead.finished([problem_id])

@@ -30,7 +30,7 @@ from rtl_core.history.store import History
 from rtl_core.rollouts.batch import Batch, reward_of
 from rtl_core.rollouts.resumable import ALL, Choice, PeriodicWriter, problems_as_recorded, texts_of
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.session import Graders
+from rtl_core.run.state import Graders
 from rtl_grader.equivalence.pair import Comparison
 from rtl_grader.equivalence.side_by_side import Effort
 from rtl_grader.extraction.answer_to import answer_to

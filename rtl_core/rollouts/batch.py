@@ -23,7 +23,8 @@ from rtl_core.history.store import History
 from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.stage_clock import StageClock
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.session import Graders, Policy, Session
+from rtl_core.run.session import Session
+from rtl_core.run.state import Graders, Policy
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.progress import log_line
@@ -150,7 +151,7 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
         return
     config, policy, prompt_P = session.config, session.policy, session.prompts[problem_id].tokens_P
     weights = sampler_of(config, batch, session.problems[problem_id])
-    params = sampling_of(config, batch, policy.chat.stop)
+    params = sampling_of(config, batch.purpose, policy.chat.stop)
     room = session.room_after(prompt_P)
     if room is not None:
         params = replace(params, max_tokens=min(params.max_tokens, room))
@@ -222,10 +223,10 @@ def rollout_seed(*parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def sampling_of(config: RunConfig, batch: Batch, stop: Sequence[int] = ()) -> SamplingParams:
-    """Return how the answers of a batch are sampled; `stop`: the tokens that end one."""
+def sampling_of(config: RunConfig, purpose: Purpose, stop: Sequence[int] = ()) -> SamplingParams:
+    """Return how the answers of a batch with this purpose are sampled; `stop`: the tokens that end one."""
     training, evaluation = config.sampling, config.evaluation
-    if batch.evaluation is None:
+    if purpose != "evaluation":
         return SamplingParams(training.max_tokens, training.temperature, stop)
     temperature = evaluation.temperature
     if temperature is None:

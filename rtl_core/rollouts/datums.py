@@ -152,9 +152,9 @@ def trainer_tokens(
     rows = []
     for stored in trained_answers(batch):
         rollout = stored.rollout
-        values_T = by_text.get((rollout.prompt_P, rollout.tokens_T))
-        if values_T is not None:
-            rows.append((rollout, np.where(rollout.sampled_T, values_T, 0.0)))
+        trainer_T = by_text.get((rollout.prompt_P, rollout.tokens_T))
+        if trainer_T is not None:
+            rows.append((rollout, np.where(rollout.sampled_T, trainer_T, 0.0)))
     return rows
 
 

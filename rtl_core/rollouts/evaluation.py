@@ -18,7 +18,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.reporting.evaluations import by_source, view_of
-from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.run.folder import config_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
@@ -153,8 +153,9 @@ def plan_at(
 
 
 def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
-    """Return the batch of an evaluation: every usable held-out problem."""
-    return Batch(
+    """Return the batch of an evaluation: every usable held-out problem, with the answers that the history
+    already holds."""
+    batch = Batch(
         purpose="evaluation",
         evaluation=plan.key(session.run),
         epoch=-1,
@@ -165,6 +166,7 @@ def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
         sampler=plan.policy,
         sampler_path=plan.sampler_path,
     )
+    return open_batch(session.history, session.run, batch)
 
 
 def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
@@ -206,7 +208,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
     )
 
 
-def _means(groups: Mapping[str, list[float]]) -> dict[str, float]:
+def _means(groups: Mapping[Any, list[float]]) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in groups.items()}
 
 
@@ -282,17 +284,6 @@ async def record_failure(recorder: Recorder, run: str, plan: EvaluationPlan) -> 
     await recorder.settle()
 
 
-def sources_in_words(history: History, record: EvaluationRecord) -> list[str]:
-    """One line per source of problems: pass@1 with its interval. Empty if there is only one source."""
-    parts = by_source(history, view_of(history, record))
-    if len(parts) == 1:
-        return []
-    return [
-        f"  {source}: {_pass_at_1(view.pass_at_1)} on {view.pass_at_1.n}"
-        for source, view in parts.items()
-    ]
-
-
 def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
     """Mapping of turn to problem to the share of its answers that had passed by the end of the turn; empty
     except for episodes without tools."""
@@ -309,15 +300,6 @@ def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
     return {turn: {p: rate(group, turn) for p, group in groups.items()} for turn in turns}
 
 
-def turns_in_words(bounds: Bounds, batch: Batch) -> list[str]:
-    """One line per turn of episodes without tools: pass@1 by its end, with its interval. By turn 1 it is
-    single-shot pass@1."""
-    return [
-        f"  by turn {turn}: {_pass_at_1(mean_interval(list(rates.values())))}"
-        for turn, rates in passed_by_turn(batch, bounds).items()
-    ]
-
-
 def policy_in_words(config: RunConfig, plan: EvaluationPlan) -> str:
     """Name of the evaluated policy in log lines."""
     if config.run.purpose != "train":
@@ -327,12 +309,22 @@ def policy_in_words(config: RunConfig, plan: EvaluationPlan) -> str:
     return plan.policy
 
 
-def in_words(config: RunConfig, plan: EvaluationPlan, record: EvaluationRecord) -> str:
-    """The policy, its pass@1 with the interval, and on what it was measured."""
+def in_words(
+    session: Session, batch: Batch, plan: EvaluationPlan, record: EvaluationRecord
+) -> list[str]:
+    """The log lines of an evaluation: pass@1 with its interval, then by source of problems if there are
+    several, then by the end of each turn of episodes without tools. By turn 1 it is single-shot pass@1."""
+    config, history = session.config, session.history
     kind = ", ".join([record.split, *record.conditions])
     problems = counted(record.n_problems, f"{kind} problem")
     rate = _INTERVAL.format(record.pass_at_1, record.lo, record.hi)
-    return f"{policy_in_words(config, plan)}: {rate} on {problems} × {record.samples}"
+    lines = [f"{policy_in_words(config, plan)}: {rate} on {problems} × {record.samples}"]
+    parts = by_source(history, view_of(history, record))
+    for source, view in parts.items() if len(parts) > 1 else ():
+        lines.append(f"  {source}: {_pass_at_1(view.pass_at_1)} on {view.pass_at_1.n}")
+    for turn, rates in passed_by_turn(batch, config.episode).items():
+        lines.append(f"  by turn {turn}: {_pass_at_1(mean_interval(list(rates.values())))}")
+    return lines
 
 
 def _pass_at_1(rate: Interval) -> str:

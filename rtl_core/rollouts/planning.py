@@ -31,7 +31,7 @@ from rtl_core.learning.curriculum import (
 )
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
-from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
@@ -164,7 +164,7 @@ async def batch_of(
     state: StepState,
     validated: Callable[[Sequence[str]], Awaitable[None]] | None = None,
 ) -> Batch:
-    """Return the batch of a planned train step.
+    """Return the batch of a planned train step, with the results that the history already holds.
 
     With pools, the problems of an RL step are drawn and recorded now; so are replacements of planned
     problems that turn out unfit.
@@ -194,30 +194,23 @@ async def batch_of(
     if problem_ids != state.problem_ids:
         plan = StepPlan(step=step, problem_ids=problem_ids)
         await session.recorder.call(session.history.plan_step, session.run, plan)
-    if is_warm_start(config, step):
-        return Batch(
-            purpose="warm_start",
-            sampler="teacher",
-            epoch=state.epoch,
-            step=step,
-            policy_step=n_trained,
-            problem_ids=problem_ids,
-            group_size=config.warm_start_group,
-        )
-    if n_trained and n_trained not in weights.sampler_paths:
+    warm = is_warm_start(config, step)
+    if n_trained and not warm and n_trained not in weights.sampler_paths:
         raise PolicyError(
             f"step {step} must be sampled from the weights after {n_trained} steps, which are not in the history",
             "set learning.staleness = 0 with --accept-changes",
         )
-    return Batch(
-        purpose="train",
+    batch = Batch(
+        purpose="warm_start" if warm else "train",
+        sampler="teacher" if warm else "student",
         epoch=state.epoch,
         step=step,
         policy_step=n_trained,
         problem_ids=problem_ids,
-        group_size=config.sampling.group_size,
-        sampler_path=weights.sampler_paths.get(n_trained),
+        group_size=config.warm_start_group if warm else config.sampling.group_size,
+        sampler_path=None if warm else weights.sampler_paths.get(n_trained),
     )
+    return open_batch(session.history, session.run, batch)
 
 
 def needs_answers(config: RunConfig, batch: Batch) -> bool:
@@ -245,7 +238,7 @@ def measurements(session: Session) -> Iterator[Batch]:
     if session.config.tinker.teacher:
         paths["teacher"] = None
     for policy, path in paths.items():
-        yield Batch(
+        batch = Batch(
             purpose="measurement",
             sampler=policy,
             epoch=-1,
@@ -255,6 +248,7 @@ def measurements(session: Session) -> Iterator[Batch]:
             group_size=samples,
             sampler_path=path,
         )
+        yield open_batch(session.history, session.run, batch)
 
 
 def measured_rates(history: History, run: str) -> dict[str, MeasuredRates]:

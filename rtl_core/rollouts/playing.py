@@ -40,10 +40,11 @@ from rtl_core.rollouts.batch import (
     sampling_of,
     seed_place,
 )
-from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
+from rtl_core.rollouts.evaluation import EvaluationPlan, plan_evaluation
 from rtl_core.run.conversations import ConversationPool, open_conversation_pool
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.session import Graders, Session
+from rtl_core.run.session import Session
+from rtl_core.run.state import Graders
 from rtl_core.types.rollout import Rollout
 from rtl_grader.prompts import build_messages
 from rtl_grader.types.answer import Answer
@@ -72,7 +73,7 @@ async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, 
     policy: Callable[[Batch, str, int], Policy] = partial(sampling_policy, session)
     url = config.evaluation.endpoint
     if url is not None:
-        params = sampling_of(config, evaluation_batch(session, plan))
+        params = sampling_of(config, "evaluation")
         endpoint = Endpoint(
             url, config.tinker.student, params.temperature, params.top_p, params.max_tokens
         )
@@ -90,7 +91,7 @@ def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int
     """Return the batch's policy for one conversation. Call it in the session's event loop and use the
     result in another thread."""
     config, policy, loop = session.config, session.policy, asyncio.get_running_loop()
-    settings = sampling_of(config, batch, policy.chat.stop)
+    settings = sampling_of(config, batch.purpose, policy.chat.stop)
     weights = sampler_of(config, batch, session.problems[problem_id])
     place = config.run.seed, seed_place(batch), problem_id, sample
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
-import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -20,10 +17,8 @@ from rtl_core.at_work import slow_work
 from rtl_core.backend.base import (
     SAVED,
     Backend,
-    Checkpoint,
     Provider,
     Readiness,
-    Trainer,
     check_start,
 )
 from rtl_core.backend.registry import backend_of
@@ -32,7 +27,6 @@ from rtl_core.cost.tokens import Prices
 from rtl_core.episodes.tools import definitions
 from rtl_core.errors import HistoryError, InfrastructureError, PolicyError
 from rtl_core.history.connection import hurried
-from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
@@ -41,93 +35,26 @@ from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import preflight_findings
 from rtl_core.run.check.prompts import PreflightInput, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_log
-from rtl_core.run.conversations import ConversationPool, open_conversation_pool
+from rtl_core.run.conversations import open_conversation_pool
 from rtl_core.run.folder import check_unchanged, has_begun, run_record, write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.signals import call_on_signal, cancel_later
+from rtl_core.run.state import Graders, Policy, RunProgress, WeightsOfRun
 from rtl_grader.grading.cache import MOST_CACHED, MemoryCache
 from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.limits import KnownGood
-from rtl_grader.grading.pool import GraderPool
 from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.progress import at_intervals, log_line, progress
 from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
 from rtl_grader.types.problem import Problem
-from rtl_grader.validation.doubts import Doubts
 from rtl_grader.words import counted
 
 HEARTBEAT_S = 30.0
 LOG_S = 60.0
 """Seconds between log lines that name work in progress for at least half of this time."""
 Result = TypeVar("Result")
-
-
-@define(eq=False)
-class Graders(GraderPool):
-    """The grader of a run with its threads, and what the run knows about its verdicts."""
-
-    cache: MemoryCache = field(kw_only=True)
-    """The grader's cache."""
-    ceilings: dict[str, float] = field(factory=dict)
-    """Mapping of problem id to the maximum reward of its answers, for weak harnesses (`problems.weak_ceiling`)."""
-    doubts: Doubts = field(factory=Doubts)
-
-
-@define(eq=False)
-class Policy:
-    """The backend that trains and samples, and the student's chat format."""
-
-    backend: Backend
-    chat: Chat
-    context: int | None
-    """Maximum tokens of prompt and answer together; None if the backend does not say."""
-    conversations: ConversationPool | None = None
-    """For runs that answer in episodes (`learning.episodes`)."""
-
-
-@define(eq=False)
-class WeightsOfRun:
-    """The planned steps, and the weights that the recorded ones saved."""
-
-    steps: list[StepState] = field(factory=list)
-    """Every planned step of the run, in order (see planning.py)."""
-    checkpoint: Checkpoint | None = None
-    """The weights after the last recorded step; before the first one those of `tinker.start_from`, or None."""
-    sampler_paths: dict[int, str] = field(factory=dict)
-    """Mapping of number of train steps to weights to sample from, as recorded; an untrained student (0) has none."""
-    trainer: Trainer | None = None
-    """A trainer with the weights of the last recorded step; None if the next train step must open one."""
-    deleted: set[int] = field(factory=set)
-    """Steps whose weights this process has deleted."""
-
-
-@define(eq=False)
-class RunProgress:
-    """Progress of this process' work on the run, and how it ends."""
-
-    opened_at: float = field(factory=time.monotonic)
-    """Seconds on the monotonic clock."""
-    on_step: list[Callable[[int], None]] = field(factory=list)
-    """Callbacks that receive the number of each recorded step."""
-    at_signal: list[Callable[[], None]] = field(factory=list)
-    """Called in order, from a thread, as soon as SIGTERM or SIGINT arrives."""
-    last_step: dict[str, float] | None = None
-    """Metrics of the step that was trained last."""
-    step_ended: float = -math.inf
-    """When it was recorded, by `time.perf_counter`."""
-    ended_by: EndedBy = "signal"
-    """What ended the run, if it is cancelled."""
-    ending: threading.Event = field(factory=threading.Event)
-    """Set once a signal or a request ends the run: later errors are consequences of that."""
-    stopped: str | None = None
-    """Why the run stops before its end (a budget, a pause), in words; None otherwise."""
-
-    def cancelled_by_request(self) -> None:
-        """Note that a user requested the cancellation, so that nothing restarts the run."""
-        self.ended_by = "request"
-        self.ending.set()
 
 
 @define(eq=False)

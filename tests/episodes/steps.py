@@ -14,8 +14,7 @@ async def begin(session):
     """Open the first step of a run."""
     if not session.weights.steps:
         await planning.plan_run(session)
-    step = await planning.batch_of(session, session.weights.steps[0])
-    return batches.open_batch(session.history, session.run, step)
+    return await planning.batch_of(session, session.weights.steps[0])
 
 
 async def one_step(config, opened=lambda session: None):

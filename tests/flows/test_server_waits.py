@@ -40,7 +40,7 @@ def test_a_server_that_is_busy_for_long_gives_a_warning_once_a_minute(
     client = logging.getLogger("prefect.client")
     monkeypatch.setattr(client, "level", client.level)
     monkeypatch.setattr(client, "filters", list(client.filters))
-    monkeypatch.setattr(logs, "_told", [])
+    monkeypatch.setattr(logs, "_warned_at", [])
     logs.warn_of_busy_server()
     with busy_for(refusals) as url:
         assert asyncio.run(ask(url)) == 200

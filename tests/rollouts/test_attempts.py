@@ -126,20 +126,16 @@ async def evaluated(history: Path) -> str:
         evaluation.config_for(history, "again", "heldout", other), as_visitor=True
     ) as session:
         plan = evaluation.plan_at(session, "student", 0, 2, other)
-        held = batches.open_batch(
-            session.history, session.run, evaluation.evaluation_batch(session, plan)
+        held = evaluation.evaluation_batch(session, plan)
+        assert batches.sampling_of(session.config, held.purpose) == SamplingParams(
+            100, 0.2, (), 0.9
         )
-        assert batches.sampling_of(session.config, held) == SamplingParams(100, 0.2, (), 0.9)
         for problem_id in held.problem_ids:
             await playing.answer(session, held, problem_id)
             await batches.grade(session, held, problem_id)
-        await evaluation.record(session, held, plan)
-        assert [
-            line.split(":")[0] for line in evaluation.turns_in_words(session.config.episode, held)
-        ] == [
-            "  by turn 1",
-            "  by turn 2",
-        ]
+        record = await evaluation.record(session, held, plan)
+        _, *turns = evaluation.in_words(session, held, plan, record)
+        assert [line.split(":")[0] for line in turns] == ["  by turn 1", "  by turn 2"]
         return plan.key("again")
 
 

@@ -36,7 +36,6 @@ async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
     """Text, outcome and first reason of each answer of the first step."""
     await planning.plan_run(session)
     step = await planning.batch_of(session, session.weights.steps[0])
-    batch.open_batch(session.history, session.run, step)
     (problem_id,) = step.planned
     await batch.sample(session, step, problem_id)
     await batch.grade(session, step, problem_id)

@@ -54,7 +54,7 @@ async def all_of(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
     without a group around it."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
+            tasks = list(map(group.create_task, work))
     except BaseExceptionGroup as errors:
         first: BaseException = errors
         while isinstance(first, BaseExceptionGroup):

@@ -115,9 +115,8 @@ def disk(inputs: PreflightInput) -> Iterator[Finding]:
         if free > need.most:
             yield Finding("disk", "ok", text)
         else:
-            level = "wrong" if free < need.likely else "warning"
             remedy = "make room, or set run.directory and run.history to a larger disk"
-            yield Finding("disk", level, text, remedy)
+            yield Finding("disk", "wrong" if free < need.likely else "warning", text, remedy)
 
 
 def _history_bytes(estimate: Estimate) -> float:
