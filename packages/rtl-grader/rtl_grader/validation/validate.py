@@ -191,7 +191,9 @@ class _Validation:
         if not bad:
             self.evidence["golden"]["cpu_s"] = round(max(v.cpu_s for v in good), 3)
             return None
-        why = f"{bad[0].outcome.value.replace('_', ' ')}: {'; '.join(bad[0].reasons[:3]) or 'no reason given'}"
+        outcome = bad[0].outcome.value.replace("_", " ")
+        reasons = "; ".join(bad[0].reasons[:3])
+        why = f"{outcome}: {reasons or 'no reason given'}"
         if good:
             seeds = f"seed {good[-1].seed} passes, seed {bad[-1].seed} fails"
             return (
