@@ -204,8 +204,8 @@ class _Processes:
                     if reads & names:
                         names |= assigned
             others = set[str]()
-            for _, reads in self._clocked:
-                if reads is not early:
-                    others |= reads.keys()
+            for _, early_there in self._clocked:
+                if early_there is not early:
+                    others |= early_there.keys()
             for name in names & others:
                 yield "a race of", name

@@ -50,10 +50,9 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
         other = f"{port.name}__short"
         for bounds, fewer in _narrower(tree, port.bounds):
             register = f"{kind} {port.signed}{bounds} {other}{value};"
-            if edits := module.behind(
-                port.name, other, f"{register} assign {port.name} = {other};"
-            ):
-                described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
+            declaration = f"{register} assign {port.name} = {other};"
+            described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
+            if edits := module.behind(port.name, other, declaration):
                 yield Mutation("truncation", described, (*edits, *header))
 
 

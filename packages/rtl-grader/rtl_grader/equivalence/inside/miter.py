@@ -70,8 +70,8 @@ def miter(
     wrong = " | ".join(_WRONG.format(at) for at in range(len(outputs)))
     unknown = ", ".join(f"g{at}x" for at in range(len(outputs)))
     both = _MITER.substitute(words, other=_instance("other", "o", place, outputs), wrong=wrong)
-    bits = _range(sum(bits for _, bits in outputs))
-    return both + _COVERED.substitute(words, bits=bits, unknown=unknown)
+    whole = _range(sum(bits for _, bits in outputs))
+    return both + _COVERED.substitute(words, bits=whole, unknown=unknown)
 
 
 def _range(bits: int) -> str:
