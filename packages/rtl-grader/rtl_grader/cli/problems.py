@@ -83,7 +83,8 @@ def print_problems(loaded: LoadedProblems) -> None:
     heldout = Counter(problem.source for problem in loaded.heldout)
     for kind in sorted(train.keys() | heldout.keys()):
         share = heldout[kind] / (train[kind] + heldout[kind])
-        typer.echo(f"  {kind}: {train[kind]} to train on, {heldout[kind]} held out ({share:.1%})")
+        counts = f"{train[kind]} to train on, {heldout[kind]} held out"
+        typer.echo(f"  {kind}: {counts} ({share:.1%})")
     for moved in loaded.moved:
         typer.echo(f"moved: {moved}")
     for broken in loaded.broken:

@@ -174,7 +174,8 @@ def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
         if 0 < fewer < size:
             # The rightmost bit keeps its number, whether the range rises or falls.
             first = low - fewer + 1 if rises else low + fewer - 1
-            yield f"[{first}:{low}]", f"only {fewer} bits" if fewer > 1 else "only 1 bit"
+            words = f"only {fewer} bits" if fewer > 1 else "only 1 bit"
+            yield f"[{first}:{low}]", words
 
 
 def _size(tree: SourceTree, bounds: Node) -> int | None:

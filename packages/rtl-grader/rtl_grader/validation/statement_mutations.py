@@ -102,7 +102,8 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if not compare.endswith("="):
         last = f"({last}) {backwards} 1"
     begin = f"{match['type'] or ''}{variable} = {last}"
-    text = f"{begin}; {variable} {until} {first}; {variable} = {variable} {backwards} 1"
+    step = f"{variable} = {variable} {backwards} 1"
+    text = f"{begin}; {variable} {until} {first}; {step}"
     described = f"`for ({short(header)})` becomes `for ({short(text)})`"
     yield Mutation("bit order", described, (Edit(start, end, text),))
 

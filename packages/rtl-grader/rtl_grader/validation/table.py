@@ -114,7 +114,11 @@ def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str
     """The same as rows of a table artifact: one per source, then one per unfit problem."""
     table = []
     for source, row in rows.items():
-        counts = [f"{n} {name.replace('_', ' ')}" for name, n in row.counts.items() if n]
+        counts = []
+        for name, count in row.counts.items():
+            if count:
+                words = name.replace("_", " ")
+                counts.append(f"{count} {words}")
         reason = f"golden passes {row.golden}; mutants found out {score_text(row)}"
         table.append(
             {"source": source, "problem": "", "status": ", ".join(counts), "reason": reason}
