@@ -15,6 +15,7 @@ from rtl_grader.cli.options import SourceOption
 from rtl_grader.errors import ConfigError, ProblemError
 
 if TYPE_CHECKING:
+    from rtl_grader.problems.fetch import Fetched
     from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
     from rtl_grader.problems.sources import ProblemSource
     from rtl_grader.types.problem import Problem
@@ -83,7 +84,8 @@ def print_problems(loaded: LoadedProblems) -> None:
     heldout = Counter(problem.source for problem in loaded.heldout)
     for kind in sorted(train.keys() | heldout.keys()):
         share = heldout[kind] / (train[kind] + heldout[kind])
-        typer.echo(f"  {kind}: {train[kind]} to train on, {heldout[kind]} held out ({share:.1%})")
+        counts = f"{train[kind]} to train on, {heldout[kind]} held out"
+        typer.echo(f"  {kind}: {counts} ({share:.1%})")
     for moved in loaded.moved:
         typer.echo(f"moved: {moved}")
     for broken in loaded.broken:
@@ -216,8 +218,12 @@ def fetch(
         revision=revision,
         licence=same_repository.licence if same_repository else None,
     )
+    _print_fetched(fetched, into, downloaded)
+
+
+def _print_fetched(fetched: Fetched, folder: Path, downloaded: Sequence[str]) -> None:
     for file in fetched.files:
-        path = into / file.path
+        path = folder / file.path
         typer.echo(f"{file.sha256}  {file.bytes:>10}  {path}")
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
     typer.echo(f"licence: {fetched.licence or 'the repository names none'}")

@@ -75,7 +75,7 @@ class Pair:
     """HDL files, path -> text, with the answer's own headers in place of their includes: the other answer
     may bring others."""
     other: Mapping[str, str]
-    given: Mapping[str, str]
+    context: Mapping[str, str]
     """Files that both are compiled with, and before."""
     limits: Limits
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -111,7 +111,7 @@ class Pair:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in _units(hdl.values()):
             raise IncomparableError(f"the golden answer does not define {interface.module}")
-        return cls(executor, problem, interface, hdl, other, _given(problem), limits)
+        return cls(executor, problem, interface, hdl, other, _context_of(problem), limits)
 
     def simulate(
         self, values: Values, interface: Interface, effort: Effort, valid: str | None = None
@@ -136,13 +136,13 @@ class Pair:
 
     def interface_with(self, values: Values) -> Interface | None:
         """The golden answer's interface with these parameters; None if it cannot be read or driven."""
-        sources = {**self.given, **self.golden}
+        sources = {**self.context, **self.golden}
         ports = parse_interface(sources, self.interface.module, InterfaceSource.GOLDEN, values)
         return None if ports is None or unusable(ports) else ports
 
     def constructs(self, files: Mapping[str, str]) -> dict[str, str]:
         """What a proof of one of the designs does not see (`unseen`): kind -> words. Raises IncomparableError."""
-        texts = _hdl_of(_with_includes({**self.given, **files}))
+        texts = _hdl_of(_with_includes({**self.context, **files}))
         return unseen("\n".join(texts.values()))
 
     def run(
@@ -155,7 +155,7 @@ class Pair:
         """Run steps in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if
         the executor fails."""
         job = Job(
-            files={**self.given, **other},
+            files={**self.context, **other},
             harness=harness,
             steps=tuple(steps),
             limits=self.limits.model_copy(update={"cpu_s": cpu_s}),
@@ -194,12 +194,12 @@ class Pair:
             harness[f"src/golden{number}.sv"] = renamed(golden, names)
         # Neither directives nor macros (include guards) of the golden answer and what it includes may reach
         # the other design.
-        common = macros_of("\n".join(_hdl_of(_with_includes(self.given)).values()))
-        first = macros_of("\n".join([*self.golden.values(), *self.given.values()]))
+        common = macros_of("\n".join(_hdl_of(_with_includes(self.context)).values()))
+        first = macros_of("\n".join([*self.golden.values(), *self.context.values()]))
         undefined = [f"`undef {name}" for name in first if name not in common]
         harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
         sources = [
-            f"/code/{path}" for path in (*self.given, *harness, *other) if path.endswith(HDL)
+            f"/code/{path}" for path in (*self.context, *harness, *other) if path.endswith(HDL)
         ]
         top = hidden("bench", self.nonce)
         options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", top, "-o", "both")
@@ -218,17 +218,17 @@ def unusable(interface: Interface) -> str | None:
     return None
 
 
-def _given(problem: Problem) -> dict[str, str]:
+def _context_of(problem: Problem) -> dict[str, str]:
     """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
     harness = "\n".join(problem.harness.values())
-    given = {
+    files = {
         path: text
         for path, text in problem.context.items()
         if path.startswith("rtl/") and path not in problem.targets
     }
-    in_order = sorted(given, key=lambda path: harness.find(basename(path)) % sys.maxsize)
+    in_order = sorted(files, key=lambda path: harness.find(basename(path)) % sys.maxsize)
     macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
-    return {"macros.sv": macros, **{path: given[path] for path in in_order}}
+    return {"macros.sv": macros, **{path: files[path] for path in in_order}}
 
 
 def _hdl_of(files: Mapping[str, str]) -> dict[str, str]:

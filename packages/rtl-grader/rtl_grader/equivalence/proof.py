@@ -57,7 +57,7 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
         golden[f"src/{pair.nonce}/golden{number}.sv"] = text
     spec = {
         "values": dict(values),
-        "golden": _hdl_of(pair.given, golden),
+        "golden": _hdl_of(pair.context, golden),
         "clocks": clocks,
         "resets": [[name, name in low] for name in resets],
         "cpu_s": cpu_s,
@@ -97,17 +97,17 @@ def _run_script(
     golden: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run a script of `inside` on the pair and return its line of JSON, or {why} if it gives none."""
-    spec = {**spec, "top": pair.interface.module, "other": _hdl_of(pair.given, pair.other)}
+    spec = {**spec, "top": pair.interface.module, "other": _hdl_of(pair.context, pair.other)}
     place = f"src/{pair.nonce}/spec.json"
     step = Step("yosys", ("python3", f"/code/src/{script}", f"/code/{place}"))
     harness = {**(golden or {}), **_scripts(), place: json.dumps(spec)}
-    (done,) = pair.run(harness, [step], cpu_s, pair.other)
-    if done.overrun:
-        return {"why": "out of memory" if done.overrun == "memory" else "out of CPU time"}
+    (result,) = pair.run(harness, [step], cpu_s, pair.other)
+    if result.overrun:
+        return {"why": "out of memory" if result.overrun == "memory" else "out of CPU time"}
     try:
-        return dict(json.loads(done.output.splitlines()[-1]))
+        return dict(json.loads(result.output.splitlines()[-1]))
     except (IndexError, ValueError, TypeError):
-        return {"why": f"{script} ended with {done.exit_code}"}
+        return {"why": f"{script} ended with {result.exit_code}"}
 
 
 @cache

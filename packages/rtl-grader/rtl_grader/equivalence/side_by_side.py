@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from rtl_grader.types.problem import Interface
+from rtl_grader.verilog_templates import verilog_templates
 
 Values = Mapping[str, int]
 """Parameter -> its value in an instance."""
@@ -25,20 +24,7 @@ SETTLE = 100
 PHASES = 12
 STRETCHES = 8
 
-# Verilog uses braces and percent signs itself.
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "benches"),
-    undefined=StrictUndefined,
-    variable_start_string="«",
-    variable_end_string="»",
-    block_start_string="«%",
-    block_end_string="%»",
-    comment_start_string="«#",
-    comment_end_string="#»",
-    line_statement_prefix="%",
-    trim_blocks=True,
-    keep_trailing_newline=True,
-)
+_TEMPLATES = verilog_templates(Path(__file__).parent / "benches")
 
 
 @dataclass(frozen=True)

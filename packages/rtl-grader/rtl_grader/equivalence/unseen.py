@@ -19,7 +19,8 @@ from rtl_grader.hdl.tree import Node, SourceTree, name_of, tokens, walk
 
 _WORD = re.compile(
     r" (wait|iff|casex|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)"
-    r"|(?:strong|weak|pull|highz)[01]|small|medium|large|primitive|(?:short)?real|(?:buf|not)if[01]|r?(?:[npc]mos|tran(?:if[01])?)"
+    r"|(?:strong|weak|pull|highz)[01]|small|medium|large|primitive"
+    r"|(?:short)?real|(?:buf|not)if[01]|r?(?:[npc]mos|tran(?:if[01])?)"
     r"|[\d.]+[munpf]?s|\$(?:s?time|realtime|u?random\w*|(?:test|value)\$plusargs)|(?!always)\S+ @|always(?! @)) "
 )
 _CLEARED = re.compile(
@@ -204,8 +205,8 @@ class _Processes:
                     if reads & names:
                         names |= assigned
             others = set[str]()
-            for _, reads in self._clocked:
-                if reads is not early:
-                    others |= reads.keys()
+            for _, early_there in self._clocked:
+                if early_there is not early:
+                    others |= early_there.keys()
             for name in names & others:
                 yield "a race of", name

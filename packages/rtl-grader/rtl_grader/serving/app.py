@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
-from rtl_grader.grading.answer_file import line_of
+from rtl_grader.grading.answer_file import AnswerLine, line_of
 from rtl_grader.grading.verdict_record import conditions_of
 from rtl_grader.serving.grading_queue import GradingQueue, QueueFullError
 from rtl_grader.words import escaping_templates
@@ -79,23 +79,9 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
     async def grade(batch: Batch) -> Response:
         """Grade a batch and wait for its verdicts. After 429 and 503, which carry Retry-After, or a lost
         connection, send the same batch again."""
-        if len(batch.answers) > queue.capacity:
-            count = len(batch.answers)
-            return _refused(
-                413, f"answers: {count} are more than the queue takes, {queue.capacity}"
-            )
-        lines = []
-        for number, answer in enumerate(batch.answers):
-            texts = (answer.response or "", *(answer.files or {}).values())
-            size = sum(map(len, texts))
-            if size > MAX_RESPONSE_CHARS:
-                detail = f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}"
-                return _refused(413, detail)
-            record = answer.model_dump(exclude_none=True)
-            try:
-                lines.append(line_of(record, number, queue.problems, {}, Counter()))
-            except ValueError as error:
-                return _refused(422, f"answers.{number}.{error}")
+        lines = _lines_of(batch, queue)
+        if isinstance(lines, Response):
+            return lines
         # ASCII, since an answer may contain lone surrogates.
         verdicts = json.dumps({"verdicts": await queue.grade(lines)})
         return Response(verdicts, media_type="application/json")
@@ -129,6 +115,26 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
         return HTMLResponse(page.render(api=app.openapi()), headers=POLICY)
 
     return app
+
+
+def _lines_of(batch: Batch, queue: GradingQueue) -> list[AnswerLine] | Response:
+    """The answers of a batch as lines of a file, or the response that refuses it."""
+    if len(batch.answers) > queue.capacity:
+        count = len(batch.answers)
+        return _refused(413, f"answers: {count} are more than the queue takes, {queue.capacity}")
+    lines = []
+    for number, answer in enumerate(batch.answers):
+        texts = (answer.response or "", *(answer.files or {}).values())
+        size = sum(map(len, texts))
+        if size > MAX_RESPONSE_CHARS:
+            detail = f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}"
+            return _refused(413, detail)
+        record = answer.model_dump(exclude_none=True)
+        try:
+            lines.append(line_of(record, number, queue.problems, {}, Counter()))
+        except ValueError as error:
+            return _refused(422, f"answers.{number}.{error}")
+    return lines
 
 
 def _refused(status: int, detail: str, **headers: str) -> Response:

@@ -41,49 +41,56 @@ def audit_passes(
     """Comparison of each passing answer of a problem, with netlist sizes if `sizes`. Raises
     InfrastructureError if the executor fails."""
     executor, limits = grader.executor, grader.limits
-    if problem.golden is None:
-        driven = cache.harness_inputs(grader, problem, answers[0])
-        found = by_consensus(
+    golden = problem.golden
+    if golden is None:
+        comparisons = by_consensus(
             executor,
             lambda files: with_golden(problem, files, grader),
             answers,
             limits,
             effort,
-            driven,
+            cache.harness_inputs(grader, problem, answers[0]),
         )
     else:
-        same, itself = (
-            Comparison("equal", "the golden answer's own text", "proof"),
-            words_of(problem.golden),
-        )
-        found = [
-            same
-            if words_of(files) == itself
-            else compare(executor, problem, problem.golden, files, limits, effort)
-            for files in answers
-        ]
-    if not sizes:
-        return found
-    sized = [cache.netlist(grader, problem, files) for files in answers]
-    references = [
-        netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees
-    ]
+        comparisons = []
+        for files in answers:
+            if words_of(files) == words_of(golden):
+                same = Comparison("equal", "the golden answer's own text", "proof")
+                comparisons.append(same)
+            else:
+                other = compare(executor, problem, golden, files, limits, effort)
+                comparisons.append(other)
+    return _with_sizes(grader, problem, answers, comparisons, cache) if sizes else comparisons
+
+
+def _with_sizes(
+    grader: Grader,
+    problem: Problem,
+    answers: Sequence[Files],
+    comparisons: Sequence[Comparison],
+    cache: DesignCache,
+) -> list[Comparison]:
+    """The comparisons with netlists; those of answers that agree are relative to the golden answer's, or to
+    the median of them all if there is none."""
+    sized = []
+    references = []
+    for files, comparison in zip(answers, comparisons, strict=True):
+        netlist, cpu_s = cache.netlist(grader, problem, files)
+        sized.append((comparison, netlist, cpu_s))
+        if netlist and comparison.agrees:
+            references.append(netlist)
     if problem.golden is not None:
         golden, _ = cache.netlist(grader, problem, problem.golden)
         references = [golden] if golden else []
-    cells, levels = (
-        median([getattr(one, name) for one in references] or [0]) for name in ("cells", "levels")
-    )
-    return [
-        replace(
-            one,
-            netlist=netlist.beside(cells, levels)
-            if netlist and references and one.agrees
-            else netlist,
-            cpu_s=one.cpu_s + cpu_s,
-        )
-        for one, (netlist, cpu_s) in zip(found, sized, strict=True)
-    ]
+    cells = median([one.cells for one in references] or [0])
+    levels = median([one.levels for one in references] or [0])
+    results = []
+    for comparison, netlist, cpu_s in sized:
+        if netlist and references and comparison.agrees:
+            netlist = netlist.beside(cells, levels)
+        whole_s = comparison.cpu_s + cpu_s
+        results.append(replace(comparison, netlist=netlist, cpu_s=whole_s))
+    return results
 
 
 @define(eq=False)
@@ -127,7 +134,7 @@ class DesignCache:
 class Doubts:
     """Comparisons of passing answers so far, and the CPU time spent on them. One per run process."""
 
-    known: dict[tuple[str, Words], Comparison] = field(factory=dict)
+    comparisons: dict[tuple[str, Words], Comparison] = field(factory=dict)
     """(problem fingerprint, files without comments and white space) -> comparison with the golden answer."""
     spent_s: float = 0.0
     graded_s: float = 0.0
@@ -154,17 +161,17 @@ class Doubts:
             if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.has_time(share):
                 return [None] * len(answers)
             return list(self._audit(grader, problem, answers, sizes))
-        found: list[Comparison | None] = []
+        results: list[Comparison | None] = []
         for files in answers:
             key = problem.fingerprint, words_of(files)
-            if key not in self.known and self.has_time(share):
-                (self.known[key],) = self._audit(grader, problem, [files], sizes)
-            found.append(self.known.get(key))
-        return found
+            if key not in self.comparisons and self.has_time(share):
+                (self.comparisons[key],) = self._audit(grader, problem, [files], sizes)
+            results.append(self.comparisons.get(key))
+        return results
 
     def _audit(
         self, grader: Grader, problem: Problem, answers: Sequence[Files], sizes: bool
     ) -> list[Comparison]:
-        found = audit_passes(grader, problem, answers, EFFORT, self.cache, sizes)
-        self.spent_s += sum(one.cpu_s for one in found)
-        return found
+        comparisons = audit_passes(grader, problem, answers, EFFORT, self.cache, sizes)
+        self.spent_s += sum(one.cpu_s for one in comparisons)
+        return comparisons

@@ -17,8 +17,10 @@ from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.cache import normalised
 from rtl_grader.grading.grader import Grader
 from rtl_grader.types.answer import Answer
-from rtl_grader.types.problem import InterfaceSource, Problem
+from rtl_grader.types.problem import Interface, InterfaceSource, Problem
 
+Files = tuple[tuple[str, str], ...]
+"""(path, normalised text) of each file of a sample."""
 MIN_AGREEING = 2
 MAX_SAMPLES = 8
 """Maximum number of distinct samples to compare; more cost much and add little."""
@@ -34,45 +36,42 @@ def find_golden(
         samples: independently drawn responses.
         grader: grades the samples again under each of `seeds`.
     """
-    answers = [answer_to(problem, text).files for text in samples]
-    counts = Counter(
-        tuple(sorted((path, normalised(body)) for path, body in f.items())) for f in answers if f
-    )
+    counts: Counter[Files] = Counter()
+    for text in samples:
+        if files := answer_to(problem, text).files:
+            counts[tuple(sorted((path, normalised(body)) for path, body in files.items()))] += 1
+    candidates = sorted(counts, key=lambda files: (-counts[files], _size(files)))[:MAX_SAMPLES]
     graders = [grader.but(seed=seed, cache=None) for seed in seeds]
-    candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[
-        :MAX_SAMPLES
-    ]
-    kept = [
-        key
-        for key in candidates
-        if all(g.grade(problem, Answer(files=dict(key))).passed for g in graders)
-    ]
-    steady, weights = [dict(key) for key in kept], [counts[key] for key in kept]
-    if sum(weights) < MIN_AGREEING:
-        return (
-            None,
-            f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed",
-        )
+    steady: list[dict[str, str]] = []
+    weights: list[int] = []
+    for candidate in candidates:
+        answer = Answer(files=dict(candidate))
+        if all(one.grade(problem, answer).passed for one in graders):
+            steady.append(dict(candidate))
+            weights.append(counts[candidate])
+    passing = sum(weights)
+    if passing < MIN_AGREEING:
+        reason = f"{passing} of {len(samples)} samples pass again under every seed"
+        return None, f"{reason}, {MIN_AGREEING} are needed"
 
     def compared(golden: int, other: int) -> Comparison:
         files = steady[golden]
-        return compare(
-            grader.executor,
-            with_golden(problem, files, grader),
-            files,
-            steady[other],
-            grader.limits,
-        )
+        as_golden = with_golden(problem, files, grader)
+        return compare(grader.executor, as_golden, files, steady[other], grader.limits)
 
     classes = classes_of(weights, compared).by_size
     if not classes:
-        return None, f"the {sum(weights)} passing samples cannot be held against one another"
-    best, agreeing, passing = classes[0].members, classes[0].texts, sum(weights)
+        return None, f"the {passing} passing samples cannot be held against one another"
+    best, agreeing = classes[0].members[0], classes[0].texts
     if agreeing < MIN_AGREEING or 2 * agreeing <= passing:
         return None, f"the {passing} passing samples do not agree: at most {agreeing} behave alike"
-    return steady[
-        best[0]
-    ], f"{agreeing} of {passing} passing samples behave alike under {len(set(seeds))} seeds"
+    seeds_used = len(set(seeds))
+    reason = f"{agreeing} of {passing} passing samples behave alike under {seeds_used} seeds"
+    return steady[best], reason
+
+
+def _size(files: Files) -> int:
+    return sum(len(text) for _, text in files)
 
 
 def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> Problem:
@@ -81,10 +80,13 @@ def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> P
     The interface is read in the grader's analysis process, which has limits, because a model wrote the text.
     """
     interface = problem.interface
-    if interface is not None and any(
-        p.width is None or p.direction is None for p in interface.ports
-    ):
+    if interface is not None and not _is_complete(interface):
         read = grader.analyse(problem, files).interface
         if read is not None:
             interface = read.model_copy(update={"source": InterfaceSource.CONTEXT, "exact": False})
     return problem.model_copy(update={"golden": dict(files), "interface": interface})
+
+
+def _is_complete(interface: Interface) -> bool:
+    ports = interface.ports
+    return all(port.width is not None and port.direction is not None for port in ports)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rtl_grader.hdl.clocking import is_active_low
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, is_token, name_of, tokens, walk
-from rtl_grader.validation.module_text import ModuleText, bounds_of, declarators
-from rtl_grader.validation.mutation import Mutation, changed
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, tokens, walk
+from rtl_grader.validation.module_text import ModuleText, Port, bounds_of, declarators
+from rtl_grader.validation.mutation import ASSIGNMENTS, Mutation, changed, nodes_of
 
-_PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
+_PORT_LISTS = ("AnsiPortList", "NonAnsiPortList")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
-_ASSIGNED = ("AssignmentExpression", "NonblockingAssignmentExpression")
 TEXTBOOK_WIDTH = 8
 """Longer registers are also cut to this width, a typical error of answers copied from a textbook."""
 
@@ -38,33 +37,29 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
     """Put a register or net with fewer bits behind an output."""
     tree = module.tree
     for port in module.ports.values():
-        whole = tree.span(port.header)
-        if "output" not in port.words or port.bounds is None or port.node is None or whole is None:
+        if "output" not in port.words or port.bounds is None or tree.span(port.header) is None:
             continue
-        if (
-            name_of(port.node) not in _PORTS
-            or not {"reg", "logic", "output"} & port.words
-            or shares_header(port.node)
-        ):
+        if name_of(port.node) != "ImplicitAnsiPort" or shares_header(port.node):
             continue
         kind = next((word for word in ("reg", "logic") if word in port.words), "wire")
         initial = port.node.declarator.initializer
-        given = f" {tree.text(initial)}" if initial else ""
-        header = [
-            Edit(*span, "wire")
-            for t in tokens(port.header)
-            if t.rawText == kind and (span := tree.span(t))
-        ]
+        value = f" {tree.text(initial)}" if initial else ""
+        header = _as_wire(tree, port.header, kind)
         if initial and (span := tree.span(initial)):
             header.append(Edit(*span, ""))
+        other = f"{port.name}__short"
         for bounds, fewer in _narrower(tree, port.bounds):
-            other = f"{port.name}__short"
-            declaration = (
-                f"{kind} {port.signed}{bounds} {other}{given}; assign {port.name} = {other};"
-            )
+            register = f"{kind} {port.signed}{bounds} {other}{value};"
+            declaration = f"{register} assign {port.name} = {other};"
+            described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
             if edits := module.behind(port.name, other, declaration):
-                described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
                 yield Mutation("truncation", described, (*edits, *header))
+
+
+def _as_wire(tree: SourceTree, header: Node, kind: str) -> list[Edit]:
+    """Edits that turn the word `reg` or `logic` of a port's header into `wire`."""
+    spans = [tree.span(token) for token in tokens(header) if token.rawText == kind]
+    return [Edit(*span, "wire") for span in spans if span]
 
 
 def _short_registers(module: ModuleText) -> Iterator[Mutation]:
@@ -73,11 +68,11 @@ def _short_registers(module: ModuleText) -> Iterator[Mutation]:
     for member in module.body:
         if name_of(member) not in _DECLARED or (bounds := bounds_of(member.type)) is None:
             continue
-        declared = [d.name.rawText for d in declarators(member)]
-        if module.ports.keys() & set(declared):
+        names = [declarator.name.rawText for declarator in declarators(member)]
+        if module.ports.keys() & set(names):
             continue  # the second half of an older port declaration
         for text, fewer in _narrower(tree, bounds):
-            described = f"`{', '.join(declared)}` {tree.text(bounds)} has {fewer}"
+            described = f"`{', '.join(names)}` {tree.text(bounds)} has {fewer}"
             yield from changed(tree, "truncation", described, (bounds, text))
 
 
@@ -86,49 +81,43 @@ def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
     for port in module.inputs:
         if port.name in module.clocks:
             continue
-        other, width = f"{port.name}__seen", module.text(port.bounds)
-        values = {"0": f"`{port.name}` reads as 0"}
-        if port.bounds is None:
-            values["1"] = f"`{port.name}` reads as 1"
-        else:
-            values[f"{port.name} & ~1"] = f"the last bit of `{port.name}` reads as 0"
-            values[f"({port.name} << 1) >> 1"] = f"the first bit of `{port.name}` reads as 0"
-            if (size := _size(module.tree, port.bounds)) and size > 2:
-                middle = size // 2
-                values[f"{port.name} | (1 << {middle})"] = (
-                    f"bit {middle} of `{port.name}`, from the right, reads as 1"
-                )
-        for value, described in values.items():
-            if edits := module.behind(
-                port.name, other, f"wire {port.signed}{width}{other} = {value};"
-            ):
-                yield Mutation("ignored input", described, edits)
+        other = f"{port.name}__seen"
+        wire = f"wire {port.signed}{module.text(port.bounds)}{other}"
+        for value, description in _constants(module.tree, port):
+            if edits := module.behind(port.name, other, f"{wire} = {value};"):
+                yield Mutation("ignored input", description, edits)
+
+
+def _constants(tree: SourceTree, port: Port) -> Iterator[tuple[str, str]]:
+    """Yield (what an input reads as, description)."""
+    name = port.name
+    yield "0", f"`{name}` reads as 0"
+    if port.bounds is None:
+        yield "1", f"`{name}` reads as 1"
+        return
+    yield f"{name} & ~1", f"the last bit of `{name}` reads as 0"
+    yield f"({name} << 1) >> 1", f"the first bit of `{name}` reads as 0"
+    size = _size(tree, port.bounds)
+    if size and size > 2:
+        middle = size // 2
+        described = f"bit {middle} of `{name}`, from the right, reads as 1"
+        yield f"{name} | (1 << {middle})", described
 
 
 def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
     """Ignore the value of a parameter: in the body, or in the header's ranges too."""
-    ports = [
-        part
-        for part in walk(module.node.header)
-        if name_of(part) in ("AnsiPortList", "NonAnsiPortList")
-    ]
-    ports += [member for member in module.node.members if name_of(member) == "PortDeclaration"]
+    lists = [node for node in walk(module.node.header) if name_of(node) in _PORT_LISTS]
+    declarations = module.members("PortDeclaration")
     rest = [member for member in module.node.members if name_of(member) != "PortDeclaration"]
     for name, default in module.parameters():
-        inside = [span for part in rest for span in module.reads_of(name, walk(part))]
-        outside = [span for part in ports for span in module.reads_of(name, walk(part))]
-        if inside:
-            edits = tuple(Edit(*span, f"({default})") for span in inside)
-            yield Mutation(
-                "ignored parameter",
-                f"the body takes `{name}` as {default} whatever it is set to",
-                edits,
-            )
-        if outside:
-            edits = tuple(Edit(*span, f"({default})") for span in [*inside, *outside])
-            yield Mutation(
-                "ignored parameter", f"`{name}` is {default} whatever it is set to", edits
-            )
+        inside = module.reads_of(name, rest)
+        outside = module.reads_of(name, [*lists, *declarations])
+        for spans, described in (
+            (inside, f"the body takes `{name}` as {default} whatever it is set to"),
+            (outside and inside + outside, f"`{name}` is {default} whatever it is set to"),
+        ):
+            if edits := tuple(Edit(*span, f"({default})") for span in spans):
+                yield Mutation("ignored parameter", described, edits)
 
 
 def _late_resets(module: ModuleText) -> Iterator[Mutation]:
@@ -137,39 +126,35 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
         return
     clock = module.clocks[0]
     edge = next(iter(sorted(module.edges.get(clock, ()), reverse=True)), "posedge")
-    for reset in (name for name in module.resets if name in module.ports):
+    for reset in module.resets:
+        if reset not in module.ports:
+            continue
         operator = "|" if is_active_low(module.node, reset, module.edges) else "&"
-        before, held = f"{reset}__before", f"{reset}__held"
+        before, long = f"{reset}__before", f"{reset}__held"
         register = f"reg {before}; always @({edge} {clock}) {before} <= {reset};"
         if edits := module.behind(reset, before, register):
             yield Mutation("late reset", f"`{reset}` acts one edge later", edits)
-        if edits := module.behind(
-            reset, held, f"{register} wire {held} = {reset} {operator} {before};"
-        ):
+        lasting = f"{register} wire {long} = {reset} {operator} {before};"
+        if edits := module.behind(reset, long, lasting):
             yield Mutation("late reset", f"`{reset}` acts only when it lasts for two edges", edits)
 
 
 def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
     """Make a register keep its value in reset."""
     tree = module.tree
-    for node in (n for n in walk(module.node) if name_of(n) == "ConditionalStatement"):
-        words = [
-            token.rawText for token in tokens(node.predicate) if token.rawText not in ("(", ")")
-        ]
-        if (
-            not words
-            or words[-1] not in module.resets
-            or len(words) > 2
-            or words[:-1] not in ([], ["!"], ["~"])
-        ):
+    for node in walk(module.node):
+        if name_of(node) != "ConditionalStatement":
             continue
-        active_branch = is_active_low(module.node, words[-1], module.edges) == (len(words) == 2)
-        branch = node.statement if active_branch else node.elseClause
+        words = [token.rawText for token in tokens(node.predicate)]
+        *negation, reset = [word for word in words if word not in ("(", ")")] or [""]
+        if reset not in module.resets or negation not in ([], ["!"], ["~"]):
+            continue
+        is_low = is_active_low(module.node, reset, module.edges)
+        branch = node.statement if is_low == bool(negation) else node.elseClause
         for part in walk(branch) if branch is not None else ():
-            if name_of(part) == "ExpressionStatement" and name_of(part.expr) in _ASSIGNED:
-                kept = (
-                    f"`{tree.text(part.expr.left)}` keeps its value while `{words[-1]}` is active"
-                )
+            if name_of(part) == "ExpressionStatement" and name_of(part.expr) in ASSIGNMENTS:
+                register = tree.text(part.expr.left)
+                kept = f"`{register}` keeps its value while `{reset}` is active"
                 yield from changed(tree, "missing reset", kept, (part, ";"))
 
 
@@ -184,33 +169,36 @@ def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
             yield f"[(({left}) + ({right})) / 2:{right}]", "half of its bits"
         return
     low = int(right)
+    rises = int(left) <= low
     for fewer in dict.fromkeys((size - 1, TEXTBOOK_WIDTH if size > TEXTBOOK_WIDTH else size // 2)):
         if 0 < fewer < size:
             # The rightmost bit keeps its number, whether the range rises or falls.
-            first = low + fewer - 1 if int(left) > low else low - fewer + 1
-            yield f"[{first}:{low}]", f"only {fewer} bit{'s' if fewer > 1 else ''}"
+            first = low - fewer + 1 if rises else low + fewer - 1
+            words = f"only {fewer} bits" if fewer > 1 else "only 1 bit"
+            yield f"[{first}:{low}]", words
 
 
 def _size(tree: SourceTree, bounds: Node) -> int | None:
     """Number of bits of a range between two plain numbers, else None."""
     limits = _limits(tree, bounds)
-    return (
-        abs(int(limits[0]) - int(limits[1])) + 1
-        if limits and all(map(str.isdigit, limits))
-        else None
-    )
+    if limits is None or not all(map(str.isdigit, limits)):
+        return None
+    left, right = map(int, limits)
+    return abs(left - right) + 1
 
 
 def _limits(tree: SourceTree, bounds: Node) -> tuple[str, str] | None:
     """Texts left and right of the colon of a range."""
-    select = next((n for n in walk(bounds) if name_of(n) == "SimpleRangeSelect"), None)
-    return (tree.text(select.left), tree.text(select.right)) if select is not None else None
+    for node in walk(bounds):
+        if name_of(node) == "SimpleRangeSelect":
+            return tree.text(node.left), tree.text(node.right)
+    return None
 
 
 def shares_header(port: Node) -> bool:
     """Whether the next port has no header of its own, so that an edit of this header would change it too."""
-    ports = [part for part in port.parent if not is_token(part)]
-    spot = next((i for i, part in enumerate(ports) if part == port), None)
-    return spot is None or (
-        spot + 1 < len(ports) and not any(t.rawText for t in tokens(ports[spot + 1].header))
-    )
+    ports = nodes_of(port.parent)
+    if port not in ports:
+        return True
+    following = ports[ports.index(port) + 1 :]
+    return bool(following) and not any(token.rawText for token in tokens(following[0].header))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rtl_grader.hdl.clocking import edges_and_uses, split_clocks
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
-from rtl_grader.validation.mutation import prints
+from rtl_grader.validation.mutation import nodes_of, prints
 
 HEAD = {
     "PortDeclaration",
@@ -16,6 +17,7 @@ HEAD = {
     "PackageImportDeclaration",
 }
 """Members of a module that belong to its interface."""
+_CONNECTIONS = ("NamedPortConnection", "NamedParamAssignment")
 
 
 @dataclass(frozen=True)
@@ -62,87 +64,82 @@ class ModuleText:
         first = self.tree.span(self.body[0]) if self.body else None
         if not uses or first is None:
             return ()
-        return (
-            *(Edit(*span, other) for span in uses),
-            Edit(first[0], first[0], f"{declaration}\n  "),
-        )
+        start, _ = first
+        renamed = [Edit(*span, other) for span in uses]
+        return (*renamed, Edit(start, start, f"{declaration}\n  "))
 
     def parameters(self) -> list[tuple[str, str]]:
         """(name, text of the default value) of each parameter that an instance may set."""
-        statements = [m for m in self.node.members if name_of(m) == "ParameterDeclarationStatement"]
-        found = [
-            (declarator.name.rawText, self.tree.text(declarator.initializer.expr))
-            for part in (self.node.header, *statements)
-            for node in walk(part)
-            if name_of(node) == "ParameterDeclaration" and node.keyword.rawText != "localparam"
-            for declarator in declarators(node)
-            if declarator.initializer
+        statements = self.members("ParameterDeclarationStatement")
+        parameters = []
+        for part in (self.node.header, *statements):
+            for node in walk(part):
+                if name_of(node) == "ParameterDeclaration" and node.keyword.rawText != "localparam":
+                    parameters += declarators(node)
+        defaults = [
+            (one, self.tree.text(one.initializer.expr)) for one in parameters if one.initializer
         ]
-        return [(name, text) for name, text in found if text]
+        return [(one.name.rawText, text) for one, text in defaults if text]
 
-    def reads_of(self, name: str, where: Iterator[Node]) -> list[tuple[int, int]]:
-        """Spans of these nodes that read a name as a value."""
-        spans = [
-            self.tree.span(n.identifier)
-            for n in where
-            if _is_name(n) and n.identifier.rawText == name
-        ]
+    def members(self, kind: str) -> list[Node]:
+        return [member for member in self.node.members if name_of(member) == kind]
+
+    def reads_of(self, name: str, parts: Iterable[Node]) -> list[tuple[int, int]]:
+        """Spans of the nodes in these parts that read a name as a value."""
+        spans = []
+        for node in itertools.chain.from_iterable(map(walk, parts)):
+            if _is_name(node) and node.identifier.rawText == name:
+                spans.append(self.tree.span(node.identifier))
         return [span for span in spans if span]
 
     def _uses(self, name: str) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for member in self.body:
-            for node in _unprinted(member):
-                for token in (child for child in children(node) if is_token(child)):
-                    if name_of(node) == "WildcardPortConnection":
-                        return []
-                    if token.rawText != name or name_of(token) != "Identifier":
-                        continue
-                    if name_of(node) in (
-                        "NamedPortConnection",
-                        "NamedParamAssignment",
-                    ) and _connects(node):
-                        continue
-                    span = self.tree.span(token) if _is_name(node) else None
-                    if span is None:
-                        return []
-                    if not _is_member(node):
-                        found.append(span)
-        return found
+        """Spans of the uses of a name in the body; empty if one cannot be renamed."""
+        spans: list[tuple[int, int]] = []
+        for node in itertools.chain.from_iterable(map(_unprinted, self.body)):
+            words = [child for child in children(node) if is_token(child)]
+            if words and name_of(node) == "WildcardPortConnection":
+                return []
+            if name_of(node) in _CONNECTIONS and _connects(node):
+                continue
+            for word in words:
+                if word.rawText != name or name_of(word) != "Identifier":
+                    continue
+                span = self.tree.span(word) if _is_name(node) else None
+                if span is None:
+                    return []
+                if not _is_member(node):
+                    spans.append(span)
+        return spans
 
     def _ports(self) -> Iterator[Port]:
-        inherited: tuple[frozenset[str], Node | None] = (frozenset(), None)
+        words, bounds = frozenset[str](), None
         for node in walk(self.node.header):
             if name_of(node) != "ImplicitAnsiPort":
                 continue
-            words = frozenset(
-                token.rawText for token in tokens(node.header) if token.rawText.isalpha()
-            )
             # A port without a header of its own has the header of the previous port.
-            own = any(token.rawText for token in tokens(node.header))
-            words, bounds = (words, bounds_of(node.header)) if own else inherited
-            inherited = words, bounds
+            if any(token.rawText for token in tokens(node.header)):
+                words, bounds = _words(node.header), bounds_of(node.header)
             if not list(node.declarator.dimensions) and not _unpackable(node.header):
                 yield Port(node.declarator.name.rawText, words, node.header, node, bounds)
-        for member in self.node.members:
-            if name_of(member) == "PortDeclaration":
-                words = frozenset(
-                    token.rawText for token in tokens(member.header) if token.rawText.isalpha()
-                )
-                for declarator in declarators(member):
-                    if not list(declarator.dimensions):
-                        bounds = bounds_of(member.header)
-                        yield Port(declarator.name.rawText, words, member.header, member, bounds)
+        for member in self.members("PortDeclaration"):
+            header = member.header
+            for declarator in declarators(member):
+                if not list(declarator.dimensions):
+                    name = declarator.name.rawText
+                    yield Port(name, _words(header), header, member, bounds_of(header))
+
+
+def _words(header: Node) -> frozenset[str]:
+    """Keywords of a port's header, and the name of its type."""
+    return frozenset(token.rawText for token in tokens(header) if token.rawText.isalpha())
 
 
 def bounds_of(node: Node) -> Node | None:
     """Packed range of a header or type; None unless there is exactly one."""
-    found = [part for part in walk(node) if name_of(part) == "VariableDimension"]
-    return (
-        found[0]
-        if len(found) == 1 and name_of(found[0].specifier) == "RangeDimensionSpecifier"
-        else None
-    )
+    ranges = [part for part in walk(node) if name_of(part) == "VariableDimension"]
+    if len(ranges) != 1 or name_of(ranges[0].specifier) != "RangeDimensionSpecifier":
+        return None
+    return ranges[0]
 
 
 def _unpackable(header: Node) -> bool:
@@ -152,7 +149,7 @@ def _unpackable(header: Node) -> bool:
 
 
 def declarators(declaration: Node) -> list[Node]:
-    return [part for part in declaration.declarators if not is_token(part)]
+    return nodes_of(declaration.declarators)
 
 
 def _is_name(node: Node) -> bool:
@@ -161,11 +158,8 @@ def _is_name(node: Node) -> bool:
 
 def _is_member(node: Node) -> bool:
     """Whether a name follows a dot, as a member of something else."""
-    return (
-        node.parent is not None
-        and name_of(node.parent) == "ScopedName"
-        and node.parent.right == node
-    )
+    parent = node.parent
+    return parent is not None and name_of(parent) == "ScopedName" and parent.right == node
 
 
 def _connects(connection: Node) -> bool:

@@ -11,7 +11,6 @@ an input that tells them apart.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,9 +45,9 @@ def mutants(golden: Mapping[str, str], top: str, limit: int, seed: int) -> list[
         seed: random seed for the places and the order of kinds.
     """
     rng = random.Random(f"mutants/{seed}/{top}")
-    waiting: dict[Kind, list[tuple[str, SourceTree, Mutation]]] = defaultdict(list)
+    waiting: dict[Kind, list[tuple[str, SourceTree, Mutation]]] = {kind: [] for kind in KINDS}
     for path, text in sorted(
-        golden.items(), key=lambda item: (f"module {top}" not in item[1], item[0])
+        golden.items(), key=lambda file: (f"module {top}" not in file[1], file)
     ):
         if not path.endswith(HDL) or len(text) > MAX_FILE_CHARS:
             continue
@@ -59,18 +58,18 @@ def mutants(golden: Mapping[str, str], top: str, limit: int, seed: int) -> list[
     rng.shuffle(order)
     for kind in order:
         rng.shuffle(waiting[kind])
-    found: list[Mutant] = []
-    seen = {tuple(sorted(golden.items()))}
-    while len(found) < limit and any(waiting.values()):
+    results: list[Mutant] = []
+    texts = {tuple(sorted(golden.items()))}
+    while len(results) < limit and any(waiting.values()):
         for kind in order:
-            if not waiting[kind] or len(found) >= limit:
+            if not waiting[kind] or len(results) >= limit:
                 continue
             path, tree, mutation = waiting[kind].pop()
             files = {**golden, path: tree.edited(mutation.edits)}
             key = tuple(sorted(files.items()))
-            if key in seen or SourceTree(files[path]).errors > tree.errors:
+            if key in texts or SourceTree(files[path]).errors > tree.errors:
                 continue
-            seen.add(key)
-            place = f"{path}:{tree.line(mutation.edits[0].start)}"
-            found.append(Mutant(kind, f"{place}: {mutation.description}", files))
-    return found
+            texts.add(key)
+            line = tree.line(mutation.edits[0].start)
+            results.append(Mutant(kind, f"{path}:{line}: {mutation.description}", files))
+    return results

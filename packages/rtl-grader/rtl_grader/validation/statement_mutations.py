@@ -48,15 +48,15 @@ def condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if name_of(node) != "ConditionalStatement":
         return
     predicate = tree.text(node.predicate)
-    shown = short(predicate)
+    words = short(predicate)
     if not predicate.lstrip("( ").startswith(("!", "~")):
-        negated = f"`if ({shown})` becomes `if (!({shown}))`"
+        negated = f"`if ({words})` becomes `if (!({words}))`"
         yield from changed(tree, "polarity", negated, (node.predicate, f"!({predicate})"))
     if node.elseClause is None:
-        yield from _dropped(tree, f"`if ({shown})` does nothing", (node.statement, ";"))
+        yield from _dropped(tree, f"`if ({words})` does nothing", (node.statement, ";"))
     elif alternative := tree.text(node.elseClause.clause):
-        yield from _dropped(tree, f"`if ({shown})` loses its else", (node.elseClause, ""))
-        described = f"`if ({shown})` is gone, only its else stays"
+        yield from _dropped(tree, f"`if ({words})` loses its else", (node.elseClause, ""))
+        described = f"`if ({words})` is gone, only its else stays"
         yield from _dropped(tree, described, (node, alternative))
 
 
@@ -102,7 +102,8 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if not compare.endswith("="):
         last = f"({last}) {backwards} 1"
     begin = f"{match['type'] or ''}{variable} = {last}"
-    text = f"{begin}; {variable} {until} {first}; {variable} = {variable} {backwards} 1"
+    step = f"{variable} = {variable} {backwards} 1"
+    text = f"{begin}; {variable} {until} {first}; {step}"
     described = f"`for ({short(header)})` becomes `for ({short(text)})`"
     yield Mutation("bit order", described, (Edit(start, end, text),))
 
@@ -122,15 +123,20 @@ def _saturation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
                 text = f"(&{target}) ? ~0 : {target} + 1"
             yield from replaced(tree, "saturation", node, f"{target} = {text}")
     elif kind in ASSIGNMENTS | _COMPOUND.keys() and name_of(node.left) == "IdentifierName":
-        target = tree.text(node.left)
-        if kind in _COMPOUND:
-            if text := _limited(tree, target, _COMPOUND[kind], node.left, node.right):
-                yield from replaced(tree, "saturation", node, f"{target} = {text}")
-            return
-        value = _bare(node.right)
-        sign = _SUMS.get(name_of(value))
-        if sign and (text := _limited(tree, target, sign, value.left, value.right)):
-            yield from replaced(tree, "saturation", node.right, text)
+        yield from _saturated_assignment(tree, node)
+
+
+def _saturated_assignment(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    target = tree.text(node.left)
+    if sign := _COMPOUND.get(name_of(node)):
+        if limited := _limited(tree, target, sign, node.left, node.right):
+            yield from replaced(tree, "saturation", node, f"{target} = {limited}")
+        return
+    value = _bare(node.right)
+    sign = _SUMS.get(name_of(value))
+    limited = sign and _limited(tree, target, sign, value.left, value.right)
+    if limited:
+        yield from replaced(tree, "saturation", node.right, limited)
 
 
 def _limited(tree: SourceTree, target: str, sign: str, left: Node, right: Node) -> str | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from posixpath import basename
 from typing import Literal, get_args
 
@@ -27,8 +28,9 @@ from rtl_grader.hdl.clocking import (
 )
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
 from rtl_grader.problems.testbench import renamed
-from rtl_grader.types.problem import Port, Problem
+from rtl_grader.types.problem import Interface, Port, Problem
 from rtl_grader.validation.module_text import HEAD, ModuleText
+from rtl_grader.verilog_templates import verilog_templates
 
 Stub = Literal[
     "zeros", "ones", "unknown", "inputs", "clock", "counter", "blip", "one step", "stuck"
@@ -44,6 +46,8 @@ WITHOUT_DESIGN: tuple[Stub, ...] = (
     "blip",
 )
 """Stubs that contain nothing of the golden answer."""
+HDL = (".v", ".sv")
+_ANSI_PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
 MOST_STUCK = 8
 """Maximum number of outputs to be stuck in turn."""
 _WORDS: dict[str, str] = {
@@ -58,6 +62,7 @@ _WORDS: dict[str, str] = {
 }
 INNER = "__right"
 """Suffix of the golden answer's module inside a stub."""
+_TEMPLATES = verilog_templates(Path(__file__).parent / "wrappers")
 
 
 @dataclass(frozen=True)
@@ -70,12 +75,8 @@ class Stubs:
 
     def of(self, kinds: Iterable[Stub]) -> dict[str, dict[str, str]]:
         """Stubs of some kinds, in the order of the kinds."""
-        return {
-            name: files
-            for kind in kinds
-            for name, files in self.files.items()
-            if kind_of(name) == kind
-        }
+        names = [name for kind in kinds for name in self.files if kind_of(name) == kind]
+        return {name: self.files[name] for name in names}
 
 
 def kind_of(name: str) -> Stub:
@@ -96,33 +97,46 @@ def stubs(problem: Problem) -> Stubs:
     interface = completed(problem.interface, problem)
     outputs = [port for port in interface.ports if port.direction == "output"]
     inputs = [port for port in interface.ports if port.direction == "input"]
-    targets = [path for path in problem.targets if path.endswith((".v", ".sv"))]
-    nothing = dict.fromkeys(targets, "// nothing\n")
-    known = {**problem.context, **(problem.golden or {})}
-    rest = nothing | {path: text for path, text in known.items() if path in nothing}
+    files = {**problem.context, **(problem.golden or {})}
+    rest: dict[str, str] = {}
+    for path in problem.targets:
+        if path.endswith(HDL):
+            rest[path] = files.get(path, "// nothing\n")
     clock = _clock(problem, inputs)
-    found: dict[str, dict[str, str]] = {}
+    results: dict[str, dict[str, str]] = {}
     for stub in WITHOUT_DESIGN:
         if stub in ("clock", "counter") and clock is None:
             continue
         body = _body(stub, outputs, inputs, clock)
-        for path in targets:
-            if (text := _emptied(rest[path], interface.module, body)) is not None:
-                break
-        else:
-            if interface.source == "golden" or not targets:
+        if (place := _in_place(rest, interface.module, body)) is None:
+            if interface.source == "golden" or not rest:
                 return Stubs(
                     {},
                     f"no target file holds module {interface.module} in a form that can be emptied",
                 )
-            path = next(
-                (p for p in targets if basename(p).split(".")[0] == interface.module), targets[0]
-            )
-            text = render_module(interface, body)
-        found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
+            place = _named_like(interface.module, rest), render_module(interface, body)
+        path, text = place
+        results[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:
-        found |= _around_golden(problem, rest)
-    return Stubs(found)
+        results |= _around_golden(problem, rest)
+    return Stubs(results)
+
+
+def _in_place(files: Mapping[str, str], module: str, body: str) -> tuple[str, str] | None:
+    """(path, text) of the first file in which the module could get this body."""
+    for path, text in files.items():
+        if (emptied := _emptied(text, module, body)) is not None:
+            return path, emptied
+    return None
+
+
+def _named_like(module: str, paths: Iterable[str]) -> str:
+    """The path that is named after the module, else the first."""
+    first, *others = paths
+    for path in (first, *others):
+        if basename(path).split(".")[0] == module:
+            return path
+    return first
 
 
 class AroundGolden:
@@ -137,31 +151,38 @@ class AroundGolden:
             raise ValueError("the interface of the top module is not known")
         self.inputs = [port for port in interface.ports if port.direction == "input"]
         self.outputs = [port for port in interface.ports if port.direction == "output"]
-        for path in (p for p in problem.targets if p in golden and p.endswith((".v", ".sv"))):
+        self.module, self._tree, self._path = self._read(problem.targets, golden, interface)
+        self._files, self._top = files or golden, interface.module
+        ports = ModuleText(self._tree, self.module).ports
+        self.ranges: dict[str, str] = {}
+        """Output -> its range; empty for a single bit."""
+        for port in self.outputs:
+            bounds = ports[port.name].bounds
+            self.ranges[port.name] = self._tree.text(bounds) if bounds else ""
+        self._inner = renamed(self._tree.text(self.module), {self._top: f"{self._top}{INNER}"})
+        self._instance = _TEMPLATES.get_template("inner.sv.jinja").render(
+            top=self._top,
+            inner=INNER,
+            ranges=self.ranges,
+            parameters=[parameter.name for parameter in interface.parameters],
+            inputs=[port.name for port in self.inputs],
+        )
+
+    def _read(
+        self, targets: Iterable[str], golden: Mapping[str, str], interface: Interface
+    ) -> tuple[Node, SourceTree, str]:
+        """The module, the tree that keeps it alive, and its path."""
+        is_driven = len(self.inputs) + len(self.outputs) == len(interface.ports)
+        outputs = {port.name for port in self.outputs}
+        for path in targets:
+            if path not in golden or not path.endswith(HDL) or not is_driven:
+                continue
             tree = SourceTree(golden[path])
             module = _module(tree, interface.module)
-            if module is None or len(self.inputs) + len(self.outputs) != len(interface.ports):
-                continue
-            declared = ModuleText(tree, module).ports
-            if declared.keys() >= {port.name for port in self.outputs}:
-                break
-        else:
-            raise ValueError(
-                f"no target file holds module {interface.module} in a form that can be taken apart"
-            )
-        self._tree = tree  # keeps the nodes alive
-        self.module, self._top = module, interface.module
-        self._files, self._path = files or golden, path
-        bounds = {port.name: declared[port.name].bounds for port in self.outputs}
-        self.ranges = {name: tree.text(node) if node else "" for name, node in bounds.items()}
-        self._inner = renamed(tree.text(module), {self._top: f"{self._top}{INNER}"})
-        given = ", ".join(f".{p.name}({p.name})" for p in interface.parameters)
-        ports = [f".{p.name}({p.name})" for p in self.inputs] + [
-            f".{p.name}({p.name}{INNER})" for p in self.outputs
-        ]
-        self._instance = (
-            "".join(f"  wire {text} {name}{INNER};\n" for name, text in self.ranges.items())
-            + f"  {self._top}{INNER}{f' #({given})' if given else ''} inner{INNER} ({', '.join(ports)});\n"
+            if module is not None and outputs <= ModuleText(tree, module).ports.keys():
+                return module, tree, path
+        raise ValueError(
+            f"no target file holds module {interface.module} in a form that can be taken apart"
         )
 
     def answer(self, body: str) -> dict[str, str] | None:
@@ -173,11 +194,12 @@ class AroundGolden:
 
     def but_for(self, output: str, value: str) -> str:
         """Body that assigns `value` to one output, and the right values to the others."""
-        assigned = {
-            output: value,
-            **{name: f"{name}{INNER}" for name in self.ranges if name != output},
-        }
-        return "".join(f"  assign {name} = {text};\n" for name, text in assigned.items())
+        others = {name: f"{name}{INNER}" for name in self.ranges if name != output}
+        return _assigned({output: value, **others})
+
+
+def _assigned(values: Mapping[str, str]) -> str:
+    return "".join(f"  assign {name} = {value};\n" for name, value in values.items())
 
 
 def _around_golden(problem: Problem, rest: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -199,59 +221,50 @@ def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
     stay constant."""
     edges, used = edges_and_uses(module)
     _, resets = split_clocks(bits, edges, used)
-    active = [
-        f"!{name}" if is_active_low(module, name, edges) else name
-        for name in resets
-        if name in used
-    ]
-    now, kept = ([f"{name}{mark}" for name in ranges] for mark in (INNER, "__kept"))
-    take = " ".join(f"{k} = {n};" for k, n in zip(kept, now, strict=True))
-    # The delay collects all bits of one change before the outputs are sampled.
-    return (
-        "".join(
-            f"  reg {text} {name}__kept;\n  assign {name} = {name}__kept;\n"
-            for name, text in ranges.items()
-        )
-        + f"  reg done__ = 0;\n  wire free__ = {' | '.join(active) or 0};\n"
-        f"  always @({' or '.join([*now, 'free__'])}) begin\n    #0.1;\n"
-        f"    if (free__ === 1'b1 || (^{{{', '.join(kept)}}}) === 1'bx) begin {take} done__ = 0; end\n"
-        f"    else if (!done__ && {{{', '.join(now)}}} !== {{{', '.join(kept)}}}) begin {take} done__ = 1; end\n  end\n"
-    )
+    active = []
+    for name in resets:
+        if name in used:
+            active.append(f"!{name}" if is_active_low(module, name, edges) else name)
+    template = _TEMPLATES.get_template("one_step.sv.jinja")
+    return template.render(ranges=ranges, inner=INNER, active=active)
 
 
 def _clock(problem: Problem, inputs: list[Port]) -> str | None:
     """Input whose edges the golden answer or the given files wait for, else one that is named like a clock."""
     bits = [port.name for port in inputs if port.width in (1, None)]
     clocks, _, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
-    return next(iter(clocks), None) or next(
-        (name for name in bits if CLOCK_LIKE.search(name)), None
-    )
+    likely = (name for name in bits if CLOCK_LIKE.search(name))
+    return next(iter(clocks), None) or next(likely, None)
 
 
 def _body(stub: Stub, outputs: list[Port], inputs: list[Port], clock: str | None) -> str:
     """Body of a stub that contains no design."""
-    data = [
-        p for p in inputs if not CLOCK_LIKE.search(p.name) and not RESET_LIKE.search(p.name)
-    ] or inputs
-    constants = {
+    data = [port for port in inputs if not _is_control(port.name)] or inputs
+    values = {
         "zeros": "0",
         "ones": "~0",
         "unknown": "'bx",
         "clock": f"{clock} ? ~0 : 0",
         "blip": "blip ? ~0 : 0",
+        "counter": "count__",
     }
-    constants["counter"] = "count__"
 
     def value(port: Port) -> str:
-        same_width = (p.name for p in data if p.width == port.width)
-        return constants.get(stub) or next(same_width, data[0].name if data else "0")
+        if stub in values:
+            return values[stub]
+        of_same_width = [one.name for one in data if one.width == port.width]
+        return [*of_same_width, *(one.name for one in data), "0"][0]
 
     states = {
         "blip": "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n",
         "counter": f"  reg [63:0] count__ = 0;\n  always @(posedge {clock}) count__ = count__ + 1;\n",
     }
-    assigned = "".join(f"  assign {port.name} = {value(port)};\n" for port in outputs)
-    return states.get(stub, "") + assigned
+    return states.get(stub, "") + _assigned({port.name: value(port) for port in outputs})
+
+
+def _is_control(name: str) -> bool:
+    """Whether a name is that of a clock or reset."""
+    return bool(CLOCK_LIKE.search(name) or RESET_LIKE.search(name))
 
 
 def _timed(text: str) -> str:
@@ -260,9 +273,10 @@ def _timed(text: str) -> str:
 
 
 def _module(tree: SourceTree, name: str) -> Node | None:
-    return next(
-        (node for node in tree.of("ModuleDeclaration") if node.header.name.rawText == name), None
-    )
+    for node in tree.of("ModuleDeclaration"):
+        if node.header.name.rawText == name:
+            return node
+    return None
 
 
 def _emptied(text: str, module: str, body: str) -> str | None:
@@ -271,33 +285,27 @@ def _emptied(text: str, module: str, body: str) -> str | None:
     node = _module(tree, module)
     if node is None:
         return None
-    ports = [
-        part
-        for part in walk(node.header)
-        if name_of(part) in ("ImplicitAnsiPort", "ExplicitAnsiPort")
-    ]
-    ports += [member for member in node.members if name_of(member) == "PortDeclaration"]
-    edits = [edit for port in ports for edit in _as_net(tree, port)]
     removed = [tree.span(member) for member in node.members if name_of(member) not in HEAD]
     end = tree.span(node.endmodule)
     if end is None or None in removed:
         return None
+    ports = [part for part in walk(node.header) if name_of(part) in _ANSI_PORTS]
+    ports += [member for member in node.members if name_of(member) == "PortDeclaration"]
+    edits = [edit for port in ports for edit in _as_net(tree, port)]
     edits += [Edit(*span, "") for span in removed if span]
-    edits.append(Edit(end[0], end[0], "\n" + body))
-    return tree.edited(tuple(edits))
+    start, _ = end
+    edits.append(Edit(start, start, "\n" + body))
+    return tree.edited(edits)
 
 
 def _as_net(tree: SourceTree, port: Node) -> list[Edit]:
     """Edits that turn an output variable into a net without an initial value, so that it can be assigned."""
-    header = next(
-        (child for child in children(port) if name_of(child).endswith("PortHeader")), None
-    )
-    if header is None:
+    headers = [child for child in children(port) if name_of(child).endswith("PortHeader")]
+    if not headers:
         return []
-    words = {token.rawText for token in tokens(header)}
+    words = list(tokens(headers[0]))
+    texts = {word.rawText for word in words}
     changes = [(part, "") for part in walk(port) if name_of(part) == "EqualsValueClause"]
-    if "output" in words and not words & {"wire", "var"}:
-        changes += [
-            (token, "wire") for token in tokens(header) if token.rawText in ("reg", "logic")
-        ]
+    if "output" in texts and not texts & {"wire", "var"}:
+        changes += [(word, "wire") for word in words if word.rawText in ("reg", "logic")]
     return [Edit(*span, text) for part, text in changes if (span := tree.span(part))]

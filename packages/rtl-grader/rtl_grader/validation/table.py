@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut
-from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord
+from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, ValidationStatus
 
 
 @dataclass
@@ -27,6 +27,10 @@ class SourceRow:
     judged: int = 0
 
     @property
+    def golden(self) -> str:
+        return f"{self.golden_passed}/{self.golden_total}"
+
+    @property
     def score(self) -> float | None:
         """Share of the mutants with different behaviour that failed."""
         return self.killed / self.judged if self.judged else None
@@ -39,7 +43,7 @@ class Unfit:
     source: str
     problem: str
     """Id, or place in a file."""
-    status: str
+    status: ValidationStatus
     reason: str
 
 
@@ -60,23 +64,28 @@ def by_source(
         golden = evidence.get("golden") or {}
         if golden.get("source"):
             row.golden_total += 1
-            outcomes = [v["outcome"] for v in golden.get("verdicts", [])]
-            row.golden_passed += bool(outcomes) and set(outcomes) == {"passed"}
+            outcomes = {verdict["outcome"] for verdict in golden.get("verdicts", [])}
+            row.golden_passed += outcomes == {"passed"}
         tally = evidence.get("mutants") or {}
-        row.killed += tally.get("killed", 0)
-        row.judged += tally.get("killed", 0) + tally.get("survived", 0)
+        killed = tally.get("killed", 0)
+        row.killed += killed
+        row.judged += killed + tally.get("survived", 0)
         if record.status not in ("fit", "fit_without_golden"):
-            unfit.append(Unfit(source, problem_id, record.status, str(evidence.get("reason", ""))))
+            reason = str(evidence.get("reason", ""))
+            unfit.append(Unfit(source, problem_id, record.status, reason))
     for line in broken:
         rows[line.source].counts["broken"] += 1
         place = f"{line.file}:{line.line} {line.id or ''}".strip()
-        unfit.append(Unfit(line.source, place, "broken", f"{line.field}: {line.reason}"))
+        reason = f"{line.field}: {line.reason}"
+        unfit.append(Unfit(line.source, place, "broken", reason))
     for entry in left_out:
         rows[entry.source].counts["unsupported"] += 1
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
-    return dict(sorted(rows.items())), sorted(
-        unfit, key=lambda u: (u.source, VALIDATION_STATUSES.index(u.status), u.problem)
-    )
+    return dict(sorted(rows.items())), sorted(unfit, key=_by_source_and_status)
+
+
+def _by_source_and_status(unfit: Unfit) -> tuple[str, int, str]:
+    return unfit.source, VALIDATION_STATUSES.index(unfit.status), unfit.problem
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
@@ -88,11 +97,12 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     for name in (*statuses, "golden\npasses", "mutants\nfound out"):
         sums.add_column(name, justify="right", no_wrap=True)
     for source, row in rows.items():
-        counts = [
-            str(row.counts[name]) if row.counts[name] else "·" for name in VALIDATION_STATUSES
-        ]
-        sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
-    details = [Text(f"{u.status}: {u.problem} ({u.source}): {u.reason}") for u in unfit]
+        counts = [str(row.counts[name] or "·") for name in VALIDATION_STATUSES]
+        sums.add_row(source, *counts, row.golden, score_text(row))
+    details = []
+    for one in unfit:
+        line = f"{one.status}: {one.problem} ({one.source}): {one.reason}"
+        details.append(Text(line))
     return Group(sums, *details)
 
 
@@ -102,15 +112,15 @@ def score_text(row: SourceRow) -> str:
 
 def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str, str]]:
     """The same as rows of a table artifact: one per source, then one per unfit problem."""
-    sums = [
-        {
-            "source": source,
-            "problem": "",
-            "status": ", ".join(
-                f"{n} {name.replace('_', ' ')}" for name, n in row.counts.items() if n
-            ),
-            "reason": f"golden passes {row.golden_passed}/{row.golden_total}; mutants found out {score_text(row)}",
-        }
-        for source, row in rows.items()
-    ]
-    return sums + [asdict(problem) for problem in unfit]
+    table = []
+    for source, row in rows.items():
+        counts = []
+        for name, count in row.counts.items():
+            if count:
+                words = name.replace("_", " ")
+                counts.append(f"{count} {words}")
+        reason = f"golden passes {row.golden}; mutants found out {score_text(row)}"
+        table.append(
+            {"source": source, "problem": "", "status": ", ".join(counts), "reason": reason}
+        )
+    return table + [asdict(problem) for problem in unfit]

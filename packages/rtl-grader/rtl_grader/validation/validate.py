@@ -191,7 +191,9 @@ class _Validation:
         if not bad:
             self.evidence["golden"]["cpu_s"] = round(max(v.cpu_s for v in good), 3)
             return None
-        why = f"{bad[0].outcome.value.replace('_', ' ')}: {'; '.join(bad[0].reasons[:3]) or 'no reason given'}"
+        outcome = bad[0].outcome.value.replace("_", " ")
+        reasons = "; ".join(bad[0].reasons[:3])
+        why = f"{outcome}: {reasons or 'no reason given'}"
         if good:
             seeds = f"seed {good[-1].seed} passes, seed {bad[-1].seed} fails"
             return (
@@ -208,27 +210,28 @@ class _Validation:
         self.evidence["empty"] = empty.outcome.value
         if empty.passed:
             return "weak", "no answer at all is paid"
-        given = {
+        unmodified = {
             path: self.problem.context[path]
             for path in self.problem.targets
             if path in self.problem.context
         }
-        if len(given) == len(self.problem.targets):
-            unmodified = self._grade(given, self._impatient())
-            self.evidence["unmodified_context"] = _result(unmodified)
-            if _accepted(unmodified):
+        if len(unmodified) == len(self.problem.targets):
+            verdict = self._grade(unmodified, self._impatient())
+            self.evidence["unmodified_context"] = _result(verdict)
+            if _accepted(verdict):
                 return "weak", "the unmodified context is paid"
         return None
 
     def _stubs(self) -> tuple[ValidationStatus, str] | None:
-        if not (wanted := self.level.stubs_for(self.problem)):
+        kinds = self.level.stubs_for(self.problem)
+        if not kinds:
             return None
-        made, grader = stubs(self.problem), self._impatient()
-        files = made.of(wanted)
+        every, grader = stubs(self.problem), self._impatient()
+        files = every.of(kinds)
         results: dict[str, str] = {}
         weak: tuple[ValidationStatus, str] | None = None
         if not files:
-            results["none"] = made.reason
+            results["none"] = every.reason
             if empty_module := stand_in(self.problem.model_copy(update={"golden": None})):
                 verdict = self._grade(empty_module, grader)
                 results["empty module"] = _result(verdict)
@@ -239,7 +242,7 @@ class _Validation:
             results[name] = _result(verdict)
             if _accepted(verdict) and weak is None:
                 # The pulse only decorates a constant; the constant is compared.
-                compared = self._compare(made.files["zeros"] if name == "blip" else answer)
+                compared = self._compare(every.files["zeros"] if name == "blip" else answer)
                 results[name] += f" ({compared.result}: {compared.detail})" if compared else ""
                 if _counts_as_weak(name, compared):
                     differs = compared and compared.result == "different"
@@ -268,8 +271,8 @@ class _Validation:
         )
 
     def _mutants(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str]:
-        wanted = self.level.mutants
-        if not wanted:
+        limit = self.level.mutants
+        if not limit:
             return "fit", "the golden answer passes and wrong ones fail; no mutant was tried"
         if self.problem.interface is None:
             self.evidence["mutants"] = {"note": "the interface of the top module is not known"}
@@ -280,10 +283,10 @@ class _Validation:
         survivors: list[dict[str, str]] = []
         same: list[str] = []
         candidates = mutants(
-            golden, self.problem.interface.module, 3 * wanted, int(self.problem.fingerprint[:8], 16)
+            golden, self.problem.interface.module, 3 * limit, int(self.problem.fingerprint[:8], 16)
         )
         for mutant in candidates:
-            if tried.total() >= wanted:
+            if tried.total() >= limit:
                 break
             verdict = self._grade(mutant.files, grader)
             if verdict.outcome in _NOT_TESTED:
@@ -294,8 +297,10 @@ class _Validation:
                 if compared and compared.agrees:
                     same.append(mutant.description)
                     continue
-                told = compared.detail if compared else ""
-                survivors.append({"mutant": mutant.description, "kind": mutant.kind, "told": told})
+                witness = compared.detail if compared else ""
+                survivors.append(
+                    {"mutant": mutant.description, "kind": mutant.kind, "told": witness}
+                )
             tried[mutant.kind] += 1
             killed[mutant.kind] += not verdict.passed
         judged = tried.total()

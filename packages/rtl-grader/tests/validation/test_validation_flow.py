@@ -107,14 +107,14 @@ def test_counts_by_source_include_broken_lines_and_skipped_problems():
 
 
 def test_a_long_validation_reports_what_is_running(prefect, overrides, monkeypatch):
-    from rtl_core.rollouts import resumable
     from rtl_distill.flows import validate as flow
+    from rtl_grader import work
     from rtl_grader.progress import LogProgress, progress
 
     lines: list[str] = []
     teller = LogProgress()
     monkeypatch.setattr(teller, "line", lines.append)
-    monkeypatch.setattr(resumable, "LOG_S", 0.05)
+    monkeypatch.setattr(work, "TELL_S", 0.05)
     before = progress.set(teller)
     try:
         asyncio.run(flow.validate("demo", overrides, "full", 4, 2))

@@ -61,7 +61,10 @@ def miter(
     for name, bits in inputs:
         place[name] = f"in[{size + bits - 1}:{size}]"
         size += bits
-    acts = [f"~{place[name]}" if low else place[name] for name, low in resets if name in place]
+    acts = []
+    for name, low in resets:
+        if name in place:
+            acts.append(f"~{place[name]}" if low else place[name])
     words = {
         "range": _range(max(size, 1)),
         "golden": _instance("golden", "g", place, outputs),
@@ -70,8 +73,8 @@ def miter(
     wrong = " | ".join(_WRONG.format(at) for at in range(len(outputs)))
     unknown = ", ".join(f"g{at}x" for at in range(len(outputs)))
     both = _MITER.substitute(words, other=_instance("other", "o", place, outputs), wrong=wrong)
-    bits = _range(sum(bits for _, bits in outputs))
-    return both + _COVERED.substitute(words, bits=bits, unknown=unknown)
+    whole = _range(sum(bits for _, bits in outputs))
+    return both + _COVERED.substitute(words, bits=whole, unknown=unknown)
 
 
 def _range(bits: int) -> str:
@@ -86,7 +89,8 @@ def _instance(module: str, side: str, place: Mapping[str, str], outputs: Ports) 
         value, unknown = f"{side}{at}d", f"{side}{at}x"
         lines.append(f"  wire {_range(bits)} {value}, {unknown};")
         wires += [f".\\{name}_d ({value})", f".\\{name}_x ({unknown})"]
-    return "\n".join([*lines, f"  {module} {side} ({', '.join(wires)});"])
+    lines.append(f"  {module} {side} ({', '.join(wires)});")
+    return "\n".join(lines)
 
 
 def _seen(acts: str, ticks: list[str]) -> str:
