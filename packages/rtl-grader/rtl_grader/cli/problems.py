@@ -15,7 +15,7 @@ from rtl_grader.cli.options import SourceOption
 from rtl_grader.errors import ConfigError, ProblemError
 
 if TYPE_CHECKING:
-    from rtl_grader.problems.fetch import Fetched
+    from rtl_grader.problems.fetch import FetchRecord
     from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
     from rtl_grader.problems.sources import ProblemSource
     from rtl_grader.types.problem import Problem
@@ -221,7 +221,7 @@ def fetch(
     _print_fetched(fetched, into, downloaded)
 
 
-def _print_fetched(fetched: Fetched, folder: Path, downloaded: Sequence[str]) -> None:
+def _print_fetched(fetched: FetchRecord, folder: Path, downloaded: Sequence[str]) -> None:
     for file in fetched.files:
         path = folder / file.path
         typer.echo(f"{file.sha256}  {file.bytes:>10}  {path}")
