@@ -69,7 +69,9 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
 def _route(name: str, handler: Handler, api_key: str | None) -> Route:
     """Return the route for a method and path. All but downloads, whose URLs are signed, require the key."""
     method, path = name.split()
-    key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
+    key = None
+    if api_key is not None and not path.startswith(DOWNLOADS):
+        key = api_key.encode()
 
     async def endpoint(request: Request) -> Response:
         presented = request.headers.get("X-API-Key", "").encode()
@@ -207,7 +209,8 @@ def _session_routes(service: Service) -> Routes:
 
 def _training_routes(service: Service) -> Routes:
     async def forward_backward(request: Request) -> Json:
-        body = decode_train_request(await request.body(), request.headers.get("content-encoding"))
+        encoding = request.headers.get("content-encoding")
+        body = decode_train_request(await request.body(), encoding)
         return {"request_id": service.forward_backward(body).request_id}
 
     return {

@@ -50,7 +50,8 @@ class GenerationBatch(Batch):
         apart: list[PromptTokens] = []
         for prompt, group in by_prompt.items():
             # For a small model sharing prefixes costs more than it saves.
-            alone = self.decoder.is_small or any(row.request.needs_cache for row in group)
+            caches = any(row.request.needs_cache for row in group)
+            alone = self.decoder.is_small or caches
             (apart if alone else shared).append(prompt)
         for numbers in packed_passes(shared, budget):
             prompts = [shared[i] for i in numbers]
@@ -110,7 +111,8 @@ class GenerationBatch(Batch):
         device = hidden_NH.device
         last_UH = hidden_NH[torch.from_numpy(distinct).to(device)]
         owner_B = torch.from_numpy(owner).to(device)
-        return self._take(self.decoder.logits(last_UH).index_select(0, owner_B), rows)
+        logits_UV = self.decoder.logits(last_UH)
+        return self._take(logits_UV.index_select(0, owner_B), rows)
 
     @torch.inference_mode()
     def step(self) -> None:

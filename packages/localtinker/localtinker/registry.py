@@ -41,7 +41,7 @@ create table if not exists checkpoints (
     created real not null, expires real, public integer not null default 0, ephemeral_of text, user_metadata text);
 create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
-_LIVE = "select * from checkpoints where (expires is null or expires > ?)"
+_LIVE = "select * from checkpoints where (expires is null or expires > ?1)"
 """The checkpoints that have not expired; its parameter is the time."""
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 _PATH = re.compile(rf"tinker://([^/]*)/({'|'.join(KINDS)})/([^/]*)", re.DOTALL)
@@ -196,8 +196,8 @@ class Registry:
 
     def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
         """Return the training runs of a session, or all, the most recently used first."""
-        where, args = ("", ()) if session_id is None else ("where session_id = ?", (session_id,))
-        return self._run(f"select * from runs {where} order by last_request desc, id", *args)
+        where = "where ?1 is null or session_id = ?1"
+        return self._run(f"select * from runs {where} order by last_request desc, id", session_id)
 
     # Samplers ---------------------------------------------------------------------------------------------------
     def add_sampler(
@@ -299,14 +299,14 @@ class Registry:
 
     def checkpoint(self, path: str) -> SavedWeights:
         """Return the live checkpoint at a tinker:// path."""
-        rows = self._run(f"{_LIVE} and path = ?", self._clock(), path)
+        rows = self._run(f"{_LIVE} and path = ?2", self._clock(), path)
         if not rows:
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
         return _checkpoint(rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
         """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
-        where, args = ("", ()) if run_id is None else ("and run_id = ?", (run_id,))
+        where, args = ("", ()) if run_id is None else ("and run_id = ?2", (run_id,))
         sql = f"{_LIVE} and ephemeral_of is null {where} order by created desc, path"
         rows = self._run(sql, self._clock(), *args)
         return [_checkpoint(row) for row in rows]

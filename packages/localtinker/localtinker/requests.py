@@ -183,7 +183,8 @@ def parse(kind: type[T], body: bytes) -> T:
         return kind.model_validate_json(body or b"{}")
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
+        place = ".".join(map(str, first["loc"]))
+        where = place or "body"
         raise RequestError(f"{where}: {first['msg']}", status=422) from error
 
 
@@ -311,8 +312,7 @@ def _targets(
             values = values.reshape(shape)
     except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
-    within = not values.size or (values.min() >= -1 and values.max() < model.vocab_size)
-    if not within:
+    if values.size and not -1 <= values.min() <= values.max() < model.vocab_size:
         raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for none")
     return values, cells
 
@@ -358,7 +358,7 @@ def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel
             f"model_input of {length} tokens"
         )
     whole = targets.dtype.kind == "i"
-    if not whole or targets.min() < 0 or targets.max() >= model.vocab_size:
+    if not whole or not 0 <= targets.min() <= targets.max() < model.vocab_size:
         raise RequestError(
             f"{where}.loss_fn_inputs['target_tokens']: must be token ids in [0, {model.vocab_size})"
         )
@@ -373,7 +373,8 @@ def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel
                 f"{where}.loss_fn_inputs[{name!r}]: shape {list(value.shape)} differs from "
                 f"target_tokens' {list(targets.shape)}"
             )
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
+        is_float = value.dtype.kind == "f"
+        if is_float and not np.isfinite(value).all():
             raise RequestError(
                 f"{where}.loss_fn_inputs[{name!r}]: contains a number that is not finite"
             )

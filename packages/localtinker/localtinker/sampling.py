@@ -123,7 +123,9 @@ class SampleRequest(SampleJob):
         does not depend on the number of samples, and (s, 0) is the sample of a request for one.
         """
         for number in range(self.first_sample, self.first_sample + self.num_samples):
-            stream = None if self.seed is None else [self.seed & _LARGEST_SEED, number]
+            stream = None
+            if self.seed is not None:
+                stream = [self.seed & _LARGEST_SEED, number]
             uniforms = _uniforms(np.random.default_rng(stream))
             self.rows.append(Row(self, uniforms))
         self.open_rows = self.num_samples
@@ -186,7 +188,8 @@ class Batch:
 
     @property
     def live(self) -> int:
-        return len(self.rows) - sum([row.done for row in self.rows])
+        stopped = [row.done for row in self.rows]
+        return len(stopped) - sum(stopped)
 
     def positions(self) -> int:
         """Return an upper bound of the cache positions that this batch needs."""

@@ -40,14 +40,9 @@ class Service:
         self._lock = lock_folder(settings.state)
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template process is forked: threads do not survive a fork
+        load = partial(load_model, dtype=settings.dtype, device=self.device)
         self.models: dict[str, ServedModel] = {
-            name: load_model(
-                name,
-                path,
-                dtype=settings.dtype,
-                device=self.device,
-                max_context=settings.max_context,
-            )
+            name: load(name, path, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
         if not all(model.small for model in self.models.values()):
@@ -58,7 +53,8 @@ class Service:
         if processes is None:
             processes = settings.threads
         self._processes: SamplingProcesses | None = None
-        if processes and any(model.small for model in self.models.values()):
+        has_small = any(model.small for model in self.models.values())
+        if processes and has_small:
             self._processes = SamplingProcesses(
                 self.models, processes, limits, deterministic=settings.deterministic
             )
@@ -188,7 +184,8 @@ class Service:
         self.registry.touch_run(request.model_id)
 
         def run() -> bytes:
-            outputs, metrics = self.clients.live(request.model_id).forward_backward(request)
+            model = self.clients.live(request.model_id)
+            outputs, metrics = model.forward_backward(request)
             return encode_train_output(outputs, metrics)
 
         return self._submit("forward_backward", _key(request.model_id, request.seq_id), run)
@@ -227,7 +224,8 @@ class Service:
         optimizer = kind == "weights"
         name = f"ephemeral-{sampler}"
         if not snapshot:
-            name = rq.check_name(request.path or uuid.uuid4().hex[:12])
+            fresh = uuid.uuid4().hex[:12]
+            name = rq.check_name(request.path or fresh)
 
         def run() -> Json:
             model = self.clients.live(client.model_id)
@@ -285,7 +283,8 @@ class Service:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
         else:
             client = self.clients.get(model_id)
-            mine, saved = (s.describe() for s in (client.spec, spec))
+            mine = client.spec.describe()
+            saved = spec.describe()
             if (client.base.name, mine) != (checkpoint.base_model, saved):
                 raise RequestError(
                     f"path: {request.path} belongs to {checkpoint.base_model!r} with {saved}, this client to "

@@ -42,7 +42,8 @@ class Result:
 
     @property
     def line(self) -> Text:
-        words = Text(f"{self.outcome:<10}", style=STYLES[self.outcome])
+        style = STYLES[self.outcome]
+        words = Text(f"{self.outcome:<10}", style=style)
         words.append(self.case.name, style="bold")
         return words.append(f": {self.finding}", style="not bold default")
 
@@ -106,10 +107,12 @@ class Examination:
                 case = one.case
                 consequence = case.without if case.needed else f"(an option) {case.without}"
                 text = Text(f"{consequence}\n{case.promise}\nFound: {one.finding}")
-                table.add_row(case.name, Text(one.outcome, style=STYLES[one.outcome]), text)
+                outcome = Text(one.outcome, style=STYLES[one.outcome])
+                table.add_row(case.name, outcome, text)
             console.print(table)
         counts = Counter(one.outcome for one in self.results)
-        words = ", ".join(f"{counts[kind]} {kind}" for kind in STYLES if counts[kind])
+        parts = [f"{counts[kind]} {kind}" for kind in STYLES if counts[kind]]
+        words = ", ".join(parts)
         verdict = "no run should start on this server"
         if self.fit:
             verdict = "everything that each run needs works"

@@ -9,8 +9,9 @@ import tinker
 from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 
-from localtinker.certify.bench import PROMPT, SAMPLING, TRAINING, Bench, datum
+from localtinker.certify.bench import SAMPLING, TRAINING, Bench
 from localtinker.certify.cases import NotTriedError, case, option
+from localtinker.certify.data import PROMPT, datum
 from localtinker.client.failures import PERMANENT
 
 HANGS = (
