@@ -215,7 +215,7 @@ def _training_routes(service: Service) -> Routes:
 
     return {
         "POST /forward_backward": forward_backward,
-        "POST /get_info": _posted(rq.ModelId, lambda body: service.get_info(body.model_id)),
+        "POST /get_info": _posted(rq.ModelId, lambda body: _info(service, body.model_id)),
         "POST /copy_weights": _posted(
             rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}
         ),
@@ -230,4 +230,21 @@ def _training_routes(service: Service) -> Routes:
             rq.SaveWeightsExternal, service.save_weights_external
         ),
         "POST /load_weights": _posted(rq.LoadWeights, service.load_weights),
+    }
+
+
+def _info(service: Service, model_id: str) -> Json:
+    client = service.clients.get(model_id)
+    return {
+        "type": "get_info",
+        "model_id": model_id,
+        "is_lora": True,
+        "lora_rank": client.spec.rank,
+        "model_name": client.base.name,
+        "optimizer_config": {"type": "adamw"},
+        "model_data": {
+            "arch": client.base.model.config.model_type,
+            "model_name": client.base.name,
+            "tokenizer_id": str(client.base.path.resolve()),
+        },
     }

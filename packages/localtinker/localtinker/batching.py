@@ -214,7 +214,8 @@ class LockstepBatch(Batch):
         distinct = list(dict.fromkeys(prompts))
         tokens_UL = self._tensor(distinct)
         logits, self._cache = self.decoder.prefill(tokens_UL, all_positions=False)
-        owner = self._tensor([distinct.index(prompt) for prompt in prompts])
+        numbers = [distinct.index(prompt) for prompt in prompts]
+        owner = self._tensor(numbers)
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
         last_UV = logits[:, -1].float()

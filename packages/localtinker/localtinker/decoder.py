@@ -243,7 +243,8 @@ class DenseDecoder:
 
     def _layer(self, name: str) -> Layer:
         module = self._model.get_submodule(name)
-        q, k, v, o = (self._linear(f"{name}.self_attn.{part}_proj") for part in "qkvo")
+        names = [f"{name}.self_attn.{part}_proj" for part in "qkvo"]
+        q, k, v, o = map(self._linear, names)
         gate, up, down = (
             self._linear(f"{name}.mlp.{part}_proj") for part in ("gate", "up", "down")
         )

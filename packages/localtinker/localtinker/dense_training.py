@@ -320,8 +320,10 @@ class DenseTraining:
             trained = gradient_PK[here].any(-1)  # false in prompts
             if not trained.any():
                 continue
-            g_PK, target, row = (part[here][trained] for part in (gradient_PK, target_PK, row_P))
-            rows, row = (row - start).unique(return_inverse=True)
+            g_PK = gradient_PK[here][trained]
+            target = target_PK[here][trained]
+            row = row_P[here][trained] - start
+            rows, row = row.unique(return_inverse=True)
             x = hidden_NH[start:end][rows]
             fits = end <= len(buffer)
             logits = buffer[start:end][rows] if fits else self._head.forward(x, weight_VH)

@@ -73,7 +73,9 @@ class DenseConfig(DenseSizes):
         if not complete or not raw["rope_parameters"].keys() >= {"rope_type", "rope_theta"}:
             raw = _transformers_config(folder).to_dict()
         kinds = raw.get("layer_types")
-        windows = set(kinds) != {"full_attention"} if kinds else raw.get("use_sliding_window")
+        windows = raw.get("use_sliding_window")
+        if kinds:
+            windows = set(kinds) != {"full_attention"}
         rotation = raw["rope_parameters"]["rope_type"]
         if windows or raw["hidden_act"] != "silu" or rotation not in _ROTATIONS:
             return None

@@ -122,13 +122,15 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
 
 def _shares(values: list[int], count: int) -> list[list[int]]:
     """Split a list into `count` consecutive parts of nearly equal length."""
-    bounds = [len(values) * i // count for i in range(count + 1)]
+    length = len(values)
+    bounds = [length * i // count for i in range(count + 1)]
     return [values[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def chunks(first: int, end: int, size: int) -> list[tuple[int, int]]:
     """Return the bounds of consecutive ranges of at most `size`, from `first` to before `end`."""
-    return [(start, min(start + size, end)) for start in range(first, end, size)]
+    starts = range(first, end, size)
+    return [(start, min(start + size, end)) for start in starts]
 
 
 def common_length(a: Tokens, b: Tokens) -> int:

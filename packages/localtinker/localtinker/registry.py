@@ -156,7 +156,7 @@ class Registry:
         now = self._clock()
         self._run(
             "insert into sessions values (?, ?, ?, 0, ?, ?)",
-            *(session_id, now, now, display_name, _dumps(user_metadata)),
+            *(session_id, now, now, display_name, json.dumps(user_metadata)),
         )
 
     def touch_session(self, session_id: str) -> bool:
@@ -185,7 +185,7 @@ class Registry:
         now = self._clock()
         self._run(
             "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
-            *(run_id, session_id, base_model, lora, now, now, _dumps(user_metadata)),
+            *(run_id, session_id, base_model, lora, now, now, json.dumps(user_metadata)),
         )
 
     def touch_run(self, run_id: str) -> None:
@@ -288,7 +288,7 @@ class Registry:
         row = (
             *(path, run_id, kind, name, files.blob, files.base_model, files.lora),
             *(int(files.has_optimizer), files.size_bytes, now, expires, 0, ephemeral_of),
-            _dumps(user_metadata),
+            json.dumps(user_metadata),
         )
         try:
             places = ", ".join("?" * len(row))
@@ -386,10 +386,6 @@ def _checkpoint(row: sqlite3.Row) -> SavedWeights:
         fields[flag] = bool(fields[flag])
     fields["user_metadata"] = json.loads(fields["user_metadata"] or "null")
     return SavedWeights(**fields)
-
-
-def _dumps(value: dict | None) -> str | None:
-    return None if value is None else json.dumps(value)
 
 
 def _flush(path: Path) -> None:

@@ -241,7 +241,9 @@ def sampling_options(request: Sample, prompt_length: int, model: ServedModel) ->
             f"sampling_params.max_tokens: {max_tokens} after a prompt of {prompt_length} tokens exceeds the context of "
             f"{model.max_context} tokens"
         )
-    items = [params.stop] if isinstance(params.stop, str) else params.stop or []
+    items: Sequence[int | str] = params.stop or []
+    if isinstance(params.stop, str):
+        items = [params.stop]
     ids = frozenset(item for item in items if isinstance(item, int))
     strings = tuple(item for item in items if isinstance(item, str))
     if "" in strings:

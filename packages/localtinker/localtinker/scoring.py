@@ -107,7 +107,8 @@ def _score_tokens(
         logp = torch.log_softmax(logits, -1)
         row = torch.from_numpy(which[here] - start).to(device)
         target = torch.from_numpy(targets[here]).to(device)
-        logprobs[order[here]] = logp[row, target].cpu().numpy()
+        target_logp = logp[row, target].cpu()
+        logprobs[order[here]] = target_logp.numpy()
     start = 0
     for request, _, first in requested:
         assert request.scores is not None
@@ -126,7 +127,8 @@ def _score_topk(
     ids_PK = np.zeros((length, count), np.int32)
     logprobs_PK = np.full((length, count), MISSING_LOGPROB, np.float32)
     for start, end in _chunks(head, _first_scored(request), length):
-        logits = head.logits(hidden_PH[start - 1 : end - 1])
+        context_RH = hidden_PH[start - 1 : end - 1]
+        logits = head.logits(context_RH)
         top = torch.log_softmax(logits, -1).topk(count, -1)
         ids_PK[start:end] = top.indices.cpu().numpy()
         logprobs_PK[start:end] = top.values.cpu().numpy()

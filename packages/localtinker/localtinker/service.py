@@ -45,16 +45,16 @@ class Service:
             name: load(name, path, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
-        if not all(model.small for model in self.models.values()):
+        models = self.models.values()
+        if not all(model.small for model in models):
             use_fast_products()
-        micro_tokens, cache_bytes = room_on(self.device, self.models.values())
+        micro_tokens, cache_bytes = room_on(self.device, models)
         limits = SamplingLimits(cache_bytes)
         processes = settings.sampling_processes
         if processes is None:
             processes = settings.threads
         self._processes: SamplingProcesses | None = None
-        has_small = any(model.small for model in self.models.values())
-        if processes and has_small:
+        if processes and any(model.small for model in models):
             self._processes = SamplingProcesses(
                 self.models, processes, limits, deterministic=settings.deterministic
             )
@@ -156,7 +156,9 @@ class Service:
                 "lora_config: at least one of train_attn, train_mlp, train_unembed must be true"
             )
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        seed = secrets.randbits(32) if lora.seed is None else lora.seed & _LARGEST_SEED
+        seed = secrets.randbits(32)
+        if lora.seed is not None:
+            seed = lora.seed & _LARGEST_SEED
         spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
 
         def run() -> Json:
@@ -324,22 +326,6 @@ class Service:
             ttl_seconds=request.ttl_seconds,
             user_metadata=source.user_metadata,
         )
-
-    def get_info(self, model_id: str) -> Json:
-        client = self.clients.get(model_id)
-        return {
-            "type": "get_info",
-            "model_id": model_id,
-            "is_lora": True,
-            "lora_rank": client.spec.rank,
-            "model_name": client.base.name,
-            "optimizer_config": {"type": "adamw"},
-            "model_data": {
-                "arch": client.base.model.config.model_type,
-                "model_name": client.base.name,
-                "tokenizer_id": str(client.base.path.resolve()),
-            },
-        }
 
     # Sampling ---------------------------------------------------------------------------------------------------
     def create_sampling_session(self, request: rq.CreateSamplingSession) -> Json:

@@ -124,10 +124,11 @@ class TrainingModel:
                 here = slice(length), slice(width)
                 logprobs[i] = logp_LK[here].reshape(shape).numpy()
                 losses[i] = loss_LK[here].reshape(shape).numpy()
+        tokens = sum(len(datum.tokens_T) for datum in request.data)
         metrics = {
             "loss:sum": total,
             "tokens:sum": float(sum(map(_trained_positions, request.data))),
-            "input_tokens:sum": float(sum(len(datum.tokens_T) for datum in request.data)),
+            "input_tokens:sum": float(tokens),
         }
         return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
 
@@ -139,7 +140,7 @@ class TrainingModel:
         device = self.base.device
         inputs, mask_BLK = collate(data, loss.required + loss.optional)
         mask_BLK = mask_BLK.to(device)
-        inputs = {name: t.to(device) for name, t in inputs.items()}
+        inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
         config = {key: float(value) for key, value in request.config.items()}
         parameters = {**loss.parameters, **config}
 

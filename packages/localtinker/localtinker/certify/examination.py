@@ -47,6 +47,19 @@ class Result:
         words.append(self.case.name, style="bold")
         return words.append(f": {self.finding}", style="not bold default")
 
+    def to_json(self) -> dict[str, Any]:
+        case = self.case
+        return {
+            "case": case.name,
+            "group": case.group,
+            "promise": case.promise,
+            "needed": case.needed,
+            "outcome": self.outcome,
+            "found": self.finding,
+            "without": case.without,
+            "seconds": round(self.seconds, 2),
+        }
+
 
 @dataclass(frozen=True)
 class Examination:
@@ -78,19 +91,7 @@ class Examination:
             "sdk": tinker.__version__,
             "student": self.student,
             "fit": self.fit,
-            "results": [
-                {
-                    "case": one.case.name,
-                    "group": one.case.group,
-                    "promise": one.case.promise,
-                    "needed": one.case.needed,
-                    "outcome": one.outcome,
-                    "found": one.finding,
-                    "without": one.case.without,
-                    "seconds": round(one.seconds, 2),
-                }
-                for one in self.results
-            ],
+            "results": [result.to_json() for result in self.results],
         }
 
     def write(self, file: Path) -> None:

@@ -73,7 +73,8 @@ async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[
 
 
 def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -> torch.Tensor:
-    logits_TV = model(torch.tensor([list(tokens)])).logits[0]
+    tokens_1T = torch.tensor([list(tokens)])
+    logits_TV = model(tokens_1T).logits[0]
     logp_TV = torch.log_softmax(logits_TV.double(), -1)
     targets_T1 = torch.tensor(list(targets))[:, None]
     return logp_TV.gather(1, targets_T1)[:, 0]

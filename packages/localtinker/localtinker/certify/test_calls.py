@@ -48,7 +48,8 @@ async def test_capabilities(bench: Bench) -> str:
     assert models, "no model is listed"
     trainable = [name for name, model in models.items() if model.trainable is not False]
     local = [name for name in server.folders if name in trainable]
-    server.student = server.student or next(iter([*local, *trainable]), None)
+    choices = [*local, *trainable]
+    server.student = server.student or next(iter(choices), None)
     assert server.student in models, (
         f"the student {server.student!r} is not listed; listed are {', '.join(models)}"
     )
@@ -314,7 +315,7 @@ async def test_optim_step(bench: Bench) -> str:
     after = await bench.trainer_logprobs(trainer, texts)
     # Both may become less likely, because they share weights.
     changes = zip(after, before, strict=True)
-    up, down = (float(new.sum() - old.sum()) for new, old in changes)
+    up, down = (new.sum() - old.sum() for new, old in changes)
     words = f"3 steps moved them by {up:+.3g} and {down:+.3g}"
     assert up - down > 0.01, words
     return words
