@@ -195,8 +195,13 @@ class Layout:
         for shared, own in self.spans:
             shares = shared.start < shared.stop
             for rows in (shared,) if shares else own:
-                qkv = (states[:, :, rows] for states in (q, k, v))
-                part = F.scaled_dot_product_attention(*qkv, is_causal=True, enable_gqa=grouped)
+                part = F.scaled_dot_product_attention(
+                    q[:, :, rows],
+                    k[:, :, rows],
+                    v[:, :, rows],
+                    is_causal=True,
+                    enable_gqa=grouped,
+                )
                 parts.append(part)
             if not shares:
                 continue
