@@ -249,20 +249,21 @@ class DenseDecoder:
             self._linear(f"{name}.mlp.{part}_proj") for part in ("gate", "up", "down")
         )
         qkv = [q, k, v]
-        norm_in: Tensor | None = self._norm_weight(module.input_layernorm.weight)
-        norm_mlp: Tensor | None = self._norm_weight(module.post_attention_layernorm.weight)
+        norm_in = self._norm_weight(module.input_layernorm.weight)
+        norm_mlp = self._norm_weight(module.post_attention_layernorm.weight)
         if self._merge:
             qkv = [_fuse(qkv, norm_in)]
             gate = _fuse([gate], norm_mlp)
             up = _fuse([up], norm_mlp)
-            norm_in = norm_mlp = None
         norm_qk = None
         if hasattr(module.self_attn, "q_norm"):
             norm_q = module.self_attn.q_norm.weight.expand(self.heads, -1)
             norm_k = module.self_attn.k_norm.weight.expand(self.kv_heads, -1)
             weights = torch.cat([norm_q, norm_k])
             norm_qk = self._norm_weight(weights).contiguous()
-        return Layer(qkv, o, gate, up, down, norm_in, norm_mlp, norm_qk)
+        first = None if self._merge else norm_in
+        second = None if self._merge else norm_mlp
+        return Layer(qkv, o, gate, up, down, first, second, norm_qk)
 
     def _linear(self, name: str) -> Linear:
         module = self._model.get_submodule(name)
@@ -278,7 +279,7 @@ class DenseDecoder:
         return Linear(weight, bias, (lora_a, lora_b * self._scaling))
 
 
-def _fuse(linears: list[Linear], norm: Tensor | None) -> Linear:
+def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
     """Fuse linear layers with the same input into one, and fold the weight of the preceding norm into it."""
     weight = torch.cat([linear.weight for linear in linears]).mul_(norm)
     biases = [linear.bias for linear in linears if linear.bias is not None]

@@ -284,8 +284,8 @@ class DenseTraining:
         for mask_L, rows in zip(mask_BL, layout.rows, strict=True):
             mask_L[: len(rows)] = True
         # Sort positions by row, so that those of a chunk of rows are adjacent.
-        rows = torch.from_numpy(np.concatenate(layout.rows))
-        row_P, order_P = rows.sort(stable=True)
+        rows_P = torch.from_numpy(np.concatenate(layout.rows))
+        row_P, order_P = rows_P.sort(stable=True)
         target_PK = targets_BLK[mask_BL][order_P]
         count = len(hidden_NH)
         vocabulary = weight_VH.shape[0]
@@ -327,12 +327,7 @@ class DenseTraining:
             x = hidden_NH[start:end][rows]
             fits = end <= len(buffer)
             logits = buffer[start:end][rows] if fits else self._head.forward(x, weight_VH)
-            total_P = g_PK.sum(-1, keepdim=True)
-            sums = torch.zeros(len(rows), 1).index_add_(0, row, total_P)
-            probabilities = logits.float().sub_(total[rows]).exp_()
-            d_logits = probabilities.mul_(-sums)
-            places_of_targets = row[:, None].expand_as(target), target
-            d_logits.index_put_(places_of_targets, g_PK, accumulate=True)
+            d_logits = _logit_gradient(logits.float(), total[rows], row, target, g_PK)
             dx = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
             d_hidden[start + rows] = dx
         return logp_BLK.detach(), loss_BLK.detach(), d_hidden
@@ -343,6 +338,22 @@ class DenseTraining:
         rope = table[layout.positions_N, None]
         cos, signed_sin = rope.chunk(2, -1)
         return cos, signed_sin
+
+
+def _logit_gradient(
+    logits: Tensor, total: Tensor, row: Tensor, target: Tensor, g_PK: Tensor
+) -> Tensor:
+    """Return the gradient of logits [rows, V], which are overwritten, given that of log p of targets.
+
+    `total`: the log of the sum of the exponentials of each row; `row`: of each position; `target` and its gradient
+    `g_PK`: [P, K].
+    """
+    total_P = g_PK.sum(-1, keepdim=True)
+    sums = torch.zeros(len(logits), 1).index_add_(0, row, total_P)
+    probabilities = logits.sub_(total).exp_()
+    d_logits = probabilities.mul_(-sums)
+    places = row[:, None].expand_as(target), target
+    return d_logits.index_put_(places, g_PK, accumulate=True)
 
 
 def layer_bytes(model: Any) -> tuple[int, int]:

@@ -206,7 +206,9 @@ class SamplingProcesses:
         self._queue = deque(part for part in self._queue if part.request is not request)
         for process in self._processes:
             parts = process.parts.items()
-            cancellations = [(number, None) for number, part in parts if part.request is request]
+            cancellations: list[Task] = [
+                (number, None) for number, part in parts if part.request is request
+            ]
             if cancellations:
                 process.send(cancellations)
 

@@ -79,8 +79,8 @@ class SamplingLoop:
                 request.take(error)
 
     def _admit(self, weights: SampledWeights) -> None:
-        rows = self._waiting[weights]
-        waiting = deque(row for row in rows if not row.request.cancelled.is_set())
+        queue = self._waiting[weights]
+        waiting = deque(row for row in queue if not row.request.cancelled.is_set())
         self._waiting[weights] = waiting
         if waiting:
             sampler = self.pool.get(weights, set(self._batches))
