@@ -99,7 +99,7 @@ class GenerationBatch(Batch):
         places, requests = [], []
         for rows_P, group in zip(positions, groups, strict=True):
             for request in requests_of(group):
-                if request.prompt_options.wanted and request.scores is None:
+                if request.prompt_options.has_any and request.scores is None:
                     places.append(rows_P)
                     requests.append(request)
         score_prompts(self.decoder, hidden_NH, places, requests)
@@ -205,7 +205,7 @@ class LockstepBatch(Batch):
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
         for request in requests_of(rows):
-            if request.prompt_options.wanted and request.scores is None:
+            if request.prompt_options.has_any and request.scores is None:
                 tokens_1L = self._tensor([request.prompt])
                 hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
                 places = [np.arange(len(request.prompt))]

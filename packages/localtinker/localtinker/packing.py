@@ -109,14 +109,14 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
         for share, part in zip(shares, _shares(members, count), strict=True):
             blocks.append((family.prefix + sum(share), part))
     passes: Passes = []
-    filled = 0
+    size = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
-        if passes and filled + rows <= budget:
+        if passes and size + rows <= budget:
             passes[-1] += part
-            filled += rows
+            size += rows
         else:
             passes.append(list(part))
-            filled = rows
+            size = rows
     return passes
 
 
@@ -210,13 +210,13 @@ class Layout:
                 values = torch.cat((v[:, :, shared], v[:, :, rows]), 2)
                 for start, end in chunks(rows.start, rows.stop, BLOCK):
                     count = end - start
-                    seen = keys.shape[2] - (rows.stop - end)
-                    mask = torch.ones(count, seen, dtype=torch.bool, device=q.device)
+                    visible = keys.shape[2] - (rows.stop - end)
+                    mask = torch.ones(count, visible, dtype=torch.bool, device=q.device)
                     part = F.scaled_dot_product_attention(
                         q[:, :, start:end],
-                        keys[:, :, :seen],
-                        values[:, :, :seen],
-                        attn_mask=mask.tril_(seen - count),
+                        keys[:, :, :visible],
+                        values[:, :, :visible],
+                        attn_mask=mask.tril_(visible - count),
                         enable_gqa=grouped,
                     )
                     parts.append(part)

@@ -69,7 +69,7 @@ class PromptOptions:
     target_cells: Cells | None = None
 
     @property
-    def wanted(self) -> bool:
+    def has_any(self) -> bool:
         return self.logprobs or self.topk > 0 or self.targets_RK is not None
 
 
