@@ -36,7 +36,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from benchmarks.common import options, show
 from localtinker.certify import test_calls, test_faults, test_saved_weights
-from localtinker.certify.bench import PROMPT, VOCABULARY, Bench, Server, params, prompt
+from localtinker.certify.bench import Bench, Server
+from localtinker.certify.data import PROMPT, VOCABULARY, params, prompt
 from localtinker.losses import LOSSES
 from localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path

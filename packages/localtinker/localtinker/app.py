@@ -69,7 +69,9 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
 def _route(name: str, handler: Handler, api_key: str | None) -> Route:
     """Return the route for a method and path. All but downloads, whose URLs are signed, require the key."""
     method, path = name.split()
-    key = None if api_key is None or path.startswith(DOWNLOADS) else api_key.encode()
+    key = None
+    if api_key is not None and not path.startswith(DOWNLOADS):
+        key = api_key.encode()
 
     async def endpoint(request: Request) -> Response:
         presented = request.headers.get("X-API-Key", "").encode()
@@ -207,12 +209,13 @@ def _session_routes(service: Service) -> Routes:
 
 def _training_routes(service: Service) -> Routes:
     async def forward_backward(request: Request) -> Json:
-        body = decode_train_request(await request.body(), request.headers.get("content-encoding"))
+        encoding = request.headers.get("content-encoding")
+        body = decode_train_request(await request.body(), encoding)
         return {"request_id": service.forward_backward(body).request_id}
 
     return {
         "POST /forward_backward": forward_backward,
-        "POST /get_info": _posted(rq.ModelId, lambda body: service.get_info(body.model_id)),
+        "POST /get_info": _posted(rq.ModelId, lambda body: _info(service, body.model_id)),
         "POST /copy_weights": _posted(
             rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}
         ),
@@ -227,4 +230,21 @@ def _training_routes(service: Service) -> Routes:
             rq.SaveWeightsExternal, service.save_weights_external
         ),
         "POST /load_weights": _posted(rq.LoadWeights, service.load_weights),
+    }
+
+
+def _info(service: Service, model_id: str) -> Json:
+    client = service.clients.get(model_id)
+    return {
+        "type": "get_info",
+        "model_id": model_id,
+        "is_lora": True,
+        "lora_rank": client.spec.rank,
+        "model_name": client.base.name,
+        "optimizer_config": {"type": "adamw"},
+        "model_data": {
+            "arch": client.base.model.config.model_type,
+            "model_name": client.base.name,
+            "tokenizer_id": str(client.base.path.resolve()),
+        },
     }

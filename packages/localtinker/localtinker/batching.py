@@ -50,7 +50,8 @@ class GenerationBatch(Batch):
         apart: list[PromptTokens] = []
         for prompt, group in by_prompt.items():
             # For a small model sharing prefixes costs more than it saves.
-            alone = self.decoder.is_small or any(row.request.needs_cache for row in group)
+            caches = any(row.request.needs_cache for row in group)
+            alone = self.decoder.is_small or caches
             (apart if alone else shared).append(prompt)
         for numbers in packed_passes(shared, budget):
             prompts = [shared[i] for i in numbers]
@@ -98,7 +99,7 @@ class GenerationBatch(Batch):
         places, requests = [], []
         for rows_P, group in zip(positions, groups, strict=True):
             for request in requests_of(group):
-                if request.prompt_options.wanted and request.scores is None:
+                if request.prompt_options.has_any and request.scores is None:
                     places.append(rows_P)
                     requests.append(request)
         score_prompts(self.decoder, hidden_NH, places, requests)
@@ -110,7 +111,8 @@ class GenerationBatch(Batch):
         device = hidden_NH.device
         last_UH = hidden_NH[torch.from_numpy(distinct).to(device)]
         owner_B = torch.from_numpy(owner).to(device)
-        return self._take(self.decoder.logits(last_UH).index_select(0, owner_B), rows)
+        logits_UV = self.decoder.logits(last_UH)
+        return self._take(logits_UV.index_select(0, owner_B), rows)
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -203,7 +205,7 @@ class LockstepBatch(Batch):
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
         for request in requests_of(rows):
-            if request.prompt_options.wanted and request.scores is None:
+            if request.prompt_options.has_any and request.scores is None:
                 tokens_1L = self._tensor([request.prompt])
                 hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
                 places = [np.arange(len(request.prompt))]
@@ -212,7 +214,8 @@ class LockstepBatch(Batch):
         distinct = list(dict.fromkeys(prompts))
         tokens_UL = self._tensor(distinct)
         logits, self._cache = self.decoder.prefill(tokens_UL, all_positions=False)
-        owner = self._tensor([distinct.index(prompt) for prompt in prompts])
+        numbers = [distinct.index(prompt) for prompt in prompts]
+        owner = self._tensor(numbers)
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
         last_UV = logits[:, -1].float()

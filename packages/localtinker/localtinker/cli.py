@@ -95,10 +95,11 @@ def serve_tinker(
         typer.echo(f"export TINKER_BASE_URL={base_url}")
         typer.echo(f"export TINKER_API_KEY={key}")
 
-    folder = state if state is not None else Path(tempfile.mkdtemp(prefix="localtinker-"))
+    if state is None:
+        state = Path(tempfile.mkdtemp(prefix="localtinker-"))
     settings = Settings(
         models=models,
-        state=folder,
+        state=state,
         host=host,
         port=port,
         dtype=dtype,

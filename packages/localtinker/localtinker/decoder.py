@@ -45,7 +45,9 @@ class Linear:
     @cached_property
     def only_weight(self) -> Tensor | None:
         """W^T if there is no bias or adapter: for few rows, the overhead of `F.linear` matters."""
-        return self.weight.t() if self.bias is None and self.lora is None else None
+        if self.bias is not None or self.lora is not None:
+            return None
+        return self.weight.t()
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return y for x [rows, in]."""
@@ -141,7 +143,9 @@ class DenseDecoder:
         length = tokens_BL.shape[1]
 
         def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q, k, v = (states.transpose(1, 2) for states in (q, k, v))
+            q = q.transpose(1, 2)
+            k = k.transpose(1, 2)
+            v = v.transpose(1, 2)
             if cache is not None:
                 cache.keys[index][:, :, :length] = k
                 cache.values[index][:, :, :length] = v
@@ -172,7 +176,8 @@ class DenseDecoder:
             qk, v = self._project(layer, x, tokens.shape, cos, sin)
             q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
             attended = attend(index, q, k, v)
-            x = self._finish(layer, x, attended.view(len(x), -1))
+            attended = attended.view(len(x), -1)
+            x = self._finish(layer, x, attended)
         x = self._rms(x, self.norm)
         return x.view(*tokens.shape, -1)
 
@@ -194,7 +199,9 @@ class DenseDecoder:
         """Return rotated queries followed by keys [*lead, N + M, D], and values [*lead, M, D], for x [rows, H]."""
         h = self._rms(x, layer.norm_in)
         states = [linear(h) for linear in layer.qkv]
-        qkv = states[0] if len(states) == 1 else torch.cat(states, -1)
+        qkv = states[0]
+        if len(states) > 1:
+            qkv = torch.cat(states, -1)
         heads = self.heads + self.kv_heads
         qkv = qkv.view(*lead, heads + self.kv_heads, self.head_dim)
         qk, v = qkv.split_with_sizes((heads, self.kv_heads), -2)
@@ -206,7 +213,8 @@ class DenseDecoder:
         x = layer.o.added_to(x, attended)
         h = self._rms(x, layer.norm_mlp)
         gate = F.silu(layer.gate(h))
-        return layer.down.added_to(x, gate.mul_(layer.up(h)))
+        up = layer.up(h)
+        return layer.down.added_to(x, gate.mul_(up))
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Return x / sqrt(mean(x^2) + eps) * weight, with half as many CPU kernels as torch.
@@ -223,7 +231,9 @@ class DenseDecoder:
 
     def _norm_weight(self, weight: Tensor) -> Tensor:
         weight = weight.detach()
-        return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
+        if not self._exact_norms:
+            return weight
+        return weight * weight.shape[-1] ** 0.5
 
     def _rope(self, length: int) -> Tensor:
         """Return the table of `Rotary.table` for at least `length` positions."""
@@ -233,24 +243,27 @@ class DenseDecoder:
 
     def _layer(self, name: str) -> Layer:
         module = self._model.get_submodule(name)
-        q, k, v, o = (self._linear(f"{name}.self_attn.{part}_proj") for part in "qkvo")
+        names = [f"{name}.self_attn.{part}_proj" for part in "qkvo"]
+        q, k, v, o = map(self._linear, names)
         gate, up, down = (
             self._linear(f"{name}.mlp.{part}_proj") for part in ("gate", "up", "down")
         )
         qkv = [q, k, v]
-        norm_in: Tensor | None = self._norm_weight(module.input_layernorm.weight)
-        norm_mlp: Tensor | None = self._norm_weight(module.post_attention_layernorm.weight)
+        norm_in = self._norm_weight(module.input_layernorm.weight)
+        norm_mlp = self._norm_weight(module.post_attention_layernorm.weight)
         if self._merge:
             qkv = [_fuse(qkv, norm_in)]
             gate = _fuse([gate], norm_mlp)
             up = _fuse([up], norm_mlp)
-            norm_in = norm_mlp = None
         norm_qk = None
         if hasattr(module.self_attn, "q_norm"):
             norm_q = module.self_attn.q_norm.weight.expand(self.heads, -1)
             norm_k = module.self_attn.k_norm.weight.expand(self.kv_heads, -1)
-            norm_qk = self._norm_weight(torch.cat([norm_q, norm_k])).contiguous()
-        return Layer(qkv, o, gate, up, down, norm_in, norm_mlp, norm_qk)
+            weights = torch.cat([norm_q, norm_k])
+            norm_qk = self._norm_weight(weights).contiguous()
+        first = None if self._merge else norm_in
+        second = None if self._merge else norm_mlp
+        return Layer(qkv, o, gate, up, down, first, second, norm_qk)
 
     def _linear(self, name: str) -> Linear:
         module = self._model.get_submodule(name)
@@ -266,7 +279,7 @@ class DenseDecoder:
         return Linear(weight, bias, (lora_a, lora_b * self._scaling))
 
 
-def _fuse(linears: list[Linear], norm: Tensor | None) -> Linear:
+def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
     """Fuse linear layers with the same input into one, and fold the weight of the preceding norm into it."""
     weight = torch.cat([linear.weight for linear in linears]).mul_(norm)
     biases = [linear.bias for linear in linears if linear.bias is not None]

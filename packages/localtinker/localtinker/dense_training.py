@@ -89,15 +89,18 @@ class Projection:
             lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
             through_a = torch.mm(x, lora_a.t()).mul_(self._scaling)
             through_b = torch.mm(part, lora_b).mul_(self._scaling)
-            _accumulate(pair[0], torch.mm(through_b.t(), x))
-            _accumulate(pair[1], torch.mm(part.t(), through_a))
+            d_lora_a = torch.mm(through_b.t(), x)
+            d_lora_b = torch.mm(part.t(), through_a)
+            _accumulate(pair[0], d_lora_a)
+            _accumulate(pair[1], d_lora_b)
             if not self._merges:
                 dx.addmm_(through_b, lora_a)
         return dx
 
     def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, Pair]]:
         """Yield the part of y [N, out] of each layer with an adapter, and its (A, B)."""
-        for part, pair in zip(y.split(self._sizes, -1), self._pairs, strict=True):
+        parts = y.split(self._sizes, -1)
+        for part, pair in zip(parts, self._pairs, strict=True):
             if pair is not None:
                 yield part, pair
 
@@ -181,9 +184,12 @@ class _Layer:
         states = qkv.view(-1, sum(heads), self._head_dim)
         q, k, v = states.split(heads, 1)
         if self._norm_q is not None and self._norm_k is not None:
-            q = F.rms_norm(q, (self._head_dim,), self._norm_q, self._eps)
-            k = F.rms_norm(k, (self._head_dim,), self._norm_k, self._eps)
-        return layout.attention(rotated(q, *rope), rotated(k, *rope), v)
+            shape = (self._head_dim,)
+            q = F.rms_norm(q, shape, self._norm_q, self._eps)
+            k = F.rms_norm(k, shape, self._norm_k, self._eps)
+        q = rotated(q, *rope)
+        k = rotated(k, *rope)
+        return layout.attention(q, k, v)
 
 
 def _gated(gate_up: Tensor) -> Tensor:
@@ -196,7 +202,8 @@ def _through(function: Function, x: Tensor, backward: Function) -> Tensor:
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
         y = function(leaf)
-    (dx,) = torch.autograd.grad(y, leaf, backward(y.detach()))
+    dy = backward(y.detach())
+    (dx,) = torch.autograd.grad(y, leaf, dy)
     return dx
 
 
@@ -277,7 +284,8 @@ class DenseTraining:
         for mask_L, rows in zip(mask_BL, layout.rows, strict=True):
             mask_L[: len(rows)] = True
         # Sort positions by row, so that those of a chunk of rows are adjacent.
-        row_P, order_P = torch.from_numpy(np.concatenate(layout.rows)).sort(stable=True)
+        rows_P = torch.from_numpy(np.concatenate(layout.rows))
+        row_P, order_P = rows_P.sort(stable=True)
         target_PK = targets_BLK[mask_BL][order_P]
         count = len(hidden_NH)
         vocabulary = weight_VH.shape[0]
@@ -292,12 +300,14 @@ class DenseTraining:
         for (start, end), here in zip(spans, positions, strict=True):
             out = buffer[start:end] if end <= len(buffer) else None
             logits = self._head.forward(hidden_NH[start:end], weight_VH, out).float()
-            normaliser.append(logits.logsumexp(-1, keepdim=True))
-            row = row_P[here, None] - start
-            own_logits = logits[row, target_PK[here]]
-            logp_PK[here] = own_logits - normaliser[-1][row[:, 0]]
+            total = logits.logsumexp(-1, keepdim=True)
+            normaliser.append(total)
+            row = row_P[here] - start
+            own_logits = logits[row[:, None], target_PK[here]]
+            logp_PK[here] = own_logits - total[row]
         logp_BLK = torch.zeros(targets_BLK.shape)
-        places = mask_BL.flatten().nonzero()[:, 0][order_P]
+        unordered = mask_BL.flatten().nonzero()[:, 0]
+        places = unordered[order_P]
         logp_BLK.flatten(0, 1)[places] = logp_PK
         if not self._trains:
             return logp_BLK, loss_of(logp_BLK), hidden_NH
@@ -310,23 +320,40 @@ class DenseTraining:
             trained = gradient_PK[here].any(-1)  # false in prompts
             if not trained.any():
                 continue
-            g_PK, target, row = (part[here][trained] for part in (gradient_PK, target_PK, row_P))
-            rows, row = (row - start).unique(return_inverse=True)
+            g_PK = gradient_PK[here][trained]
+            target = target_PK[here][trained]
+            row = row_P[here][trained] - start
+            rows, row = row.unique(return_inverse=True)
             x = hidden_NH[start:end][rows]
             fits = end <= len(buffer)
             logits = buffer[start:end][rows] if fits else self._head.forward(x, weight_VH)
-            total_P = g_PK.sum(-1, keepdim=True)
-            sums = torch.zeros(len(rows), 1).index_add_(0, row, total_P)
-            d_logits = logits.float().sub_(total[rows]).exp_().mul_(-sums)
-            d_logits.index_put_((row[:, None].expand_as(target), target), g_PK, accumulate=True)
-            d_hidden[start + rows] = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
+            d_logits = _logit_gradient(logits.float(), total[rows], row, target, g_PK)
+            dx = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
+            d_hidden[start + rows] = dx
         return logp_BLK.detach(), loss_BLK.detach(), d_hidden
 
     def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
         """Return cosines and signed sines of each row, [N, 1, D] each."""
         table = self._rotary.table(self._embed, layout.longest)
-        cos, signed_sin = table[layout.positions_N, None].chunk(2, -1)
+        rope = table[layout.positions_N, None]
+        cos, signed_sin = rope.chunk(2, -1)
         return cos, signed_sin
+
+
+def _logit_gradient(
+    logits: Tensor, total: Tensor, row: Tensor, target: Tensor, g_PK: Tensor
+) -> Tensor:
+    """Return the gradient of logits [rows, V], which are overwritten, given that of log p of targets.
+
+    `total`: the log of the sum of the exponentials of each row; `row`: of each position; `target` and its gradient
+    `g_PK`: [P, K].
+    """
+    total_P = g_PK.sum(-1, keepdim=True)
+    sums = torch.zeros(len(logits), 1).index_add_(0, row, total_P)
+    probabilities = logits.sub_(total).exp_()
+    d_logits = probabilities.mul_(-sums)
+    places = row[:, None].expand_as(target), target
+    return d_logits.index_put_(places, g_PK, accumulate=True)
 
 
 def layer_bytes(model: Any) -> tuple[int, int]:
@@ -334,5 +361,7 @@ def layer_bytes(model: Any) -> tuple[int, int]:
     config = model.config
     queries = config.num_attention_heads * config.head_dim
     keys = config.num_key_value_heads * config.head_dim
-    numbers = 2 * (config.hidden_size + 2 * queries + keys + config.intermediate_size)
-    return numbers * model.dtype.itemsize, 2 * keys * model.dtype.itemsize
+    attention = 2 * queries + keys
+    numbers = 2 * (config.hidden_size + attention + config.intermediate_size)
+    itemsize = model.dtype.itemsize
+    return numbers * itemsize, 2 * keys * itemsize

@@ -44,7 +44,8 @@ def device_for(name: str, models: Iterable[Path]) -> str:
 def weight_bytes(folder: Path) -> int:
     """Return the size of the weight files in a model's folder."""
     kinds = (".safetensors", ".bin", ".gguf")
-    return sum(file.stat().st_size for file in folder.glob("*") if file.suffix in kinds)
+    files = [file for file in folder.glob("*") if file.suffix in kinds]
+    return sum(file.stat().st_size for file in files)
 
 
 def use_threads(count: int) -> None:
@@ -83,7 +84,8 @@ def is_exact(multiply: Callable[[Tensor, Tensor], Tensor]) -> bool:
 
     a = torch.arange(64.0 * 576).sin().view(64, 576)
     exact = a.double() @ a.double().t()
-    return bool((multiply(a, a.t()) - exact).abs().max() < 1e-3)
+    error = (multiply(a, a.t()) - exact).abs().max()
+    return bool(error < 1e-3)
 
 
 def give_back_free_memory() -> None:

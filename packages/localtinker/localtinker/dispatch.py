@@ -64,7 +64,8 @@ class _Request:
         if self.done:
             # Concatenated protobuf messages parse as one message with all their repeated fields: the
             # sequences of all parts.
-            self.take(b"".join(self.answers[index] for index in range(self.parts)))
+            parts = [self.answers[index] for index in range(self.parts)]
+            self.take(b"".join(parts))
 
 
 @dataclass
@@ -126,7 +127,8 @@ class SamplingProcesses:
         deterministic: bool,
     ) -> None:
         self._count = count
-        self._template = Template(partial(run_worker, models, limits.share(count), deterministic))
+        run = partial(run_worker, models, limits.share(count), deterministic)
+        self._template = Template(run)
         self._processes: list[_Process] = []
         self._queue: deque[_Part] = deque()
         self._numbers = itertools.count()
@@ -177,7 +179,8 @@ class SamplingProcesses:
         if self._patience is not None:
             timer, latest = self._patience
             timer.cancel()
-        self._patience = loop.call_at(min(now + pace, latest), self._dispatch), latest
+        timer = loop.call_at(min(now + pace, latest), self._dispatch)
+        self._patience = timer, latest
 
     def _dispatch(self) -> None:
         """Send waiting parts in order, each to the least loaded process, while there is room."""
@@ -203,7 +206,9 @@ class SamplingProcesses:
         self._queue = deque(part for part in self._queue if part.request is not request)
         for process in self._processes:
             parts = process.parts.items()
-            cancellations = [(number, None) for number, part in parts if part.request is request]
+            cancellations: list[Task] = [
+                (number, None) for number, part in parts if part.request is request
+            ]
             if cancellations:
                 process.send(cancellations)
 

@@ -102,5 +102,6 @@ class FutureStore:
             )
             if any(since is not None and now - since > limit for since, limit in limits):
                 del self._futures[future.request_id]
-                if self.existing(future.key) is future:
-                    del self._by_key[future.key]
+                key = future.key
+                if key is not None and self.existing(key) is future:
+                    del self._by_key[key]

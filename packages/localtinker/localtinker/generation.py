@@ -71,14 +71,16 @@ class SamplingLoop:
             action(weights)
         except Exception as error:
             logger.exception("sampling from %s failed", weights)
-            rows = [row for batch in self._batches.pop(weights, []) for row in batch.rows]
-            rows += [*self._admitting, *self._waiting.pop(weights, ())]
+            rows = [*self._admitting, *self._waiting.pop(weights, ())]
+            for batch in self._batches.pop(weights, []):
+                rows += batch.rows
             self._admitting = []
             for request in requests_of(rows):
                 request.take(error)
 
     def _admit(self, weights: SampledWeights) -> None:
-        waiting = deque(row for row in self._waiting[weights] if not row.request.cancelled.is_set())
+        queue = self._waiting[weights]
+        waiting = deque(row for row in queue if not row.request.cancelled.is_set())
         self._waiting[weights] = waiting
         if waiting:
             sampler = self.pool.get(weights, set(self._batches))

@@ -46,7 +46,8 @@ class KVCache:
         Grows the cache if needed, and reads little more than `length` positions.
         """
         if length > self.capacity:
-            self.grow(round_up(max(length, int(1.5 * self.capacity))))
+            larger = int(1.5 * self.capacity)
+            self.grow(round_up(max(length, larger)))
         width = min(round_up(length, 16), self.capacity)
         if self._view is None or self._view.width != width:
             self._view = CacheView(self, width)
@@ -90,10 +91,11 @@ class CacheView:
         dtype = cache.keys[0].dtype
         device = cache.keys[0].device
         # Flat index of a slot's position 0.
-        first = torch.arange(0, slots * self._heads * capacity, capacity, device=device)
+        count = slots * self._heads * capacity
+        first = torch.arange(0, count, capacity, device=device)
         self._first_RM = first.view(slots, self._heads)
         layers = list(zip(cache.keys, cache.values, strict=True))
-        self._written = [(keys.flatten(0, 2), values.flatten(0, 2)) for keys, values in layers]
+        self._written = [tuple(states.flatten(0, 2) for states in layer) for layer in layers]
 
         def read(states: Tensor) -> Tensor:
             return states.flatten(0, 1)[:, :width]
@@ -106,7 +108,8 @@ class CacheView:
 
     def attention(self, positions_B: Tensor) -> Attend:
         places = (self._first_RM + positions_B[:, None]).flatten()
-        bias = torch.where(self._positions_W > positions_B[:, None], self._never, self._always)
+        later = self._positions_W > positions_B[:, None]
+        bias = torch.where(later, self._never, self._always)
         if self._heads > 1:
             bias = bias.repeat_interleave(self._heads, 0)
         bias = bias[:, None]
@@ -114,14 +117,15 @@ class CacheView:
         of_layers = mode.fp32_precision
 
         def attend(index: int, q_BND: Tensor, k_BMD: Tensor, v_BMD: Tensor) -> Tensor:
-            for written, states in zip(self._written[index], (k_BMD, v_BMD), strict=True):
-                written.index_copy_(0, places, states.reshape(-1, states.shape[-1]))
+            size = q_BND.shape[-1]
+            for cells, states in zip(self._written[index], (k_BMD, v_BMD), strict=True):
+                cells.index_copy_(0, places, states.reshape(-1, size))
             keys_T, values_W = self._read[index]
-            q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
+            q = q_BND.reshape(len(keys_T), -1, size)
             # Not oneDNN, which is three times slower for products of so few rows.
             mode.fp32_precision = "ieee"
             try:
-                scores = torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5)
+                scores = torch.baddbmm(bias, q, keys_T, alpha=size**-0.5)
                 weights = torch.softmax(scores, -1, torch.float32).to(scores.dtype)
                 return torch.bmm(weights, values_W).view(q_BND.shape)
             finally:

@@ -102,7 +102,8 @@ def checkpoint_routes(registry: Registry) -> Routes:
         return Response(status_code=204)
 
     async def publish(request: Request) -> Response:
-        registry.update_checkpoint(_path(request), public=int(request.method == "POST"))
+        public = request.method == "POST"
+        registry.update_checkpoint(_path(request), public=int(public))
         return Response(status_code=204)
 
     async def weights_info(request: Request) -> Json:
@@ -145,7 +146,8 @@ def download_routes(registry: Registry) -> Routes:
         folder = registry.blob_path(registry.checkpoint(path).blob)
         expires = int(time.time()) + _LIFE_S
         route = f"{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
-        base = f"{str(request.base_url).rstrip('/')}/api/v1{route}"
+        server = str(request.base_url).rstrip("/")
+        base = f"{server}/api/v1{route}"
         urls = {}
         for file in sorted(file.name for file in folder.iterdir()):
             query = f"expires={expires}&signature={sign(path, file, expires)}"
@@ -157,12 +159,14 @@ def download_routes(registry: Registry) -> Routes:
         file = request.path_params["file"]
         expires = rq.number(request.query_params, "expires")
         signature = request.query_params.get("signature", "").encode()
-        valid = hmac.compare_digest(signature, sign(path, file, expires).encode())
+        expected = sign(path, file, expires)
+        valid = hmac.compare_digest(signature, expected.encode())
         if not valid or expires < time.time():
             raise NotFoundError(
                 "signature: this URL is expired or not from this service; request a new one"
             )
-        return FileResponse(registry.blob_path(registry.checkpoint(path).blob) / file)
+        folder = registry.blob_path(registry.checkpoint(path).blob)
+        return FileResponse(folder / file)
 
     return {
         "GET /training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls": download_urls,

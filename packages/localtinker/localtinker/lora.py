@@ -112,7 +112,8 @@ class AdapterBank:
             spec, pairs = self._adapters[name]
             for target, pair in pairs.items():
                 hook = _low_rank_term(*pair, spec.scaling)
-                self._hooks.append(self.model.get_submodule(target).register_forward_hook(hook))
+                module = self.model.get_submodule(target)
+                self._hooks.append(module.register_forward_hook(hook))
         self._active = name
 
     def remove(self, name: str) -> None:

@@ -81,7 +81,11 @@ def importance_sampling(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters
     return -(logp_BLK - inputs["logprobs"]).exp() * inputs["advantages"]
 
 
-@loss(*POLICY_INPUTS, optional=CLIP, parameters=dict(zip(CLIP, (0.8, 1.2), strict=True)))
+@loss(
+    *POLICY_INPUTS,
+    optional=CLIP,
+    parameters={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+)
 def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-min(r A, clip(r, low, high) A) with r = exp(logp - q)."""
     ratio = (logp_BLK - inputs["logprobs"]).exp()
@@ -90,7 +94,11 @@ def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     return -(ratio * advantages).minimum(clipped * advantages)
 
 
-@loss(*POLICY_INPUTS, optional=CLIP, parameters=dict(zip(CLIP, (0.0, 4.0), strict=True)))
+@loss(
+    *POLICY_INPUTS,
+    optional=CLIP,
+    parameters={"clip_low_threshold": 0.0, "clip_high_threshold": 4.0},
+)
 def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-sg(clip(r, low, high)) logp A: the clipped ratio is a weight, not a path for the gradient.
 

@@ -90,7 +90,8 @@ class ServedModel:
 
     def sampler_bytes(self, *, adapted: bool) -> int:
         """Approximate bytes of a sampler beyond the base: those of a copy if it merges."""
-        return self.nbytes if self.dense and self.merge and (adapted or self.small) else 0
+        merges = self.dense and self.merge
+        return self.nbytes if merges and (adapted or self.small) else 0
 
     def sampler(self, adapter: Adapter | None, *, deterministic: bool) -> Sampler:
         """Return a sampler of the base model, alone or with a frozen adapter."""
@@ -114,9 +115,11 @@ def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
     memory.
     """
     if not device.startswith("cuda"):
-        return 4096 if all(model.small for model in models) else 512, 1 << 30
+        all_small = all(model.small for model in models)
+        return 4096 if all_small else 512, 1 << 30
     free, _ = torch.cuda.mem_get_info(torch.device(device))
-    return 16384 if free > _LARGE_GPU_BYTES else 4096, int(0.4 * free)
+    tokens = 16384 if free > _LARGE_GPU_BYTES else 4096
+    return tokens, int(0.4 * free)
 
 
 def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: int) -> ServedModel:
@@ -211,7 +214,9 @@ def _splits_head(model: Any) -> bool:
         return False
     exact = model.dtype == torch.float32
     # The first ids are special tokens, on which a bfloat16 model is very sensitive to rounding.
-    ids = torch.arange(1, 13) if exact else 7919 * torch.arange(1, 49)
+    ids = torch.arange(1, 13)
+    if not exact:
+        ids = 7919 * torch.arange(1, 49)
     size = model.get_input_embeddings().weight.shape[0]
     tokens = ids.to(model.device)[None] % size
     truth = model(input_ids=tokens, use_cache=False).logits.float()

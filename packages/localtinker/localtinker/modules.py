@@ -63,16 +63,19 @@ class DenseConfig(DenseSizes):
             raw.setdefault(
                 "rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]}
             )
-        if raw["model_type"] != "qwen3" and {"hidden_size", "num_attention_heads"} <= raw.keys():
+        has_sizes = {"hidden_size", "num_attention_heads"} <= raw.keys()
+        if raw["model_type"] != "qwen3" and has_sizes:
             per_head = raw["hidden_size"] // raw["num_attention_heads"]
             raw["head_dim"] = raw.get("head_dim") or per_head
         names = {field.name for field in fields(DenseConfig)}
         present = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
         complete = present >= {*names, "hidden_act"} - {"attention_bias", "mlp_bias"}
-        if not complete or not {"rope_type", "rope_theta"} <= raw["rope_parameters"].keys():
+        if not complete or not raw["rope_parameters"].keys() >= {"rope_type", "rope_theta"}:
             raw = _transformers_config(folder).to_dict()
         kinds = raw.get("layer_types")
-        windows = set(kinds) != {"full_attention"} if kinds else raw.get("use_sliding_window")
+        windows = raw.get("use_sliding_window")
+        if kinds:
+            windows = set(kinds) != {"full_attention"}
         rotation = raw["rope_parameters"]["rope_type"]
         if windows or raw["hidden_act"] != "silu" or rotation not in _ROTATIONS:
             return None
@@ -113,7 +116,8 @@ class Rotary:
     def __init__(self, config: DenseConfig, folder: Path, device: str) -> None:
         rope = config.rope_parameters
         if rope["rope_type"] == "default":
-            exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
+            evens = torch.arange(0, config.head_dim, 2, dtype=torch.float)
+            exponents = evens / config.head_dim
             frequencies = 1.0 / rope["rope_theta"] ** exponents
             self._factor = 1.0
         else:
@@ -177,7 +181,8 @@ class Attention(nn.Module):
             k = self.k_norm(k)
         cos = cos_BLD[:, None]
         sin = sin_BLD[:, None]
-        q, k = (_rotate(states.transpose(1, 2), cos, sin) for states in (q, k))
+        q = _rotate(q.transpose(1, 2), cos, sin)
+        k = _rotate(k.transpose(1, 2), cos, sin)
         attended = F.scaled_dot_product_attention(
             q, k, v.transpose(1, 2), is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped
         )
@@ -215,8 +220,10 @@ class Layer(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        h = self.input_layernorm(x)
+        x = x + self.self_attn(h, cos, sin)
+        h = self.post_attention_layernorm(x)
+        return x + self.mlp(h)
 
 
 class Body(nn.Module):

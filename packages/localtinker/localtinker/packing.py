@@ -69,7 +69,10 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
     neighbours = itertools.pairwise(arrays[i] for i in order)
     common = [common_length(a, b) for a, b in neighbours]
     # For each position in `order`, its family, in a list that all members share.
-    runs = [[Family((i,), len(arrays[i]) - 1)] for i in order]
+    runs = []
+    for i in order:
+        longest_prefix = len(arrays[i]) - 1
+        runs.append([Family((i,), longest_prefix)])
     for place in sorted(range(len(common)), key=lambda place: -common[place]):
         (left,), (right,) = runs[place], runs[place + 1]
         prefix = min(left.prefix, right.prefix, common[place])
@@ -102,29 +105,32 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
             if family.prefix + largest <= most:
                 break
             count += 1
-        for share, part in zip(_shares(lengths, count), _shares(members, count), strict=True):
+        shares = _shares(lengths, count)
+        for share, part in zip(shares, _shares(members, count), strict=True):
             blocks.append((family.prefix + sum(share), part))
     passes: Passes = []
-    filled = 0
+    size = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
-        if passes and filled + rows <= budget:
+        if passes and size + rows <= budget:
             passes[-1] += part
-            filled += rows
+            size += rows
         else:
             passes.append(list(part))
-            filled = rows
+            size = rows
     return passes
 
 
 def _shares(values: list[int], count: int) -> list[list[int]]:
     """Split a list into `count` consecutive parts of nearly equal length."""
-    bounds = [len(values) * i // count for i in range(count + 1)]
+    length = len(values)
+    bounds = [length * i // count for i in range(count + 1)]
     return [values[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def chunks(first: int, end: int, size: int) -> list[tuple[int, int]]:
     """Return the bounds of consecutive ranges of at most `size`, from `first` to before `end`."""
-    return [(start, min(start + size, end)) for start in range(first, end, size)]
+    starts = range(first, end, size)
+    return [(start, min(start + size, end)) for start in starts]
 
 
 def common_length(a: Tokens, b: Tokens) -> int:
@@ -142,7 +148,8 @@ class Layout:
     def __init__(self, sequences: Sequence[Tokens]) -> None:
         self.spans: list[tuple[slice, list[slice]]] = []
         """For each family, the rows of the prefix (empty if not shared) and those of each member alone."""
-        self.rows: list[np.ndarray] = [np.zeros(0, np.int64)] * len(sequences)
+        nothing = np.zeros(0, np.int64)
+        self.rows: list[np.ndarray] = [nothing] * len(sequences)
         """For each sequence, the rows of its positions."""
         tokens: list[np.ndarray] = []
         positions: list[np.ndarray] = []
@@ -162,7 +169,8 @@ class Layout:
             self.spans.append((prefix, own))
             for i, rows in zip(family.members, own, strict=True):
                 self.rows[i] = np.r_[prefix, rows]
-        self.tokens_N = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
+        tokens_N = np.concatenate(tokens).astype(np.int64)
+        self.tokens_N = torch.from_numpy(tokens_N)
         self.positions_N = torch.from_numpy(np.concatenate(positions))
 
     @property
@@ -181,14 +189,19 @@ class Layout:
 
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
         """Return causal attention softmax(q k^T / sqrt(D)) v within each sequence, [N, heads D]."""
-        q, k, v = (states.transpose(0, 1)[None] for states in (q_NHD, k_NHD, v_NHD))
+        q, k, v = (states.transpose(0, 1).unsqueeze(0) for states in (q_NHD, k_NHD, v_NHD))
         grouped = q.shape[1] != k.shape[1]
         parts = []
         for shared, own in self.spans:
             shares = shared.start < shared.stop
             for rows in (shared,) if shares else own:
-                qkv = (states[:, :, rows] for states in (q, k, v))
-                part = F.scaled_dot_product_attention(*qkv, is_causal=True, enable_gqa=grouped)
+                part = F.scaled_dot_product_attention(
+                    q[:, :, rows],
+                    k[:, :, rows],
+                    v[:, :, rows],
+                    is_causal=True,
+                    enable_gqa=grouped,
+                )
                 parts.append(part)
             if not shares:
                 continue
@@ -197,13 +210,13 @@ class Layout:
                 values = torch.cat((v[:, :, shared], v[:, :, rows]), 2)
                 for start, end in chunks(rows.start, rows.stop, BLOCK):
                     count = end - start
-                    seen = keys.shape[2] - (rows.stop - end)
-                    mask = torch.ones(count, seen, dtype=torch.bool, device=q.device)
+                    visible = keys.shape[2] - (rows.stop - end)
+                    mask = torch.ones(count, visible, dtype=torch.bool, device=q.device)
                     part = F.scaled_dot_product_attention(
                         q[:, :, start:end],
-                        keys[:, :, :seen],
-                        values[:, :, :seen],
-                        attn_mask=mask.tril_(seen - count),
+                        keys[:, :, :visible],
+                        values[:, :, :visible],
+                        attn_mask=mask.tril_(visible - count),
                         enable_gqa=grouped,
                     )
                     parts.append(part)

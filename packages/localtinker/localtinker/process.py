@@ -108,8 +108,9 @@ class LocalTinker:
             if readable and (line := stdout.readline()):
                 return json.loads(line)["base_url"]
             if not self.alive:
-                log = self.log_path.read_text(errors="replace").splitlines()[-15:]
-                raise StartError("\n".join(["the local Tinker service failed to start:", *log]))
+                log = self.log_path.read_text(errors="replace").splitlines()
+                lines = ["the local Tinker service failed to start:", *log[-15:]]
+                raise StartError("\n".join(lines))
         raise StartError(
             f"the local Tinker service was not ready after {self._timeout_s:.0f} s",
             f"its log is {self.log_path}",

@@ -41,7 +41,7 @@ create table if not exists checkpoints (
     created real not null, expires real, public integer not null default 0, ephemeral_of text, user_metadata text);
 create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
-_LIVE = "select * from checkpoints where (expires is null or expires > ?)"
+_LIVE = "select * from checkpoints where (expires is null or expires > ?1)"
 """The checkpoints that have not expired; its parameter is the time."""
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 _PATH = re.compile(rf"tinker://([^/]*)/({'|'.join(KINDS)})/([^/]*)", re.DOTALL)
@@ -156,7 +156,7 @@ class Registry:
         now = self._clock()
         self._run(
             "insert into sessions values (?, ?, ?, 0, ?, ?)",
-            *(session_id, now, now, display_name, _dumps(user_metadata)),
+            *(session_id, now, now, display_name, json.dumps(user_metadata)),
         )
 
     def touch_session(self, session_id: str) -> bool:
@@ -185,7 +185,7 @@ class Registry:
         now = self._clock()
         self._run(
             "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
-            *(run_id, session_id, base_model, lora, now, now, _dumps(user_metadata)),
+            *(run_id, session_id, base_model, lora, now, now, json.dumps(user_metadata)),
         )
 
     def touch_run(self, run_id: str) -> None:
@@ -196,8 +196,8 @@ class Registry:
 
     def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
         """Return the training runs of a session, or all, the most recently used first."""
-        where, args = ("", ()) if session_id is None else ("where session_id = ?", (session_id,))
-        return self._run(f"select * from runs {where} order by last_request desc, id", *args)
+        where = "where ?1 is null or session_id = ?1"
+        return self._run(f"select * from runs {where} order by last_request desc, id", session_id)
 
     # Samplers ---------------------------------------------------------------------------------------------------
     def add_sampler(
@@ -288,7 +288,7 @@ class Registry:
         row = (
             *(path, run_id, kind, name, files.blob, files.base_model, files.lora),
             *(int(files.has_optimizer), files.size_bytes, now, expires, 0, ephemeral_of),
-            _dumps(user_metadata),
+            json.dumps(user_metadata),
         )
         try:
             places = ", ".join("?" * len(row))
@@ -299,14 +299,14 @@ class Registry:
 
     def checkpoint(self, path: str) -> SavedWeights:
         """Return the live checkpoint at a tinker:// path."""
-        rows = self._run(f"{_LIVE} and path = ?", self._clock(), path)
+        rows = self._run(f"{_LIVE} and path = ?2", self._clock(), path)
         if not rows:
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
         return _checkpoint(rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
         """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
-        where, args = ("", ()) if run_id is None else ("and run_id = ?", (run_id,))
+        where, args = ("", ()) if run_id is None else ("and run_id = ?2", (run_id,))
         sql = f"{_LIVE} and ephemeral_of is null {where} order by created desc, path"
         rows = self._run(sql, self._clock(), *args)
         return [_checkpoint(row) for row in rows]
@@ -386,10 +386,6 @@ def _checkpoint(row: sqlite3.Row) -> SavedWeights:
         fields[flag] = bool(fields[flag])
     fields["user_metadata"] = json.loads(fields["user_metadata"] or "null")
     return SavedWeights(**fields)
-
-
-def _dumps(value: dict | None) -> str | None:
-    return None if value is None else json.dumps(value)
 
 
 def _flush(path: Path) -> None:

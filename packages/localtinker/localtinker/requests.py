@@ -183,7 +183,8 @@ def parse(kind: type[T], body: bytes) -> T:
         return kind.model_validate_json(body or b"{}")
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
+        place = ".".join(map(str, first["loc"]))
+        where = place or "body"
         raise RequestError(f"{where}: {first['msg']}", status=422) from error
 
 
@@ -240,7 +241,9 @@ def sampling_options(request: Sample, prompt_length: int, model: ServedModel) ->
             f"sampling_params.max_tokens: {max_tokens} after a prompt of {prompt_length} tokens exceeds the context of "
             f"{model.max_context} tokens"
         )
-    items = [params.stop] if isinstance(params.stop, str) else params.stop or []
+    items: Sequence[int | str] = params.stop or []
+    if isinstance(params.stop, str):
+        items = [params.stop]
     ids = frozenset(item for item in items if isinstance(item, int))
     strings = tuple(item for item in items if isinstance(item, str))
     if "" in strings:
@@ -311,8 +314,7 @@ def _targets(
             values = values.reshape(shape)
     except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
-    within = not values.size or (values.min() >= -1 and values.max() < model.vocab_size)
-    if not within:
+    if values.size and not -1 <= values.min() <= values.max() < model.vocab_size:
         raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for none")
     return values, cells
 
@@ -358,7 +360,7 @@ def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel
             f"model_input of {length} tokens"
         )
     whole = targets.dtype.kind == "i"
-    if not whole or targets.min() < 0 or targets.max() >= model.vocab_size:
+    if not whole or not 0 <= targets.min() <= targets.max() < model.vocab_size:
         raise RequestError(
             f"{where}.loss_fn_inputs['target_tokens']: must be token ids in [0, {model.vocab_size})"
         )
@@ -373,7 +375,8 @@ def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel
                 f"{where}.loss_fn_inputs[{name!r}]: shape {list(value.shape)} differs from "
                 f"target_tokens' {list(targets.shape)}"
             )
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
+        is_float = value.dtype.kind == "f"
+        if is_float and not np.isfinite(value).all():
             raise RequestError(
                 f"{where}.loss_fn_inputs[{name!r}]: contains a number that is not finite"
             )

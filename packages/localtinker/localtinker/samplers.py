@@ -35,7 +35,8 @@ class Sampler:
         if self.deterministic:
             return [(self._new_batch(), [row]) for row in rows]
         if isinstance(self.decoder, DenseDecoder):
-            return [(batches[0] if batches else self._new_batch(), list(rows))]
+            batch = batches[0] if batches else self._new_batch()
+            return [(batch, list(rows))]
         by_length: dict[int, list[Row]] = {}
         for row in rows:
             by_length.setdefault(len(row.request.prompt), []).append(row)

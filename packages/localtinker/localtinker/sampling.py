@@ -69,7 +69,7 @@ class PromptOptions:
     target_cells: Cells | None = None
 
     @property
-    def wanted(self) -> bool:
+    def has_any(self) -> bool:
         return self.logprobs or self.topk > 0 or self.targets_RK is not None
 
 
@@ -123,7 +123,9 @@ class SampleRequest(SampleJob):
         does not depend on the number of samples, and (s, 0) is the sample of a request for one.
         """
         for number in range(self.first_sample, self.first_sample + self.num_samples):
-            stream = None if self.seed is None else [self.seed & _LARGEST_SEED, number]
+            stream = None
+            if self.seed is not None:
+                stream = [self.seed & _LARGEST_SEED, number]
             uniforms = _uniforms(np.random.default_rng(stream))
             self.rows.append(Row(self, uniforms))
         self.open_rows = self.num_samples
@@ -186,7 +188,8 @@ class Batch:
 
     @property
     def live(self) -> int:
-        return len(self.rows) - sum([row.done for row in self.rows])
+        stopped = [row.done for row in self.rows]
+        return len(stopped) - sum(stopped)
 
     def positions(self) -> int:
         """Return an upper bound of the cache positions that this batch needs."""
@@ -251,8 +254,7 @@ def _choose_plain(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
     """`choose` from the unmodified distribution."""
     p_BV = torch.softmax(logits_BV, -1)
     tokens_B = _draw(p_BV[:, :size], rows)
-    probabilities_B = p_BV.gather(1, tokens_B[:, None])[:, 0]
-    return _as_lists(tokens_B, probabilities_B.log_())
+    return _as_lists(tokens_B, _at(p_BV, tokens_B).log_())
 
 
 def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
@@ -277,8 +279,7 @@ def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
             ids = top.indices.cpu().numpy()
             logprobs = top.values.cpu().numpy()
             row.sequence.topk.append((ids, logprobs))
-    logprobs_B = logp_BV.gather(1, tokens_B[:, None])[:, 0]
-    return _as_lists(tokens_B, logprobs_B)
+    return _as_lists(tokens_B, _at(logp_BV, tokens_B))
 
 
 def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
@@ -286,9 +287,16 @@ def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
     cdf_BV = p_BV.cumsum(-1, dtype=torch.float64)
     uniforms = [next(row.uniforms) for row in rows]
     u_B = tensor_of(uniforms, np.float64, p_BV.device)
-    share_B1 = u_B[:, None] * cdf_BV[:, -1:]
+    total_B1 = cdf_BV[:, -1:]
+    share_B1 = u_B[:, None] * total_B1
     tokens_B = torch.searchsorted(cdf_BV, share_B1, right=True)[:, 0]
     return tokens_B.clamp_(max=p_BV.shape[1] - 1)  # NaN is larger than any sum
+
+
+def _at(values_BV: Tensor, tokens_B: Tensor) -> Tensor:
+    """Return the value of each row's token, [B]."""
+    columns_B1 = tokens_B[:, None]
+    return values_BV.gather(1, columns_B1)[:, 0]
 
 
 def _as_lists(tokens_B: Tensor, logprobs_B: Tensor) -> Choice:

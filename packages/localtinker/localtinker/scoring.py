@@ -66,7 +66,9 @@ def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
 
 def _first_scored(request: SampleRequest) -> int:
     last_n = request.prompt_options.last_n
-    return 1 if last_n is None else max(len(request.prompt) - last_n, 1)
+    if last_n is None:
+        return 1
+    return max(len(request.prompt) - last_n, 1)
 
 
 def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
@@ -101,10 +103,12 @@ def _score_tokens(
     for start, end in _chunks(head, 0, len(distinct)):
         here = slice(*np.searchsorted(which, (start, end)))
         chunk = torch.from_numpy(distinct[start:end]).to(device)
-        logp = torch.log_softmax(head.logits(hidden_NH[chunk]), -1)
+        logits = head.logits(hidden_NH[chunk])
+        logp = torch.log_softmax(logits, -1)
         row = torch.from_numpy(which[here] - start).to(device)
         target = torch.from_numpy(targets[here]).to(device)
-        logprobs[order[here]] = logp[row, target].cpu().numpy()
+        target_logp = logp[row, target].cpu()
+        logprobs[order[here]] = target_logp.numpy()
     start = 0
     for request, _, first in requested:
         assert request.scores is not None
@@ -123,7 +127,8 @@ def _score_topk(
     ids_PK = np.zeros((length, count), np.int32)
     logprobs_PK = np.full((length, count), MISSING_LOGPROB, np.float32)
     for start, end in _chunks(head, _first_scored(request), length):
-        logits = head.logits(hidden_PH[start - 1 : end - 1])
+        context_RH = hidden_PH[start - 1 : end - 1]
+        logits = head.logits(context_RH)
         top = torch.log_softmax(logits, -1).topk(count, -1)
         ids_PK[start:end] = top.indices.cpu().numpy()
         logprobs_PK[start:end] = top.values.cpu().numpy()
@@ -137,9 +142,11 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
     rows = np.flatnonzero(scored_RK.any(1))
     if rows.size == 0:
         return values
-    targets = torch.from_numpy(np.maximum(targets_RK, 0)).to(hidden_PH.device)
+    ids = np.maximum(targets_RK, 0)
+    targets = torch.from_numpy(ids).to(hidden_PH.device)
     for start, end in _chunks(head, int(rows[0]), len(targets_RK)):
         logits = head.logits(hidden_PH[start:end])
-        logprobs = gather_logprobs(logits, targets[start:end]).cpu().numpy()
-        values[start:end] = np.where(scored_RK[start:end], logprobs, 0.0)
+        logprobs = gather_logprobs(logits, targets[start:end])
+        here = scored_RK[start:end]
+        values[start:end] = np.where(here, logprobs.cpu().numpy(), 0.0)
     return values

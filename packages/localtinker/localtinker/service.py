@@ -40,25 +40,21 @@ class Service:
         self._lock = lock_folder(settings.state)
         self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template process is forked: threads do not survive a fork
+        load = partial(load_model, dtype=settings.dtype, device=self.device)
         self.models: dict[str, ServedModel] = {
-            name: load_model(
-                name,
-                path,
-                dtype=settings.dtype,
-                device=self.device,
-                max_context=settings.max_context,
-            )
+            name: load(name, path, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
-        if not all(model.small for model in self.models.values()):
+        models = self.models.values()
+        if not all(model.small for model in models):
             use_fast_products()
-        micro_tokens, cache_bytes = room_on(self.device, self.models.values())
+        micro_tokens, cache_bytes = room_on(self.device, models)
         limits = SamplingLimits(cache_bytes)
         processes = settings.sampling_processes
         if processes is None:
             processes = settings.threads
         self._processes: SamplingProcesses | None = None
-        if processes and any(model.small for model in self.models.values()):
+        if processes and any(model.small for model in models):
             self._processes = SamplingProcesses(
                 self.models, processes, limits, deterministic=settings.deterministic
             )
@@ -160,7 +156,9 @@ class Service:
                 "lora_config: at least one of train_attn, train_mlp, train_unembed must be true"
             )
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        seed = secrets.randbits(32) if lora.seed is None else lora.seed & _LARGEST_SEED
+        seed = secrets.randbits(32)
+        if lora.seed is not None:
+            seed = lora.seed & _LARGEST_SEED
         spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
 
         def run() -> Json:
@@ -188,7 +186,8 @@ class Service:
         self.registry.touch_run(request.model_id)
 
         def run() -> bytes:
-            outputs, metrics = self.clients.live(request.model_id).forward_backward(request)
+            model = self.clients.live(request.model_id)
+            outputs, metrics = model.forward_backward(request)
             return encode_train_output(outputs, metrics)
 
         return self._submit("forward_backward", _key(request.model_id, request.seq_id), run)
@@ -227,7 +226,8 @@ class Service:
         optimizer = kind == "weights"
         name = f"ephemeral-{sampler}"
         if not snapshot:
-            name = rq.check_name(request.path or uuid.uuid4().hex[:12])
+            fresh = uuid.uuid4().hex[:12]
+            name = rq.check_name(request.path or fresh)
 
         def run() -> Json:
             model = self.clients.live(client.model_id)
@@ -285,7 +285,8 @@ class Service:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
         else:
             client = self.clients.get(model_id)
-            mine, saved = (s.describe() for s in (client.spec, spec))
+            mine = client.spec.describe()
+            saved = spec.describe()
             if (client.base.name, mine) != (checkpoint.base_model, saved):
                 raise RequestError(
                     f"path: {request.path} belongs to {checkpoint.base_model!r} with {saved}, this client to "
@@ -325,22 +326,6 @@ class Service:
             ttl_seconds=request.ttl_seconds,
             user_metadata=source.user_metadata,
         )
-
-    def get_info(self, model_id: str) -> Json:
-        client = self.clients.get(model_id)
-        return {
-            "type": "get_info",
-            "model_id": model_id,
-            "is_lora": True,
-            "lora_rank": client.spec.rank,
-            "model_name": client.base.name,
-            "optimizer_config": {"type": "adamw"},
-            "model_data": {
-                "arch": client.base.model.config.model_type,
-                "model_name": client.base.name,
-                "tokenizer_id": str(client.base.path.resolve()),
-            },
-        }
 
     # Sampling ---------------------------------------------------------------------------------------------------
     def create_sampling_session(self, request: rq.CreateSamplingSession) -> Json:

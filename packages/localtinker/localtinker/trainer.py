@@ -124,10 +124,11 @@ class TrainingModel:
                 here = slice(length), slice(width)
                 logprobs[i] = logp_LK[here].reshape(shape).numpy()
                 losses[i] = loss_LK[here].reshape(shape).numpy()
+        tokens = sum(len(datum.tokens_T) for datum in request.data)
         metrics = {
             "loss:sum": total,
             "tokens:sum": float(sum(map(_trained_positions, request.data))),
-            "input_tokens:sum": float(sum(len(datum.tokens_T) for datum in request.data)),
+            "input_tokens:sum": float(tokens),
         }
         return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
 
@@ -139,7 +140,7 @@ class TrainingModel:
         device = self.base.device
         inputs, mask_BLK = collate(data, loss.required + loss.optional)
         mask_BLK = mask_BLK.to(device)
-        inputs = {name: t.to(device) for name, t in inputs.items()}
+        inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
         config = {key: float(value) for key, value in request.config.items()}
         parameters = {**loss.parameters, **config}
 
@@ -210,7 +211,8 @@ class TrainingModel:
         if optimizer:
             flat = {"parameters": torch.tensor(len(self._parameters))}
             for index, parameter in enumerate(self._parameters):
-                for key, value in self._optimizer.state.get(parameter, {}).items():
+                state = self._optimizer.state.get(parameter, {})
+                for key, value in state.items():
                     copy = value.detach().cpu().contiguous().clone()
                     flat[f"{index}.{key}"] = copy
             save_file(flat, folder / "optimizer.safetensors")
@@ -226,7 +228,8 @@ class TrainingModel:
                 if f"{index}.step" in flat:
                     state = {"step": flat[f"{index}.step"]}
                     for key in ("exp_avg", "exp_avg_sq"):
-                        state[key] = flat[f"{index}.{key}"].to(parameter.device)
+                        moment = flat[f"{index}.{key}"]
+                        state[key] = moment.to(parameter.device)
                     self._optimizer.state[parameter] = state
 
 
@@ -246,7 +249,8 @@ def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str,
     targets = []
     for datum in data:
         length = len(datum.tokens_T)
-        targets.append(datum.inputs["target_tokens"].reshape(length, -1))
+        target_tokens = datum.inputs["target_tokens"]
+        targets.append(target_tokens.reshape(length, -1))
     shapes = [target.shape for target in targets]
     ones = [np.ones(shape) for shape in shapes]
     batch_shape = len(data), *np.max(shapes, axis=0)

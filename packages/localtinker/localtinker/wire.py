@@ -110,7 +110,8 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
         raise RequestError(f"body: not a ForwardBackwardRequest message ({error})") from error
     config: LossConfig = dict(message.loss_fn_config)
     for key, value in message.loss_fn_config_v2.items():
-        config[key] = value.text if value.WhichOneof("value") == "text" else value.number
+        is_text = value.WhichOneof("value") == "text"
+        config[key] = value.text if is_text else value.number
     data = []
     for index, datum in enumerate(message.data):
         where = f"data[{index}]"
@@ -152,7 +153,8 @@ def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
             csr = message.sparse_csr
             crow = np.frombuffer(csr.crow_indices, dtype=np.int64)
             col = np.frombuffer(csr.col_indices, dtype=np.int64)
-            return densify(np.frombuffer(csr.values, dtype=dtype), crow, col, shape, fill=0)
+            values = np.frombuffer(csr.values, dtype=dtype)
+            return densify(values, crow, col, shape, fill=0)
         flat = np.frombuffer(message.dense, dtype=dtype)
         return flat.reshape(shape) if shape else flat
     except (ValueError, IndexError) as error:
@@ -183,7 +185,8 @@ def encode_train_output(
     """
     message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
     data = zip(*outputs.values(), strict=True)
-    for trailing, run in itertools.groupby(data, key=lambda datum: datum[0].shape[1:]):
+    runs = itertools.groupby(data, key=lambda datum: datum[0].shape[1:])
+    for trailing, run in runs:
         columns = list(zip(*run, strict=True))
         record = message.loss_fn_outputs.add(num_datums=len(columns[0]))
         for name, arrays in zip(outputs, columns, strict=True):

@@ -13,25 +13,30 @@ from typing import Any
 import httpx
 import numpy as np
 import tinker
-from numpy.typing import NDArray
 from tinker import types
 from tinker.lib._auth_token_provider import AuthTokenProvider
 
+from localtinker.certify.data import (
+    PROMPT,
+    SIGNS,
+    Floats,
+    datum,
+    inputs_of,
+    logprobs_of,
+    params,
+    policy_data,
+    prompt,
+    scores,
+    sequences,
+)
 from localtinker.client.failures import kind_of
 from localtinker.client.session import closed_at_the_end, find_credential
 from localtinker.errors import CredentialError, SettingsError
-from localtinker.losses import LOSSES
 
-Floats = NDArray[np.float64]
 ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
 """Learning rate ten times that of a run, so that steps have a visible effect."""
 TTL_S = 7200
 """Saved weights expire after two hours, in case the examination is interrupted before it deletes them."""
-PROMPT = (40, 41, 42, 43, 44, 45, 46)
-VOCABULARY = 300
-"""Upper limit of token ids, so that every model has them."""
-SIGNS = (1.0, -1.0, 1.0, -1.0)
-"""Advantages of four sequences."""
 
 # Prerequisites of many cases.
 SAMPLING = ("session", "create_sampling_client")
@@ -110,7 +115,8 @@ class Bench:
 
     async def session_id(self) -> str:
         """Return the session id. The SDK opens the session on first use, which blocks."""
-        return str((await asyncio.to_thread(lambda: self.service.holder)).get_session_id())
+        holder = await asyncio.to_thread(lambda: self.service.holder)
+        return str(holder.get_session_id())
 
     async def heartbeat(self, session_id: str) -> tuple[int, str]:
         return await self.ask(
@@ -145,7 +151,8 @@ class Bench:
 
     async def save(self, method: Callable[..., Awaitable[Any]], name: str, **more: Any) -> str:
         """Save weights by a method of a training client. Returns their path."""
-        path = str((await method(name, **{"ttl_seconds": TTL_S, **more})).path)
+        answer = await method(name, **{"ttl_seconds": TTL_S, **more})
+        path = str(answer.path)
         assert path.startswith("tinker://"), (
             f"saved weights have the path {path!r}; it must begin with tinker://"
         )
@@ -197,14 +204,16 @@ class Bench:
         data = []
         for text in texts:
             zeros = np.zeros(len(text) - 1)
-            data.append(datum(text, **dict.fromkeys(inputs_of(loss), zeros)))
+            inputs = dict.fromkeys(inputs_of(loss), zeros)
+            data.append(datum(text, **inputs))
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 
     async def sample(
         self, sampler: tinker.SamplingClient, count: int, max_tokens: int, **shape: Any
     ) -> list[types.SampledSequence]:
         """Draw `count` samples for `PROMPT` with one request."""
-        answer = await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))
+        parameters = params(max_tokens, **shape)
+        answer = await sampler.sample(prompt(PROMPT), count, parameters)
         samples = list(answer.sequences)
         assert len(samples) == count, f"{len(samples)} samples instead of {count}"
         return samples
@@ -256,7 +265,8 @@ class Bench:
                 if answer.status_code < 300 and content.get("type") != "try_again":
                     break
                 await asyncio.sleep(0.05)
-        return answer.status_code, " ".join(answer.text.split())[:200]
+        text = " ".join(answer.text.split())
+        return answer.status_code, text[:200]
 
     def http(self, key: str | None = None) -> httpx.AsyncClient:
         headers = {"X-API-Key": self.server.token if key is None else key}
@@ -289,116 +299,6 @@ class Bench:
                     ) from error
             else:
                 raise AssertionError(f"{what} of {of} was opened")
-
-
-def prompt(tokens: Sequence[int]) -> types.ModelInput:
-    return types.ModelInput.from_ints(list(tokens))
-
-
-def params(max_tokens: int, **more: Any) -> types.SamplingParams:
-    return types.SamplingParams(max_tokens=max_tokens, **{"temperature": 1.0, "stop": [], **more})
-
-
-def sequences(count: int = 4, seed: int = 0) -> list[list[int]]:
-    """Return token sequences of different lengths."""
-    rng = np.random.default_rng(seed)
-    texts = []
-    for _ in range(count):
-        length = rng.integers(9, 24)
-        texts.append(rng.integers(2, VOCABULARY, length).tolist())
-    return texts
-
-
-TEXTS = sequences()
-
-
-def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
-    """Return a training datum of a complete sequence. Each input has a value for every token but the first."""
-    arrays: dict[str, NDArray[Any]] = {}
-    arrays["target_tokens"] = np.asarray(full[1:], np.int64)
-    for name, values in inputs.items():
-        arrays[name] = np.asarray(list(values), np.float32)
-    tensors = {name: types.TensorData.from_numpy(values) for name, values in arrays.items()}
-    return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs=tensors)
-
-
-def inputs_of(loss: str) -> list[str]:
-    """Return the names of a loss's inputs besides the targets."""
-    names = list(LOSSES[loss].required)
-    if "weights" in LOSSES[loss].optional:
-        names.append("weights")
-    return names
-
-
-def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
-    """Return data for a loss: weights of 1, or sampler log-probabilities around `q` and advantages of both signs."""
-    rng = np.random.default_rng(0)
-    data = []
-    for tokens, q_T in zip(sequences(len(q)), q, strict=True):
-        count = len(tokens) - 1
-        values = {
-            "weights": np.ones(count),
-            "logprobs": q_T + rng.normal(0, 0.4, count),
-            "advantages": rng.normal(0, 1, count),
-        }
-        inputs = {name: values[name] for name in inputs_of(loss)}
-        data.append(datum(tokens, **inputs))
-    return data
-
-
-def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum]:
-    """Return data with one advantage per sequence, so that the direction of a step is known."""
-    data = []
-    for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True):
-        advantages = np.full(len(tokens) - 1, sign)
-        data.append(datum(tokens, logprobs=q_T, advantages=advantages))
-    return data
-
-
-def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]) -> list[Floats]:
-    """Return the trainer's log-probabilities of each datum's targets, in order."""
-    outputs = output.loss_fn_outputs
-    count = len(outputs)
-    assert count == len(data), f"{count} outputs for {len(data)} datums"
-    logprobs = []
-    for number, (record, item) in enumerate(zip(outputs, data, strict=True)):
-        assert "logprobs" in record, (
-            f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
-        )
-        array = record["logprobs"].to_numpy()
-        values = np.asarray(array, np.float64).reshape(-1)
-        length = item.model_input.length
-        assert len(values) == length, (
-            f"output {number} has {len(values)} logprobs for {length} tokens"
-        )
-        assert np.isfinite(values).all(), f"output {number} has logprobs that are not finite"
-        logprobs.append(values)
-    return logprobs
-
-
-def are_logprobs(values: Floats) -> bool:
-    """Whether all values are finite and at most 0, up to rounding."""
-    return bool((np.isfinite(values) & (values <= 1e-6)).all())
-
-
-def sampled_logprobs(answers: Sequence[types.SampledSequence]) -> list[Floats]:
-    """Return the log-probabilities that come with sampled answers."""
-    return [np.asarray(answer.logprobs, np.float64) for answer in answers]
-
-
-def after_prompt(scores: Sequence[Floats]) -> list[Floats]:
-    """Return the scores of the tokens after `PROMPT`, of texts that begin with it."""
-    return [scores_T[len(PROMPT) - 1 :] for scores_T in scores]
-
-
-def scores(values: Sequence[float | None], count: int) -> Floats:
-    """Validate the result of `compute_logprobs` for `count` tokens. Returns it without the first token."""
-    assert len(values) == count, f"{len(values)} scores for {count} tokens"
-    missing = [number for number, value in enumerate(values[1:], 1) if value is None]
-    assert not missing, f"no score for token {missing[0] if missing else ''} of {count}"
-    logprobs = np.asarray(values[1:], np.float64)
-    assert are_logprobs(logprobs), "scores that are not log-probabilities"
-    return logprobs
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:

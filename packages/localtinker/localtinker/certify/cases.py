@@ -55,7 +55,8 @@ def case(
     for each set of `arguments` values, which also replace braces in its docstring."""
 
     def register(test: Test) -> Test:
-        promise = " ".join((test.__doc__ or "").split()).format_map(arguments)
+        words = (test.__doc__ or "").split()
+        promise = " ".join(words).format_map(arguments)
         group = test.__module__.rpartition(".test_")[2].replace("_", " ")
         CASES[test.__module__].append(
             Case(name, group, promise, without, needed, needs, partial(test, **arguments))

@@ -42,9 +42,23 @@ class Result:
 
     @property
     def line(self) -> Text:
-        words = Text(f"{self.outcome:<10}", style=STYLES[self.outcome])
+        style = STYLES[self.outcome]
+        words = Text(f"{self.outcome:<10}", style=style)
         words.append(self.case.name, style="bold")
         return words.append(f": {self.finding}", style="not bold default")
+
+    def to_json(self) -> dict[str, Any]:
+        case = self.case
+        return {
+            "case": case.name,
+            "group": case.group,
+            "promise": case.promise,
+            "needed": case.needed,
+            "outcome": self.outcome,
+            "found": self.finding,
+            "without": case.without,
+            "seconds": round(self.seconds, 2),
+        }
 
 
 @dataclass(frozen=True)
@@ -77,19 +91,7 @@ class Examination:
             "sdk": tinker.__version__,
             "student": self.student,
             "fit": self.fit,
-            "results": [
-                {
-                    "case": one.case.name,
-                    "group": one.case.group,
-                    "promise": one.case.promise,
-                    "needed": one.case.needed,
-                    "outcome": one.outcome,
-                    "found": one.finding,
-                    "without": one.case.without,
-                    "seconds": round(one.seconds, 2),
-                }
-                for one in self.results
-            ],
+            "results": [result.to_json() for result in self.results],
         }
 
     def write(self, file: Path) -> None:
@@ -106,10 +108,12 @@ class Examination:
                 case = one.case
                 consequence = case.without if case.needed else f"(an option) {case.without}"
                 text = Text(f"{consequence}\n{case.promise}\nFound: {one.finding}")
-                table.add_row(case.name, Text(one.outcome, style=STYLES[one.outcome]), text)
+                outcome = Text(one.outcome, style=STYLES[one.outcome])
+                table.add_row(case.name, outcome, text)
             console.print(table)
         counts = Counter(one.outcome for one in self.results)
-        words = ", ".join(f"{counts[kind]} {kind}" for kind in STYLES if counts[kind])
+        parts = [f"{counts[kind]} {kind}" for kind in STYLES if counts[kind]]
+        words = ", ".join(parts)
         verdict = "no run should start on this server"
         if self.fit:
             verdict = "everything that each run needs works"

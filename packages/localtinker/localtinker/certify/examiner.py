@@ -102,7 +102,8 @@ def _selection(names: Collection[str]) -> list[Case]:
     options = {name for case in cases for name in (case.name, case.group)}
     for name in names:
         if name not in options:
-            raise SettingsError(f"no case {name!r}", f"choose one of {', '.join(sorted(options))}")
+            choices = ", ".join(sorted(options))
+            raise SettingsError(f"no case {name!r}", f"choose one of {choices}")
     selection = set(names or options)
     for case in reversed(cases):
         if not selection.isdisjoint((case.name, case.group)):

@@ -16,22 +16,20 @@ import tinker
 import torch
 from tinker import types
 
-from localtinker.certify.bench import (
-    ADAM,
-    LEARNING,
+from localtinker.certify.bench import ADAM, LEARNING, SCORING, Bench
+from localtinker.certify.cases import NotTriedError, option
+from localtinker.certify.data import (
     PROMPT,
-    SCORING,
     TEXTS,
-    Bench,
     Floats,
     after_prompt,
     data_for,
     logprobs_of,
+    own_loss,
     sampled_logprobs,
     sequences,
+    variants,
 )
-from localtinker.certify.cases import NotTriedError, option
-from localtinker.certify.test_calls import own_loss, variants
 from localtinker.client.weights import download_external
 from localtinker.lora import pairs_by_module
 from localtinker.losses import LOSSES
@@ -75,7 +73,8 @@ async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[
 
 
 def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -> torch.Tensor:
-    logits_TV = model(torch.tensor([list(tokens)])).logits[0]
+    tokens_1T = torch.tensor([list(tokens)])
+    logits_TV = model(tokens_1T).logits[0]
     logp_TV = torch.log_softmax(logits_TV.double(), -1)
     targets_T1 = torch.tensor(list(targets))[:, None]
     return logp_TV.gather(1, targets_T1)[:, 0]
@@ -177,8 +176,8 @@ def demand_close(bench: Bench, tensors: Tensors, reference: Tensors, what: str) 
         f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
     )
     length = _norm(reference)
-    difference = _norm({key: tensors[key] - value for key, value in reference.items()})
-    off = difference / length if length else np.inf
+    differences = {key: tensors[key] - value for key, value in reference.items()}
+    off = _norm(differences) / length if length else np.inf
     most = GRADIENT * bench.server.tolerance
     words = f"off by {off:.1e} of its length"
     assert off <= most, f"{what} is {words} (allowed: {most:g})"
@@ -217,7 +216,8 @@ async def test_gradient(bench: Bench, loss: str) -> str:
     for parameters in variants(loss):
         _, movement, gradient = await a_step(bench, loss, parameters, SHOW_GRADIENT)
         negative = {key: -value for key, value in movement.items()}
-        words.append(demand_close(bench, negative, gradient, f"the gradient {parameters or ''}"))
+        what = f"the gradient {parameters or ''}"
+        words.append(demand_close(bench, negative, gradient, what))
     return "; ".join(words)
 
 

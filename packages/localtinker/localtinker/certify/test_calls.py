@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -11,23 +10,22 @@ import tinker
 import torch
 from tinker import types
 
-from localtinker.certify.bench import (
-    LEARNING,
+from localtinker.certify.bench import LEARNING, SAMPLING, TRAINING, Bench
+from localtinker.certify.cases import NotTriedError, case, option
+from localtinker.certify.data import (
     PROMPT,
-    SAMPLING,
     TEXTS,
-    TRAINING,
-    Bench,
     after_prompt,
     are_logprobs,
     data_for,
     logprobs_of,
+    own_loss,
     params,
     policy_data,
     prompt,
     sequences,
+    variants,
 )
-from localtinker.certify.cases import NotTriedError, case, option
 from localtinker.client.requests import exchange_credential, supported_models
 from localtinker.losses import LOSSES, policy_losses
 
@@ -50,7 +48,8 @@ async def test_capabilities(bench: Bench) -> str:
     assert models, "no model is listed"
     trainable = [name for name, model in models.items() if model.trainable is not False]
     local = [name for name in server.folders if name in trainable]
-    server.student = server.student or next(iter([*local, *trainable]), None)
+    choices = [*local, *trainable]
+    server.student = server.student or next(iter(choices), None)
     assert server.student in models, (
         f"the student {server.student!r} is not listed; listed are {', '.join(models)}"
     )
@@ -183,7 +182,8 @@ async def test_top_p(bench: Bench) -> str:
     tokens = {answer.tokens[0] for answer in answers}
     assert len(tokens) == 1, "top_p=1e-6 leaves more than one token"
     (greedy,) = await bench.sample(sampler, 1, 1, **GREEDY)
-    texts = [[*PROMPT, token] for token in (*tokens, greedy.tokens[0])]
+    tokens_to_score = (*tokens, greedy.tokens[0])
+    texts = [[*PROMPT, token] for token in tokens_to_score]
     first, second = after_prompt(await bench.score(sampler, texts))
     bench.compare([first], [second], "the token that top_p left and the likeliest one")
     return "one token"
@@ -247,31 +247,6 @@ async def test_likeliest(bench: Bench) -> str:
     )
 
 
-def variants(name: str) -> list[dict[str, float]]:
-    """Return sets of all parameters of a loss: the defaults of losses.py and, if there are any, other
-    values."""
-    own = dict(LOSSES[name].parameters)
-    if not own:
-        return [{}]
-    other = {key: 2 * value for key, value in own.items()}
-    if "clip_low_threshold" in own:
-        other = {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
-    return [own, other]
-
-
-def own_loss(
-    name: str, logp: torch.Tensor, item: types.Datum, parameters: Mapping[str, float]
-) -> torch.Tensor:
-    """Return the loss of one datum from its log-probabilities, by losses.py."""
-    inputs = {
-        key: value.to_torch().double()
-        for key, value in item.loss_fn_inputs.items()
-        if key != "target_tokens"
-    }
-    loss = LOSSES[name]
-    return loss.function(logp, inputs, {**loss.parameters, **parameters}).sum()
-
-
 CONSEQUENCES = {
     **dict.fromkeys(LOSSES, OTHERS),
     **{loss: f"`learning.loss = {loss!r}` cannot be used" for loss in policy_losses()},
@@ -291,14 +266,17 @@ async def test_loss(bench: Bench, loss: str) -> str:
         output = await trainer.forward_backward(data, loss, parameters or None)  # type: ignore[arg-type]
         logprobs = logprobs_of(output, data)
         metrics = output.metrics
-        assert all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}"
+        finite = all(map(np.isfinite, metrics.values()))
+        assert finite, f"metrics that are not finite: {metrics}"
         sum_by_formula = 0.0
         for logp, item in zip(logprobs, data, strict=True):
-            sum_by_formula += float(own_loss(loss, torch.from_numpy(logp), item, parameters))
+            own = own_loss(loss, torch.from_numpy(logp), item, parameters)
+            sum_by_formula += float(own)
         reported = metrics.get("loss:sum")
         if reported is None:
             return f"{sum(map(len, logprobs))} tokens; no loss:sum is reported"
-        assert abs(reported - sum_by_formula) <= 1e-3 * abs(sum_by_formula) + 1e-2, (
+        allowed = 1e-3 * abs(sum_by_formula) + 1e-2
+        assert abs(reported - sum_by_formula) <= allowed, (
             f"loss:sum is {reported:.5g}, but its formula gives {sum_by_formula:.5g} {parameters or ''}"
         )
         words = words or f"loss:sum {reported:.5g}, by its formula {sum_by_formula:.5g}"
@@ -337,7 +315,7 @@ async def test_optim_step(bench: Bench) -> str:
     after = await bench.trainer_logprobs(trainer, texts)
     # Both may become less likely, because they share weights.
     changes = zip(after, before, strict=True)
-    up, down = (float(new.sum() - old.sum()) for new, old in changes)
+    up, down = (new.sum() - old.sum() for new, old in changes)
     words = f"3 steps moved them by {up:+.3g} and {down:+.3g}"
     assert up - down > 0.01, words
     return words
@@ -356,7 +334,8 @@ async def test_in_flight(bench: Bench) -> str:
     alone = await bench.score(sampler, texts[:4])
     prompts = [tokens[:8] for tokens in texts * 2]
     data = await bench.batch(trainer, (1.0, -1.0))
-    requests = [sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts]
+    shape = params(8)
+    requests = [sampler.sample(prompt(tokens), 2, shape) for tokens in prompts]
     scores, _, *samples = await asyncio.gather(
         bench.score(sampler, texts),
         bench.step(trainer, data),

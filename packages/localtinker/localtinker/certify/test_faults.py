@@ -9,8 +9,9 @@ import tinker
 from tinker import types
 from tinker.proto.request_conv import forward_backward_request_to_proto
 
-from localtinker.certify.bench import PROMPT, SAMPLING, TRAINING, Bench, datum
+from localtinker.certify.bench import SAMPLING, TRAINING, Bench
 from localtinker.certify.cases import NotTriedError, case, option
+from localtinker.certify.data import PROMPT, datum
 from localtinker.client.failures import PERMANENT
 
 HANGS = (
@@ -65,7 +66,8 @@ async def test_bad_sampling(bench: Bench) -> str:
 async def test_too_long(bench: Bench) -> str:
     """A prompt that exceeds the model's context is answered with a 4xx."""
     length = (bench.server.context or 300_000) + 1
-    body = sample_body(await sampling_session(bench), 1, [PROMPT[0]] * length)
+    session = await sampling_session(bench)
+    body = sample_body(session, 1, [PROMPT[0]] * length)
     await bench.demand_refused("asample", {f"a prompt of {length:,} tokens": body})
     return f"{length:,} tokens refused"
 
@@ -73,19 +75,15 @@ async def test_too_long(bench: Bench) -> str:
 @case("refuses bad training batches", needs=TRAINING, without=HANGS)
 async def test_bad_training(bench: Bench) -> str:
     """An invalid batch is answered with a 4xx, or ends in an error of category `user`."""
-    count = len(PROMPT) - 1
-    good = datum(PROMPT, weights=[1.0] * count)
+    weights = [1.0] * (len(PROMPT) - 1)
+    good = datum(PROMPT, weights=weights)
+    short = datum(PROMPT, weights=weights[2:])
+    foreign = datum([*PROMPT[:-1], 10**8], weights=weights)
     batches = {
         "a loss that does not exist": ([good], "no_such_loss"),
         "a policy loss without advantages": ([good], "importance_sampling"),
-        "weights for fewer tokens than there are": (
-            [datum(PROMPT, weights=[1.0] * (count - 2))],
-            "cross_entropy",
-        ),
-        "a token beyond the vocabulary": (
-            [datum([*PROMPT[:-1], 10**8], weights=[1.0] * count)],
-            "cross_entropy",
-        ),
+        "weights for fewer tokens than there are": ([short], "cross_entropy"),
+        "a token beyond the vocabulary": ([foreign], "cross_entropy"),
     }
     bodies = {}
     for what, (data, loss) in batches.items():

@@ -13,19 +13,17 @@ import tinker
 from tinker import types
 from tinker.resources.training import AsyncTrainingResource
 
-from localtinker.certify.bench import (
+from localtinker.certify.bench import SAVING, SCORING, Bench
+from localtinker.certify.cases import case
+from localtinker.certify.data import (
     PROMPT,
-    SAVING,
-    SCORING,
     SIGNS,
     TEXTS,
-    Bench,
     after_prompt,
     logprobs_of,
     policy_data,
     sampled_logprobs,
 )
-from localtinker.certify.cases import case
 
 
 @case(

@@ -35,7 +35,8 @@ def find_credential(api_key: str | None = None) -> tuple[AuthTokenProvider, str]
     except (OSError, ValueError, tinker.TinkerError) as error:
         # A stored file may be unreadable or have other content.
         missing = str(error) == MISSING_API_KEY_MESSAGE
-        raise CredentialError("" if missing else str(error).splitlines()[0]) from error
+        reason = "" if missing else str(error).splitlines()[0]
+        raise CredentialError(reason) from error
     return provider, "TINKER_API_KEY" if by_variable else "the key of `tinker auth login`"
 
 

@@ -53,9 +53,8 @@ async def download_external(rest: tinker.RestClient, path: str, folder: Path) ->
     """Download the files of weights saved with `save_weights_external`. Raises SDK errors and DownloadError."""
     answer = await rest.get_external_weights_urls(path)
     folder.mkdir(parents=True, exist_ok=True)
-    return await asyncio.gather(
-        *(_download(url, folder, file) for file, url in answer.urls.items())
-    )
+    downloads = [_download(url, folder, file) for file, url in answer.urls.items()]
+    return await asyncio.gather(*downloads)
 
 
 async def _download(url: str, folder: Path, file: str) -> Path:
