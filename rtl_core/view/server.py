@@ -155,7 +155,8 @@ def _answer_errors(app: FastAPI, shown: _Shown) -> None:
 
     @app.exception_handler(RequestValidationError)
     def misread(request: Request, error: RequestValidationError) -> Response:
-        what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
+        items = [(item["loc"][-1], item["msg"]) for item in error.errors()]
+        what = ", ".join(f"{name}: {message}" for name, message in items)
         return shown.error(
             400, f"this address is not valid: {what}", "follow a link, or start at the list of runs"
         )

@@ -15,6 +15,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.live import live_view
 from rtl_core.run import session, stopping
+from rtl_grader import work
 from rtl_grader.work import AtWork
 
 
@@ -23,20 +24,21 @@ def clock(monkeypatch):
     """A clock that tests advance, for a service that was never paused."""
     now = SimpleNamespace(s=1000.0)
     monkeypatch.setattr(session, "service_pause", Pause())
-    monkeypatch.setattr(at_work, "time", SimpleNamespace(monotonic=lambda: now.s))
+    for module in (at_work, work):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
     return now
 
 
 def test_items_of_one_name_are_told_apart(clock):
-    work = AtWork()
-    with work.item("sample"):
+    items = AtWork()
+    with items.item("sample"):
         clock.s += 60
-        with work.item("optim_step"), work.item("sample"):
+        with items.item("optim_step"), items.item("sample"):
             clock.s += 5
-            assert work.in_words() == "sample (65 s), optim_step (5 s), sample (5 s)"
-            assert work.in_words(least_s=10) == "sample (65 s)"
-        assert work.in_words() == "sample (65 s)"
-    assert work.in_words() == ""
+            assert items.in_words() == "sample (65 s), optim_step (5 s), sample (5 s)"
+            assert items.in_words(least_s=10) == "sample (65 s)"
+        assert items.in_words() == "sample (65 s)"
+    assert items.in_words() == ""
 
 
 def test_a_line_of_a_step_that_takes_long_names_the_outstanding_requests(clock):
