@@ -209,21 +209,21 @@ def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
 
 def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
     """Everything about a rollout."""
-    found = one.whole(history, key)
-    stored = found.stored
-    overlays = tokens.overlays(history, stored, found.metrics)
+    details = one.details_of(history, key)
+    stored = details.stored
+    overlays = tokens.overlays(history, stored, details.metrics)
     if overlay not in overlays:
         overlay = "surprise" if overlays["kl"].values is None else "kl"
-    texts = pieces.pieces(found.run, stored.rollout.tokens_T)
-    said = tokens.teacher_choices(history, key, partial(pieces.pieces, found.run))
-    against = against if against in found.others and found.problem is not None else ""
-    files = found.answer.files if found.answer else {}
-    other = one.other_files(found, against) if against else {}
-    required, verdict = found.problem.interface if found.problem else None, stored.verdict
-    keys = [row["rollout"] for row in found.group]
+    texts = pieces.pieces(details.run, stored.rollout.tokens_T)
+    choices = tokens.teacher_choices(history, key, partial(pieces.pieces, details.run))
+    against = against if against in details.others and details.problem is not None else ""
+    files = details.answer.files if details.answer else {}
+    other = one.other_files(details, against) if against else {}
+    required, verdict = details.problem.interface if details.problem else None, stored.verdict
+    keys = [row["rollout"] for row in details.group]
     at = keys.index(key) if key in keys else 0
     return {
-        "found": found,
+        "details": details,
         "stored": stored,
         "r": stored.rollout,
         "files": [(path, text, code.coloured(text)) for path, text in files.items()],
@@ -237,16 +237,16 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         else [],
         "overlays": overlays,
         "overlay": overlays[overlay],
-        "tokens": tokens.drawn(stored, overlays, overlay, texts, said, start),
+        "tokens": tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
         "strongest": tokens.strongest(overlays, overlay, texts),
-        "said": said,
+        "choices": choices,
         "named": texts is not None,
         "start": start,
         "most_tokens": tokens.MOST,
         "previous": keys[at - 1] if at > 0 else None,
         "next": keys[at + 1] if at + 1 < len(keys) else None,
-        "conversation": _conversation(found.messages),
-        "total": total(found.messages),
+        "conversation": _conversation(details.messages),
+        "total": total(details.messages),
         "ended": questions.ended(history, key) or stored.rollout.stop_reason,
         "most_text": MOST_TEXT,
     }
@@ -267,15 +267,15 @@ def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]
 def waves(history: History, key: str) -> Values:
     """The waveform around a rollout's failing check, or an error; grades the answer again."""
     try:
-        found = waves_of(history, key)
+        window = waves_of(history, key)
     except UserError as error:
         return {"error": error.message, "hint": error.hint}
-    stored = history.rollout(found.rollout)
+    stored = history.rollout(window.rollout)
     recorded = stored.verdict.outcome.value if stored and stored.verdict else None
     return {
         "error": None,
-        "waves": found,
-        "drawing": drawing.draw(found),
+        "waves": window,
+        "drawing": drawing.draw(window),
         "recorded": recorded,
         "row": drawing.ROW,
         "head": drawing.HEAD,

@@ -115,7 +115,7 @@ class Filters(BaseModel):
     """A text that the answer contains, ignoring case, or the key of a rollout."""
     page: Page = 0
 
-    def given(self) -> dict[str, Any]:
+    def active(self) -> dict[str, Any]:
         """The fields that are not empty."""
         return {name: value for name, value in self if value}
 
@@ -123,14 +123,14 @@ class Filters(BaseModel):
         """The condition on `rollouts r` and its parameters. Raises HistoryError for an invalid step."""
         parts, values = ["r.run = $run"], {"run": self.run}
 
-        def ask(condition: str, **given: Any) -> None:
+        def ask(condition: str, **parameters: Any) -> None:
             parts.append(condition)
-            values.update(given)
+            values.update(parameters)
 
-        def among(table: str, condition: str, **given: Any) -> None:
+        def among(table: str, condition: str, **parameters: Any) -> None:
             ask(
                 f"r.rollout IN (SELECT rollout FROM {table} WHERE run = $run AND {condition})",
-                **given,
+                **parameters,
             )
 
         if self.step:
@@ -190,10 +190,10 @@ def runs_with_counts(history: History) -> list[Row]:
 
 def steps(history: History, run: str, page: int) -> list[Row]:
     """A page of the run's steps, newest first, plus one row if there are further pages."""
-    shown = history.column(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
-    if not shown:
+    numbers = history.column(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
+    if not numbers:
         return []
-    return history.rows(_STEPS, {"run": run, "low": min(shown), "high": max(shown)})
+    return history.rows(_STEPS, {"run": run, "low": min(numbers), "high": max(numbers)})
 
 
 def groups(history: History, filters: Filters, order: str) -> list[Row]:

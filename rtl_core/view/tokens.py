@@ -174,7 +174,7 @@ def _mismatch(history: History, stored: StoredRollout) -> Overlay:
     return replace(bare, values=values_T)
 
 
-def drawn(
+def tokens_from(
     stored: StoredRollout,
     overlays: Mapping[str, Overlay],
     name: str,
@@ -186,7 +186,7 @@ def drawn(
     overlays and the teacher's choices."""
     s_T = stored.rollout.logprobs_T
     shading = overlays[name]
-    tokens = []
+    rows = []
     for i in range(start, min(len(s_T), start + MOST)):
         words = [
             f"token {i}, number {stored.rollout.tokens_T[i]}",
@@ -200,8 +200,8 @@ def drawn(
         words += [choices[i]] if i in choices else []
         shade = "" if shading.values is None else shading.shade(float(shading.values[i]))
         text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
-        tokens.append(Token(text, shade, "\n".join(words)))
-    return tokens
+        rows.append(Token(text, shade, "\n".join(words)))
+    return rows
 
 
 def strongest(
