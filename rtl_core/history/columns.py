@@ -98,8 +98,8 @@ def columns_of(name: str) -> Mapping[str, str]:
 def table(name: str, records: Sequence[Any], /, **explicit: Any) -> pa.Table:
     """Convert records to rows of a table, one each.
 
-    A column takes its values from `explicit` (a list with a value per record, or one value for all), else from
-    the records' field of the same name; other columns are left to the database. Raises KeyError for a
+    A column takes its values from `explicit` (a list with a value per record, or one value for all), else
+    from the records' field of the same name; other columns are left to the database. Raises KeyError for a
     `explicit` name that is not a column.
     """
     kinds = columns_of(name)
@@ -108,11 +108,8 @@ def table(name: str, records: Sequence[Any], /, **explicit: Any) -> pa.Table:
     columns = {}
     for column in kinds:
         if column in explicit:
-            values = (
-                explicit[column]
-                if isinstance(explicit[column], list)
-                else [explicit[column]] * len(records)
-            )
+            value = explicit[column]
+            values = value if isinstance(value, list) else [value] * len(records)
         elif records and hasattr(records[0], column):
             values = [getattr(record, column) for record in records]
         else:
@@ -169,5 +166,12 @@ def read(
 def from_row(kind: type[N], row: Mapping[str, Any], **explicit: Any) -> N:
     """A record whose fields are the row's columns of the same name. `explicit` overrides; NULL means the
     field's default."""
-    names = kind.model_fields if issubclass(kind, BaseModel) else [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    return kind(**{**{name: row[name] for name in names if row.get(name) is not None}, **explicit})
+    values = {name: row[name] for name in _fields_of(kind) if row.get(name) is not None}
+    return kind(**{**values, **explicit})
+
+
+def _fields_of(kind: type[Any]) -> list[str]:
+    """Names of the fields of a record."""
+    if issubclass(kind, BaseModel):
+        return list(kind.model_fields)
+    return [field.name for field in fields(kind)]

@@ -214,13 +214,15 @@ class Reading(Transactions):
 
     def rows(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of such a statement."""
-        return self.query(sql, params).to_pylist()
+        rows: list[Row] = self.query(sql, params).to_pylist()
+        return rows
 
     def column(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
     ) -> list[Any]:
         """The first column of such a statement's result."""
-        return self.query(sql, params).column(0).to_pylist()
+        values: list[Any] = self.query(sql, params).column(0).to_pylist()
+        return values
 
 
 def known_keys(
