@@ -84,9 +84,8 @@ def reward(source: Source) -> Figure:
     equal = source.recorded(source.width(), f"env/all/reward/total{SUFFIX}")
     if totals:
         colour = faded("@ink", 0.35) if equal else "@ink"
-        data.append(
-            curve("total", *values(totals, "step", "reward"), colour, "%{y:.3f}", width=1.8)
-        )
+        steps, rewards = values(totals, "step", "reward")
+        data.append(curve("total", steps, rewards, colour, "%{y:.3f}", width=1.8))
     data += [
         curve("total at equal difficulty", *points, "@ink", "%{y:.3f}", width=2.4)
         for points in equal.values()
