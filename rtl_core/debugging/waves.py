@@ -163,16 +163,16 @@ def _wave(result: JobResult, check: Check | None) -> Wave:
     modules = {
         _SUFFIX.sub(b"", path.encode()).decode(): module for path, module in last.modules.items()
     }
-    head, whole, body = last.vcd.partition(b"\n$enddefinitions")
-    return Wave(_SUFFIX.sub(b"", head) + whole + body, modules)
+    head, separator, body = last.vcd.partition(b"\n$enddefinitions")
+    return Wave(_SUFFIX.sub(b"", head) + separator + body, modules)
 
 
 def _scope(case: Case, modules: Mapping[str, str], recording: Dump) -> str:
     """Path of the design in the simulation: the first instance of the demanded module, else the first root
     with signals."""
-    wanted = case.problem.interface.module if case.problem.interface else None
+    demanded = case.problem.interface.module if case.problem.interface else None
     for path, module in modules.items():
-        if module == wanted and path in recording.scopes:
+        if module == demanded and path in recording.scopes:
             return path
     roots = [
         path for path in recording.scopes if "." not in path and path != "cocotb_iverilog_dump"

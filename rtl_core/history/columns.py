@@ -95,22 +95,21 @@ def columns_of(name: str) -> Mapping[str, str]:
     return _declared(schema.schema_sql()[0])[name]
 
 
-def table(name: str, records: Sequence[Any], /, **given: Any) -> pa.Table:
+def table(name: str, records: Sequence[Any], /, **explicit: Any) -> pa.Table:
     """Convert records to rows of a table, one each.
 
-    A column takes its values from `given` (a list with a value per record, or one value for all), else from
-    the records' field of the same name; other columns are left to the database. Raises KeyError for a
-    `given` name that is not a column.
+    A column takes its values from `explicit` (a list with a value per record, or one value for all), else
+    from the records' field of the same name; other columns are left to the database. Raises KeyError for a
+    `explicit` name that is not a column.
     """
     kinds = columns_of(name)
-    if unknown := given.keys() - kinds.keys():
+    if unknown := explicit.keys() - kinds.keys():
         raise KeyError(f"{name} has no column {', '.join(sorted(unknown))}")
     columns = {}
     for column in kinds:
-        if column in given:
-            values = (
-                given[column] if isinstance(given[column], list) else [given[column]] * len(records)
-            )
+        if column in explicit:
+            value = explicit[column]
+            values = value if isinstance(value, list) else [value] * len(records)
         elif records and hasattr(records[0], column):
             values = [getattr(record, column) for record in records]
         else:
@@ -150,12 +149,12 @@ def read(
 ) -> list[Row]:
     """Rows of a table that meet a condition (which may end with ORDER BY): JSON is parsed, times are aware UTC."""
     kinds = columns_of(name)
-    found = con.sql(
+    result = con.sql(
         f"SELECT {', '.join(kinds)} FROM {name} WHERE {condition}", params=list(params)
     ).to_arrow_table()
     columns = []
     for column, kind in kinds.items():
-        values, parse = found.column(column).to_pylist(), _READ.get(kind)
+        values, parse = result.column(column).to_pylist(), _READ.get(kind)
         columns.append(
             values
             if parse is None
@@ -164,8 +163,15 @@ def read(
     return [dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def from_row(kind: type[N], row: Mapping[str, Any], **given: Any) -> N:
-    """A record whose fields are the row's columns of the same name. `given` overrides; NULL means the
+def from_row(kind: type[N], row: Mapping[str, Any], **explicit: Any) -> N:
+    """A record whose fields are the row's columns of the same name. `explicit` overrides; NULL means the
     field's default."""
-    names = kind.model_fields if issubclass(kind, BaseModel) else [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    return kind(**{**{name: row[name] for name in names if row.get(name) is not None}, **given})
+    values = {name: row[name] for name in _fields_of(kind) if row.get(name) is not None}
+    return kind(**{**values, **explicit})
+
+
+def _fields_of(kind: type[Any]) -> list[str]:
+    """Names of the fields of a record."""
+    if issubclass(kind, BaseModel):
+        return list(kind.model_fields)
+    return [field.name for field in fields(kind)]

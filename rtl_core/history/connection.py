@@ -78,19 +78,9 @@ def connect(
     HistoryBusyError when it stayed locked for `patience_s`, and InfrastructureError when the disk fails;
     also from within the block.
     """
-    if str(path) != os.fsencode(path).decode("utf-8", "replace"):
-        raise HistoryError(
-            f"the path {str(path)!r} is not UTF-8",
-            "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8",
-        )
-    path = (
-        path.resolve()
-    )  # DuckDB's log and our undo file are beside the file, not beside a link to it
-    patience_s = (
-        patience_s
-        if patience_s is not None
-        else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
-    )
+    path = _resolved(path)
+    if patience_s is None:
+        patience_s = READ_PATIENCE_S if read_only else WRITE_PATIENCE_S
     with _locks.setdefault(path, threading.RLock()):
         if not path.exists():
             if read_only:
@@ -133,6 +123,19 @@ def connect(
                     _engines.get(key) is not engine
                 ):  # it may still hold the file, so that no other can open it
                     engine.close()
+
+
+def _resolved(path: Path) -> Path:
+    """The path without links: DuckDB's log and our undo file are beside the file, not beside a link to it.
+
+    Raises HistoryError for a path that is not UTF-8.
+    """
+    if str(path) != os.fsencode(path).decode("utf-8", "replace"):
+        raise HistoryError(
+            f"the path {str(path)!r} is not UTF-8",
+            "use another path, and set a UTF-8 locale: LC_ALL=C.UTF-8",
+        )
+    return path.resolve()
 
 
 def create_file(path: Path) -> None:

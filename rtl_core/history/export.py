@@ -165,7 +165,7 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> Line:
 def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> Line:
     """Fields of a line for a conversation: its messages in OpenAI's format, and the number of tokens
     sampled in all turns."""
-    made: list[Line] = [{"role": "user", "content": prompt}]
+    conversation: list[Line] = [{"role": "user", "content": prompt}]
     calls: list[Line] = []
     for message in messages:
         if message.who == "model":
@@ -178,14 +178,14 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
             reply["tool_calls"] = calls
             if tokens:
                 reply |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
-            made.append(reply)
+            conversation.append(reply)
         elif message.call is None:
-            made.append({"role": "user", "content": message.text, "ok": message.ok})
+            conversation.append({"role": "user", "content": message.text, "ok": message.ok})
         else:
             name, id_ = message.call["name"], message.call["id"]
             function = {"name": name, "arguments": message.call["arguments"]}
             calls.append({"id": id_, "type": "function", "function": function})
-            made.append(
+            conversation.append(
                 {
                     "role": "tool",
                     "tool_call_id": id_,
@@ -194,8 +194,11 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
                     "ok": message.ok,
                 }
             )
-    kept = [{name: value for name, value in one.items() if value not in (None, [])} for one in made]
-    return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
+    compact = [
+        {name: value for name, value in one.items() if value not in (None, [])}
+        for one in conversation
+    ]
+    return {"n_tokens": sum(message.n_tokens for message in messages), "messages": compact}
 
 
 def metrics(history: History, run: str) -> Iterator[Line]:

@@ -33,19 +33,19 @@ class NamedQuery:
     def needs_run(self) -> bool:
         return re.search(r"\$run\b", self.sql) is not None
 
-    def bind(self, given: Mapping[str, str], run: str | None) -> dict[str, Any]:
-        """Values for all parameters: the `given` texts, converted to the type of the default, other
+    def bind(self, texts: Mapping[str, str], run: str | None) -> dict[str, Any]:
+        """Values for all parameters: the `texts`, converted to the type of the default, other
         defaults, and the run.
 
         Raises HistoryError for an unknown parameter, or a value that the default's type cannot represent.
         """
-        if unknown := sorted(set(given) - set(self.parameters)):
-            known = ", ".join(self.parameters) or "none"
+        if unknown := sorted(set(texts) - set(self.parameters)):
+            names = ", ".join(self.parameters) or "none"
             raise HistoryError(
-                f"query {self.name!r} has no parameter {unknown[0]!r}", f"it has: {known}"
+                f"query {self.name!r} has no parameter {unknown[0]!r}", f"it has: {names}"
             )
         values = dict(self.parameters)
-        for name, text in given.items():
+        for name, text in texts.items():
             default = self.parameters[name]
             try:
                 values[name] = type(default)(text)
@@ -67,26 +67,26 @@ def named_queries() -> dict[str, NamedQuery]:
         name, text = file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")
         first, *lines = text.splitlines()
         declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))
-        defaults = {found[1]: _default(found[2]) for found in declared}
+        defaults = {match[1]: _default(match[2]) for match in declared}
         queries[name] = NamedQuery(name, first.removeprefix("-- "), text, defaults)
     return dict(sorted(queries.items()))
 
 
 def named_query(name: str) -> NamedQuery:
     """Return the query of that name. Raises HistoryError, with the closest names, if there is none."""
-    known = named_queries()
-    if name not in known:
+    queries = named_queries()
+    if name not in queries:
         from difflib import get_close_matches
 
         near = (
-            ", ".join(get_close_matches(name, known, n=3, cutoff=0.4))
+            ", ".join(get_close_matches(name, queries, n=3, cutoff=0.4))
             or "see `rtl-distill query --list`"
         )
         raise HistoryError(
             f"there is no named query {name!r}, and a single word is not SQL",
             f"did you mean: {near}",
         )
-    return known[name]
+    return queries[name]
 
 
 def _default(text: str) -> Any:

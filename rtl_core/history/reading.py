@@ -57,7 +57,7 @@ class Reading(Transactions):
         """The run of that name. Raises HistoryError, with the names of existing runs, if there is none."""
         record = self.run(name)
         if record is None:
-            names = ", ".join(known.name for known in self.runs()[:8]) or "none"
+            names = ", ".join(run.name for run in self.runs()[:8]) or "none"
             raise HistoryError(f"there is no run {name!r} in {self.path}", f"runs there: {names}")
         return record
 
@@ -214,24 +214,26 @@ class Reading(Transactions):
 
     def rows(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of such a statement."""
-        return self.query(sql, params).to_pylist()
+        rows: list[Row] = self.query(sql, params).to_pylist()
+        return rows
 
     def column(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
     ) -> list[Any]:
         """The first column of such a statement's result."""
-        return self.query(sql, params).column(0).to_pylist()
+        values: list[Any] = self.query(sql, params).column(0).to_pylist()
+        return values
 
 
 def known_keys(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> list[str]:
     """The keys among `keys` that `table` contains."""
-    known: list[str] = []
+    stored: list[str] = []
     for condition, chunk in key_conditions(column, keys):
         sql = f"SELECT {column} FROM {table} WHERE {condition}"
-        known += [key for (key,) in con.execute(sql, chunk).fetchall()]
-    return known
+        stored += [key for (key,) in con.execute(sql, chunk).fetchall()]
+    return stored
 
 
 def _stored_rollouts(

@@ -63,17 +63,17 @@ def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.T
 
 
 def facts(
-    name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place], **given: Any
+    name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place], **explicit: Any
 ) -> pa.Table:
     """Rows of a table of facts about rollouts, from (rollout key, record) and the rollouts' place columns;
-    `given` as in `table`."""
+    `explicit` as in `table`."""
     keys, kinds = [key for key, _ in rows], columns_of(name)
     place = {
         column: [places[key][i] for key in keys]
         for i, column in enumerate(PLACE_COLUMNS)
         if column in kinds
     }
-    return table(name, [record for _, record in rows], rollout=keys, **place, **given)
+    return table(name, [record for _, record in rows], rollout=keys, **place, **explicit)
 
 
 def verdict_tables(

@@ -88,7 +88,7 @@ class History(Reading):
         """
         now = naive(utc_now())
         with self._writing() as con:
-            found = con.execute(
+            updated = con.execute(
                 "UPDATE runs SET status = $status, message = $message, ended_by = $ended_by, "
                 "heartbeat_at = $now, finished_at ="
                 " CASE WHEN status IN ('finished', 'running') AND $status IN ('finished', "
@@ -103,7 +103,7 @@ class History(Reading):
                     "ended": now if status in _ENDED else None,
                 },
             ).fetchall()
-            if not found:
+            if not updated:
                 raise HistoryError(
                     f"there is no run {name!r} in {self.path}", "call start_run first"
                 )
@@ -145,10 +145,10 @@ class History(Reading):
         finds its rollouts again."""
         now = utc_now()
         with self._writing() as con:
-            known = {
+            earlier = {
                 s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()
             }
-            fresh = [s for s in steps if s.step not in known]
+            fresh = [s for s in steps if s.step not in earlier]
             planned = table(
                 "epochs", [], run=[run], epoch=[epoch], n_steps=[len(steps)], planned_at=[now]
             )
@@ -167,16 +167,16 @@ class History(Reading):
         now, place = utc_now(), [step.run, step.step]
         parts = {
             name: table(
-                name, [step] * len(found), **{column: list(found), value: list(found.values())}
+                name, [step] * len(values), **{column: list(values), value: list(values.values())}
             )
-            for name, found, column, value in (
+            for name, values, column, value in (
                 ("step_times", step.times, "stage", "seconds"),
                 ("step_metrics", step.metrics, "name", "value"),
             )
         }
         with self._writing() as con:
-            known = read(con, "steps", "run = ? AND step = ?", place)
-            planned_at = known[0]["planned_at"] if known else now
+            plans = read(con, "steps", "run = ? AND step = ?", place)
+            planned_at = plans[0]["planned_at"] if plans else now
             trained = table(
                 "steps", [step], status="trained", planned_at=planned_at, trained_at=now
             )
@@ -202,9 +202,9 @@ class History(Reading):
             fresh = [r for key, r in reversed(first.items()) if key not in stored]
             tables = rows.rollout_tables(fresh, utc_now())
             prompts = tables["prompts"].column("prompt").to_pylist()
-            held = set(known_keys(con, "prompts", prompts, column="prompt"))
+            stored = set(known_keys(con, "prompts", prompts, column="prompt"))
             tables["prompts"] = tables["prompts"].filter(
-                pa.array([p not in held for p in prompts], pa.bool_())
+                pa.array([p not in stored for p in prompts], pa.bool_())
             )
             insert(con, tables)
             return len(fresh)
@@ -264,26 +264,26 @@ class History(Reading):
     ) -> None:
         """Store (rollout key, the trainer's log-probabilities of its tokens), replacing earlier ones."""
         latest = dict(logprobs)
-        found = table("trainer_tokens", [], rollout=list(latest), logprobs_T=list(latest.values()))
+        facts = table("trainer_tokens", [], rollout=list(latest), logprobs_T=list(latest.values()))
         with self._writing() as con:
-            _replace(con, "trainer_tokens", {"trainer_tokens": found})
+            _replace(con, "trainer_tokens", {"trainer_tokens": facts})
 
     def record_advantages(self, credits: Sequence[tuple[str, Credit]]) -> None:
         """Store (rollout key, credit), replacing earlier credits."""
         latest = dict(credits)
         with self._writing() as con:
-            found = rows.facts("advantages", list(latest.items()), self._places(con, list(latest)))
-            _replace(con, "advantages", {"advantages": found})
+            facts = rows.facts("advantages", list(latest.items()), self._places(con, list(latest)))
+            _replace(con, "advantages", {"advantages": facts})
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store new verdicts of stored rollouts under `label`; the verdicts of training are unchanged."""
-        whole = [verdict for _, verdict in verdicts]
+        latest = [verdict for _, verdict in verdicts]
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
-            found = rows.facts(
-                "regrades", verdicts, places, label=label, verdict=whole, graded_at=utc_now()
+            facts = rows.facts(
+                "regrades", verdicts, places, label=label, verdict=latest, graded_at=utc_now()
             )
-            insert(con, {"regrades": found}, "OR REPLACE")
+            insert(con, {"regrades": facts}, "OR REPLACE")
 
     def record_audits(self, audits: Sequence[AuditRecord]) -> None:
         """Store audit results of passed rollouts, replacing earlier ones."""
@@ -302,10 +302,10 @@ class History(Reading):
         )
 
     def _store(
-        self, name: str, records: Sequence[Any], *, conflict: str = "OR REPLACE", **given: Any
+        self, name: str, records: Sequence[Any], *, conflict: str = "OR REPLACE", **explicit: Any
     ) -> None:
         with self._writing() as con:
-            insert(con, {name: table(name, records, **given)}, conflict)
+            insert(con, {name: table(name, records, **explicit)}, conflict)
 
     def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
         """Mapping of rollout key to its place. Raises HistoryError for a rollout that is not stored."""
@@ -324,9 +324,9 @@ class History(Reading):
 def _replace(con: duckdb.DuckDBPyConnection, head: str, tables: Mapping[str, pa.Table]) -> None:
     """Insert facts about rollouts, after deleting earlier facts about those rollouts that the table `head` contains."""
     keys = tables[head].column("rollout").to_pylist()
-    for condition, known in key_conditions("rollout", known_keys(con, head, keys)):
+    for condition, chunk in key_conditions("rollout", known_keys(con, head, keys)):
         for name in tables:
-            con.execute(f"DELETE FROM {name} WHERE {condition}", known)
+            con.execute(f"DELETE FROM {name} WHERE {condition}", chunk)
     insert(con, tables)
 
 

@@ -67,14 +67,14 @@ class Transactions:
     @contextlib.contextmanager
     def _holding(self, con: duckdb.DuckDBPyConnection) -> Iterator[None]:
         """Let calls of this thread inside the block reuse a connection."""
-        held, path = _held(), self.path.resolve()
-        outermost = path not in held
-        held[path] = con
+        connections, path = _own_connections(), self.path.resolve()
+        outermost = path not in connections
+        connections[path] = con
         try:
             yield
         finally:
             if outermost:
-                del held[path]
+                del connections[path]
 
     @contextlib.contextmanager
     def _measured(self) -> Iterator[None]:
@@ -94,7 +94,7 @@ class Transactions:
             raise HistoryError(
                 f"{self.path} was opened as read-only", "only the flow's process writes the history"
             )
-        inner = _held().get(self.path.resolve())
+        inner = _own_connections().get(self.path.resolve())
         if inner is not None:
             yield inner
             return
@@ -110,7 +110,7 @@ class Transactions:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        inner = _held().get(self.path.resolve())
+        inner = _own_connections().get(self.path.resolve())
         if inner is not None:
             yield inner
             return
@@ -125,6 +125,8 @@ class Transactions:
             yield con
 
 
-def _held() -> dict[Path, duckdb.DuckDBPyConnection]:
-    held: dict[Path, duckdb.DuckDBPyConnection] = _connections.__dict__.setdefault("by_path", {})
-    return held
+def _own_connections() -> dict[Path, duckdb.DuckDBPyConnection]:
+    connections: dict[Path, duckdb.DuckDBPyConnection] = _connections.__dict__.setdefault(
+        "by_path", {}
+    )
+    return connections

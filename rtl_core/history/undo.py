@@ -69,7 +69,7 @@ def put_back(history: Path) -> None:
     Raises InfrastructureError when the disk fails.
     """
     try:
-        kept = memoryview(path_of(history).read_bytes())
+        copies = memoryview(path_of(history).read_bytes())
         file = history.open("r+b")
     except OSError:
         return
@@ -79,13 +79,13 @@ def put_back(history: Path) -> None:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 return
-            if _read(file, 0, HEADERS) != kept[:HEADERS]:
+            if _read(file, 0, HEADERS) != copies[:HEADERS]:
                 return
             at = HEADERS
-            while at < len(kept):
-                location, size = _RECORD.unpack_from(kept, at)
+            while at < len(copies):
+                location, size = _RECORD.unpack_from(copies, at)
                 at += _RECORD.size + size
-                os.pwrite(file.fileno(), kept[at - size : at], location)
+                os.pwrite(file.fileno(), copies[at - size : at], location)
             os.fsync(file.fileno())
             drop(history)
     except OSError as error:

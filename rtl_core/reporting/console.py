@@ -53,15 +53,15 @@ def before_after_table(history: History, run: str) -> Table:
         table.add_column(name, justify="right", overflow="fold")
     for label, part in result.parts:
         if label:
-            _, first = part.shown[0]
+            _, first = part.views[0]
             problems = counted(first.record.n_problems, "problem")
             table.add_section()
             table.add_row(Text(f"{label}:\n{problems}", style="bold"))
-        for name, view in part.shown:
+        for name, view in part.views:
             steps = "" if name == "teacher" else f"\n  {counted(view.record.step, 'step')}"
             cells = (cell.replace(" [", "\n[") for cell in part.cells(view, ks))
             table.add_row(f"{name}{steps}", *cells, style=_STYLES.get(name, ""))
-    if not result.shown:
+    if not result.views:
         table.add_row(Text("no evaluation has ended yet", style="dim"))
     return table
 
@@ -107,9 +107,9 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
 
 
 def _caption(result: RunResult) -> str | None:
-    if not result.shown:
+    if not result.views:
         return None
-    record = result.shown[-1][1].record
+    record = result.views[-1][1].record
     size = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}"
     text = (
         f"{size}, [95 % interval over problems].\n"

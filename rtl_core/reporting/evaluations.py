@@ -115,7 +115,7 @@ class RunResult:
         return [*self.by_source.items(), (ALL_SOURCES, self)]
 
     @property
-    def shown(self) -> list[tuple[str, EvaluationView]]:
+    def views(self) -> list[tuple[str, EvaluationView]]:
         """(name, evaluation) of the existing evaluations, in reading order."""
         named = zip(ROLES, (self.before, self.warm, self.after, self.teacher), strict=True)
         return [(name, view) for name, view in named if view is not None]
@@ -123,7 +123,7 @@ class RunResult:
     @property
     def ks(self) -> list[int]:
         """All k above 1 for which pass@k was recorded."""
-        return sorted({k for _, view in self.shown for k in view.record.pass_at_k if k > 1})
+        return sorted({k for _, view in self.views for k in view.record.pass_at_k if k > 1})
 
     def cells(self, view: EvaluationView, ks: Sequence[int]) -> list[str]:
         """Table cells of an evaluation: pass@1, pass@k for these k, interface right; gain and p compared
@@ -195,7 +195,7 @@ def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
     number of samples: only these are comparable. Raises HistoryError for an unknown run."""
     sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
     splits = (source["heldout_split"] for source in sources if "heldout_split" in source)
-    own = ("done", next(splits, "heldout"), [])
+    own = ("done", next(splits, "heldout"), list[str]())
     return [e for e in history.evaluations(run) if (e.status, e.split, e.conditions) == own]
 
 

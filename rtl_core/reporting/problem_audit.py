@@ -100,8 +100,8 @@ def _json_lines(lines: Iterable[Line]) -> str:
 
 
 def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[Line]]) -> Line:
-    found = record.evidence
-    golden, stubs, mutants = (found.get(name) or {} for name in ("golden", "stubs", "mutants"))
+    evidence = record.evidence
+    golden, stubs, mutants = (evidence.get(name) or {} for name in ("golden", "stubs", "mutants"))
     return {
         **{
             name: getattr(problem, name)
@@ -110,7 +110,7 @@ def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[L
         "harness": digests(problem, Answer())["harness"],
         "golden": {name: golden.get(name) for name in ("source", "digest")},
         "status": record.status,
-        "reason": _MACHINE_PATH.sub("", found.get("reason", "")),
+        "reason": _MACHINE_PATH.sub("", evidence.get("reason", "")),
         "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
         "stubs": {
             "tried": len(stubs),
@@ -122,7 +122,7 @@ def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[L
         "other_tools": [
             row for row in others.get(problem.fingerprint, []) if row["tools"] != record.tools
         ],
-        "interface": found.get("interface") or {},
+        "interface": evidence.get("interface") or {},
         "contradictions": list(contradictions(problem)),
     }
 

@@ -182,9 +182,9 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableTy
     means = Text(f"mean k1 {k1}, k2 {k2}, k3 {k3} over {t.n_tokens} tokens")
     table = Table("token", "text", "p student", "p teacher", "k1", box=box.SIMPLE_HEAD)
     for i in sorted(np.argsort(-np.abs(k_T))[:8].tolist()):
-        text = Text(repr(visible(texts[i])))
+        label = Text(repr(visible(texts[i])))
         student, teacher = (f"{np.exp(logprobs_T[i]):.3f}" for logprobs_T in (s_T, q_T))
-        table.add_row(str(i), text, student, teacher, f"{k_T[i]:+.3f}")
+        table.add_row(str(i), label, student, teacher, f"{k_T[i]:+.3f}")
     return Group(means, legend, shaded, table)
 
 

@@ -45,9 +45,8 @@ def coloured(text: str) -> list[Markup]:
         SystemVerilogLexer(stripnl=False, ensurenl=False),
         HtmlFormatter(nowrap=True),
     )
-    return [Markup(line) for line in html.split("\n")][
-        : len(lines)
-    ]  # Pygments ends its spans before the end of a line
+    # Pygments ends its spans before the end of a line.
+    return list(map(Markup, html.split("\n")))[: len(lines)]
 
 
 def difference(old: str, new: str) -> list[DiffLine] | None:
@@ -56,20 +55,21 @@ def difference(old: str, new: str) -> list[DiffLine] | None:
     if max(len(old_lines), len(new_lines)) > MOST_LINES:
         return None
     old_html, new_html = coloured(old), coloured(new)
-    made: list[DiffLine] = []
+    rows: list[DiffLine] = []
     # SequenceMatcher ignores frequent lines of long texts by default; without that, hostile texts take minutes.
     matcher = difflib.SequenceMatcher(None, old_lines, new_lines)
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
     for number, group in enumerate(groups):
         if number or group[0][1]:
-            made.append(DiffLine("…", None, None, Markup("")))
+            rows.append(DiffLine("…", None, None, Markup("")))
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                made += [DiffLine(" ", i + 1, j1 + i - i1 + 1, old_html[i]) for i in range(i1, i2)]
+                pairs = zip(range(i1, i2), range(j1, j2), strict=True)
+                rows += [DiffLine(" ", i + 1, j + 1, old_html[i]) for i, j in pairs]
                 continue
-            made += [DiffLine("-", i + 1, None, old_html[i]) for i in range(i1, i2)]
-            made += [DiffLine("+", None, j + 1, new_html[j]) for j in range(j1, j2)]
-    return made
+            rows += [DiffLine("-", i + 1, None, old_html[i]) for i in range(i1, i2)]
+            rows += [DiffLine("+", None, j + 1, new_html[j]) for j in range(j1, j2)]
+    return rows
 
 
 def _lines(text: str) -> list[str]:

@@ -30,7 +30,7 @@ SELECT rollout, text FROM rollouts WHERE rollout = coalesce($here, (
 
 
 @dataclass
-class Whole:
+class RolloutDetails:
     """A rollout with everything that its page shows."""
 
     stored: StoredRollout
@@ -50,7 +50,7 @@ class Whole:
     """The messages of its conversation, if it has one."""
 
 
-def whole(history: History, key: str) -> Whole:
+def details_of(history: History, key: str) -> RolloutDetails:
     """Everything that is stored about a rollout, read in one transaction. Raises HistoryError for an unknown key."""
     with history.reading():
         stored = history.rollout(key)
@@ -65,7 +65,7 @@ def whole(history: History, key: str) -> Whole:
         group = history.rows(
             _GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}
         )
-        made = Whole(
+        details = RolloutDetails(
             stored,
             history.run(r.run),
             problem,
@@ -88,19 +88,19 @@ def whole(history: History, key: str) -> Whole:
             ),
             None,
         )
-        asked = {**place, "step": r.step, "rollout": r.key, "here": here}
-        for row in history.rows(_PASSING, asked):
-            made.others["passing"] = (row["rollout"], row["text"])
+        parameters = {**place, "step": r.step, "rollout": r.key, "here": here}
+        for row in history.rows(_PASSING, parameters):
+            details.others["passing"] = (row["rollout"], row["text"])
     if problem is not None:
-        made.answer = answer_to(problem, r.text)
+        details.answer = answer_to(problem, r.text)
         if problem.golden:
-            made.others["golden"] = ("", "")
-    return made
+            details.others["golden"] = ("", "")
+    return details
 
 
-def other_files(found: Whole, against: str) -> dict[str, str]:
+def other_files(details: RolloutDetails, against: str) -> dict[str, str]:
     """Files of the compared answer: path -> text."""
-    assert found.problem is not None
+    assert details.problem is not None
     if against == "golden":
-        return dict(found.problem.golden or {})
-    return answer_to(found.problem, found.others[against][1]).files
+        return dict(details.problem.golden or {})
+    return answer_to(details.problem, details.others[against][1]).files

@@ -57,7 +57,7 @@ def home(history: History, chosen: list[str]) -> Values:
     with history.reading():
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
-        drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[: min(3, len(names))]
+        drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[:3]
         curves = figures.curves([Source(history, run) for run in drawn]) if drawn else []
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
@@ -70,6 +70,7 @@ def run(history: History, name: str, page: int) -> Values:
         record = history.existing_run(name)
         curves = figures.curves([Source(history, name)])
         every = history.evaluations(name)
+        mine = [e for e in every if e.policy == "student"]
         steps = questions.steps(history, name, page)
         purposes = history.rows(
             "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1"
@@ -80,8 +81,7 @@ def run(history: History, name: str, page: int) -> Values:
         "record": record,
         "charts": curves,
         "note": EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
-        "evaluations": [e for e in every if e.policy == "student"][::-1]
-        + [e for e in every if e.policy != "student"],
+        "evaluations": [*reversed(mine), *(e for e in every if e.policy != "student")],
         "steps": steps[:PAGE],
         "more": len(steps) > PAGE,
         "page": page,
@@ -170,10 +170,8 @@ def wrong(history: History, name: str) -> Values:
     """What the model gets wrong. Its queries are long, so each one opens the history separately, to let a
     writer proceed in between."""
     record = history.existing_run(name)
-    source, tables = (
-        Source(history, name),
-        (reasons, never_solved, audited, doubtful, regrades, harness),
-    )
+    source = Source(history, name)
+    tables = (reasons, never_solved, audited, doubtful, regrades, harness)
     return {
         "record": record,
         "charts": draw(source, figures.outcomes),
@@ -211,26 +209,21 @@ def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
 
 def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
     """Everything about a rollout."""
-    found = one.whole(history, key)
-    stored = found.stored
-    overlays = tokens.overlays(history, stored, found.metrics)
-    overlay = (
-        overlay
-        if overlay in overlays
-        else "kl"
-        if overlays["kl"].values is not None
-        else "surprise"
-    )
-    texts = pieces.pieces(found.run, stored.rollout.tokens_T)
-    said = tokens.teacher_choices(history, key, partial(pieces.pieces, found.run))
-    against = against if against in found.others and found.problem is not None else ""
-    files = found.answer.files if found.answer else {}
-    other = one.other_files(found, against) if against else {}
-    required, verdict = found.problem.interface if found.problem else None, stored.verdict
-    keys = [row["rollout"] for row in found.group]
+    details = one.details_of(history, key)
+    stored = details.stored
+    overlays = tokens.overlays(history, stored, details.metrics)
+    if overlay not in overlays:
+        overlay = "surprise" if overlays["kl"].values is None else "kl"
+    texts = pieces.pieces(details.run, stored.rollout.tokens_T)
+    choices = tokens.teacher_choices(history, key, partial(pieces.pieces, details.run))
+    against = against if against in details.others and details.problem is not None else ""
+    files = details.answer.files if details.answer else {}
+    other = one.other_files(details, against) if against else {}
+    required, verdict = details.problem.interface if details.problem else None, stored.verdict
+    keys = [row["rollout"] for row in details.group]
     at = keys.index(key) if key in keys else 0
     return {
-        "found": found,
+        "details": details,
         "stored": stored,
         "r": stored.rollout,
         "files": [(path, text, code.coloured(text)) for path, text in files.items()],
@@ -244,16 +237,16 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         else [],
         "overlays": overlays,
         "overlay": overlays[overlay],
-        "tokens": tokens.drawn(stored, overlays, overlay, texts, said, start),
+        "tokens": tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
         "strongest": tokens.strongest(overlays, overlay, texts),
-        "said": said,
+        "choices": choices,
         "named": texts is not None,
         "start": start,
         "most_tokens": tokens.MOST,
         "previous": keys[at - 1] if at > 0 else None,
         "next": keys[at + 1] if at + 1 < len(keys) else None,
-        "conversation": _conversation(found.messages),
-        "total": total(found.messages),
+        "conversation": _conversation(details.messages),
+        "total": total(details.messages),
         "ended": questions.ended(history, key) or stored.rollout.stop_reason,
         "most_text": MOST_TEXT,
     }
@@ -261,35 +254,28 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
 
 def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]:
     """Turns, each with its calls or the grader's messages: the call in a line, its long arguments, and its result."""
-    return [
-        (
-            turn,
-            [
-                dict(
-                    zip(
-                        ("line", "long"), call_in_words(asdict(call) if call else None), strict=True
-                    ),
-                    result=result,
-                )
-                for call, result in turn.by_call
-            ],
-        )
-        for turn in to_turns(messages)
-    ]
+    conversation = []
+    for turn in to_turns(messages):
+        calls = []
+        for call, result in turn.by_call:
+            line, long = call_in_words(asdict(call) if call else None)
+            calls.append({"line": line, "long": long, "result": result})
+        conversation.append((turn, calls))
+    return conversation
 
 
 def waves(history: History, key: str) -> Values:
     """The waveform around a rollout's failing check, or an error; grades the answer again."""
     try:
-        found = waves_of(history, key)
+        window = waves_of(history, key)
     except UserError as error:
         return {"error": error.message, "hint": error.hint}
-    stored = history.rollout(found.rollout)
+    stored = history.rollout(window.rollout)
     recorded = stored.verdict.outcome.value if stored and stored.verdict else None
     return {
         "error": None,
-        "waves": found,
-        "drawing": drawing.draw(found),
+        "waves": window,
+        "drawing": drawing.draw(window),
         "recorded": recorded,
         "row": drawing.ROW,
         "head": drawing.HEAD,

@@ -59,8 +59,8 @@ def _decoder(source: str) -> Decoder | None:
         file = Path(cached)
     from tokenizers import Tokenizer
 
-    found = Tokenizer.from_file(str(file))
-    return lambda ids: str(found.decode(ids, skip_special_tokens=False))
+    loaded = Tokenizer.from_file(str(file))
+    return lambda ids: str(loaded.decode(ids, skip_special_tokens=False))
 
 
 def _other(source: str) -> Decoder | None:
@@ -68,7 +68,7 @@ def _other(source: str) -> Decoder | None:
     from transformers import AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        loaded = AutoTokenizer.from_pretrained(source, local_files_only=True)
     except (OSError, ValueError):
         return None
-    return lambda ids: str(found.decode(ids))
+    return lambda ids: str(loaded.decode(ids))

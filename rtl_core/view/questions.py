@@ -17,6 +17,15 @@ PAGE = 50
 Name = Annotated[str, Field(max_length=400)]
 Page = Annotated[int, Field(ge=0, le=1_000_000)]
 
+_RUNS = """
+SELECT r.*, n.rollouts, e.first, e.last FROM ({runs}) r
+LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)
+LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last
+           FROM evaluations WHERE status = 'done' AND policy = 'student' AND split = 'heldout'
+           AND template IS NULL AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL
+           AND turns IS NULL GROUP BY run) e USING (run)
+ORDER BY ends_with(r.run, '.validation'), r.created_at DESC, r.run
+"""
 _STEPS = """
 SELECT s.step, s.epoch, s.status, s.examples, a.rollouts, a.pass_rate, r.reward, k.k1, t.seconds
 FROM steps s LEFT JOIN pass_by_step a USING (run, step) LEFT JOIN reward_by_step r USING (run, step)
@@ -48,6 +57,27 @@ LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE {place}) f USING (rol
 LEFT JOIN (SELECT rollout, turns, tokens, ended FROM episodes WHERE {place}) c USING (rollout)
 WHERE r.rollout IN ({holders})
 """
+
+_MISTAKE = "kind = $kind AND ($name = '' OR name = $name)"
+_CHECK = "outcome <> 'passed' AND contains(array_to_string(reasons, chr(10)), $check)"
+_FAMILY = """
+r.problem_id IN (SELECT problem_id FROM run_problems
+WHERE run = $run AND coalesce(family, category) = $family)
+"""
+_CHOICES = {
+    "family": """
+SELECT DISTINCT coalesce(family, category) FROM run_problems WHERE run = $run ORDER BY 1
+""",
+    "mistake": "SELECT DISTINCT kind FROM interface_mismatches WHERE run = $run ORDER BY 1",
+    "purpose": """
+SELECT DISTINCT purpose FROM rollouts WHERE run = $run UNION
+SELECT DISTINCT unnest(['episodes', 'episodes: ' || ended]) FROM episodes WHERE run = $run ORDER BY 1
+""",
+    "evaluation": """
+SELECT evaluation FROM evaluations WHERE run = $run ORDER BY step DESC, policy LIMIT 50
+""",
+}
+"""Filter -> the query of its possible values."""
 
 
 def _facts(place: str) -> str:
@@ -85,7 +115,7 @@ class Filters(BaseModel):
     """A text that the answer contains, ignoring case, or the key of a rollout."""
     page: Page = 0
 
-    def given(self) -> dict[str, Any]:
+    def active(self) -> dict[str, Any]:
         """The fields that are not empty."""
         return {name: value for name, value in self if value}
 
@@ -93,23 +123,19 @@ class Filters(BaseModel):
         """The condition on `rollouts r` and its parameters. Raises HistoryError for an invalid step."""
         parts, values = ["r.run = $run"], {"run": self.run}
 
-        def ask(condition: str, **given: Any) -> None:
+        def ask(condition: str, **parameters: Any) -> None:
             parts.append(condition)
-            values.update(given)
+            values.update(parameters)
 
-        def among(table: str, condition: str, **given: Any) -> None:
+        def among(table: str, condition: str, **parameters: Any) -> None:
             ask(
                 f"r.rollout IN (SELECT rollout FROM {table} WHERE run = $run AND {condition})",
-                **given,
+                **parameters,
             )
 
         if self.step:
-            first, _, last = self.step.partition("-")
-            if not (first.isdecimal() and (last or first).isdecimal() and len(self.step) < 20):
-                raise HistoryError(
-                    f"{self.step!r} is not a step", "use a number, or FROM-TO such as 10-20"
-                )
-            ask("r.step BETWEEN $first AND $last", first=int(first), last=int(last or first))
+            first, last = self._steps()
+            ask("r.step BETWEEN $first AND $last", first=first, last=last)
             if not (self.evaluation or self.purpose):
                 # Evaluations and measurements also have a step: that of their weights.
                 ask("r.evaluation IS NULL AND r.purpose = 'train'")
@@ -121,24 +147,11 @@ class Filters(BaseModel):
             among("verdicts", "outcome = $outcome", outcome=self.outcome)
         if self.mistake:
             kind, _, name = self.mistake.partition(":")
-            among(
-                "interface_mismatches",
-                "kind = $kind AND ($name = '' OR name = $name)",
-                kind=kind,
-                name=name,
-            )
+            among("interface_mismatches", _MISTAKE, kind=kind, name=name)
         if self.check:
-            among(
-                "verdicts",
-                "outcome <> 'passed' AND contains(array_to_string(reasons, chr(10)), $check)",
-                check=self.check,
-            )
+            among("verdicts", _CHECK, check=self.check)
         if self.family:
-            ask(
-                "r.problem_id IN (SELECT problem_id FROM run_problems WHERE run = $run AND "
-                "coalesce(family, category) = $family)",
-                family=self.family,
-            )
+            ask(_FAMILY, family=self.family)
         if self.doubt == "audit":
             among("audits", "result = 'different'")
         elif self.doubt == "regrade":
@@ -159,26 +172,28 @@ class Filters(BaseModel):
             )
         return " AND ".join(parts), values
 
+    def _steps(self) -> tuple[int, int]:
+        """The first and the last step. Raises HistoryError if `step` is neither a step nor FROM-TO."""
+        first, _, last = self.step.partition("-")
+        last = last or first
+        if not (first.isdecimal() and last.isdecimal() and len(self.step) < 20):
+            raise HistoryError(
+                f"{self.step!r} is not a step", "use a number, or FROM-TO such as 10-20"
+            )
+        return int(first), int(last)
+
 
 def runs_with_counts(history: History) -> list[Row]:
     """All runs, newest first, with their numbers of rollouts and results."""
-    return history.rows(
-        f"SELECT r.*, n.rollouts, e.first, e.last FROM ({named_query('runs').sql}) r"
-        " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
-        " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"
-        " WHERE status = 'done' AND policy = 'student' AND split = 'heldout' AND template IS NULL "
-        "AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL AND turns IS NULL GROUP "
-        "BY run) e"
-        " USING (run) ORDER BY ends_with(r.run, '.validation'), r.created_at DESC, r.run"
-    )
+    return history.rows(_RUNS.format(runs=named_query("runs").sql))
 
 
 def steps(history: History, run: str, page: int) -> list[Row]:
     """A page of the run's steps, newest first, plus one row if there are further pages."""
-    shown = history.column(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
-    if not shown:
+    numbers = history.column(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
+    if not numbers:
         return []
-    return history.rows(_STEPS, {"run": run, "low": min(shown), "high": max(shown)})
+    return history.rows(_STEPS, {"run": run, "low": min(numbers), "high": max(numbers)})
 
 
 def groups(history: History, filters: Filters, order: str) -> list[Row]:
@@ -197,8 +212,8 @@ def groups(history: History, filters: Filters, order: str) -> list[Row]:
 def count(history: History, filters: Filters) -> int:
     """The number of rollouts of a list."""
     where, values = filters.where()
-    (found,) = history.column(f"SELECT count(*) FROM rollouts r WHERE {where}", values)
-    return int(found)
+    (total,) = history.column(f"SELECT count(*) FROM rollouts r WHERE {where}", values)
+    return int(total)
 
 
 def rollouts(
@@ -218,25 +233,18 @@ def rollouts(
         return []
     holders = ", ".join(f"${3 + number}" for number in range(len(keys)))
     place = f"step BETWEEN $1 AND $2 AND rollout IN ({holders})"
-    asked = _ROWS.format(facts=_facts(place), place=place, holders=holders)
-    found = history.rows(asked, [min(steps), max(steps), *keys])
-    by_key = {row["rollout"]: row for row in found}
+    statement = _ROWS.format(facts=_facts(place), place=place, holders=holders)
+    rows = history.rows(statement, [min(steps), max(steps), *keys])
+    by_key = {row["rollout"]: row for row in rows}
     return [by_key[key] for key in keys if key in by_key]
 
 
 def ended(history: History, key: str) -> str | None:
     """How an episode ended; None for a single-shot answer."""
-    found = history.column("SELECT ended FROM episodes WHERE rollout = $key", {"key": key})
-    return found[0] if found else None
+    endings = history.column("SELECT ended FROM episodes WHERE rollout = ?", [key])
+    return endings[0] if endings else None
 
 
 def choices(history: History, run: str) -> dict[str, list[str]]:
     """The possible values of the filters for a run."""
-    asked = {
-        "family": "SELECT DISTINCT coalesce(family, category) FROM run_problems WHERE run = $run ORDER BY 1",
-        "mistake": "SELECT DISTINCT kind FROM interface_mismatches WHERE run = $run ORDER BY 1",
-        "purpose": "SELECT DISTINCT purpose FROM rollouts WHERE run = $run UNION"
-        " SELECT DISTINCT unnest(['episodes', 'episodes: ' || ended]) FROM episodes WHERE run = $run ORDER BY 1",
-        "evaluation": "SELECT evaluation FROM evaluations WHERE run = $run ORDER BY step DESC, policy LIMIT 50",
-    }
-    return {name: history.column(sql, {"run": run}) for name, sql in asked.items()}
+    return {name: history.column(sql, {"run": run}) for name, sql in _CHOICES.items()}

@@ -52,9 +52,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-KEPT = 64
+MOST_CACHED = 64
 """Maximum pages in the cache."""
-Asked = Annotated[Filters, Query()]
+ListFilters = Annotated[Filters, Query()]
 
 
 def create_app(history: History) -> FastAPI:
@@ -74,15 +74,15 @@ def create_app(history: History) -> FastAPI:
             response.headers.setdefault(name, value)
         return response
 
-    shown = _Shown(history)
-    _answer_errors(app, shown)
-    _answer_pages(app, shown)
-    _answer_waves(app, shown)
+    renderer = _Renderer(history)
+    _answer_errors(app, renderer)
+    _answer_pages(app, renderer)
+    _answer_waves(app, renderer)
     static = _static()
 
     @app.get("/stamp")
     def stamp() -> Response:
-        return JSONResponse({"stamp": shown.stamp()})
+        return JSONResponse({"stamp": renderer.stamp()})
 
     @app.get("/static/plotly.js")
     def plotly() -> Response:
@@ -102,7 +102,7 @@ def create_app(history: History) -> FastAPI:
     return app
 
 
-class _Shown:
+class _Renderer:
     """Renders pages of a history, and caches them until the history changes."""
 
     def __init__(self, history: History) -> None:
@@ -117,10 +117,10 @@ class _Shown:
     def stamp(self) -> str:
         """A value that changes with the history, from the file's metadata."""
         try:
-            found = self.history.path.stat()
+            status = self.history.path.stat()
         except FileNotFoundError:
             return ""
-        return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+        return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
 
     def page(self, request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
         key = str(request.url), self.stamp()
@@ -131,7 +131,7 @@ class _Shown:
         page = self.fill(template, **{"live": False, **values()}, stamp=key[1])
         with self._guard:
             self._pages[key] = page
-            while len(self._pages) > KEPT:
+            while len(self._pages) > MOST_CACHED:
                 self._pages.popitem(last=False)
         return HTMLResponse(page)
 
@@ -142,60 +142,61 @@ class _Shown:
         return HTMLResponse(text, status, HEADERS)
 
 
-def _answer_errors(app: FastAPI, shown: _Shown) -> None:
+def _answer_errors(app: FastAPI, renderer: _Renderer) -> None:
     @app.exception_handler(UserError)
     def known(request: Request, error: UserError) -> Response:
-        return shown.error(
+        return renderer.error(
             503 if isinstance(error, HistoryBusyError) else 404, error.message, error.hint
         )
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Response:
-        return shown.error(error.status_code, str(error.detail))
+        return renderer.error(error.status_code, str(error.detail))
 
     @app.exception_handler(RequestValidationError)
     def misread(request: Request, error: RequestValidationError) -> Response:
-        what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
-        return shown.error(
+        items = [(item["loc"][-1], item["msg"]) for item in error.errors()]
+        what = ", ".join(f"{name}: {message}" for name, message in items)
+        return renderer.error(
             400, f"this address is not valid: {what}", "follow a link, or start at the list of runs"
         )
 
 
-def _answer_pages(app: FastAPI, shown: _Shown) -> None:
-    history = shown.history
+def _answer_pages(app: FastAPI, renderer: _Renderer) -> None:
+    history = renderer.history
 
     @app.get("/")
     def home(
         request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None
     ) -> Response:
-        return shown.page(request, "home.html", lambda: pages.home(history, runs or []))
+        return renderer.page(request, "home.html", lambda: pages.home(history, runs or []))
 
     @app.get("/run")
     def run(request: Request, run: Name, page: Page = 0) -> Response:
-        return shown.page(request, "run.html", lambda: pages.run(history, run, page))
+        return renderer.page(request, "run.html", lambda: pages.run(history, run, page))
 
     @app.get("/step")
-    def step(request: Request, asked: Asked) -> Response:
-        if not asked.evaluation and not asked.step.isdecimal():
+    def step(request: Request, filters: ListFilters) -> Response:
+        if not filters.evaluation and not filters.step.isdecimal():
             raise HTTPException(400, "a step is a number; an evaluation is named by its key")
         order = request.query_params.get("order", "")
-        return shown.page(request, "step.html", lambda: pages.step(history, asked, order))
+        return renderer.page(request, "step.html", lambda: pages.step(history, filters, order))
 
     @app.get("/group")
-    def group(request: Request, asked: Asked) -> Response:
-        return shown.page(request, "group.html", lambda: pages.group(history, asked))
+    def group(request: Request, filters: ListFilters) -> Response:
+        return renderer.page(request, "group.html", lambda: pages.group(history, filters))
 
     @app.get("/rollouts")
-    def rollouts(request: Request, asked: Asked) -> Response:
-        return shown.page(request, "rollouts.html", lambda: pages.rollouts(history, asked))
+    def rollouts(request: Request, filters: ListFilters) -> Response:
+        return renderer.page(request, "rollouts.html", lambda: pages.rollouts(history, filters))
 
     @app.get("/wrong")
     def wrong(request: Request, run: Name) -> Response:
-        return shown.page(request, "wrong.html", lambda: pages.wrong(history, run))
+        return renderer.page(request, "wrong.html", lambda: pages.wrong(history, run))
 
     @app.get("/mistakes")
     def mistakes(request: Request, run: Name) -> Response:
-        return shown.page(request, "mistakes.html", lambda: pages.mistakes(history, run))
+        return renderer.page(request, "mistakes.html", lambda: pages.mistakes(history, run))
 
     @app.get("/rollout")
     def rollout(
@@ -208,15 +209,15 @@ def _answer_pages(app: FastAPI, shown: _Shown) -> None:
     ) -> Response:
         # A link on another website must not start a simulator.
         waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
-        return shown.page(
+        return renderer.page(
             request,
             "rollout.html",
             lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves},
         )
 
 
-def _answer_waves(app: FastAPI, shown: _Shown) -> None:
-    simulating, drawn = asyncio.Lock(), OrderedDict[str, str]()
+def _answer_waves(app: FastAPI, renderer: _Renderer) -> None:
+    simulating, drawings = asyncio.Lock(), OrderedDict[str, str]()
 
     @app.post("/waves")
     async def waves(
@@ -226,20 +227,20 @@ def _answer_waves(app: FastAPI, shown: _Shown) -> None:
         async with simulating:
             if await request.is_disconnected():
                 return Response(status_code=204)  # the user left the page while waiting
-            if key in drawn:
-                return HTMLResponse(drawn[key])
-            values = await run_in_threadpool(pages.waves, shown.history, key)
-            page = shown.fill("waves.html", **values)
+            if key in drawings:
+                return HTMLResponse(drawings[key])
+            values = await run_in_threadpool(pages.waves, renderer.history, key)
+            page = renderer.fill("waves.html", **values)
             if values["error"] is None:
-                drawn[key] = page
-                while len(drawn) > KEPT:
-                    drawn.popitem(last=False)
+                drawings[key] = page
+                while len(drawings) > MOST_CACHED:
+                    drawings.popitem(last=False)
             return HTMLResponse(page)
 
 
 def _templates() -> Environment:
-    found = escaping_templates("rtl_core.view")
-    found.globals.update(
+    environment = escaping_templates("rtl_core.view")
+    environment.globals.update(
         link=link,
         rollout_link=rollout_link,
         group_link=group_link,
@@ -248,13 +249,13 @@ def _templates() -> Environment:
         level_names=list(LEVELS),
         against_words=one.AGAINST,
     )
-    found.filters.update(
+    environment.filters.update(
         cell=cell,
         json=safe_json,
         role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"),
         words=_words,
     )
-    return found
+    return environment
 
 
 def _words(outcome: str | None) -> str:
@@ -268,7 +269,7 @@ def _words(outcome: str | None) -> str:
 def _static() -> dict[str, tuple[str, str]]:
     """Mapping of file name to (media type, text) of the static files."""
     kinds = {"css": "text/css", "js": "text/javascript"}
-    found = {
+    texts = {
         file.name: (kind, file.read_text(encoding="utf-8"))
         for file in (files("rtl_core.view") / "static").iterdir()
         if (kind := kinds.get(file.name.rpartition(".")[2]))
@@ -279,7 +280,7 @@ def _static() -> dict[str, tuple[str, str]]:
     ]
     roles = (files("rtl_core.reporting") / "page" / "roles.js").read_text(encoding="utf-8")
     return {
-        **found,
+        **texts,
         "roles.js": ("text/javascript", roles),
         "colours.css": ("text/css", "\n".join([css_variables(), code.style(), *colours])),
     }

@@ -46,11 +46,11 @@ class Overlay:
     def legend(self) -> list[tuple[str, str]]:
         """(CSS class, label) of each possible shade, lowest value first."""
         high, low = ("down", "up") if self.good else ("up", "down")
-        made = [(f"{high}{i + 1}", f"≥ {limit:.2g}") for i, limit in enumerate(self.shades)]
-        if self.values is not None and (self.values < 0).any():
-            below = [(f"{low}{i + 1}", f"≤ −{limit:.2g}") for i, limit in enumerate(self.shades)]
-            made = below[::-1] + made
-        return made
+        limits = [(i, f"{limit:.2g}") for i, limit in enumerate(self.shades, 1)]
+        above = [(f"{high}{i}", f"≥ {limit}") for i, limit in limits]
+        if self.values is None or not (self.values < 0).any():
+            return above
+        return [(f"{low}{i}", f"≤ −{limit}") for i, limit in reversed(limits)] + above
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ def overlays(
         kl = replace(kl, values=k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
     about = "−log p(student) of the sampled token, in nats; its mean is the entropy of a step (optim/entropy)"
     surprise = Overlay("surprise", "surprise", about, values=-student_T)
-    made = [
+    overlays = (
         kl,
         _advantage(history, stored, metrics),
         surprise,
         _mask(stored),
         _mismatch(history, stored),
-    ]
-    return {overlay.name: overlay for overlay in made}
+    )
+    return {overlay.name: overlay for overlay in overlays}
 
 
 def teacher_choices(
@@ -94,19 +94,17 @@ def teacher_choices(
 ) -> dict[int, str]:
     """Mapping of position to the teacher's first choices in words, for the tokens of a rollout at which
     they are stored."""
-    asked = (
+    sql = (
         "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
     )
-    said = {}
-    for row in history.rows(asked, [key]):
+    choices = {}
+    for row in history.rows(sql, [key]):
         texts = texts_of(row["tokens"]) or [f"#{token}" for token in row["tokens"]]
-        first, *others = (
-            f"`{t}`, {math.exp(q):.2f}" for t, q in zip(texts, row["logprobs"], strict=True)
-        )
-        said[row["position"]] = f"the teacher would have written {first}" + (
-            f"; or {'; '.join(others)}" if others else ""
-        )
-    return said
+        pairs = zip(texts, map(math.exp, row["logprobs"]), strict=True)
+        first, *others = (f"`{text}`, {p:.2f}" for text, p in pairs)
+        words = "; or ".join(filter(None, (first, "; ".join(others))))
+        choices[row["position"]] = f"the teacher would have written {words}"
+    return choices
 
 
 def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> Overlay:
@@ -168,33 +166,27 @@ def _mismatch(history: History, stored: StoredRollout) -> Overlay:
         "trainer–sampler mismatch",
         "log p(sampler) − log p(trainer) before the step that trained on it, in nats",
     )
-    found = history.rows(
-        "SELECT logprobs_T FROM trainer_tokens WHERE rollout = ?", [stored.rollout.key]
-    )
-    if not found:
+    sql = "SELECT logprobs_T FROM trainer_tokens WHERE rollout = ?"
+    trainer = history.column(sql, [stored.rollout.key])
+    if not trainer:
         return replace(bare, missing=NOT_TRAINED_ON)
-    return replace(
-        bare,
-        values=np.subtract(stored.rollout.logprobs_T, found[0]["logprobs_T"], dtype=np.float64),
-    )
+    values_T = np.subtract(stored.rollout.logprobs_T, trainer[0], dtype=np.float64)
+    return replace(bare, values=values_T)
 
 
-def drawn(
+def tokens_from(
     stored: StoredRollout,
-    found: Mapping[str, Overlay],
+    overlays: Mapping[str, Overlay],
     name: str,
     texts: Sequence[str] | None,
-    said: Mapping[int, str],
+    choices: Mapping[int, str],
     start: int = 0,
 ) -> list[Token]:
     """At most `MOST` tokens from `start` on, shaded by one overlay; tooltips show the values of all
     overlays and the teacher's choices."""
     s_T = stored.rollout.logprobs_T
-    present = [
-        o for o in found.values() if o.values is not None and o.name not in ("mask", "surprise")
-    ]
-    shown = found[name]
-    made = []
+    shading = overlays[name]
+    rows = []
     for i in range(start, min(len(s_T), start + MOST)):
         words = [
             f"token {i}, number {stored.rollout.tokens_T[i]}",
@@ -202,24 +194,22 @@ def drawn(
         ]
         if stored.teacher is not None:
             words.append(f"p teacher {math.exp(stored.teacher.logprobs_T[i]):.3f}")
-        words += [
-            f"{overlay.title} {overlay.values[i]:+.3f}"
-            for overlay in present
-            if overlay.values is not None
-        ]
-        words += [said[i]] if i in said else []
-        shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
+        for overlay in overlays.values():
+            if overlay.values is not None and overlay.name not in ("mask", "surprise"):
+                words.append(f"{overlay.title} {overlay.values[i]:+.3f}")
+        words += [choices[i]] if i in choices else []
+        shade = "" if shading.values is None else shading.shade(float(shading.values[i]))
         text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
-        made.append(Token(text, shade, "\n".join(words)))
-    return made
+        rows.append(Token(text, shade, "\n".join(words)))
+    return rows
 
 
 def strongest(
-    found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6
+    overlays: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6
 ) -> list[tuple[int, str, float]]:
     """The tokens with the largest absolute values of an overlay, ordered by position: (position, text, value)."""
-    values = found[name].values
+    values = overlays[name].values
     if values is None or name == "mask":
         return []
-    chosen_ = sorted(np.argsort(-np.abs(values))[:most].tolist())
-    return [(i, texts[i] if texts is not None else "", float(values[i])) for i in chosen_]
+    places = sorted(np.argsort(-np.abs(values))[:most].tolist())
+    return [(i, texts[i] if texts is not None else "", float(values[i])) for i in places]

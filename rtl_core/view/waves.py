@@ -52,7 +52,8 @@ class Drawing:
     """Horizontal position of the failing check."""
     ticks: list[tuple[float, str]]
     tracks: list[Track]
-    said: str
+    failure: str
+    """What the failing check says; empty without one."""
     left_out: int
 
 
@@ -66,26 +67,21 @@ def draw(waves: Waves) -> Drawing:
         return round(NAMES + step * max(0, index), 1)
 
     right = NAMES + step * len(times)
-    named = waves.check.signal if waves.check else None
+    wrong = waves.check.signal if waves.check else None
+    failure = waves.check.seen or waves.check.words[:90] if waves.check else ""
     tracks: list[Track] = []
     for signal in waves.signals[:MOST_SIGNALS]:
         width = "" if signal.width == 1 else f" [{signal.width - 1}:0]"
-        rows = [(signal.name + width, signal.changes, signal.direction or "", signal.name == named)]
+        own = Track(signal.name + width, signal.direction or "", 0.0, signal.name == wrong)
+        rows = [(own, signal.changes)]
         if signal.expected:
-            rows.append(
-                (
-                    f"{signal.name} expected",
-                    signal.expected,
-                    "from the bench's reference design",
-                    False,
-                )
-            )
-        for name, changes, words, wrong in rows:
-            track = Track(name, words, HEAD + ROW * len(tracks), wrong)
-            ends = [across(time) for time, _ in changes[1:]] + [right]
-            spans = [
-                (across(time), end, value) for (time, value), end in zip(changes, ends, strict=True)
-            ]
+            words = "from the bench's reference design"
+            rows.append((Track(f"{signal.name} expected", words, 0.0, False), signal.expected))
+        for track, changes in rows:
+            track.y = HEAD + ROW * len(tracks)
+            starts = [across(time) for time, _ in changes]
+            values = [value for _, value in changes]
+            spans = list(zip(starts, [*starts[1:], right], values, strict=True))
             if signal.width == 1:
                 track.path = _line(spans, track.y)
             else:
@@ -102,33 +98,28 @@ def draw(waves: Waves) -> Drawing:
         at,
         ticks,
         tracks,
-        "" if waves.check is None else waves.check.seen or waves.check.words[:90],
+        failure,
         max(0, len(waves.signals) - MOST_SIGNALS),
     )
 
 
 def _line(spans: list[tuple[float, float, str]], y: float) -> str:
-    level = {"1": y + 7, "0": y + ROW - 7}
-    return " ".join(
-        f"{x},{level.get(value, y + ROW / 2)} {end},{level.get(value, y + ROW / 2)}"
-        for x, end, value in spans
-    )
+    levels = {"1": y + 7, "0": y + ROW - 7}
+    points = []
+    for x, end, value in spans:
+        level = levels.get(value, y + ROW / 2)
+        points.append(f"{x},{level} {end},{level}")
+    return " ".join(points)
 
 
 def _piece(x: float, end: float, bits: str, name: str) -> Piece:
     number = hexadecimal(bits)
     short = number[2:].lstrip("0") or "0"
-    text = next(
-        (
-            text
-            for text in (bits, number, short, f"…{short[-3:]}")
-            if len(text) * _LETTER < end - x - 3
-        ),
-        "",
-    )
-    return Piece(
-        x, round(end - x, 1), text, f"{name} = {bits} ({number})", "x" in bits or "z" in bits
-    )
+    room = (end - x - 3) / _LETTER
+    texts = (bits, number, short, f"…{short[-3:]}")
+    text = next((text for text in texts if len(text) < room), "")
+    width = round(end - x, 1)
+    return Piece(x, width, text, f"{name} = {bits} ({number})", unknown=bool({*bits} & {*"xz"}))
 
 
 def _seconds(value: float) -> str:

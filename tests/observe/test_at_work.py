@@ -29,15 +29,15 @@ def clock(monkeypatch):
 
 
 def test_items_of_one_name_are_told_apart(clock):
-    work = AtWork()
-    with work.item("sample"):
+    items = AtWork()
+    with items.item("sample"):
         clock.s += 60
-        with work.item("optim_step"), work.item("sample"):
+        with items.item("optim_step"), items.item("sample"):
             clock.s += 5
-            assert work.in_words() == "sample (65 s), optim_step (5 s), sample (5 s)"
-            assert work.in_words(least_s=10) == "sample (65 s)"
-        assert work.in_words() == "sample (65 s)"
-    assert work.in_words() == ""
+            assert items.in_words() == "sample (65 s), optim_step (5 s), sample (5 s)"
+            assert items.in_words(least_s=10) == "sample (65 s)"
+        assert items.in_words() == "sample (65 s)"
+    assert items.in_words() == ""
 
 
 def test_a_line_of_a_step_that_takes_long_names_the_outstanding_requests(clock):

@@ -64,7 +64,7 @@ def test_the_gain_over_a_warm_start_is_shown(tmp_path):
     """A run of twelve steps, the first four of which are a warm start with an evaluation after it."""
     history = synthetic.write_run(tmp_path / "h.duckdb", "warm", synthetic.Shape(warm_start=4))
     result = run_result(history, "warm")
-    assert [name for name, _ in result.shown] == [
+    assert [name for name, _ in result.views] == [
         "student before",
         "warm start",
         "student after",

@@ -79,7 +79,7 @@ def test_a_waveform_has_a_track_per_signal_and_marks_the_failing_check():
         ("0101", False),
     ]
     assert made.moment == made.tracks[1].pieces[1].x
-    assert made.said == "q is 0101, expected 0110"
+    assert made.failure == "q is 0101, expected 0110"
     assert [words for _, words in made.ticks] == ["0 ps", "5 ns", "10 ns"]
     # An edge: the same x twice, low then high.
     corners = [tuple(map(float, corner.split(","))) for corner in made.tracks[0].path.split()]

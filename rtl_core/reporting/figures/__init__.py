@@ -61,14 +61,14 @@ def sections(history: History, runs: list[str], own: Sequence[str] = ()) -> list
             )
         ]
     source = Source(history, runs[0])
-    wanted = [
+    entries = [
         *SECTIONS.entries.items(),
         *((name.rpartition(":")[2], SECTIONS.find(name)) for name in own),
     ]
-    made = []
-    for id_, entry in sorted(wanted, key=lambda item: item[1].place):
+    filled = []
+    for id_, entry in sorted(entries, key=lambda item: item[1].place):
         with (
             history.reading()
         ):  # one connection per section, so that a writer can proceed between two
-            made.append(Section(id_, entry.title, entry.lead, entry.blocks(source)))
-    return [one for one in made if one.blocks]
+            filled.append(Section(id_, entry.title, entry.lead, entry.blocks(source)))
+    return [one for one in filled if one.blocks]

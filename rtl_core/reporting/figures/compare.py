@@ -85,7 +85,7 @@ def blocks(sources: list[Source]) -> list[Block]:
 def results(sources: list[Source]) -> Figure:
     points: dict[str, list[tuple[str, Interval]]] = {}
     for source in sources:
-        for name, view in run_result(source.history, source.run).shown:
+        for name, view in run_result(source.history, source.run).views:
             points.setdefault(name, []).append((source.run, view.pass_at_1))
         source.ask(_RESULTS)
     data = [

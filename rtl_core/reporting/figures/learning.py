@@ -80,11 +80,12 @@ def reward(source: Source) -> Figure:
         x, y = values(mine, "step", "contribution")
         area = {"stackgroup": "terms", "fillcolor": faded(role, 0.85)}
         data.append(curve(term, x, y, role, "%{y:.3f}", width=0.5, **area))
-    whole = source.ask(_TOTALS)
+    totals = source.ask(_TOTALS)
     equal = source.recorded(source.width(), f"env/all/reward/total{SUFFIX}")
-    if whole:
+    if totals:
         colour = faded("@ink", 0.35) if equal else "@ink"
-        data.append(curve("total", *values(whole, "step", "reward"), colour, "%{y:.3f}", width=1.8))
+        steps, rewards = values(totals, "step", "reward")
+        data.append(curve("total", steps, rewards, colour, "%{y:.3f}", width=1.8))
     data += [
         curve("total at equal difficulty", *points, "@ink", "%{y:.3f}", width=2.4)
         for points in equal.values()
@@ -105,9 +106,9 @@ def equal_difficulty(source: Source) -> Figure:
         (raw, "raw", faded("@after", 0.35), "%{y:.1%}", {"width": 1.6}),
         (raw + SUFFIX, "at equal difficulty", "@after", "%{y:.1%}", {"width": 2.4}),
     )
-    title, shown = "Pass rate at equal difficulty", data if len(data) == 2 else []
+    title, traces = "Pass rate at equal difficulty", data if len(data) == 2 else []
     return source.by_step(
-        "equal-difficulty", title, EQUAL_DIFFICULTY, shown, axis("pass rate", **PERCENT)
+        "equal-difficulty", title, EQUAL_DIFFICULTY, traces, axis("pass rate", **PERCENT)
     )
 
 
@@ -154,17 +155,17 @@ def funnel(source: Source) -> Figure:
     parts = source.parts
     rows = source.ask(_FUNNEL.format(part=parts.sql))
     every = sorted({r["part"] for r in rows})
-    shown = every
+    periods = every
     if len(every) > 6:
         places = [round(i * (len(every) - 1) / 5) for i in range(6)]
-        shown = sorted({every[place] for place in places})
+        periods = sorted({every[place] for place in places})
     data = []
-    for i, part in enumerate(shown):
+    for i, part in enumerate(periods):
         mine = [r for r in rows if r["part"] == part]
         stages, shares, passed, answers = values(
             mine, "stage", "passed_share", "passed", "rollouts"
         )
-        depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
+        depth = 1.0 if len(periods) == 1 else 0.3 + 0.7 * i / (len(periods) - 1)
         data.append(
             bar(
                 f"{parts.name} {part + 1}",
@@ -183,7 +184,7 @@ def funnel(source: Source) -> Figure:
         "funnel",
         "How far answers get",
         f"Share of all training answers that passed each stage of grading, in percent, by {parts.name}"
-        f"{' of the run' if parts.name == 'quarter' else ''}.{left_out(len(shown), len(every), 'epochs')}",
+        f"{' of the run' if parts.name == 'quarter' else ''}.{left_out(len(periods), len(every), 'epochs')}",
         data,
         layout(
             xaxis=axis(""),

@@ -55,7 +55,7 @@ SELECT step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'd
 )
 def blocks(source: Source) -> list[Block]:
     result = run_result(source.history, source.run)
-    if not result.shown:
+    if not result.views:
         return []
     builders: list[Callable[..., Block | None]] = [forest, pass_at_k, table, by_evaluation]
     builders += [partial(by_label, label=label) for label in ("difficulty", "family")]
@@ -64,7 +64,7 @@ def blocks(source: Source) -> list[Block]:
 
 def forest(source: Source, result: RunResult) -> Figure:
     data = []
-    views = [(label, *named) for label, part in result.parts for named in part.shown]
+    views = [(label, *named) for label, part in result.parts for named in part.views]
     for label, name, view in reversed(views):
         row = f"{label}: {name}" if label else name
         rate = view.pass_at_1
@@ -83,7 +83,7 @@ def forest(source: Source, result: RunResult) -> Figure:
                 textfont={"size": 13, "color": "@ink"},
             )
         )
-    record = result.shown[0][1].record
+    record = result.views[0][1].record
     source.ask(_RATES)
     return Figure(
         "result",
@@ -107,7 +107,7 @@ def forest(source: Source, result: RunResult) -> Figure:
 def table(source: Source, result: RunResult) -> Table:
     ks, rows = result.ks, []
     for label, part in result.parts:
-        for name, view in part.shown:
+        for name, view in part.views:
             where = [label, str(view.record.n_problems)] if label else []
             rows.append([*where, name, *part.cells(view, ks)])
     columns = [("source", "left"), ("problems", "right")] if result.mixed else []
@@ -152,7 +152,7 @@ def by_evaluation(source: Source, result: RunResult) -> Figure | None:
 def pass_at_k(source: Source, result: RunResult) -> Figure | None:
     """pass@k for every k that the samples allow."""
     data: list[Spec] = []
-    for name, view in result.shown:
+    for name, view in result.views:
         rows = source.ask(PROBLEMS_SQL, evaluation=view.record.key)
         if not rows:
             continue
@@ -184,21 +184,21 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run"
     )
     labels = {r["problem_id"]: str(r["label"]) for r in rows}
-    groups = sorted({labels[p] for _, view in result.shown for p in view.rates if p in labels})
+    groups = sorted({labels[p] for _, view in result.views for p in view.rates if p in labels})
     if label == "difficulty":
         groups = [g for g in ("hard", "medium", "easy") if g in groups]
     elif len(groups) > 1:
-        _, newest = result.shown[min(1, len(result.shown) - 1)]
+        _, newest = result.views[min(1, len(result.views) - 1)]
         groups.sort(key=lambda g: np.mean(_rates(newest, labels, g) or [0.0]))
     if len(groups) < 2:
         return None
     row = {group: i for i, group in enumerate(groups)}
     data = []
-    for place, (name, view) in enumerate(result.shown):
+    for place, (name, view) in enumerate(result.views):
         by_group = {group: _rates(view, labels, group) for group in groups}
         points = [(group, mean_interval(own)) for group, own in by_group.items() if own]
         # One above the other within the row, in reading order.
-        lift = 0.2 * ((len(result.shown) - 1) / 2 - place)
+        lift = 0.2 * ((len(result.views) - 1) / 2 - place)
         data.append(
             rates(
                 name,
