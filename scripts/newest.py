@@ -10,6 +10,7 @@ breaks a test.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -36,13 +37,15 @@ TESTS = [
 
 
 def dependencies() -> dict[str, Requirement]:
-    """Requirements of pyproject.toml by name, including extras."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    lines = [
-        *project["dependencies"],
-        *(line for extra in project["optional-dependencies"].values() for line in extra),
-    ]
-    return {re.sub(r"[-_.]+", "-", r.name).lower(): r for r in map(Requirement, lines)}
+    """Requirements of the three distributions by name, including extras."""
+    lines: list[str] = []
+    for folder in (".", "packages/rtl-grader", "packages/localtinker"):
+        path = REPOSITORY / folder / "pyproject.toml"
+        project = tomllib.loads(path.read_text())["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        lines += [*project["dependencies"], *itertools.chain(*extras)]
+    requirements = map(Requirement, lines)
+    return {re.sub(r"[-_.]+", "-", one.name).lower(): one for one in requirements}
 
 
 def pip(*arguments: str) -> str:
