@@ -13,7 +13,7 @@ import tinker
 
 from localtinker.process import LocalTinker
 from rtl_core.backend.base import Checkpoint, SamplingParams, Trainer, Weights
-from rtl_core.backend.tinker import connect, pauses
+from rtl_core.backend.tinker import pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
@@ -48,7 +48,7 @@ def test_closing_a_session_ends_its_heartbeats_even_if_the_service_is_dead(servi
     with pytest.raises(ValueError, match="in the middle"):
         asyncio.run(open_and_leave(service, ValueError("in the middle")))
     assert sdk_loops() == []
-    monkeypatch.setattr(connect, "CLOSING_S", 0.2)
+    monkeypatch.setattr("localtinker.client.session.CLOSING_S", 0.2)
     asyncio.run(open_and_leave(service, kill=True))
     wait_until_no_sdk_loop_runs()
 
