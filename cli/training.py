@@ -120,7 +120,7 @@ def _show_findings(findings: list[Finding]) -> None:
         table.add_row(finding.about, Text(finding.level, style=styles[finding.level]), words)
     console = Console()
     console.print(table)
-    counts = Counter(finding.level for finding in findings)
+    counts: Counter[str] = Counter(finding.level for finding in findings)
     console.print(", ".join(f"{counts[level]} {level}" for level in styles), highlight=False)
 
 

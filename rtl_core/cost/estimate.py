@@ -116,8 +116,12 @@ class _Answers:
         )
 
     def __mul__(self, factor: float) -> _Answers:
-        parts = (self.count, self.sampling, self.scoring, self.training)
-        return _Answers(*(part * factor for part in parts))
+        return _Answers(
+            self.count * factor,
+            self.sampling * factor,
+            self.scoring * factor,
+            self.training * factor,
+        )
 
 
 @dataclass(frozen=True)

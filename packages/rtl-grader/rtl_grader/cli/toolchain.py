@@ -17,18 +17,16 @@ def toolchain(
     source: Annotated[
         Literal["docker", "debootstrap", "pip"] | None,
         typer.Option(
-            help="docker: copy the simulation image's files from a running engine; debootstrap: build "
-            "them (as root); pip: install only cocotb 1.9. Default: docker if an engine has the image, "
-            "else debootstrap."
+            help="docker: copy the simulation image's files from a running engine; debootstrap: build them (as root); pip: "
+            "install only cocotb 1.9. Default: docker if an engine has the image, else debootstrap."
         ),
     ] = None,
 ) -> None:
     """Show the simulators and libraries that decide verdicts, or install those of the simulation image.
 
-    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb 1
-    and 2) under ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. The bubblewrap executor then runs
-    the same tools as the docker executor. Remove the directory `root` there to use this machine's own tools
-    again.
+    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb 1 and 2) under
+    ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. The bubblewrap executor then runs the same tools as the docker
+    executor. Remove the directory `root` there to use this machine's own tools again.
 
     Examples:
 
@@ -64,7 +62,7 @@ def toolchain(
     for tool, use in uses.items():
         table.add_row(
             tool,
-            versions.get(tool) or f"missing: {hints.get(tool, f'apt-get install {tool}')}",
+            versions.get(tool) or f"missing: {hints.get(tool, 'apt-get install ' + tool)}",
             use,
         )
     console.print(table)
