@@ -79,7 +79,8 @@ async def measure(name: str, problems: int, samples: int) -> None:
             found = await backend.sample(Weights(), prompt_P, samples, shape)
             answers += [(prompt_P, one.tokens_T) for one in found]
         assert config.tinker.teacher is not None
-        models = [str(model_path(one)) for one in (config.tinker.student, config.tinker.teacher)]  # type: ignore[arg-type]
+        names = (config.tinker.student, config.tinker.teacher)
+        models = [str(model_path(name)) for name in names]  # type: ignore[arg-type]
         student_NV, teacher_NV = (logprobs_of(model, answers) for model in models)
         print(
             f"{len(answers)} answers, {student_NV.shape[0]:,} tokens, vocabulary {student_NV.shape[1]}\n"

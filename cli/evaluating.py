@@ -13,8 +13,13 @@ from rtl_core.errors import ConfigError
 from rtl_distill.cli.arguments import ConfigOption, SourceOption
 
 if TYPE_CHECKING:
+    from rtl_core.config.episode import Bounds
     from rtl_core.episodes.endpoint import Endpoint
+    from rtl_core.episodes.episode import Policy
+    from rtl_grader.types.problem import Problem
+    from rtl_grader.types.verdict import Verdict
 
+ExecutorName = Literal["bubblewrap", "docker"]
 _of_run = partial(typer.Option, rich_help_panel="For a run")
 _of_model = partial(typer.Option, rich_help_panel="For a model, without a run")
 
@@ -94,7 +99,7 @@ AgenticOption = Annotated[
     ),
 ]
 ExecutorOption = Annotated[
-    Literal["bubblewrap", "docker"] | None,
+    ExecutorName | None,
     _of_model(help="Where simulators run: bubblewrap (default) or docker."),
 ]
 NameOption = Annotated[
@@ -107,6 +112,21 @@ SetOption = Annotated[
     list[str] | None,
     _of_model("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
 ]
+
+
+_OF_RUN = {"run": "RUN", "split": "--split", "policy": "--policy", "step": "--step"}
+_OF_MODEL = {
+    "model": "--model",
+    "problems": "--problems",
+    "protocol": "--protocol",
+    "base_url": "--base-url",
+    "executor": "--executor",
+    "name": "--name",
+    "set_": "--set",
+    "endpoint": "--endpoint",
+    "agentic": "--agentic",
+}
+"""Parameter of `evaluate` -> its option, for options that belong to a run or to a model."""
 
 
 def evaluate(
@@ -158,86 +178,80 @@ def evaluate(
         rtl-distill evaluate --model qwen --endpoint http://localhost:8000/v1 --agentic \
             --problems data/cvdp --set episode.turns=20
     """
-    of_run = {"RUN": run, "--split": split, "--policy": policy, "--step": step}
-    of_model = {
-        "--model": model,
-        "--problems": problems,
-        "--protocol": protocol,
-        "--base-url": base_url,
-        "--executor": executor,
-        "--name": name,
-        "--set": set_,
-        "--endpoint": endpoint,
-        "--agentic": agentic or None,
-    }
-    _refuse_mistakes(of_run, of_model, template)
-    sampling: dict[str, Any] = {
-        "temperature": temperature,
-        "top_p": top_p,
-        "max_tokens": max_tokens,
-    }
+    _evaluate(locals())
+
+
+def _evaluate(options: dict[str, Any]) -> None:
+    """Evaluate with the values of the parameters of `evaluate`."""
+    options["agentic"] = options["agentic"] or None
+    _refuse_mistakes(options)
     from rtl_distill.cli.flow import run_flow
 
+    run, model, db = options["run"], options["model"], options["db"]
+    sampling = {key: options[key] for key in ("temperature", "top_p", "max_tokens")}
     if model is None:
-        conditions = {"template": template, **sampling}
-        choice = (policy or "student", split or "heldout", samples or 8, step, conditions)
-        run_flow(
-            "rtl_distill.flows.evaluate:evaluate", run, str(db), *choice, title=f"evaluate {run}"
+        arguments = (
+            run,
+            str(db),
+            options["policy"] or "student",
+            options["split"] or "heldout",
+            options["samples"] or 8,
+            options["step"],
+            {"template": options["template"], **sampling},
         )
+        run_flow("rtl_distill.flows.evaluate:evaluate", *arguments, title=f"evaluate {run}")
         return
-    if not problems:
-        raise ConfigError(
-            "--model: on which problems?", "add --problems PATH, for example a CVDP file"
-        )
     from rtl_core.rollouts.protocols import model_evaluation
 
     settings = {
         **{f"evaluation.{key}": value for key, value in sampling.items()},
-        "prompting.template": template,
-        "tinker.base_url": base_url,
-        "evaluation.endpoint": endpoint,
-        "evaluation.agentic": agentic or None,
-        "grading.executor": executor,
+        "prompting.template": options["template"],
+        "tinker.base_url": options["base_url"],
+        "evaluation.endpoint": options["endpoint"],
+        "evaluation.agentic": options["agentic"],
+        "grading.executor": options["executor"],
         "run.history": str(db),
         "run.directory": str(db.parent),
     }
     configuration = model_evaluation(
         model,
-        problems,
-        protocol=protocol or "cvdp",
-        samples=samples,
-        name=name,
+        options["problems"],
+        protocol=options["protocol"] or "cvdp",
+        samples=options["samples"],
+        name=options["name"],
         settings=settings,
-        overrides=set_ or [],
+        overrides=options["set_"] or [],
     )
     run_flow("rtl_distill.flows.evaluate:evaluate_model", *configuration, title=f"evaluate {model}")
 
 
-def _refuse_mistakes(
-    of_run: Mapping[str, Any], of_model: Mapping[str, Any], template: str | None
-) -> None:
-    """Report contradictory options and unknown templates before a server is started."""
-    has_model = of_model["--model"] is not None
-    if of_run["RUN"] is None and not has_model:
+def _refuse_mistakes(options: Mapping[str, Any]) -> None:
+    """Report missing and contradictory options and unknown templates before a server is started."""
+    has_model = options["model"] is not None
+    if options["run"] is None and not has_model:
         raise ConfigError(
             "what is to be evaluated?", "name a trained RUN, or a --model with --problems"
         )
-    others, other = (of_run, "--model") if has_model else (of_model, "a RUN")
-    conflicts = [option for option, value in others.items() if value not in (None, [])]
+    others, other = (_OF_RUN, "--model") if has_model else (_OF_MODEL, "a RUN")
+    conflicts = [option for name, option in others.items() if options[name] not in (None, [])]
     if conflicts:
         raise ConfigError(
             f"{', '.join(conflicts)} cannot be combined with {other}",
             "`rtl-distill evaluate --help` shows which options belong together",
         )
-    if of_model["--endpoint"] is not None and of_model["--base-url"] is not None:
+    if options["endpoint"] is not None and options["base_url"] is not None:
         raise ConfigError(
             "--endpoint cannot be combined with --base-url",
             "give only the one that serves the model",
         )
-    if template is not None:
+    if options["template"] is not None:
         from rtl_grader.prompts import TEMPLATES
 
-        TEMPLATES.find(template)
+        TEMPLATES.find(options["template"])
+    if has_model and not options["problems"]:
+        raise ConfigError(
+            "--model: on which problems?", "add --problems PATH, for example a CVDP file"
+        )
 
 
 def episode(
@@ -258,7 +272,7 @@ def episode(
     source: SourceOption = None,
     config: ConfigOption = "demo",
     executor: Annotated[
-        Literal["bubblewrap", "docker"], typer.Option(help="Where programs and the harness run.")
+        ExecutorName, typer.Option(help="Where programs and the harness run.")
     ] = "bubblewrap",
     turns: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of turns.")] = 30,
 ) -> None:
@@ -280,34 +294,43 @@ def episode(
         raise ConfigError(
             "who plays the episode?", "give either --by-hand, or --endpoint URL with --model NAME"
         )
+    from rtl_core.config.episode import Bounds
+    from rtl_core.episodes.by_hand import ByHand
+    from rtl_distill.cli.problems import load
+    from rtl_grader.cli.problems import named
+
+    policy = ByHand() if endpoint is None else _model_at(endpoint, model)
+    problem = named(load(config, source), problem_id)
+    verdict = _play(problem, policy, executor, Bounds(turns=turns), show=not by_hand)
+    raise typer.Exit(0 if verdict.passed else 1)
+
+
+def _play(
+    problem: Problem, policy: Policy, executor: ExecutorName, bounds: Bounds, *, show: bool
+) -> Verdict:
+    """Play an episode and grade its files; print how it ended, the verdict and, with `show`, its turns."""
     from contextlib import closing
 
     from rich.console import Console
 
-    from rtl_core.config.episode import Bounds
-    from rtl_core.episodes.by_hand import ByHand
     from rtl_core.episodes.episode import Episode, to_records
     from rtl_core.reporting.rollout import verdict_view
     from rtl_core.reporting.transcript import transcript_view
-    from rtl_distill.cli.problems import load
-    from rtl_grader.cli.problems import named
     from rtl_grader.grading.executors import make_executor
     from rtl_grader.grading.grader import Grader
 
-    policy = ByHand() if endpoint is None else _model_at(endpoint, model)
-    problem = named(load(config, source), problem_id)
     console = Console()
     with closing(make_executor(executor)) as sandbox:
-        game = Episode(problem, sandbox, Bounds(turns=turns))
+        game = Episode(problem, sandbox, bounds)
         answer = game.play(policy)
-    if endpoint is not None:
+    if show:
         console.print(transcript_view(to_records(game.turns)))
     console.print(f"ended: {game.ended}")
     # Grade in a new sandbox, not in the one where the episode's programs ran.
     with closing(make_executor(executor)) as sandbox, closing(Grader(sandbox)) as grader:
         verdict = grader.grade(problem, answer)
     console.print(verdict_view(verdict))
-    raise typer.Exit(0 if verdict.passed else 1)
+    return verdict
 
 
 def _model_at(endpoint: str, model: str | None) -> Endpoint:

@@ -10,6 +10,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+SERVER_HINT = (
+    "repair the server, unless it is this command's own; the same command then continues from here"
+)
+
 
 def run_flow(
     flow: str,
@@ -51,8 +55,7 @@ def run_flow(
             module, name = flow.split(":")
             function = getattr(importlib.import_module(module), name)
             for later in ahead:  # the flow's first call waits several seconds for the server
-                args = (later,)
-                threading.Thread(target=importlib.import_module, args=args, daemon=True).start()
+                _import_in_background(later)
             return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
@@ -63,8 +66,7 @@ def run_flow(
                 raise
             address = os.environ.get("PREFECT_API_URL", "its configured address")
             raise InfrastructureError(
-                f"Prefect's server at {address} fails: {cause}",
-                "repair the server, unless it is this command's own; the same command then continues from here",
+                f"Prefect's server at {address} fails: {cause}", SERVER_HINT
             ) from error
         except BaseException as error:
             # Prefect's TerminationSignal is compared by name, because Prefect is imported late.
@@ -73,6 +75,10 @@ def run_flow(
             code = 143
         console.line("cancelled; the same command continues from here")
         raise SystemExit(code)
+
+
+def _import_in_background(module: str) -> None:
+    threading.Thread(target=importlib.import_module, args=(module,), daemon=True).start()
 
 
 class _Terminated(BaseException):

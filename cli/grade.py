@@ -105,18 +105,22 @@ def regrade(
     run_flow("rtl_distill.flows.regrade:regrade", *order, title=f"regrade {name}")
 
 
+CyclesOption = Annotated[
+    int, typer.Option(min=100, help="Clock cycles, or random input patterns, per simulation.")
+]
+ProofOption = Annotated[
+    float, typer.Option(min=0.0, help="CPU seconds per proof; 0 means no proofs.")
+]
+
+
 def audit(
     run: NewestRunArgument = None,
     purpose: PurposeOption = "all",
-    cycles: Annotated[
-        int, typer.Option(min=100, help="Clock cycles, or random input patterns, per simulation.")
-    ] = 24_000,
+    cycles: CyclesOption = 24_000,
     parameters: Annotated[
         int, typer.Option(min=0, help="Number of other parameter sets to try.")
     ] = 6,
-    proof: Annotated[
-        float, typer.Option(min=0.0, help="CPU seconds per proof; 0 means no proofs.")
-    ] = 10.0,
+    proof: ProofOption = 10.0,
     most: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = 2**31 - 1,
     jobs: JobsOption = 0,
     strict: Annotated[

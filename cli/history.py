@@ -23,6 +23,8 @@ from rtl_distill.cli.arguments import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rtl_core.history.store import History
+
 Output = Literal["table", "csv", "json"]
 Format = Literal["parquet", "rollouts", "metrics", "verdicts", "all"]
 
@@ -65,8 +67,6 @@ def query(
 
         rtl-distill query "SELECT outcome, count(*) FROM verdicts GROUP BY outcome"
     """
-    from rtl_core.history.named_queries import named_query
-
     if list_:
         _list()
         return
@@ -80,27 +80,39 @@ def query(
             "ask something", "SQL in quotes, or a name from `rtl-distill query --list`"
         )
     history = open_history(db)
-    parameters: dict[str, Any] = {}
-    for text in param or []:
+    _print(_answer(history, question, run, _parameters(param or [])), output, limit)
+
+
+def _parameters(texts: list[str]) -> dict[str, Any]:
+    """Return the values of `--param` by name."""
+    parameters = {}
+    for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise HistoryError(
                 f"--param {text!r} is not NAME=VALUE", "for example --param limit=20"
             )
         parameters[name.strip()] = value
+    return parameters
+
+
+def _answer(
+    history: History, question: str, run: str | None, parameters: dict[str, Any]
+) -> pa.Table:
+    """Answer a named query or SQL; `run` is the value of its `$run`, by default the newest."""
+    from rtl_core.history.named_queries import named_query
+
     if len(question.split()) == 1:
         recipe = named_query(question)
         bound = recipe.bind(parameters, pick_run(history, run) if recipe.needs_run else None)
-        answer = history.query(recipe.sql, bound or None)
-    else:
-        if "$run" in question:
-            parameters["run"] = pick_run(history, run)
-        elif run is not None:
-            raise HistoryError(
-                "the SQL does not use --run", "restrict it, for example by WHERE run = $run"
-            )
-        answer = history.query(question, parameters or None)
-    _print(answer, output, limit)
+        return history.query(recipe.sql, bound or None)
+    if "$run" in question:
+        parameters["run"] = pick_run(history, run)
+    elif run is not None:
+        raise HistoryError(
+            "the SQL does not use --run", "restrict it, for example by WHERE run = $run"
+        )
+    return history.query(question, parameters or None)
 
 
 def _list() -> None:

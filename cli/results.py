@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -80,7 +80,7 @@ def report(
     if png is not None:
         from rtl_core.reporting.png import write_pngs
 
-        theme = "dark" if dark else "light"
+        theme: Literal["dark", "light"] = "dark" if dark else "light"
         for figure in write_pngs(history, names, png, theme, section or []):
             typer.echo(str(figure))
 

@@ -120,7 +120,7 @@ def _show_findings(findings: list[Finding]) -> None:
         table.add_row(finding.about, Text(finding.level, style=styles[finding.level]), words)
     console = Console()
     console.print(table)
-    counts = Counter(finding.level for finding in findings)
+    counts: Counter[str] = Counter(finding.level for finding in findings)
     console.print(", ".join(f"{counts[level]} {level}" for level in styles), highlight=False)
 
 
@@ -265,6 +265,17 @@ BaseOption = Annotated[
         help="With --merged: base model (default: from tinker.local_models, fetched models, or the package).",
     ),
 ]
+DtypeOption = Annotated[
+    Literal["float32", "bfloat16", "float16"] | None,
+    typer.Option(help="With --merged: data type of the weights (default: the base's)."),
+]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="N|last|best",
+        help="Weights after N train steps, the last, or the best held-out pass@1.",
+    ),
+]
 
 
 def checkpoints(
@@ -283,17 +294,8 @@ def checkpoints(
         ),
     ] = False,
     base: BaseOption = None,
-    dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="With --merged: data type of the weights (default: the base's)."),
-    ] = None,
-    step: Annotated[
-        str,
-        typer.Option(
-            metavar="N|last|best",
-            help="Weights after N train steps, the last, or the best held-out pass@1.",
-        ),
-    ] = "last",
+    dtype: DtypeOption = None,
+    step: WeightsOption = "last",
     db: DbOption = None,
 ) -> None:
     """List the weights that a run has on the service, or export them as an adapter (peft's format) or a whole model.

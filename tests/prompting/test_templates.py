@@ -1,5 +1,7 @@
 """Prompt templates: what each adds, that none reveals more than the specification, and that `cvdp` is the public runner's, byte for byte."""
 
+from inspect import getdoc
+
 import pytest
 
 from rtl_core.config import load_config
@@ -30,10 +32,7 @@ def test_the_configuration_accepts_and_explains_every_template_and_no_other():
     assert set(TEMPLATES.entries) >= {"bare", "exact", "table", "examples", "full"}
     for name, template in TEMPLATES.entries.items():
         assert PromptingSection(template=name).template == name
-        assert (
-            " ".join(template.__doc__.split())
-            in PromptingSection.model_fields["template"].description
-        )
+        assert getdoc(template) in PromptingSection.model_fields["template"].description
     with pytest.raises(
         ValueError, match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples"
     ):

@@ -52,8 +52,8 @@ def _sample(problem: Problem, agent: bool) -> Sample:
         return Sample(
             id=problem.id, input=instruction(problem), files=problem.context, metadata=about
         )
-    shown = [SPEAKERS[message["role"]](content=message["content"]) for message in messages(problem)]
-    return Sample(id=problem.id, input=shown, metadata=about)
+    chat = [SPEAKERS[message["role"]](content=message["content"]) for message in messages(problem)]
+    return Sample(id=problem.id, input=chat, metadata=about)
 
 
 @solver
@@ -74,19 +74,19 @@ def verdict(agent: bool):
 
     async def score(state: TaskState, target: Target) -> Score:
         problem = PROBLEMS[str(state.sample_id)]
-        found = await graded(problem, await _written(problem) if agent else state.output.completion)
+        answer = await _workspace(problem) if agent else state.output.completion
+        result = await graded(problem, answer)
+        fields = {"outcome", "tests_passed", "tests_total", "tools", "seed"}
         return Score(
-            value=1.0 if found.passed else 0.0,
-            explanation="; ".join(found.reasons),
-            metadata=found.model_dump(
-                mode="json", include={"outcome", "tests_passed", "tests_total", "tools", "seed"}
-            ),
+            value=1.0 if result.passed else 0.0,
+            explanation="; ".join(result.reasons),
+            metadata=result.model_dump(mode="json", include=fields),
         )
 
     return score
 
 
-async def _written(problem: Problem) -> dict[str, str]:
+async def _workspace(problem: Problem) -> dict[str, str]:
     """Return the targets in the agent's workspace. Ignores binary files and files that are too long for a tool."""
     files = {}
     for path in problem.targets:
