@@ -76,7 +76,9 @@ def smollm2() -> Path:
 
     own = os.environ.get("RTL_DISTILL_MODELS")
     return fetch_model(
-        "SmolLM2-135M-Instruct", print, folder=Path(own) if own else REPOSITORY / "build" / "models"
+        "SmolLM2-135M-Instruct",
+        print,
+        folder=Path(own) if own else REPOSITORY / "build" / "models",
     )
 
 
@@ -172,7 +174,9 @@ def _deselect_without_published_sets(config: pytest.Config, items: list[pytest.I
     """Without the published sets, deselect their tests and report it; in CI they fail instead."""
     if PUBLISHED.is_dir() or os.environ.get("CI"):
         return
-    needing = [item for item in items if {"data", "cvdp"} & set(getattr(item, "fixturenames", ()))]
+    needing = [
+        item for item in items if {"data", "cvdp"} & set(getattr(item, "fixturenames", ()))
+    ]
     items[:] = [item for item in items if item not in needing]
     config.hook.pytest_deselected(items=needing)
 

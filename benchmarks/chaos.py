@@ -157,7 +157,9 @@ def left_behind(mark: str, engine: Engine | None, others: set[Path]) -> list[str
             for path in workspaces()
             if path not in others and not is_owned(path)
         ]
-        found += [f"container {identity}" for identity in (engine.containers() if engine else ())]
+        found += [
+            f"container {identity}" for identity in (engine.containers() if engine else ())
+        ]
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.5)

@@ -48,11 +48,18 @@ def options(
         program, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if data:
-        parser.add_argument("--data", type=Path, default=DATA, help="folder of the published sets")
+        parser.add_argument(
+            "--data", type=Path, default=DATA, help="folder of the published sets"
+        )
     if overrides:
         what = "override a key of the configuration; repeatable"
         parser.add_argument(
-            "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides", help=what
+            "--set",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            dest="overrides",
+            help=what,
         )
     for name, given in others.items():
         default, what = given if isinstance(given, tuple) else (given, "")

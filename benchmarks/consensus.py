@@ -77,10 +77,13 @@ def wrong_answers(executor: Executor, problem: Problem, cut: int) -> list[Files]
     means no harness."""
     golden, found = problem.golden or {}, []
     assert problem.interface is not None
-    weak = Effort(exhaustive_bits=0, vectors=cut, cycles=1, stretch=1, run=cut, parameter_sets=0)
+    weak = Effort(
+        exhaustive_bits=0, vectors=cut, cycles=1, stretch=1, run=cut, parameter_sets=0
+    )
     for mutant in mutants(golden, problem.interface.module, 48 if cut else 12, 1):
         passes = (
-            not cut or compare(executor, problem, golden, mutant.files, LIMITS, effort=weak).agrees
+            not cut
+            or compare(executor, problem, golden, mutant.files, LIMITS, effort=weak).agrees
         )
         if (
             passes
@@ -92,7 +95,12 @@ def wrong_answers(executor: Executor, problem: Problem, cut: int) -> list[Files]
 
 
 def measure(
-    executor: Executor, problem: Problem, counts: list[int], share: float, shared: bool, cut: int
+    executor: Executor,
+    problem: Problem,
+    counts: list[int],
+    share: float,
+    shared: bool,
+    cut: int,
 ) -> dict[int, Counter[str]]:
     """Number of answers -> counts of `right` or `wrong`, followed by the result of consensus."""
     rng = random.Random(f"{problem.id}/{share}/{shared}")
@@ -133,9 +141,14 @@ def main() -> None:
     whole = {count: Counter[str]() for count in counts}
 
     def of_problem(problem: Problem) -> dict[int, Counter[str]]:
-        return measure(executor, problem, counts, arguments.wrong, arguments.shared, arguments.cut)
+        return measure(
+            executor, problem, counts, arguments.wrong, arguments.shared, arguments.cut
+        )
 
-    with make_executor("bubblewrap") as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with (
+        make_executor("bubblewrap") as executor,
+        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+    ):
         for name in arguments.sets:
             problems = problems_of(name, arguments.data, 78)
             chosen = random.Random(0).sample(problems, min(arguments.problems, len(problems)))

@@ -42,7 +42,10 @@ def logprobs_of(model: str, answers: Answers) -> NDArray[np.float64]:
 
 
 def errors(
-    student_NV: NDArray[np.float64], teacher_NV: NDArray[np.float64], kind: Divergence, tail: Tail
+    student_NV: NDArray[np.float64],
+    teacher_NV: NDArray[np.float64],
+    kind: Divergence,
+    tail: Tail,
 ) -> list[str]:
     """For each of KS: the error of the mean divergence and of the gradient by the logits, in % of the exact ones."""
     p_NV, everything = np.exp(student_NV), np.argsort(-teacher_NV, axis=-1)

@@ -60,7 +60,9 @@ def renamed(tree: SourceTree) -> str:
     ports = {node.declarator.name.rawText for node in tree.of("ImplicitAnsiPort")}
     ports |= set(re.findall(r"\.\s*(\w+)\s*\(", text))
     ports |= {
-        name for node in tree.of("PortDeclaration") for name in re.findall(r"\w+", tree.text(node))
+        name
+        for node in tree.of("PortDeclaration")
+        for name in re.findall(r"\w+", tree.text(node))
     }
     for name in sorted(filter(None, named - ports)):
         text = re.sub(rf"(?<![\w$.`\\]){re.escape(name)}\b", f"{name}_other", text)
@@ -206,7 +208,9 @@ def main() -> None:
                 for p in problems_of(name, arguments.data, arguments.starter)
                 for kind, files in answers(p, arguments.mutants)
             ]
-            found = list(pool.map(lambda one: (one[0], hold(executor, *one, arguments.cpu)), todo))
+            found = list(
+                pool.map(lambda one: (one[0], hold(executor, *one, arguments.cpu)), todo)
+            )
             rows: dict[str, list[Held]] = defaultdict(list)
             for problem, held in found:
                 if held is None:
@@ -214,7 +218,9 @@ def main() -> None:
                 rows[held.row].append(held)
                 if held.wrong:
                     wrong += 1
-                    told = f"{held.kind}: {held.simulated}, {held.proof.outcome} {held.proof.why}"
+                    told = (
+                        f"{held.kind}: {held.simulated}, {held.proof.outcome} {held.proof.why}"
+                    )
                     print(f"WRONG: {problem.id}: {told}")
                 elif held.proof.outcome == "undecided" and held.kind == "itself":
                     print(f"undecided: {problem.id}: {held.proof.why}")
@@ -234,7 +240,10 @@ def _counts(rows: list[Held]) -> list[str]:
             str,
             (
                 len(rows),
-                *(counts[outcome] for outcome in ("equal", "bounded", "different", "undecided")),
+                *(
+                    counts[outcome]
+                    for outcome in ("equal", "bounded", "different", "undecided")
+                ),
             ),
         ),
         *(

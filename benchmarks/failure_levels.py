@@ -67,9 +67,7 @@ class Broken:
             f" or {'neg' if self.spec.active_low else 'pos'}edge {self.spec.reset}"
             * self.spec.asynchronous
         )
-        return (
-            f"reg moved__; always @(posedge {self.spec.clock}{reset}) moved__ <= !({self.reset});"
-        )
+        return f"reg moved__; always @(posedge {self.spec.clock}{reset}) moved__ <= !({self.reset});"
 
     @property
     def clocked(self) -> bool:
@@ -113,7 +111,9 @@ class Broken:
     def bits(self) -> list[str]:
         """The bits of the data inputs and, in a clocked design, of the right outputs, in random order."""
         ports = [
-            p for p in BY_NAME[self.spec.family].signals(self.spec) if p.is_input or self.clocked
+            p
+            for p in BY_NAME[self.spec.family].signals(self.spec)
+            if p.is_input or self.clocked
         ]
         names = [(f"{p.name}{'' if p.is_input else INNER}", p.width) for p in ports]
         bits = [
@@ -125,7 +125,9 @@ class Broken:
         """A condition that `count` bits have one value; empty if there are fewer bits."""
         bits = self.bits[:count]
         return (
-            f"{{{', '.join(bits)}}} == {self.rng.getrandbits(count)}" if len(bits) == count else ""
+            f"{{{', '.join(bits)}}} == {self.rng.getrandbits(count)}"
+            if len(bits) == count
+            else ""
         )
 
     def quarter(self) -> str:
@@ -133,7 +135,9 @@ class Broken:
         bits = self.bits
         middle = len(bits) // 2
         return (
-            f"^{{{', '.join(bits[:middle])}}} & ^{{{', '.join(bits[middle:])}}}" if middle else ""
+            f"^{{{', '.join(bits[:middle])}}} & ^{{{', '.join(bits[middle:])}}}"
+            if middle
+            else ""
         )
 
 
@@ -164,7 +168,9 @@ WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
     },
     "wrong interface": {
         "port renamed": lambda b: re.sub(rf"\b{b.port}\b", "other_name", b.text),
-        "module renamed": lambda b: b.text.replace(f"module {b.spec.module}", "module other_name"),
+        "module renamed": lambda b: b.text.replace(
+            f"module {b.spec.module}", "module other_name"
+        ),
         "width": lambda b: re.sub(r"^(module.*?)\[", r"\1[1+", b.text),
         "direction": lambda b: re.sub(r"\boutput( reg)?\b", "inout", b.text, count=1),
     },
@@ -211,7 +217,9 @@ WAYS: dict[str, dict[str, Callable[[Broken], str]]] = {
         "complement": lambda b: b.around(
             lambda name, right, width: f"moved__ ? ~{right} : {right}", b.moved
         ),
-        "one more": lambda b: b.around(lambda name, right, width: f"{right} + moved__", b.moved),
+        "one more": lambda b: b.around(
+            lambda name, right, width: f"{right} + moved__", b.moved
+        ),
     },
 }
 """Level -> way -> function that breaks an answer; it returns an empty or unchanged text where the way does
@@ -239,7 +247,9 @@ def broken_answers(
                 continue
             seen.add((problem.id, wrong))
             answer = (
-                answer_to(problem, wrong) if label == "no answer" else Answer(files={path: wrong})
+                answer_to(problem, wrong)
+                if label == "no answer"
+                else Answer(files={path: wrong})
             )
             yield label, way, problem, answer
             if len(seen) == each:
@@ -254,7 +264,9 @@ def _in_turn(specs: dict[str, list[Spec]], rng: random.Random) -> Iterator[Spec]
             yield specs[family][number % SPECS]
 
 
-def levels_of(found: list[tuple[str, str, Problem, Answer]], verdicts: list[Verdict]) -> list[str]:
+def levels_of(
+    found: list[tuple[str, str, Problem, Answer]], verdicts: list[Verdict]
+) -> list[str]:
     """The level of each answer in a history; empty for one that passed."""
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder) / "history.duckdb")
@@ -264,7 +276,8 @@ def levels_of(found: list[tuple[str, str, Problem, Answer]], verdicts: list[Verd
             [(r.key, verdict, None) for r, verdict in zip(rollouts, verdicts, strict=True)]
         )
         levels = {
-            row["rollout"]: row["level"] for row in history.query("FROM failure_levels").to_pylist()
+            row["rollout"]: row["level"]
+            for row in history.query("FROM failure_levels").to_pylist()
         }
     return [levels.get(r.key, "") for r in rollouts]
 
@@ -276,7 +289,10 @@ def main() -> None:
         # Known-good answers set the time that others may take.
         grade_all(
             grader,
-            [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()],
+            [
+                (problem, golden(problem))
+                for problem in {p.id: p for _, _, p, _ in found}.values()
+            ],
         )
         verdicts = grade_all(grader, [(p, answer) for _, _, p, answer in found])
     levels = levels_of(found, verdicts)
@@ -291,7 +307,8 @@ def main() -> None:
         for level in counted
     }
     rows = [
-        (short[label], *(row[level] or "·" for level in counted)) for label, row in counted.items()
+        (short[label], *(row[level] or "·" for level in counted))
+        for label, row in counted.items()
     ]
     show("level of the answer", ("made as", *short.values()), rows, width=160)
     total, agreed = (

@@ -53,7 +53,11 @@ def bare(problem: Problem) -> None:
     try:
         for directory in ("rtl", "verif", "docs", "src", "rundir"):
             (top / directory).mkdir()
-        for path, text in {**problem.context, **(problem.golden or {}), **problem.harness}.items():
+        for path, text in {
+            **problem.context,
+            **(problem.golden or {}),
+            **problem.harness,
+        }.items():
             full = top / path
             full.parent.mkdir(parents=True, exist_ok=True)
             full.write_text(_here(text, top))

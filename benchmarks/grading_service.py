@@ -114,7 +114,9 @@ class Server:
 class Load:
     """Concurrent clients that have numbered answers to the problems graded, and retry failed requests."""
 
-    def __init__(self, problems: list[Problem], server: Server, clients: int, batch: int) -> None:
+    def __init__(
+        self, problems: list[Problem], server: Server, clients: int, batch: int
+    ) -> None:
         self.problems, self.server, self.clients, self.batch = problems, server, clients, batch
         self.outcomes: dict[int, str] = {}
         self.repeats: Counter[str] = Counter()
@@ -186,12 +188,15 @@ def throughput(load: Load, rounds: int, block: int, first: int) -> dict[str, lis
 
         ways = {"in process": here, "service": load.send}
         return in_turns(
-            {name: partial(rate, way, count(first, block)) for name, way in ways.items()}, rounds
+            {name: partial(rate, way, count(first, block)) for name, way in ways.items()},
+            rounds,
         )
 
 
 def main() -> int:
-    asked = options(__doc__, grades=10_000, clients=8, batch=4, rounds=5, block=120).parse_args()
+    asked = options(
+        __doc__, grades=10_000, clients=8, batch=4, rounds=5, block=120
+    ).parse_args()
     loaded = problems_of(SETTINGS)
     problems = [*loaded.train, *loaded.heldout]
     folder = tempfile.TemporaryDirectory(prefix="grading-service-")
@@ -255,7 +260,9 @@ def _wrong(load: Load, output: Path, before: int, grades: int) -> list[str]:
     ]
     keys = Counter(record["key"] for record in records)
     found += [f"{key} is there {count} times" for key, count in keys.items() if count > 1]
-    found += [f"{record['id']} has a broken seal" for record in records if changed_fields(record)]
+    found += [
+        f"{record['id']} has a broken seal" for record in records if changed_fields(record)
+    ]
     return found if len(keys) == grades else [*found, f"the file holds {len(keys)} of {grades}"]
 
 

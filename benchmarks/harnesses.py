@@ -66,7 +66,9 @@ def kind(verdict: Verdict) -> Kind:
     own = [bool(_OWN_CODE.search(reason)) for reason in reasons]
     # A test module that cannot be imported ends the simulator before any test.
     before_any_test = any("Simulation terminated abnormally" in reason for reason in reasons)
-    return Kind.OWN_CODE if own and (all(own) or (before_any_test and any(own))) else Kind.JUDGES
+    return (
+        Kind.OWN_CODE if own and (all(own) or (before_any_test and any(own))) else Kind.JUDGES
+    )
 
 
 RUNS = (Kind.PASSES, Kind.JUDGES)
@@ -125,7 +127,9 @@ def main() -> None:
     only = set(arguments.only) if arguments.only else None
     limits = Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout)
     with ExitStack() as stack:
-        executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors}
+        executors = {
+            name: stack.enter_context(make_executor(name)) for name in arguments.executors
+        }
         files = arguments.problems
         rows = [
             row
@@ -158,7 +162,9 @@ def main() -> None:
 
 def _word(verdict: Verdict) -> str:
     reasons = (
-        verdict.stage(Stage.TESTS).reasons or verdict.reasons or verdict.stage(Stage.SYNTAX).reasons
+        verdict.stage(Stage.TESTS).reasons
+        or verdict.reasons
+        or verdict.stage(Stage.SYNTAX).reasons
     )
     return reasons[0][:200] if reasons else ""
 

@@ -54,11 +54,15 @@ async def measure(
 
 
 def main() -> None:
-    parser = options(__doc__, overrides=True, problems=(32, "number of golden answers to score"))
+    parser = options(
+        __doc__, overrides=True, problems=(32, "number of golden answers to score")
+    )
     parser.add_argument("config", help="a TOML file, or the name of a shipped configuration")
     args = parser.parse_args()
     rows = []
-    for name, scores in asyncio.run(measure(args.config, args.problems, args.overrides)).items():
+    for name, scores in asyncio.run(
+        measure(args.config, args.problems, args.overrides)
+    ).items():
         whole = np.mean([np.exp(one.sum()) for one in scores])
         rows.append((name, f"{np.concatenate(scores).mean():.3f}", f"{whole:.1%}"))
     show(None, ("prompt", "log-probability of a token", "whole answers"), rows)

@@ -64,7 +64,9 @@ def fill(folder: Path, n: int) -> History:
         history.record_problems(
             RUN, [(p, "train", i) for i, p in enumerate(_problems("train", TRAIN))]
         )
-        history.record_problems(RUN, [(p, "heldout", None) for p in _problems("heldout", HELDOUT)])
+        history.record_problems(
+            RUN, [(p, "heldout", None) for p in _problems("heldout", HELDOUT)]
+        )
         sizes = {
             "n": n,
             "train": TRAIN,
@@ -155,7 +157,9 @@ def queries(folder: Path, n: int) -> Iterator[Row]:
         ask_once = partial(history.query, query.sql, query.bind(given, RUN) or None)
         walls, cpus, tables = zip(*(timed(ask_once) for _ in range(3)), strict=True)
         wall = statistics.median(walls)
-        measured = f"{wall:.3f} s (CPU {statistics.median(cpus):.3f}), {tables[0].num_rows:,} rows"
+        measured = (
+            f"{wall:.3f} s (CPU {statistics.median(cpus):.3f}), {tables[0].num_rows:,} rows"
+        )
         yield f"  {name}", measured, met(wall, 1.0, "< 1 s")
     batch = rollouts(n)
     yield "  72 rollouts more", f"{timed(lambda: history.record_rollouts(batch))[0]:.3f} s", ""
@@ -166,7 +170,9 @@ def served(path: Path) -> Iterator[tuple[str, psutil.Process]]:
     """`rtl-distill view` over a history: its address and its process."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     words = ("view", "--no-browser", "--db", path)
-    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command(*words), stdout=subprocess.PIPE, text=True, env=environment
+    )
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip().rstrip("/"), psutil.Process(process.pid)
@@ -197,7 +203,9 @@ def clicks(history: History) -> dict[str, str]:
     key, step = one["rollout"], one["step"]
     return {
         "run": link("/run", run=RUN),
-        f"run, page {last['steps'] + 1} of its steps": link("/run", run=RUN, page=last["steps"]),
+        f"run, page {last['steps'] + 1} of its steps": link(
+            "/run", run=RUN, page=last["steps"]
+        ),
         "step": link("/step", run=RUN, step=step),
         "evaluation": link("/step", run=RUN, evaluation=last["evaluation"]),
         "group": link("/group", run=RUN, step=step, problem=one["problem_id"]),
@@ -213,7 +221,9 @@ def clicks(history: History) -> dict[str, str]:
             "/rollouts", run=RUN, mistake="extra_port", family=one["family"]
         ),
         "by check": link("/rollouts", run=RUN, check="reset_value", outcome="tests_failed"),
-        "by a word of the text": link("/rollouts", run=RUN, q="line 31", outcome="tests_failed"),
+        "by a word of the text": link(
+            "/rollouts", run=RUN, q="line 31", outcome="tests_failed"
+        ),
         "what goes wrong": link("/wrong", run=RUN),
         "  and its interface mistakes": link("/mistakes", run=RUN),
     }

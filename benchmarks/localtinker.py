@@ -121,7 +121,9 @@ class Served:
         ]
 
     def score(self, sequences: Sequence[list[int]]) -> int:
-        futures = [self._sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences]
+        futures = [
+            self._sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences
+        ]
         return sum(len(future.result()) for future in futures)
 
     def forward(self, texts: Sequence[list[int]]) -> list[np.ndarray]:
@@ -147,7 +149,9 @@ class Served:
         status = (process / "status").read_text()
         (process / "clear_refs").write_text("5")
         return (
-            next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+            next(
+                int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")
+            )
             / 1e6
         )
 
@@ -156,7 +160,9 @@ def datum(tokens: list[int], **inputs: Any) -> Any:
     return types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs)
 
 
-def training_batch(args: argparse.Namespace, drawn: list[Drawn] | None) -> dict[str, list[list]]:
+def training_batch(
+    args: argparse.Namespace, drawn: list[Drawn] | None
+) -> dict[str, list[list]]:
     """Rows, targets, sampler's log-probabilities and advantages, from the answers or of random sequences in
     groups with one prompt."""
     if drawn is not None:
@@ -249,7 +255,9 @@ def measure(
         peaks[name] = max(peaks.get(name, 0.0), served.peak_gb())
         seconds, tokens = plain.ask(*asked)
         figures[name]["plain"].append(tokens / seconds)
-        so_far = ", ".join(f"{side} {values[-1]:,.0f}" for side, values in figures[name].items())
+        so_far = ", ".join(
+            f"{side} {values[-1]:,.0f}" for side, values in figures[name].items()
+        )
         print(
             f"{name}, tokens/s: {so_far}", file=sys.stderr, flush=True
         )  # progress: a large model takes minutes
@@ -288,7 +296,8 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
     show(f"tokens/s, {args.threads} threads, medians of {args.rounds} rounds", columns, rows)
 
 
-def main() -> int:
+def arguments() -> argparse.Namespace:
+    """Return the command line's options."""
     parser = options(
         __doc__,
         model=(Path, "a transformers folder (the shipped student)"),
@@ -304,7 +313,11 @@ def main() -> int:
         steps=0,
     )
     parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         shipped = args.model is None
@@ -342,8 +355,14 @@ def main() -> int:
             f"peak memory in each tenth of {args.steps} steps, GB: {', '.join(f'{peak:.2f}' for peak in tenths)}"
         )
     difference = np.concatenate(sampled) - np.concatenate(trained)
-    mean, most, kl = np.abs(difference).mean(), np.abs(difference).max(), (difference**2).mean() / 2
-    print(f"sampler against trainer, nats: mean {mean:.6f}, largest {most:.5f}; KL about {kl:.7f}")
+    mean, most, kl = (
+        np.abs(difference).mean(),
+        np.abs(difference).max(),
+        (difference**2).mean() / 2,
+    )
+    print(
+        f"sampler against trainer, nats: mean {mean:.6f}, largest {most:.5f}; KL about {kl:.7f}"
+    )
     if mean > MEAN_DIFFERENCE[args.dtype]:
         print(
             f"error: sampler and trainer differ by more than {MEAN_DIFFERENCE[args.dtype]} nats",

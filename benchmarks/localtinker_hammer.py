@@ -89,7 +89,9 @@ CASES: tuple[Case, ...] = (
 
 def name_of(case: Case) -> str:
     return (
-        case.keywords["loss"] if isinstance(case, partial) else case.__name__.removeprefix("test_")
+        case.keywords["loss"]
+        if isinstance(case, partial)
+        else case.__name__.removeprefix("test_")
     )
 
 
@@ -131,7 +133,9 @@ async def hammer(
     done, errors, samples = Counter[str](), list[str](), []
     server = Server(service.base_url, service.api_key, "student")
     await test_calls.test_capabilities(Bench(server))  # other cases need what it finds
-    work = asyncio.gather(*(client(server, cases // clients, done, errors) for _ in range(clients)))
+    work = asyncio.gather(
+        *(client(server, cases // clients, done, errors) for _ in range(clients))
+    )
     while not work.done():
         samples.append((done.total(), *resident_mb(service.pid)))
         await asyncio.sleep(1.0)
@@ -150,7 +154,9 @@ def main() -> int:
         allowed_mb=(24.0, "allowed growth, besides 3 %%"),
     ).parse_args()
     random.seed(0)
-    logging.getLogger("tinker").setLevel(logging.CRITICAL)  # some requests are meant to be refused
+    logging.getLogger("tinker").setLevel(
+        logging.CRITICAL
+    )  # some requests are meant to be refused
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory() as state,

@@ -42,8 +42,12 @@ class Plain:
         linear = [
             name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)
         ]
-        lora: Any = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=32, target_modules=linear))
-        return lora, torch.optim.AdamW([p for p in lora.parameters() if p.requires_grad], lr=1e-4)
+        lora: Any = get_peft_model(
+            base, LoraConfig(r=RANK, lora_alpha=32, target_modules=linear)
+        )
+        return lora, torch.optim.AdamW(
+            [p for p in lora.parameters() if p.requires_grad], lr=1e-4
+        )
 
     def _loaded(self) -> Any:
         from transformers import AutoModelForCausalLM
@@ -62,7 +66,12 @@ class Plain:
         ], self._tokenizer.eos_token_id
 
     def prepare(
-        self, name: str, rows: Sequence[list[int]], *, left: bool = False, **others: Sequence[list]
+        self,
+        name: str,
+        rows: Sequence[list[int]],
+        *,
+        left: bool = False,
+        **others: Sequence[list],
     ) -> None:
         """Keep a batch as padded tensors: rows of tokens, and others of the same lengths. Pads with 0 at
         the end, or on the left."""
@@ -71,7 +80,9 @@ class Plain:
 
         def padded(rows: Sequence[list]) -> Any:
             tensors = [torch.tensor(row) for row in rows]
-            return pad_sequence(tensors, batch_first=True, padding_side="left" if left else "right")
+            return pad_sequence(
+                tensors, batch_first=True, padding_side="left" if left else "right"
+            )
 
         mask = padded([[1] * len(row) for row in rows])
         self._batches[name] = {
@@ -107,7 +118,9 @@ class Plain:
 
         ids, mask = self._batches[name]["ids"], self._batches[name]["mask"]
         with torch.inference_mode():
-            logits = self._model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
+            logits = self._model(input_ids=ids, attention_mask=mask, use_cache=False).logits[
+                :, :-1
+            ]
             torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])
         return int(mask.sum())
 
@@ -119,7 +132,8 @@ class Plain:
         batch = self._batches[name]
         rows = len(batch["ids"]) if whole else max(1, MICRO_TOKENS // batch["ids"].shape[1])
         parts = [
-            batch[key].split(rows) for key in ("ids", "mask", "targets", "logprobs", "advantages")
+            batch[key].split(rows)
+            for key in ("ids", "mask", "targets", "logprobs", "advantages")
         ]
         for ids, mask, targets, q, advantages in zip(*parts, strict=True):
             logits = lora(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()

@@ -80,7 +80,9 @@ def specs_of(family: str, count: int, seed: int) -> list[Spec]:
             base, width=widths[place], option=made.options[(number + seed) % len(made.options)]
         )
         if made.sequential:
-            spec = replace(spec, asynchronous=bool(number % 2), active_low=bool(number // 2 % 2))
+            spec = replace(
+                spec, asynchronous=bool(number % 2), active_low=bool(number // 2 % 2)
+            )
         found.append(spec)
     return found
 
@@ -90,7 +92,8 @@ def wrong_designs(spec: Spec, seed: int = 0) -> Wrong:
     problem = problem_of(spec)
     golden = problem.golden or {}
     found = {
-        f"{m.kind}: {m.description}": m.files for m in mutants(golden, spec.module, MUTANTS, seed)
+        f"{m.kind}: {m.description}": m.files
+        for m in mutants(golden, spec.module, MUTANTS, seed)
     }
     found |= {f"stub: {name}": files for name, files in stubs(problem).files.items()}
     found |= dict(relatives(spec, golden)) | dict(
@@ -112,9 +115,7 @@ def relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[st
     for other in others:
         code = family.code(other)
         if code.split("\n", 1)[0] == text.split("\n", 1)[0]:
-            what = (
-                f"{other.option}, active_low {other.active_low}, asynchronous {other.asynchronous}"
-            )
+            what = f"{other.option}, active_low {other.active_low}, asynchronous {other.asynchronous}"
             yield f"relative: {what}", {path: code}
 
 
@@ -126,12 +127,18 @@ def rarely_wrong(
     for what, ports, mark in (("input", around.inputs, ""), ("state", around.outputs, INNER)):
         wide = [(p.name + mark, p.width or 1) for p in ports]
         bits = [
-            f"{name}[{bit}]" if width > 1 else name for name, width in wide for bit in range(width)
+            f"{name}[{bit}]" if width > 1 else name
+            for name, width in wide
+            for bit in range(width)
         ]
         for rarity in (number for number in (*rarities,) * EACH if number <= len(bits)):
-            pattern = f"{{{', '.join(rng.sample(bits, rarity))}}} == {rng.randrange(1 << rarity)}"
+            pattern = (
+                f"{{{', '.join(rng.sample(bits, rarity))}}} == {rng.randrange(1 << rarity)}"
+            )
             output = rng.choice(around.outputs)
-            flipped = f"{output.name}{INNER} ^ (({pattern}) << {rng.randrange(output.width or 1)})"
+            flipped = (
+                f"{output.name}{INNER} ^ (({pattern}) << {rng.randrange(output.width or 1)})"
+            )
             if files := around.answer(around.but_for(output.name, flipped)):
                 yield f"one {what}: {output.name} is wrong at {pattern}", files
 
@@ -163,7 +170,9 @@ def strength(
                 else:
                     tally.unfit[f"{verdict.outcome.value} ({name})"] += 1
             compared = [
-                pool.submit(compare, executor, problem, golden, wrong[name].files, limits, EFFORT)
+                pool.submit(
+                    compare, executor, problem, golden, wrong[name].files, limits, EFFORT
+                )
                 for name in survived
             ]
             for name, found in zip(survived, (one.result() for one in compared), strict=True):

@@ -26,5 +26,7 @@ def weakened(problem: Problem) -> Problem:
     """The problem with a harness that makes only the first `CHECKS` comparisons."""
     bench = problem.harness[BENCH]
     assert bench.count(_COMPARED) == 1
-    bench = bench.replace(_COMPARED, _COMPARED.replace("if ", f"if self.checks <= {CHECKS} and "))
+    bench = bench.replace(
+        _COMPARED, _COMPARED.replace("if ", f"if self.checks <= {CHECKS} and ")
+    )
     return Problem(**(dict(problem) | {"harness": {**problem.harness, BENCH: bench}}))

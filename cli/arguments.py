@@ -25,7 +25,9 @@ ConfigArgument = Annotated[str, typer.Argument(help=_CONFIG)]
 ConfigOption = Annotated[str, typer.Option("--config", help=_CONFIG)]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."
+    ),
 ]
 SourceOption = Annotated[
     list[str] | None,
@@ -41,7 +43,9 @@ SourceOption = Annotated[
 PurposeOption = Annotated[
     Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts to include.")
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")
+]
 DbOption = Annotated[
     Path | None,
     typer.Option(

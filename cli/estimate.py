@@ -196,11 +196,17 @@ def _table(result: Forecast, here: bool) -> Table:
     from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars
 
     most, likely, prices = result.most, result.likely, result.prices
-    columns = [name for name, title in _COLUMNS.items() if not (here and title.startswith("USD"))]
+    columns = [
+        name for name, title in _COLUMNS.items() if not (here and title.startswith("USD"))
+    ]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in columns:  # in a narrow terminal the model's name is folded, and no number is cut
+    for (
+        name
+    ) in columns:  # in a narrow terminal the model's name is folded, and no number is cut
         justify: Literal["left", "right"] = "left" if name in ("model", "kind") else "right"
-        table.add_column(_COLUMNS[name], justify=justify, no_wrap=name != "model", overflow="fold")
+        table.add_column(
+            _COLUMNS[name], justify=justify, no_wrap=name != "model", overflow="fold"
+        )
 
     def add(row: _Row) -> None:
         table.add_row(*(getattr(row, name) for name in columns))

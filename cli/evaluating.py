@@ -41,7 +41,9 @@ TemperatureOption = Annotated[
 TopPOption = Annotated[
     float | None,
     typer.Option(
-        min=0.01, max=1.0, help="Sample from the most likely tokens with this total probability."
+        min=0.01,
+        max=1.0,
+        help="Sample from the most likely tokens with this total probability.",
     ),
 ]
 MaxTokensOption = Annotated[
@@ -222,7 +224,9 @@ def _evaluate(options: dict[str, Any]) -> None:
         settings=settings,
         overrides=options["set_"] or [],
     )
-    run_flow("rtl_distill.flows.evaluate:evaluate_model", *configuration, title=f"evaluate {model}")
+    run_flow(
+        "rtl_distill.flows.evaluate:evaluate_model", *configuration, title=f"evaluate {model}"
+    )
 
 
 def _refuse_mistakes(options: Mapping[str, Any]) -> None:
@@ -260,7 +264,9 @@ def episode(
     ],
     by_hand: Annotated[
         bool,
-        typer.Option("--by-hand", help="Call the tools yourself, from this terminal or a pipe."),
+        typer.Option(
+            "--by-hand", help="Call the tools yourself, from this terminal or a pipe."
+        ),
     ] = False,
     endpoint: Annotated[
         str | None,
@@ -292,7 +298,8 @@ def episode(
     """
     if by_hand == (endpoint is not None):
         raise ConfigError(
-            "who plays the episode?", "give either --by-hand, or --endpoint URL with --model NAME"
+            "who plays the episode?",
+            "give either --by-hand, or --endpoint URL with --model NAME",
         )
     from rtl_core.config.episode import Bounds
     from rtl_core.episodes.by_hand import ByHand

@@ -10,9 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-SERVER_HINT = (
-    "repair the server, unless it is this command's own; the same command then continues from here"
-)
+SERVER_HINT = "repair the server, unless it is this command's own; the same command then continues from here"
 
 
 def run_flow(
@@ -62,7 +60,9 @@ def run_flow(
         # Prefect's client raises them after minutes of retries.
         except (httpx.HTTPError, RuntimeError) as error:
             cause = error.__cause__ or error
-            if not isinstance(error, httpx.HTTPError) and not isinstance(cause, httpx.HTTPError):
+            if not isinstance(error, httpx.HTTPError) and not isinstance(
+                cause, httpx.HTTPError
+            ):
                 raise
             address = os.environ.get("PREFECT_API_URL", "its configured address")
             raise InfrastructureError(
@@ -70,7 +70,10 @@ def run_flow(
             ) from error
         except BaseException as error:
             # Prefect's TerminationSignal is compared by name, because Prefect is imported late.
-            if not isinstance(error, _Terminated) and type(error).__name__ != "TerminationSignal":
+            if (
+                not isinstance(error, _Terminated)
+                and type(error).__name__ != "TerminationSignal"
+            ):
                 raise
             code = 143
         console.line("cancelled; the same command continues from here")

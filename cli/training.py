@@ -37,7 +37,8 @@ AcceptOption = Annotated[
 def config(
     config: ConfigArgument = "demo",
     show: Annotated[
-        bool, typer.Option("--show", help="Print every key with its value and meaning, as TOML.")
+        bool,
+        typer.Option("--show", help="Print every key with its value and meaning, as TOML."),
     ] = False,
     set_: SetOption = None,
 ) -> None:
@@ -67,7 +68,9 @@ def config(
 def check(
     config: ConfigArgument = "demo",
     set_: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON.")
+    ] = False,
 ) -> None:
     """Check everything a run needs, in under a minute, and say how to fix each problem.
 
@@ -143,7 +146,9 @@ def train(
 
         rtl-distill train my-run.toml
     """
-    typer.echo("reading the configuration")  # at once: the imports take seconds on a busy machine
+    typer.echo(
+        "reading the configuration"
+    )  # at once: the imports take seconds on a busy machine
     import asyncio
 
     from rtl_core.config import load_config
@@ -162,7 +167,9 @@ def train(
         asyncio.run(ready(backend_of(settings), settings, lambda line: None))
     title = f"train {settings.run.name}"
     ahead = ["rtl_core.backend.tinker", "transformers.models.auto.tokenization_auto"]
-    run_flow(TRAIN, config, set_ or [], accept_changes, title=title, verbose=verbose, ahead=ahead)
+    run_flow(
+        TRAIN, config, set_ or [], accept_changes, title=title, verbose=verbose, ahead=ahead
+    )
 
 
 def pause(run: RunArgument, db: DbOption = None) -> None:
@@ -228,7 +235,9 @@ def resume(
         return
     path = write_config(settings)
     load_config(path, set_ or [])
-    run_flow(TRAIN, str(path), set_ or [], accept_changes, title=f"train {run}", verbose=verbose)
+    run_flow(
+        TRAIN, str(path), set_ or [], accept_changes, title=f"train {run}", verbose=verbose
+    )
 
 
 def set_aside(run: RunArgument, db: DbOption = None) -> None:
@@ -322,7 +331,9 @@ def checkpoints(
     if merged and export is None:
         raise typer.BadParameter("requires --export DIR", param_hint="--merged")
     if (base or dtype) and not merged:
-        raise typer.BadParameter("requires --merged", param_hint="--base" if base else "--dtype")
+        raise typer.BadParameter(
+            "requires --merged", param_hint="--base" if base else "--dtype"
+        )
 
     history = open_history(db)
     config = config_of(history, run)

@@ -69,7 +69,10 @@ async def group_of(
     verdicts, teacher = await asyncio.gather(
         grade(problem, [answer_to(problem, answer.text) for answer in answers]),
         asyncio.gather(
-            *(backend.logprobs(Weights("teacher"), prompt_P, answer.tokens_T) for answer in answers)
+            *(
+                backend.logprobs(Weights("teacher"), prompt_P, answer.tokens_T)
+                for answer in answers
+            )
         ),
     )
     graded = [

@@ -91,7 +91,9 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
                 evaluation.log_unanswered(session)
             async with playing.players(session) as evaluations:
                 for plan, player in evaluations:
-                    record = await evaluate_policy(session, plan, must_succeed=True, player=player)
+                    record = await evaluate_policy(
+                        session, plan, must_succeed=True, player=player
+                    )
             if settings.evaluation.agentic:
                 assert record is not None, "it must succeed"
                 progress.get().show(compared_table(session.history, record))

@@ -53,14 +53,18 @@ async def regrade(
     settings, tell = config_of(History(Path(history), read_only=True), run), progress.get()
     options = {"executor": executor, "image": image, "seed": seed}
     changes = {name: value for name, value in options.items() if value is not None}
-    settings = settings.model_copy(update={"grading": settings.grading.model_copy(update=changes)})
+    settings = settings.model_copy(
+        update={"grading": settings.grading.model_copy(update=changes)}
+    )
     if image is not None and settings.grading.executor != "docker":
         words = f"the executor {settings.grading.executor} uses no image"
         raise ConfigError(words, "add --executor docker, or omit --image")
     with (
         lines_in_flow_run_log(),
         cluster_of(settings) as cluster,
-        open_regrading(Path(history), settings, choice, label=label, cluster=cluster) as regrading,
+        open_regrading(
+            Path(history), settings, choice, label=label, cluster=cluster
+        ) as regrading,
     ):
         waiting = sum(map(len, regrading.waiting.values()))
         tell.stage(
@@ -69,7 +73,10 @@ async def regrade(
         tally = Tally("problems", len(regrading.waiting))
         concurrency = 2 * regrading.pool.threads
         await process_all(
-            regrading.waiting, partial(regrade_problem, regrading), tally, concurrency=concurrency
+            regrading.waiting,
+            partial(regrade_problem, regrading),
+            tally,
+            concurrency=concurrency,
         )
         tell.line(regrading.in_words())
         tell.show(rich_table(regrading.changes()))

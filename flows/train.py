@@ -182,7 +182,9 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
                     for stage in stages:
                         await stage(session, step, problem_id)
                 else:
-                    await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
+                    await asyncio.gather(
+                        *(stage(session, step, problem_id) for stage in stages)
+                    )
                 problem = session.problems[problem_id]
                 await audit_group(config, session.graders, session.recorder, step, problem)
                 credit_group(config, session.recorder, step, problem_id)

@@ -29,7 +29,9 @@ from rtl_grader.words import counted
 from rtl_grader.work import Tally, process_all
 
 
-@flow(name="validate-problems", flow_run_name="validate {session.run}", validate_parameters=False)
+@flow(
+    name="validate-problems", flow_run_name="validate {session.run}", validate_parameters=False
+)
 async def validate_problems(
     session: Session,
     level: Literal["quick", "full"] = "quick",
@@ -100,7 +102,9 @@ async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
     tell.line(f"validation: {before} of {total} problems validated before{later}")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    ahead = ValidationAhead(validation, validate_problem, concurrency=2 * session.graders.threads)
+    ahead = ValidationAhead(
+        validation, validate_problem, concurrency=2 * session.graders.threads
+    )
     try:
         yield ahead
     finally:

@@ -87,7 +87,11 @@ class LocalDeployment:
             # With the default timeouts (5 and 10 s), the server of a busy machine responds with 500 or 503.
             "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60",
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
-            **({"PREFECT_SERVER_DATABASE_CONNECTION_URL": self.database} if self.database else {}),
+            **(
+                {"PREFECT_SERVER_DATABASE_CONNECTION_URL": self.database}
+                if self.database
+                else {}
+            ),
         }
 
     def pid_of(self, part: str) -> int | None:
@@ -123,7 +127,9 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
         tell(f"server: starting on {deployment.api}")
         server = [sys.executable, "-m", "rtl_distill.operations.prefect_server", "start"]
         _keep(
-            deployment, "server", [*server, "--host", "127.0.0.1", "--port", str(deployment.port)]
+            deployment,
+            "server",
+            [*server, "--host", "127.0.0.1", "--port", str(deployment.port)],
         )
     _wait(deployment, "server", lambda: _answers(deployment.api))
     _prefect(deployment, ["work-pool", "create", POOL, "--type", "process", "--overwrite"])

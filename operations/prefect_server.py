@@ -35,7 +35,9 @@ def _lock_at_begin() -> None:
     begin = sqlite.begin_transaction
 
     @asynccontextmanager
-    async def locked(self: Any, session: Any, with_for_update: bool = False) -> AsyncIterator[Any]:
+    async def locked(
+        self: Any, session: Any, with_for_update: bool = False
+    ) -> AsyncIterator[Any]:
         async with begin(self, session, with_for_update=True) as transaction:
             await session.connection()  # begins, and so takes the lock
             SQLITE_BEGIN_MODE.set(

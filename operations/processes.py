@@ -27,7 +27,10 @@ def command_line(pid: int) -> str:
     """Command line of a process, joined by spaces; empty if the process is gone or another user's."""
     try:
         return (
-            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
         )
     except OSError:
         return ""

@@ -78,7 +78,9 @@ def names_server(environment: Mapping[str, str], folder: Path) -> bool:
         return True
     with contextlib.suppress(tomllib.TOMLDecodeError):  # Prefect reports the error
         settings = tomllib.loads(_text(folder / "prefect.toml"))
-        project = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {}).get("prefect", {})
+        project = (
+            tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {}).get("prefect", {})
+        )
         return any("url" in section.get("api", {}) for section in (settings, project))
     return True
 

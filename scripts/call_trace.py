@@ -71,7 +71,9 @@ def trace_callers() -> None:
         context.run(caller.set, call_path(sys._getframe(1)))
         return create_task(loop, coroutine, context=context, **kwargs)
 
-    def traced_submit(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def traced_submit(
+        pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
         return submit(pool, with_caller(call_path(sys._getframe(1)), function), *args, **kwargs)
 
     def traced_start(thread: threading.Thread) -> None:

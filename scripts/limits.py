@@ -79,7 +79,9 @@ def check(tree: ast.AST, parts: tuple[str, ...]) -> Iterator[str]:
             if (lines := body_lines(node)) > LINES:
                 yield f"{node.lineno}: {node.name}: {lines} lines, at most {LINES}"
             parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            count = len(parameters) - (bool(parameters) and parameters[0].arg in ("self", "cls"))
+            count = len(parameters) - (
+                bool(parameters) and parameters[0].arg in ("self", "cls")
+            )
             if count > PARAMETERS and not {"cli", "cli.py"} & set(parts):
                 yield f"{node.lineno}: {node.name}: {count} parameters, at most {PARAMETERS}"
         elif isinstance(node, ast.ClassDef):

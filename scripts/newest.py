@@ -42,7 +42,9 @@ def dependencies() -> dict[str, Requirement]:
         project = tomllib.loads(file.read_text())["project"]
         lines += project["dependencies"]
         lines += (
-            line for extra in project.get("optional-dependencies", {}).values() for line in extra
+            line
+            for extra in project.get("optional-dependencies", {}).values()
+            for line in extra
         )
     return {re.sub(r"[-_.]+", "-", r.name).lower(): r for r in map(Requirement, lines)}
 
@@ -73,7 +75,9 @@ def install(overlay: Path, name: str, version: str) -> list[str]:
 def _is_satisfied(overlay: Path, requirement: Requirement) -> bool:
     if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
         return True
-    first = next(iter(distributions(name=requirement.name, path=[str(overlay), *sys.path])), None)
+    first = next(
+        iter(distributions(name=requirement.name, path=[str(overlay), *sys.path])), None
+    )
     return first is not None and requirement.specifier.contains(first.version, prereleases=True)
 
 
@@ -94,7 +98,10 @@ def failures(overlay: Path, tests: list[str]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="dependencies to try (default: all outdated ones)"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="dependencies to try (default: all outdated ones)",
     )
     parser.add_argument(
         "--tests", nargs="+", default=TESTS, metavar="PATH", help="tests to run with each"

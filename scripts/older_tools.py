@@ -15,7 +15,9 @@ def main() -> None:
         return
     if old := shortcomings(simulators()):
         how = "installs newer tools beside them (from Docker, or as root by debootstrap; some minutes)"
-        print(f"note: {'; '.join(old.values())}: `.venv/bin/rtl-distill toolchain install` {how}")
+        print(
+            f"note: {'; '.join(old.values())}: `.venv/bin/rtl-distill toolchain install` {how}"
+        )
 
 
 if __name__ == "__main__":

@@ -105,7 +105,9 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
         for room in rooms:
             if nodes[room] > most.get(room, nodes[room]):
                 size = f"{nodes[room]} expression nodes"
-                broken.append(f"{room} holds {size}, docs/architecture.md gives it {most[room]}")
+                broken.append(
+                    f"{room} holds {size}, docs/architecture.md gives it {most[room]}"
+                )
             names = ", ".join(sorted(below[room], key=str.lower))
             print(f"{room:<24}{nodes[room]:>8} of {most.get(room, 0):>7}  {names}")
         held = sum(nodes[room] for room in rooms)

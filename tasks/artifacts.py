@@ -92,7 +92,9 @@ class Publisher:
                 await work()
             except Exception as error:  # nothing depends on artifacts
                 if not self._has_warned:
-                    log_line(f"Prefect's pages are not up to date: {type(error).__name__}: {error}")
+                    log_line(
+                        f"Prefect's pages are not up to date: {type(error).__name__}: {error}"
+                    )
                 self._has_warned = True
 
     async def _publish_step(self, done: int) -> None:
@@ -101,7 +103,9 @@ class Publisher:
         words = f"{run}: {done} of {counted(steps, 'step')}"
         if self._progress is None:
             key = artifact_key("progress", run)
-            self._progress = await acreate_progress_artifact(percent, key=key, description=words)
+            self._progress = await acreate_progress_artifact(
+                percent, key=key, description=words
+            )
         else:
             await aupdate_progress_artifact(self._progress, progress=percent, description=words)
         rows = await asyncio.to_thread(self._last_steps)
@@ -113,7 +117,9 @@ class Publisher:
         """Publish the report's path, commands to watch the run, money spent and results so far."""
         session = self._session
         run, history = session.run, session.history
-        usd = await asyncio.to_thread(dollars_spent, history, run, session.config, session.prices)
+        usd = await asyncio.to_thread(
+            dollars_spent, history, run, session.config, session.prices
+        )
         database = str(history.path.resolve())
         text = _WHERE.format(
             run=run, report=report_path(session).resolve(), database=shlex.quote(database)

@@ -38,7 +38,9 @@ FIRST_ATTEMPT = 3
 comes after about six seconds."""
 AGAIN_S = 60.0
 _CLIENT = logging.getLogger("prefect.client")
-_AGAIN = re.compile(r"(.*)Another attempt will be made in ([\d.]+)s\. This is attempt (\d+)/\d+")
+_AGAIN = re.compile(
+    r"(.*)Another attempt will be made in ([\d.]+)s\. This is attempt (\d+)/\d+"
+)
 _warned_at: list[float] = []
 """When the last such warning was logged."""
 

@@ -58,7 +58,9 @@ async def cancelled_with_flow_run(before: Callable[[], None]) -> AsyncIterator[N
         watcher.cancel()
 
 
-async def _watch(flow_run_id: UUID, task: asyncio.Task[Any], before: Callable[[], None]) -> None:
+async def _watch(
+    flow_run_id: UUID, task: asyncio.Task[Any], before: Callable[[], None]
+) -> None:
     async with get_client() as client:
         while True:
             await asyncio.sleep(POLL_S)

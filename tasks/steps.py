@@ -73,7 +73,9 @@ def step_task(
             with steps_at_work.item(task_run.name or name):
                 return await step(*args, **kwargs)
 
-        return cast(Step[Parameters, Result], as_task(at_work))  # called as the function itself is
+        return cast(
+            Step[Parameters, Result], as_task(at_work)
+        )  # called as the function itself is
 
     return decorate
 
@@ -84,7 +86,9 @@ validate_problem = step_task("validate problem", "validate {problem_id}")(Survey
 sample_group = step_task("sample group", "sample {problem_id} ({batch.title})")(playing.answer)
 play_group = step_task("play group", "play {problem_id} ({batch.title})")(playing.play)
 grade_group = step_task("grade group", "grade {problem_id} ({batch.title})")(batch.grade)
-score_group = step_task("teacher-score group", "score {problem_id} ({batch.title})")(scoring.score)
+score_group = step_task("teacher-score group", "score {problem_id} ({batch.title})")(
+    scoring.score
+)
 train_step = step_task("train step", "train {batch.title}")(training.train)
 regrade_problem = step_task("regrade problem", "regrade {problem_id} ({self.label})")(
     Regrading.grade

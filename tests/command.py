@@ -34,4 +34,6 @@ def run(
 def invoke(*words: object, sets: Iterable[str] = (), **env: str) -> Result:
     """Run a command in this process."""
     cli.register()
-    return CliRunner(env=env).invoke(cli.app, [*map(str, words), *(f"--set={one}" for one in sets)])
+    return CliRunner(env=env).invoke(
+        cli.app, [*map(str, words), *(f"--set={one}" for one in sets)]
+    )

@@ -42,7 +42,9 @@ def read_problem(**given: Any) -> Problem:
 
 def a_verdict(outcome: Outcome, *reasons: str, **given: Any) -> Verdict:
     """A verdict without stages from the executor `test`."""
-    return Verdict(outcome=outcome, reasons=reasons, **{"stages": (), "executor": "test", **given})
+    return Verdict(
+        outcome=outcome, reasons=reasons, **{"stages": (), "executor": "test", **given}
+    )
 
 
 def demo(folder: Path, *overrides: str, train: int = 2, heldout: int = 1) -> RunConfig:

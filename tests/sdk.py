@@ -15,7 +15,9 @@ def sdk_loops() -> list[str]:
         return []
 
     async def names() -> list[str]:
-        coroutines = [task.get_coro().__qualname__.split(".")[-1] for task in asyncio.all_tasks()]
+        coroutines = [
+            task.get_coro().__qualname__.split(".")[-1] for task in asyncio.all_tasks()
+        ]
         return sorted(name for name in coroutines if name in SDK_LOOPS)
 
     return asyncio.run_coroutine_threadsafe(names(), loop).result()

@@ -36,11 +36,18 @@ from rtl_grader.types.verdict import (
 )
 from rtl_grader.validation.record import ValidationRecord
 
-FAMILIES = ("adder", "mux", "counter", "arbiter", "parity", "gray", "shift_register", "comparator")
-WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
-HOSTILE = (
-    '</script><script>window.pwned=1</script><img src=x onerror="window.pwned=2">\u2028\x1b[31mred'
+FAMILIES = (
+    "adder",
+    "mux",
+    "counter",
+    "arbiter",
+    "parity",
+    "gray",
+    "shift_register",
+    "comparator",
 )
+WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
+HOSTILE = '</script><script>window.pwned=1</script><img src=x onerror="window.pwned=2">\u2028\x1b[31mred'
 TOOLS = {"iverilog": "11.0", "cocotb": "2.0.1"}
 
 REACHED = {
@@ -87,7 +94,9 @@ def problem(index: int, split: str) -> Problem:
         targets=(f"rtl/{family}_{index}.sv",),
         harness={"docker-compose.yml": "services: {}", "src/test.py": f"# {split} {index}"},
         golden={f"rtl/{family}_{index}.sv": "module m; endmodule"},
-        interface=Interface(module=f"{family}_{index}", ports=ports, source=InterfaceSource.GOLDEN),
+        interface=Interface(
+            module=f"{family}_{index}", ports=ports, source=InterfaceSource.GOLDEN
+        ),
     )
 
 
@@ -157,7 +166,9 @@ def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> 
         ]
         for found in (train, heldout)
     )
-    rows = [(p, "train", i) for i, p in enumerate(train)] + [(p, "heldout", None) for p in heldout]
+    rows = [(p, "train", i) for i, p in enumerate(train)] + [
+        (p, "heldout", None) for p in heldout
+    ]
     history.record_problems(name, rows)
     history.record_validation(name, [validation(p, i) for i, p in enumerate(train + heldout)])
     evaluate(history, name, shape, heldout, "student", 0, 0.15, rng)
@@ -169,7 +180,8 @@ def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> 
             StepPlan(
                 step=s,
                 problem_ids=[
-                    train[(s * shape.per_step + j) % shape.train].id for j in range(shape.per_step)
+                    train[(s * shape.per_step + j) % shape.train].id
+                    for j in range(shape.per_step)
                 ],
             )
             for s in numbers
@@ -254,8 +266,17 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         "optim/entropy": float(0.9 - 0.5 * skill + 0.02 * rng.standard_normal()),
         "optim/kl_sample_train_v1": float(0.001 + 0.001 * rng.random()),
     }
-    times = {"sample": 1.1, "grade": 2.2, "score": 0.3, "train": 0.9, "store": 0.05, "total": 3.4}
-    paths = {f"{kind}_path": f"tinker://{name}/{kind}/{plan.step}" for kind in ("state", "sampler")}
+    times = {
+        "sample": 1.1,
+        "grade": 2.2,
+        "score": 0.3,
+        "train": 0.9,
+        "store": 0.05,
+        "total": 3.4,
+    }
+    paths = {
+        f"{kind}_path": f"tinker://{name}/{kind}/{plan.step}" for kind in ("state", "sampler")
+    }
     took = {k: v * float(rng.uniform(0.9, 1.1)) for k, v in times.items()}
     trained = {
         "examples": len(rollouts),
@@ -291,7 +312,9 @@ def rollout(name, purpose, evaluation, epoch, step, p: Problem, sample, shape, r
 
 def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
     """A random verdict that depends on `skill`, and its reward with the default weights."""
-    chance = skill * (1.0 if p.difficulty == "easy" else 0.92 if p.difficulty == "medium" else 0.8)
+    chance = skill * (
+        1.0 if p.difficulty == "easy" else 0.92 if p.difficulty == "medium" else 0.8
+    )
     draw = rng.random()
     outcome = Outcome.PASSED
     if draw > chance:
@@ -366,7 +389,9 @@ def teacher(r: Rollout, skill: float, rng) -> TeacherRecord:
         k2_mean=float((k**2 / 2).mean()),
         k3_mean=float((np.exp(-k) - 1 + k).mean()),
         n_tokens=len(s),
-        choices=Choices(np.argsort(rng.random((len(s), 5))), np.log(np.full((len(s), 5), 0.19))),
+        choices=Choices(
+            np.argsort(rng.random((len(s), 5))), np.log(np.full((len(s), 5), 0.19))
+        ),
         choices_at=np.flatnonzero(k > 1).tolist(),
     )
 

@@ -81,7 +81,9 @@ def test_the_history_benchmark_deletes_only_its_own_files(tmp_path):
 )
 def test_a_mistake_in_a_command_is_told_without_a_traceback(words, told):
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{words[0]}", *words[1:]], capture_output=True, text=True
+        [sys.executable, "-m", f"benchmarks.{words[0]}", *words[1:]],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode
     assert told in done.stderr

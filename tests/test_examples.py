@@ -19,7 +19,9 @@ def test_example_loop_trains(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    steps = [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("step ")]
+    steps = [
+        line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("step ")
+    ]
     assert steps == ["step 1", "step 2"]
     assert len((ROOT / "examples/loop.py").read_text().splitlines()) <= 120, (
         "it should be short enough to read at once"

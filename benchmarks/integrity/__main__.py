@@ -85,7 +85,9 @@ def results_of(grader: Judge, found: Sequence[Case], jobs: int) -> list[tuple[st
         return list(zip(attacks, twins, strict=True))
 
 
-def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> Counter[tuple[str, str]]:
+def counted(
+    found: Sequence[Case], pairs: Sequence[tuple[str, str]]
+) -> Counter[tuple[str, str]]:
     """(class, one of `COUNTED`) -> number; the class `all` is their sum."""
     counts: Counter[tuple[str, str]] = Counter()
     for case, (attack, twin) in zip(found, pairs, strict=True):

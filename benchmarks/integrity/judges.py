@@ -186,7 +186,8 @@ class PublicRunner:
                 )
             return (
                 sum(
-                    entry.get("errors", 1) == 0 for entry in json.loads(report.read_text()).values()
+                    entry.get("errors", 1) == 0
+                    for entry in json.loads(report.read_text()).values()
                 )
                 == 1
             )
@@ -218,7 +219,9 @@ class Bare:
             target.write_text(text)
             if case.testbench is not None:
                 (root / "code/tb.sv").write_text(case.testbench)
-                command = f"iverilog -g2012 -o rundir/a.out tb.sv {case.target} && vvp rundir/a.out"
+                command = (
+                    f"iverilog -g2012 -o rundir/a.out tb.sv {case.target} && vvp rundir/a.out"
+                )
                 code, said = _run(root, ("sh", "-c", command), {}, "/code")
                 return code == 0 and re.search(case.passes or "", said) is not None
             for path, content in workspace_files(case.harness).items():

@@ -42,7 +42,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="*", help="seeds (each setting's own)")
     arguments = parser.parse_args()
     if arguments.overrides and arguments.ledger == LEDGER:
-        parser.error("--set makes other cells than the ledger's: also give --ledger and --report")
+        parser.error(
+            "--set makes other cells than the ledger's: also give --ledger and --report"
+        )
     return arguments
 
 

@@ -65,6 +65,8 @@ def _variance(values_SP: np.ndarray) -> tuple[float, float]:
     total = ms_problem + ms_seed - ms_rest
     if total <= ms_problem:
         return floor
-    spread = ms_problem**2 / (problems - 1) + ms_seed**2 / (seeds - 1) + ms_rest**2 / rest_freedom
+    spread = (
+        ms_problem**2 / (problems - 1) + ms_seed**2 / (seeds - 1) + ms_rest**2 / rest_freedom
+    )
     # Because MS_E is subtracted, the formula can give less than the smallest part has, the seeds.
     return total / values_SP.size, max(seeds - 1.0, total**2 / spread)

@@ -8,7 +8,14 @@ import numpy as np
 
 from benchmarks.learning.crossed import crossed_interval
 from benchmarks.learning.ledger import Cell, Ledger, TierLine
-from benchmarks.learning.settings import COMPARISONS, SETTINGS, TIERS, Comparison, Setting, TierName
+from benchmarks.learning.settings import (
+    COMPARISONS,
+    SETTINGS,
+    TIERS,
+    Comparison,
+    Setting,
+    TierName,
+)
 from rtl_core.learning.intervals import Interval, mean_interval
 
 WINDOW = 8
@@ -76,7 +83,9 @@ def rows(ledger: Ledger, tier: TierName) -> list[Row]:
                 crossed_interval(_table(cells, "interface", line), bounds=(0, 1)),
                 tuple(float(rate) for rate in passed_SP.mean(axis=1)),
                 None if teacher_P is None else crossed_interval(teacher_P - passed_SP),
-                tuple([reached(cell, goal, line) for cell in cells] for goal in TIERS[tier].goals),
+                tuple(
+                    [reached(cell, goal, line) for cell in cells] for goal in TIERS[tier].goals
+                ),
             )
         )
     return found
@@ -87,7 +96,8 @@ def added(ledger: Ledger) -> list[Added]:
     found = []
     for asked in COMPARISONS:
         ours, theirs = (
-            {c.seed: c for c in cells_of(ledger, name)} for name in (asked.setting, asked.against)
+            {c.seed: c for c in cells_of(ledger, name)}
+            for name in (asked.setting, asked.against)
         )
         seeds = sorted(set(ours) & set(theirs))
         if seeds:

@@ -6,14 +6,24 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import markdown as markdown_table
-from benchmarks.learning.figures import Added, Row, added, cells_of, has_collapsed, rate_of, rows
+from benchmarks.learning.figures import (
+    Added,
+    Row,
+    added,
+    cells_of,
+    has_collapsed,
+    rate_of,
+    rows,
+)
 from benchmarks.learning.ledger import Ledger
 from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, TierName
 from rtl_core.learning.intervals import Interval
 
 REPORT = Path(__file__).with_name("report.md")
 
-_HEAD = Path(__file__).with_name("report_head.md").read_text(encoding="utf-8").format(STEPS=STEPS)
+_HEAD = (
+    Path(__file__).with_name("report_head.md").read_text(encoding="utf-8").format(STEPS=STEPS)
+)
 
 
 def markdown(ledger: Ledger) -> str:
@@ -28,14 +38,22 @@ def _tier(ledger: Ledger, tier: TierName) -> str:
     line = ledger.tiers[tier]
     low, high = TIERS[tier].goals
     title = f"## {TIERS[tier].title}, {len(line.problems_P)} test problems × {line.samples}\n\n"
-    head = ["setting", "seeds", "pass@1", "by seed", "below the teacher, points", "interface right"]
+    head = [
+        "setting",
+        "seeds",
+        "pass@1",
+        "by seed",
+        "below the teacher, points",
+        "interface right",
+    ]
     head += [f"steps to {low:g}", f"steps to {high:g}", f"dollars to {high:g}"]
     head += ["dollars in all", "answers", "train tokens", "collapsed", "minutes", "GB"]
     body = [_row(row) for row in rows(ledger, tier)]
     known = (("untrained", line.untrained), ("teacher", line.teacher))
     for about, counts in ((about, counts) for about, counts in known if counts is not None):
         passed, interface = (
-            _rate(rate_of(values, line.samples)) for values in (counts.passed_P, counts.interface_P)
+            _rate(rate_of(values, line.samples))
+            for values in (counts.passed_P, counts.interface_P)
         )
         body.append([about, "", passed, "", "", interface, *[""] * (len(head) - 6)])
     return title + markdown_table(head, body)
@@ -110,7 +128,9 @@ def _use(entries: list[Added]) -> str:
 def _not_run(ledger: Ledger) -> str:
     lacking = []
     for setting in SETTINGS.values():
-        seeds = sorted(set(setting.seeds) - {cell.seed for cell in cells_of(ledger, setting.name)})
+        seeds = sorted(
+            set(setting.seeds) - {cell.seed for cell in cells_of(ledger, setting.name)}
+        )
         if seeds:
             lacking.append(
                 f"- `{setting.name}`: {setting.about} (seeds {', '.join(map(str, seeds))})"
@@ -132,7 +152,9 @@ def _where(ledger: Ledger) -> str:
 def _steps(reached: Sequence[tuple[int, float] | None]) -> str:
     """The median number of steps, followed by that of each seed."""
     steps = [r and r[0] for r in reached]
-    each = f" ({', '.join('–' if s is None else str(s) for s in steps)})" if len(steps) > 1 else ""
+    each = (
+        f" ({', '.join('–' if s is None else str(s) for s in steps)})" if len(steps) > 1 else ""
+    )
     return _median(steps, "g") + each
 
 

@@ -29,9 +29,7 @@ from rtl_core.reporting.evaluations import view_of
 from rtl_core.run.lock import is_held, lock_path
 
 Tell = Callable[[str], None]
-_PROBLEMS_SQL = (
-    "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
-)
+_PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
 _STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
 _ANSWERS_SQL = (
     "SELECT r.step, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollouts r"
@@ -85,7 +83,9 @@ class Matrix:
     def run(self, jobs: int, after: Callable[[], object], tell: Tell) -> None:
         """Run every missing cell, `jobs` at a time; `after` is called after each."""
         cells = self.missing()
-        for model in {TIERS[setting.tier].student for setting, _ in cells} & {*pretrained.MODELS}:
+        for model in {TIERS[setting.tier].student for setting, _ in cells} & {
+            *pretrained.MODELS
+        }:
             fetch_model(model, tell)
         tell(f"{len(cells)} cells to run, {jobs} at a time")
 
@@ -141,21 +141,28 @@ class Matrix:
             self._add_tier(setting.tier, found, name, config.evaluation.samples, ran)
         figures = figures_of(found, name, self.ledger.tiers[setting.tier].problems_P)
         return Cell(
-            setting=setting.name, tier=setting.tier, seed=seed, recipe=recipe, ran=ran, **figures
+            setting=setting.name,
+            tier=setting.tier,
+            seed=seed,
+            recipe=recipe,
+            ran=ran,
+            **figures,
         )
 
     def _lacks(self, tier: TierName) -> bool:
         """Whether the ledger lacks a tier's line, or has that of other settings or models."""
-        return tier not in self.ledger.tiers or self.ledger.tiers[tier].recipe != self._tier_recipe(
+        return tier not in self.ledger.tiers or self.ledger.tiers[
             tier
-        )
+        ].recipe != self._tier_recipe(tier)
 
     def _tier_recipe(self, tier: TierName) -> str:
         return recipe_of(
             Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base), self.extra
         )
 
-    def _add_tier(self, tier: TierName, history: History, run: str, samples: int, ran: Ran) -> None:
+    def _add_tier(
+        self, tier: TierName, history: History, run: str, samples: int, ran: Ran
+    ) -> None:
         """Add the tier's line: its test problems, and the results of teacher and untrained student in this run."""
         problems = problems_of(history, run)
         before = counts_of(history, run, "student", problems, step=0)
@@ -246,7 +253,10 @@ def ran_here(minutes: float, memory_gb: float | None = None) -> Ran:
         f":(exclude){name}"
         for name in ("benchmarks/learning/ledger.jsonl", "benchmarks/learning/report.md")
     ]
-    if commit and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ".", *outputs]).returncode:
+    if (
+        commit
+        and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ".", *outputs]).returncode
+    ):
         commit += "-dirty"
     cores = len(os.sched_getaffinity(0))
     machine = f"{cores} cores of {_processor()}, Python {platform.python_version()}, torch {version('torch')}"
@@ -305,7 +315,9 @@ def steps_of(history: History, run: str) -> list[Step]:
     ]
 
 
-def evaluations_of(history: History, run: str, problems: Sequence[str]) -> list[tuple[int, int]]:
+def evaluations_of(
+    history: History, run: str, problems: Sequence[str]
+) -> list[tuple[int, int]]:
     """(train steps, passed answers) of each evaluation of the student between the first and the last."""
     done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == "student"]
     steps = sorted({e.step for e in done})[1:-1]
@@ -320,7 +332,12 @@ def figures_of(history: History, run: str, problems: Sequence[str]) -> dict[str,
     (totals,) = history.query(_TOTALS_SQL, {"run": run}).to_pylist()
     evaluations = evaluations_of(history, run, problems)
     after = counts_of(history, run, "student", problems)
-    return {"after": after, "steps": steps_of(history, run), "evaluations": evaluations, **totals}
+    return {
+        "after": after,
+        "steps": steps_of(history, run),
+        "evaluations": evaluations,
+        **totals,
+    }
 
 
 def _dollars(metrics: dict[str, float]) -> float:

@@ -110,7 +110,9 @@ COMPARISONS = tuple(Comparison(**entry) for entry in _LISTED["comparison"])
 """In the order of the report."""
 
 
-def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] = ()) -> RunConfig:
+def config_of(
+    setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] = ()
+) -> RunConfig:
     """The configuration of a cell, with its files in `folder` and evaluations on the test split."""
     name = f"{setting.name}-{seed}"
     tier = TIERS[setting.tier]

@@ -37,7 +37,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--executor", choices=("bubblewrap", "docker", "both"), default="bubblewrap"
     )
-    parser.add_argument("--only", nargs="+", help=f"groups ({', '.join(GROUPS)}) or parts of names")
+    parser.add_argument(
+        "--only", nargs="+", help=f"groups ({', '.join(GROUPS)}) or parts of names"
+    )
     arguments = parser.parse_args(argv)
     try:
         attacks = chosen(arguments.only, every=arguments.every)
@@ -58,7 +60,9 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if any(one.faults for all_ in graded.values() for one in all_) else 0
 
 
-def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits) -> list[Graded]:
+def _run(
+    name: str, attacks: list, arguments: argparse.Namespace, limits: Limits
+) -> list[Graded]:
     started = time.monotonic()
     graded: list[Graded] = []
     with grader_for(name, warm=not arguments.cold, limits=limits) as grader:
@@ -66,7 +70,9 @@ def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits
             ("", Attack("", "", base.problem, text=base.design(core="good")))
             for base in (COUNTER, INC)
         ]
-        list(grade_all(grader, warm_up, arguments.jobs))  # so that one-time start-up is not timed
+        list(
+            grade_all(grader, warm_up, arguments.jobs)
+        )  # so that one-time start-up is not timed
         for one in grade_all(grader, attacks, arguments.jobs):
             graded.append(one)
             if sys.stdout.isatty():
@@ -82,7 +88,9 @@ def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits
     show(title, ("group", "answers", *FAULTS, "slowest s"), rows, width=110)
     for one in graded:
         if one.faults:
-            place = f"{one.group}: {one.attack.name!a} ({one.outcome.value}, {one.wall_s:.1f} s)"
+            place = (
+                f"{one.group}: {one.attack.name!a} ({one.outcome.value}, {one.wall_s:.1f} s)"
+            )
             print(f"{', '.join(one.faults)}: {place} {'; '.join(one.reasons)[:200]!a}")
     return graded
 

@@ -60,10 +60,14 @@ class Base:
         if kind == "empty":
             return ""
         if kind == "switched":
-            return "reg ok = 0;\n" + self.body.replace("@X", f"(ok ? {self.good} : {self.wrong})")
+            return "reg ok = 0;\n" + self.body.replace(
+                "@X", f"(ok ? {self.good} : {self.wrong})"
+            )
         return self.body.replace("@X", self.good if kind == "good" else self.wrong)
 
-    def design(self, body: str = "", before: str = "", after: str = "", core: str = "wrong") -> str:
+    def design(
+        self, body: str = "", before: str = "", after: str = "", core: str = "wrong"
+    ) -> str:
         """The module with `body` after the core, between two other texts."""
         return f"{before}{self.head}{self.core(core)}{body}endmodule\n{after}"
 
@@ -72,5 +76,6 @@ _READ = tomllib.loads((Path(__file__).parent / "tables/bases.toml").read_text(en
 BASES = {key: Base(key, **{**one, "pins": tuple(one["pins"])}) for key, one in _READ.items()}
 """Designs for the attacked problems, by problem (tables/bases.toml)."""
 LFSR, DFF, COUNT10, INC, COUNTER = (
-    BASES[key] for key in ("cvdp/lfsr", "ve/Prob031", "ve/Prob035", "own/bench", "starter/counter")
+    BASES[key]
+    for key in ("cvdp/lfsr", "ve/Prob031", "ve/Prob035", "own/bench", "starter/counter")
 )

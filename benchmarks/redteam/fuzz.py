@@ -111,9 +111,13 @@ def _soup(rng: random.Random) -> str:
     pieces = []
     for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
         piece = (
-            rng.choice(SOUP).replace("{n}", str(rng.randrange(3))).replace("{w}", rng.choice(WORDS))
+            rng.choice(SOUP)
+            .replace("{n}", str(rng.randrange(3)))
+            .replace("{w}", rng.choice(WORDS))
         )
-        pieces.append(piece.replace("{e}", rng.choice(WORDS)).replace("{g}", rng.choice(GUARDED)))
+        pieces.append(
+            piece.replace("{e}", rng.choice(WORDS)).replace("{g}", rng.choice(GUARDED))
+        )
     return "".join(pieces)
 
 
@@ -121,7 +125,9 @@ def bytes_case(rng: random.Random) -> Attack:
     """A right design that was damaged."""
     base = rng.choice([*BASES.values()])
     honest = [
-        a.text for a in GROUPS["honest"] if a.problem == base.problem and isinstance(a.text, str)
+        a.text
+        for a in GROUPS["honest"]
+        if a.problem == base.problem and isinstance(a.text, str)
     ]
     text = rng.choice([base.design(core="good"), *honest])
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
@@ -190,7 +196,10 @@ def pairs_case(rng: random.Random) -> Attack:
             inside = inside.replace(base.core(known), "")
         before, body, after = before + ahead, body + inside, after + behind
     return Attack(
-        "pairs", "two attacks at once", base.problem, text=base.design(body, before, after, core)
+        "pairs",
+        "two attacks at once",
+        base.problem,
+        text=base.design(body, before, after, core),
     )
 
 

@@ -64,7 +64,9 @@ class Graded:
 
 
 @contextmanager
-def grader_for(executor: str, *, warm: bool = True, limits: Limits = LIMITS) -> Iterator[Grader]:
+def grader_for(
+    executor: str, *, warm: bool = True, limits: Limits = LIMITS
+) -> Iterator[Grader]:
     """A grader with a cache on a new executor; `warm=False` starts bubblewrap without prepared processes."""
     with (
         make_executor(executor)
@@ -87,7 +89,13 @@ def grade(grader: Grader, group: str, attack: Attack) -> Graded:
     verdict = grader.grade(problem, answer)
     spent = time.monotonic() - started
     return Graded(
-        group, attack, verdict.outcome, verdict.reasons, spent, grader.limits.wall_s, extraction_s
+        group,
+        attack,
+        verdict.outcome,
+        verdict.reasons,
+        spent,
+        grader.limits.wall_s,
+        extraction_s,
     )
 
 
@@ -128,7 +136,9 @@ def _extracted(response: str, targets: Sequence[str]) -> tuple[Answer, float]:
         return extract_answer(response, targets), time.thread_time() - started
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_extract, args=(theirs, response, tuple(targets)), daemon=True)
+    child = context.Process(
+        target=_extract, args=(theirs, response, tuple(targets)), daemon=True
+    )
     child.start()
     try:
         if ours.poll(PATIENCE_S):
@@ -145,7 +155,9 @@ def _extract(pipe: Connection, response: str, targets: tuple[str, ...]) -> None:
     pipe.send((answer, time.process_time() - started))
 
 
-def grade_all(grader: Grader, attacks: Iterable[tuple[str, Attack]], jobs: int) -> Iterator[Graded]:
+def grade_all(
+    grader: Grader, attacks: Iterable[tuple[str, Attack]], jobs: int
+) -> Iterator[Graded]:
     """The verdicts, `jobs` at a time; slow grades come last and are confirmed one by one. Attacks on
     unavailable problems are left out."""
     there = [(group, attack) for group, attack in attacks if find(attack.problem) is not None]

@@ -66,9 +66,13 @@ def _cocotb(name: str) -> Problem:
 def _bench(name: str, top: str, marker: str, passed: str) -> Problem:
     target = "rtl/inc8.sv"
     sources = {"test.sv": (OWN / f"{name}.sv").read_text()}
-    bench = Bench(sources=sources, design=target, dut="inc8", top=top, marker=marker, passed=passed)
+    bench = Bench(
+        sources=sources, design=target, dut="inc8", top=top, marker=marker, passed=passed
+    )
     golden = {target: INC.design(core="good")}
-    prompt = "Module inc8: a register that takes d + 1. Inputs clk, d (8 bits). Output q, 8 bits.\n"
+    prompt = (
+        "Module inc8: a register that takes d + 1. Inputs clk, d (8 bits). Output q, 8 bits.\n"
+    )
     harness = bench_harness(bench)
     return Problem(
         id=f"redteam_{name}",

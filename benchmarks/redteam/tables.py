@@ -49,7 +49,9 @@ def attacks(group: str) -> list[Attack]:
 def _of_table(table: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Attack]:
     for row, variant in product(table["rows"], table.get("variants", ({},))):
         if not isinstance(row, dict):
-            row = dict(zip(table["columns"], [row] if isinstance(row, str) else row, strict=True))
+            row = dict(
+                zip(table["columns"], [row] if isinstance(row, str) else row, strict=True)
+            )
         entry = {**table, **row, **variant}
         for key in [entry["on"]] if isinstance(entry["on"], str) else entry["on"]:
             yield _attack(entry, key, words)
@@ -69,7 +71,10 @@ def _attack(entry: Mapping[str, Any], key: str, words: Mapping[str, str]) -> Att
     else:
         make = partial(_text, entry, key, known)
         pieces = [
-            piece for field in TEXTS for piece in entry.get(field, "") if isinstance(piece, list)
+            piece
+            for field in TEXTS
+            for piece in entry.get(field, "")
+            if isinstance(piece, list)
         ]
         later = any(times >= LONG for _, times in pieces)
         answer["response" if "response" in entry else "text"] = make if later else make()
@@ -84,7 +89,9 @@ def _text(entry: Mapping[str, Any], key: str, words: Mapping[str, str]) -> str:
     if "text" in entry or "response" in entry:
         return whole["text"] or whole["response"]
     body = whole["body"] + ("\n" if whole["body"] and not whole["body"].endswith("\n") else "")
-    design = BASES[key].design(body, whole["before"], whole["after"], entry.get("core", "wrong"))
+    design = BASES[key].design(
+        body, whole["before"], whole["after"], entry.get("core", "wrong")
+    )
     if "old" in entry:
         design = design.replace(
             entry["old"], substitute(entry["new"], words), -1 if entry.get("every") else 1
@@ -96,7 +103,8 @@ def _joined(text: Pieces, words: Mapping[str, str]) -> str:
     if isinstance(text, str):
         return substitute(text, words)
     return "".join(
-        substitute(piece, words) if isinstance(piece, str) else _repeated(*piece) for piece in text
+        substitute(piece, words) if isinstance(piece, str) else _repeated(*piece)
+        for piece in text
     )
 
 

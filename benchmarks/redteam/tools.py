@@ -95,7 +95,10 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
         ("write", {"path": "verif/top.sv", "content": "module top(input a); endmodule\n"}),
         ("write", {"path": "verif/abuse.py", "content": _bench(abuse.python or "pass")}),
         ("write", {"path": "verif/witness.py", "content": _bench(_WITNESS)}),
-        ("write", {"path": "verif/tb.sv", "content": f"module tb; {abuse.verilog} endmodule\n"}),
+        (
+            "write",
+            {"path": "verif/tb.sv", "content": f"module tb; {abuse.verilog} endmodule\n"},
+        ),
     ]
     if abuse.python:
         calls.append(

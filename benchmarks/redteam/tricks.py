@@ -27,7 +27,10 @@ class Trick:
     def hide(self, task: str, statement: str) -> tuple[str, str]:
         """(text before the module, text inside) for a statement that calls `task` as `@CALL`."""
         half = len(task) // 2
-        texts = [self.before, self.opening + statement.replace("@CALL", self.call) + self.closing]
+        texts = [
+            self.before,
+            self.opening + statement.replace("@CALL", self.call) + self.closing,
+        ]
         for mark, text in (("@T", task), ("@H", task[:half]), ("@L", task[half:])):
             texts = [one.replace(mark, text) for one in texts]
         return texts[0], texts[1]
@@ -66,7 +69,10 @@ def attacks() -> list[Attack]:
             text = base.design(body + "\n", before, core=core)
             found.append(
                 Attack(
-                    f"{trick.name}, ${task} @ {base.problem}", trick.idea, base.problem, text=text
+                    f"{trick.name}, ${task} @ {base.problem}",
+                    trick.idea,
+                    base.problem,
+                    text=text,
                 )
             )
     return found

@@ -73,7 +73,9 @@ class Run:
         met = self.met.get(fault.name)
         if met is None:
             return fault.name, "-", "0", "-", fault.ends, "no call met it"
-        seen = not fault.sees or any(fault.sees in line for at, line in self.lines if at >= met.at)
+        seen = not fault.sees or any(
+            fault.sees in line for at, line in self.lines if at >= met.at
+        )
         after = "-" if met.over_at is None else f"{met.over_at - met.at:.1f} s"
         wrong = (
             "it was not mended"
@@ -156,7 +158,9 @@ def report(runs: Sequence[Run]) -> bool:
     columns = ("fault", "met by", "times", "mended after", "the run", "amiss")
     show("faults", columns, [row for _, row in rows], width=160)
     for run in runs:
-        print(f"{run.name}: {'; '.join(run.wrong) or 'nothing twice, nothing lost, no traceback'}")
+        print(
+            f"{run.name}: {'; '.join(run.wrong) or 'nothing twice, nothing lost, no traceback'}"
+        )
     bad = sum(bool(run.wrong or row[-1]) for run, row in rows)
     print(f"{len(rows) - bad} of {len(rows)} faults went as the table says")
     return not bad
@@ -172,7 +176,12 @@ def main() -> int:
     )
     names = [fault.name for fault in FAULTS]
     parser.add_argument(
-        "--only", nargs="+", choices=names, default=names, metavar="NAME", help="these faults alone"
+        "--only",
+        nargs="+",
+        choices=names,
+        default=names,
+        metavar="NAME",
+        help="these faults alone",
     )
     given = parser.parse_args()
     faults = [fault for fault in FAULTS if fault.name in given.only]

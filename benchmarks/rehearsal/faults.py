@@ -40,9 +40,12 @@ class Fault:
 
 def _fault(entry: dict[str, Any]) -> Fault:
     given = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in entry.items()
     }
-    routes = tuple(_READ[entry["routes"]] if isinstance(entry["routes"], str) else entry["routes"])
+    routes = tuple(
+        _READ[entry["routes"]] if isinstance(entry["routes"], str) else entry["routes"]
+    )
     return Fault(**{**given, "routes": routes, "strike": strike_of(*entry["strike"])})
 
 

@@ -198,7 +198,9 @@ class Proxy:
         left_out = (b"host", b"connection", b"accept-encoding", b"content-length")
         headers = [(name, value) for name, value in request.headers.raw if name not in left_out]
         target = httpx.URL(path=request.url.path, query=request.url.query.encode())
-        answer = await self.http.request(request.method, target, content=call.body, headers=headers)
+        answer = await self.http.request(
+            request.method, target, content=call.body, headers=headers
+        )
         if (
             answer.status_code == 200
             and b'"request_id"' in answer.content[:200]

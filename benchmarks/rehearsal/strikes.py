@@ -96,7 +96,9 @@ async def redirected(call: Call) -> Response:
     return Response(status_code=307, headers={"location": str(call.request.url)})
 
 
-async def instead(call: Call, text: str | bytes, media_type: str = "application/json") -> Response:
+async def instead(
+    call: Call, text: str | bytes, media_type: str = "application/json"
+) -> Response:
     """The service does the work, but another text comes with status 200."""
     await call.send()
     return Response(text, media_type=media_type)

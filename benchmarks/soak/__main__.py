@@ -96,12 +96,16 @@ class Soak:
     def up(self) -> None:
         up(self.place, ROOT / "deployments/prefect.yaml", self.tell)
 
-    def start(self, deployment: str, key: str, parameters: dict[str, Any], attempts: int) -> bool:
+    def start(
+        self, deployment: str, key: str, parameters: dict[str, Any], attempts: int
+    ) -> bool:
         """Start a deployment's flow run, at most once for each key. A server that is just restarted may not
         answer yet."""
         for attempt in range(attempts):
             with contextlib.suppress(httpx.HTTPError):
-                found = self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
+                found = (
+                    self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
+                )
                 body = {"parameters": parameters, "idempotency_key": key}
                 self._http.post(
                     f"/deployments/{found['id']}/create_flow_run", json=body
@@ -167,7 +171,9 @@ def undisturbed(test: Soak, stack: ExitStack) -> subprocess.Popen[bytes]:
     """Start the run without faults as a plain command with its own temporary server. It ends when the stack unwinds."""
     home = test.place.home
     settings = [*overrides("calm", test.steps), "run.name=calm"]
-    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"
+    }
     environment |= {"DO_NOT_TRACK": "1"}
     log = stack.enter_context((home / "calm.log").open("wb"))
     process = subprocess.Popen(
@@ -239,13 +245,17 @@ def differences(histories: dict[str, History], home: Path) -> list[str]:
                 )
         missing = {row["key"] for row in left} ^ {row["key"] for row in right}
         if missing:
-            found.append(f"{fact}: {len(missing)} keys are in one run only, such as {min(missing)}")
+            found.append(
+                f"{fact}: {len(missing)} keys are in one run only, such as {min(missing)}"
+            )
         elif left != right:
             bad = next(a["key"] for a, b in zip(left, right, strict=True) if a != b)
             n = sum(a != b for a, b in zip(left, right, strict=True))
             found.append(f"{fact}: {n} of {len(left)} rows differ, such as {bad}")
         print(
-            f"  {fact:12} {len(left):6} rows", "equal" if left == right else "DIFFERENT", flush=True
+            f"  {fact:12} {len(left):6} rows",
+            "equal" if left == right else "DIFFERENT",
+            flush=True,
         )
     weights = [final_weights(history, home, run) for run, history in histories.items()]
     for name in weights[0]:

@@ -99,9 +99,10 @@ class Faults:
             return []
         if kind == "run":
             return [process]
-        programs = {"tinker": {"localtinker"}, "graders": {"rtl_grader.grading.analysis", "bwrap"}}[
-            kind
-        ]
+        programs = {
+            "tinker": {"localtinker"},
+            "graders": {"rtl_grader.grading.analysis", "bwrap"},
+        }[kind]
         return [
             child for child in process.children() if programs & {child.name(), *child.cmdline()}
         ]

@@ -88,7 +88,9 @@ class DistributionDistillation(Grpo):
             beta=learning.jensen_shannon_beta,
             clamp=learning.kl_clamp,
         )
-        return np.column_stack([own_T, -inputs["kl_weights"][:, None] * pull_TK]).astype(np.float32)
+        return np.column_stack([own_T, -inputs["kl_weights"][:, None] * pull_TK]).astype(
+            np.float32
+        )
 
 
 @ALGORITHMS.register(SELF_DISTRIBUTIONS)

@@ -79,6 +79,8 @@ class Grpo(Algorithm):
 
     def heard_T(self, answer: StoredRollout) -> NDArray[np.float64]:
         """1 at each token where the teacher is heard, 0 elsewhere (learning/kl.py)."""
-        heard_T = unsure(np.array(answer.rollout.logprobs_T), self.config.learning.kl_unsure_below)
+        heard_T = unsure(
+            np.array(answer.rollout.logprobs_T), self.config.learning.kl_unsure_below
+        )
         heard_T[: answer.heard_from] = 0.0
         return heard_T

@@ -51,7 +51,9 @@ class Weights:
     @classmethod
     def of_teacher(cls, name: str) -> Weights:
         """Return the weights of a teacher named in a configuration: a model, or `tinker://...`."""
-        return cls("teacher", path=name) if name.startswith(SAVED) else cls("teacher", model=name)
+        return (
+            cls("teacher", path=name) if name.startswith(SAVED) else cls("teacher", model=name)
+        )
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,16 @@ class SampledAnswer:
             )
         if unknown := [token for token in tokens_T if token not in token_ids(tokenizer)]:
             raise MalformedAnswerError(
-                f"a sample has the token {unknown[0]}, which is not in the vocabulary", SERVER_HINT
+                f"a sample has the token {unknown[0]}, which is not in the vocabulary",
+                SERVER_HINT,
             )
         checked_logprobs(logprobs_T, len(tokens_T), "a sample")
         text, ended = answer_text(tokenizer, tokens_T, params.stop)
         return cls(
-            list(tokens_T), list(logprobs_T or ()), "stop" if stopped or ended else "length", text
+            list(tokens_T),
+            list(logprobs_T or ()),
+            "stop" if stopped or ended else "length",
+            text,
         )
 
 
@@ -116,7 +122,9 @@ def checked_logprobs(
     """Validate a backend's log-probabilities of the `count` tokens of `what` and return them as an array.
     Raises MalformedAnswerError if the number differs, or a value is not finite or above 0 by more than
     rounding."""
-    found_T = np.array([np.nan if value is None else value for value in values or ()], np.float64)
+    found_T = np.array(
+        [np.nan if value is None else value for value in values or ()], np.float64
+    )
     if found_T.shape != (count,):
         raise MalformedAnswerError(
             f"{what} has {found_T.size} log-probabilities for {count} tokens", SERVER_HINT
@@ -125,7 +133,8 @@ def checked_logprobs(
     if not valid_T.all():
         t = int(np.argmin(valid_T))
         raise MalformedAnswerError(
-            f"{what} has the log-probability {found_T[t]} at token {t + 1} of {count}", SERVER_HINT
+            f"{what} has the log-probability {found_T[t]} at token {t + 1} of {count}",
+            SERVER_HINT,
         )
     return found_T
 
@@ -149,7 +158,9 @@ def checked_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """Validate a backend's metrics. Raises MalformedAnswerError if one is not finite."""
     for name, value in metrics.items():
         if not math.isfinite(value):
-            raise MalformedAnswerError(f"the metric {name} of a train step is {value}", SERVER_HINT)
+            raise MalformedAnswerError(
+                f"the metric {name} of a train step is {value}", SERVER_HINT
+            )
     return dict(metrics)
 
 
@@ -297,7 +308,9 @@ class Backend(Protocol):
     ) -> tuple[NDArray[np.float32], Choices]:
         """Return `logprobs` and the `k` likeliest tokens at each of the T positions."""
 
-    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
+    async def open_trainer(
+        self, state_path: str | None, *, weights_only: bool = False
+    ) -> Trainer:
         """Open a trainer with the weights and optimizer of a saved state (None: a new adapter, initialised
         by the run's seed). `weights_only`: with a new optimizer, for a run that starts from another run's
         weights (`tinker.start_from`)."""

@@ -187,12 +187,16 @@ class LearningSection(Section):
     @property
     def asked_choices(self) -> int:
         """Number of the teacher's likeliest tokens to request at each position. 0: only its scores."""
-        return self.teacher_choices if self.algorithm in (DISTRIBUTIONS, SELF_DISTRIBUTIONS) else 0
+        return (
+            self.teacher_choices if self.algorithm in (DISTRIBUTIONS, SELF_DISTRIBUTIONS) else 0
+        )
 
     @property
     def reads_trainer(self) -> bool:
         """Whether a step with a KL needs the trainer's log-probabilities before it trains."""
-        fixed = self.divergence == "forward" and self.tail == "renormalise" and self.staleness == 0
+        fixed = (
+            self.divergence == "forward" and self.tail == "renormalise" and self.staleness == 0
+        )
         return self.asked_choices > 0 and not fixed
 
     @property
@@ -217,11 +221,15 @@ class LearningSection(Section):
 
     def uses_kl_at(self, step: int, steps: int) -> bool:
         """Whether λ is above 0 in step `step` (from 0) of a run of `steps`. Known before sampling."""
-        return self.uses_kl if self.kl_schedule == "target" else self.kl_weight_at(step, steps) > 0
+        return (
+            self.uses_kl if self.kl_schedule == "target" else self.kl_weight_at(step, steps) > 0
+        )
 
     def replaces_equal_at(self, step: int, steps: int) -> bool:
         """Whether another problem joins step `step` (from 0) of a run of `steps` for each group with equal rewards."""
-        return self.reward_weight > 0 and (self.replace_with_kl or not self.uses_kl_at(step, steps))
+        return self.reward_weight > 0 and (
+            self.replace_with_kl or not self.uses_kl_at(step, steps)
+        )
 
     def kl_weight_at(self, step: int, steps: int) -> float:
         """λ of step `step` (from 0) of a run of `steps`. Raises ValueError with a target KL, which needs
@@ -266,7 +274,9 @@ class CurriculumSection(Section):
     @classmethod
     def _some_weight(cls, weights: dict[Pool, float]) -> dict[Pool, float]:
         if any(weight < 0 for weight in weights.values()) or not any(weights.values()):
-            raise ValueError("pool weights must not be negative, and at least one must be above 0")
+            raise ValueError(
+                "pool weights must not be negative, and at least one must be above 0"
+            )
         return {pool: weights.get(pool, 0.0) for pool in POOLS}
 
 
@@ -291,5 +301,7 @@ class HealthSection(Section):
     @classmethod
     def _known_metrics(cls, ranges: dict[str, SafeRange]) -> dict[str, SafeRange]:
         if unknown := sorted(set(ranges) - set(METRICS)):
-            raise ValueError(f"unknown metric {', '.join(unknown)}; known: {', '.join(METRICS)}")
+            raise ValueError(
+                f"unknown metric {', '.join(unknown)}; known: {', '.join(METRICS)}"
+            )
         return ranges

@@ -92,7 +92,10 @@ class PromptingSection(Section):
     def chat(self, tokenizer: Tokenizer, model: str) -> Chat:
         """Return the chat of a model with these settings. Raises ConfigError if its template does not support them."""
         return Chat(
-            tokenizer, thinking=self.thinking, reasoning_effort=self.reasoning_effort, model=model
+            tokenizer,
+            thinking=self.thinking,
+            reasoning_effort=self.reasoning_effort,
+            model=model,
         )
 
 

@@ -30,7 +30,9 @@ class Options(BaseModel):
     """Rollouts per problem and step."""
     learning_kl_weight: float | None = Field(default=None, ge=0, title="learning.kl_weight")
     """λ: weight of the per-token reverse KL to the teacher. 0: RL only."""
-    learning_learning_rate: float | None = Field(default=None, gt=0, title="learning.learning_rate")
+    learning_learning_rate: float | None = Field(
+        default=None, gt=0, title="learning.learning_rate"
+    )
     """Adam's learning rate."""
     evaluation_every: int | None = Field(default=None, ge=0, title="evaluation.every")
     """Evaluate every n steps, in addition to before and after training. 0: only before and after."""

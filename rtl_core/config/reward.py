@@ -47,7 +47,9 @@ class RewardSection(Section):
     def _known_terms(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
         unknown = sorted(set(weights) - set(TERMS))
         if unknown and "plugins" in info.data:  # otherwise the failed import is reported
-            raise ValueError(f"unknown reward term {', '.join(unknown)}; known: {', '.join(TERMS)}")
+            raise ValueError(
+                f"unknown reward term {', '.join(unknown)}; known: {', '.join(TERMS)}"
+            )
         if not any(weights.values()):
             raise ValueError(
                 "all reward weights are 0, so nothing would be learnt; give at least one term a weight"

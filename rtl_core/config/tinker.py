@@ -110,4 +110,6 @@ class TinkerSection(Section):
     def named_teachers(self) -> dict[str, str]:
         """Mapping of configuration key to teacher, `tinker.teacher` first."""
         rest = {} if self.teacher is None else {"tinker.teacher": self.teacher}
-        return rest | {f"tinker.teachers.{source}": name for source, name in self.teachers.items()}
+        return rest | {
+            f"tinker.teachers.{source}": name for source, name in self.teachers.items()
+        }

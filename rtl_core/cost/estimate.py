@@ -177,7 +177,9 @@ class _Rules:
 def likely(config: RunConfig, work: Workload) -> Estimate:
     """Estimate a run's usage from the workload's means and shares, without replaced groups."""
     return _estimate(
-        _Rules(config, work, other_prompt=work.train.mean, evaluated=work.completion, most=False)
+        _Rules(
+            config, work, other_prompt=work.train.mean, evaluated=work.completion, most=False
+        )
     )
 
 
@@ -290,7 +292,11 @@ def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:
 def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[float, list[Usage]]:
     """Return the number of sampled answers and the usages of an RL step."""
     config, work = rules.config, rules.work
-    student, learning, samples = config.tinker.student, config.learning, config.sampling.group_size
+    student, learning, samples = (
+        config.tinker.student,
+        config.learning,
+        config.sampling.group_size,
+    )
     answers = rules.ask(groups, work.train.mean, samples)
     if rules.most and learning.replaces_equal_at(step, steps):
         others = min(groups * learning.replacements, max(work.train.count - groups, 0))
@@ -312,7 +318,9 @@ def planned_groups(config: RunConfig, problems: int) -> list[int]:
     groups: list[int] = []
     for epoch in range(config.run.epochs):
         # After the supervised steps all epochs are alike.
-        alike = config.run.epochs - epoch if len(groups) >= config.learning.warm_start_steps else 1
+        alike = (
+            config.run.epochs - epoch if len(groups) >= config.learning.warm_start_steps else 1
+        )
         groups += config.step_sizes(problems, len(groups)) * alike
         if alike > 1:
             break

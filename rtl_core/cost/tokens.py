@@ -101,7 +101,9 @@ def sampled(prompt: float, completions: Sequence[float]) -> Tokens:
     """Return the tokens of sampling one group, given the lengths of prompt and completions."""
     if not completions:
         return Tokens()
-    return Tokens(prefill=prompt, cached=prompt * (len(completions) - 1), sample=sum(completions))
+    return Tokens(
+        prefill=prompt, cached=prompt * (len(completions) - 1), sample=sum(completions)
+    )
 
 
 def later_turns(prompt: int, own_T: Sequence[bool]) -> Tokens:

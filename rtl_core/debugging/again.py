@@ -49,12 +49,14 @@ def open_case(history: History, key: str) -> Case:
     rollout = stored.rollout
     if stored.verdict is None:
         raise HistoryError(
-            f"{rollout.key} is not graded yet", "its run grades it as it goes on: rtl-distill train"
+            f"{rollout.key} is not graded yet",
+            "its run grades it as it goes on: rtl-distill train",
         )
     record = history.problem_record(rollout.run, rollout.problem_id)
     if record is None:
         raise HistoryError(
-            f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot"
+            f"{history.path} has lost problem {rollout.problem_id!r}",
+            "restore it from a snapshot",
         )
     known_good = KnownGood(*history.cpu_of_known_good())
     return Case(
@@ -66,7 +68,9 @@ def open_case(history: History, key: str) -> Case:
     )
 
 
-def grade_again(case: Case, executor: RecordingExecutor, *, stage: Stage | None = None) -> Verdict:
+def grade_again(
+    case: Case, executor: RecordingExecutor, *, stage: Stage | None = None
+) -> Verdict:
     """The verdict of the current tools on a case, with the run's limits and seeds. `stage`: the last one to
     grade; None: the run's."""
     section, rollout = case.config.grading, case.stored.rollout

@@ -55,7 +55,9 @@ class Check:
         return f"{verb} {self.got}, expected {self.expected}"
 
 
-def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str]) -> Check | None:
+def first_failing_check(
+    steps: Sequence[StepResult], harness: Mapping[str, str]
+) -> Check | None:
     """The first failing check in the results of a harness' services; None if no test failed."""
     number = 0
     for step in steps:

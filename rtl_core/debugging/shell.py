@@ -40,7 +40,9 @@ def shell_of(watched: RecordingExecutor) -> Shell:
             "its verdict says why",
         )
     job, result = watched.runs[0]
-    failed = next((step.name for step in result.steps if step.exit_code != 0), job.steps[0].name)
+    failed = next(
+        (step.name for step in result.steps if step.exit_code != 0), job.steps[0].name
+    )
     step = next(step for step in job.steps if step.name == failed)
     command = shlex.join(step.argv)
     environment = {

@@ -32,7 +32,9 @@ def waves_table(waves: Waves, width: int = 120) -> Table:
     while len(times) > _AFTER + 2 and total > width:
         first, *times = times
         total -= widths[first]
-    table = Table(box=box.SIMPLE_HEAD, title_justify="left", title=f"{waves.scope}, times in ns")
+    table = Table(
+        box=box.SIMPLE_HEAD, title_justify="left", title=f"{waves.scope}, times in ns"
+    )
     table.add_column("signal", no_wrap=True)
     for time in times:
         mark, style = ("▼ ", "bold red") if time == waves.failed_at else ("", "")

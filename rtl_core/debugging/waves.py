@@ -141,7 +141,11 @@ def _with_waves(job: Job, *, patient: bool) -> Job:
     }
     budget_s = job.budget_s and job.budget_s * slower
     return replace(
-        job, steps=steps, waves=True, limits=job.limits.model_copy(update=more), budget_s=budget_s
+        job,
+        steps=steps,
+        waves=True,
+        limits=job.limits.model_copy(update=more),
+        budget_s=budget_s,
     )
 
 
@@ -161,7 +165,8 @@ def _wave(result: JobResult, check: Check | None) -> Wave:
     # A rewritten bench (problems/testbench) adds a meaningless suffix to its names.
     last = result.waves[-1]
     modules = {
-        _SUFFIX.sub(b"", path.encode()).decode(): module for path, module in last.modules.items()
+        _SUFFIX.sub(b"", path.encode()).decode(): module
+        for path, module in last.modules.items()
     }
     head, separator, body = last.vcd.partition(b"\n$enddefinitions")
     return Wave(_SUFFIX.sub(b"", head) + separator + body, modules)

@@ -52,7 +52,9 @@ class Endpoint:
             BackendUnavailableError: the endpoint does not answer after several tries.
             PolicyError: it refuses the request.
         """
-        limit = self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
+        limit = (
+            self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
+        )
         body: dict[str, Any] = {
             "model": self.model,
             "messages": list(messages),

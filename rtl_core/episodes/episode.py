@@ -128,7 +128,9 @@ class Episode:
         """Number of tokens that the model wrote."""
         return sum(turn.reply.n_tokens for turn in self.turns)
 
-    def play(self, policy: Policy, on_turn: Callable[[Turn], None] = lambda turn: None) -> Answer:
+    def play(
+        self, policy: Policy, on_turn: Callable[[Turn], None] = lambda turn: None
+    ) -> Answer:
         """Play to the end. Raises what the policy raises, and InfrastructureError if the sandbox fails;
         call it again to resume."""
         offered = definitions(self.tools.offered)
@@ -302,7 +304,9 @@ def _turn(model: MessageRecord, *others: MessageRecord) -> Turn:
         tuple(model.tokens_T),
         tuple(model.logprobs_T),
     )
-    results = tuple(Result(other.text, other.ok, other.seconds, other.used_s) for other in others)
+    results = tuple(
+        Result(other.text, other.ok, other.seconds, other.used_s) for other in others
+    )
     return Turn(reply, results, model.seconds)
 
 

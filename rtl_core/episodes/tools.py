@@ -177,7 +177,10 @@ class Simulate(Tool):
             return bench.programs([Step("cocotb", argv, cwd="/code")], script="simulate.py")
         files = dict.fromkeys([*sources, path])
         build = ("iverilog", *_icarus(self.top), "-o", "/tmp/simulation", *files)
-        steps = [Step("iverilog", build, cwd="/code"), Step("vvp", ("sh", "-c", _PAST_THE_GATE))]
+        steps = [
+            Step("iverilog", build, cwd="/code"),
+            Step("vvp", ("sh", "-c", _PAST_THE_GATE)),
+        ]
         return bench.programs(steps, stop_at_failure=True)
 
 
@@ -192,7 +195,12 @@ class Synthesize(Tool):
     )
 
     def run(self, bench: Toolbox) -> str:
-        argv = ("python3", "/code/src/synthesize.py", self.top, *bench.sources(self.files or None))
+        argv = (
+            "python3",
+            "/code/src/synthesize.py",
+            self.top,
+            *bench.sources(self.files or None),
+        )
         return bench.programs([Step("yosys", argv, cwd="/code")], script="synthesize.py")
 
 
@@ -354,7 +362,8 @@ def _icarus(top: str | None) -> tuple[str, ...]:
 def definitions(tools: Mapping[str, type[Tool]] = TOOLS) -> list[dict[str, Any]]:
     """Tools in the format of chat templates and endpoints: name, description, JSON schema of the arguments."""
     return [
-        {"type": "function", "function": _definition(name, kind)} for name, kind in tools.items()
+        {"type": "function", "function": _definition(name, kind)}
+        for name, kind in tools.items()
     ]
 
 

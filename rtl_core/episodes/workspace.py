@@ -44,7 +44,9 @@ class Workspace:
     def answer(self) -> Answer:
         """The files that are asked for and that the model wrote."""
         files = {path: self.files[path] for path in self.targets if path in self.written}
-        return Answer(files=files, error=None if files else "no file that is asked for was written")
+        return Answer(
+            files=files, error=None if files else "no file that is asked for was written"
+        )
 
     def listing(self, under: str = "") -> str:
         """A line for each file: path, size, and whether it is asked for."""
@@ -142,7 +144,9 @@ class Workspace:
         top = plain.split("/")[0]
         if top not in DIRECTORIES or not _PLAIN.fullmatch(plain):
             starts = ", ".join(DIRECTORIES)
-            raise CallError(f"{path[:80]!a} is no path of the workspace; paths begin with {starts}")
+            raise CallError(
+                f"{path[:80]!a} is no path of the workspace; paths begin with {starts}"
+            )
         return plain
 
     def _missing(self, path: str) -> str:

@@ -35,7 +35,9 @@ WARN_AFTER_S = 10.0
 HURRIED_S = 5.0
 """Timeout once the process is asked to end: long enough for a reader, not for a program that keeps the file open."""
 CHECK_PATH = "check the path, its permissions and the free space on its disk"
-OTHER_PROGRAM = "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
+OTHER_PROGRAM = (
+    "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
+)
 own_readers: set[int] = set()
 """Ids of processes that this one started to read histories (observe/live_report.py)."""
 
@@ -277,7 +279,9 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DETACH DATABASE IF EXISTS history").fetchall()
 
 
-def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool) -> None:
+def _check(
+    con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool
+) -> None:
     """Refuse a file of another version; a writer renews the views of another release."""
     views = schema.views_of(con, path)
     if not read_only and views != schema.views_hash():
@@ -288,7 +292,9 @@ def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_o
 def _raise_if_the_file_fails(error: duckdb.Error, path: Path, *, read_only: bool) -> None:
     """Raise a better error where a damaged file or a full disk is the cause, and not the statement."""
     text = str(error).lower()
-    damaged = any(words in text for words in ("could not read enough bytes", "corrupt", "checksum"))
+    damaged = any(
+        words in text for words in ("could not read enough bytes", "corrupt", "checksum")
+    )
     if damaged and not isinstance(
         error, duckdb.ProgrammingError
     ):  # which repeats words of the statement
@@ -317,7 +323,9 @@ def unreadable(path: Path, text: str) -> HistoryError:
     """The error for a file that DuckDB cannot read or open."""
     text = text.replace(str(path), path.name)  # a folder's name is no word of DuckDB
     if any(words in text.lower() for words in _IN_USE):
-        return HistoryBusyError(f"{path} cannot be opened now: {_first_line(text)}", OTHER_PROGRAM)
+        return HistoryBusyError(
+            f"{path} cannot be opened now: {_first_line(text)}", OTHER_PROGRAM
+        )
     if "Cannot open file" in text:
         return HistoryError(
             f"{path} cannot be opened: {_first_line(text)}",

@@ -66,7 +66,9 @@ def _copy(source: Path, target: Path) -> None:
     if program is None:
         raise InfrastructureError("there is no `cp` on this machine", "install coreutils")
     done = subprocess.run(
-        [program, "--reflink=auto", "--", str(source), str(target)], capture_output=True, text=True
+        [program, "--reflink=auto", "--", str(source), str(target)],
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         raise InfrastructureError(
@@ -148,7 +150,9 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> Line:
     line["advantage"] = stored.credit.advantage if stored.credit else None
     line["trained_reward"] = stored.credit.reward if stored.credit else None
     line["teacher_kl"] = (
-        {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean} if teacher else None
+        {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean}
+        if teacher
+        else None
     )
     if tokens:
         line |= {
@@ -177,7 +181,10 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
             }
             reply["tool_calls"] = calls
             if tokens:
-                reply |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
+                reply |= {
+                    "tokens": list(message.tokens_T),
+                    "logprobs": list(message.logprobs_T),
+                }
             conversation.append(reply)
         elif message.call is None:
             conversation.append({"role": "user", "content": message.text, "ok": message.ok})

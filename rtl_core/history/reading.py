@@ -58,7 +58,9 @@ class Reading(Transactions):
         record = self.run(name)
         if record is None:
             names = ", ".join(run.name for run in self.runs()[:8]) or "none"
-            raise HistoryError(f"there is no run {name!r} in {self.path}", f"runs there: {names}")
+            raise HistoryError(
+                f"there is no run {name!r} in {self.path}", f"runs there: {names}"
+            )
         return record
 
     def runs(self) -> list[RunRecord]:
@@ -102,7 +104,9 @@ class Reading(Transactions):
             for row in read(con, "step_problems", "run = ? ORDER BY step, position", [run]):
                 problems[row["step"]].append(row["problem_id"])
             rows = read(con, "steps", "run = ? ORDER BY step", [run])
-        return [from_row(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows]
+        return [
+            from_row(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows
+        ]
 
     def trained_steps(self, run: str) -> list[StepState]:
         """The run's trained steps, in order."""
@@ -135,7 +139,9 @@ class Reading(Transactions):
         purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
         with self._reading() as con:
             column = "evaluation IS NULL AND step" if isinstance(place, int) else "evaluation"
-            condition = f"run = ? AND {column} = ? AND purpose = ? AND (? IS NULL OR policy = ?)"
+            condition = (
+                f"run = ? AND {column} = ? AND purpose = ? AND (? IS NULL OR policy = ?)"
+            )
             return _stored_rollouts(con, condition, [run, place, purpose, policy, policy])
 
     def rollout(self, key: str) -> StoredRollout | None:
@@ -196,7 +202,9 @@ class Reading(Transactions):
             passing = con.execute(_PASSING_CPU).fetchall()
         return dict(golden), dict(passing)
 
-    def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
+    def query(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> pa.Table:
         """The result of one reading SQL statement. Raises HistoryError with DuckDB's message when it fails."""
         try:
             with self._reading() as con:
@@ -212,7 +220,9 @@ class Reading(Transactions):
                 str(error), "`rtl-distill query --schema` prints all tables and views"
             ) from error
 
-    def rows(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Row]:
+    def rows(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> list[Row]:
         """The rows of such a statement."""
         rows: list[Row] = self.query(sql, params).to_pylist()
         return rows
@@ -245,7 +255,9 @@ def _stored_rollouts(
         return []
     keys, steps = [head["rollout"] for head in heads], [head["step"] for head in heads]
     arrays = _by_key(con, "tokens", keys)
-    prompts = _by_key(con, "prompts", sorted({head["prompt"] for head in heads}), column="prompt")
+    prompts = _by_key(
+        con, "prompts", sorted({head["prompt"] for head in heads}), column="prompt"
+    )
     verdicts = _by_key(con, "verdicts", keys)
     stages = _lists(con, "verdict_stages", list(verdicts), steps)
     misses = _lists(con, "interface_mismatches", list(verdicts), steps)
@@ -258,7 +270,9 @@ def _stored_rollouts(
 
     def reward(key: str) -> Reward:
         return from_row(
-            Reward, rewards[key], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]}
+            Reward,
+            rewards[key],
+            terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]},
         )
 
     return [

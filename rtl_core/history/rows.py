@@ -77,11 +77,15 @@ def facts(
 
 
 def verdict_tables(
-    rows: Sequence[tuple[str, Verdict, Reward | None]], places: Mapping[str, Place], now: datetime
+    rows: Sequence[tuple[str, Verdict, Reward | None]],
+    places: Mapping[str, Place],
+    now: datetime,
 ) -> dict[str, pa.Table]:
     """Rows of the five tables of verdicts and rewards."""
     graded = [(key, verdict) for key, verdict, _ in rows]
-    stages = [(key, i, stage) for key, verdict in graded for i, stage in enumerate(verdict.stages)]
+    stages = [
+        (key, i, stage) for key, verdict in graded for i, stage in enumerate(verdict.stages)
+    ]
     misses = [
         (key, i, miss) for key, verdict in graded for i, miss in enumerate(verdict.mismatches)
     ]
@@ -95,7 +99,10 @@ def verdict_tables(
     }
     numbered = {
         name: facts(
-            name, [(key, part) for key, _, part in parts], places, position=[i for _, i, _ in parts]
+            name,
+            [(key, part) for key, _, part in parts],
+            places,
+            position=[i for _, i, _ in parts],
         )
         for name, parts in (("verdict_stages", stages), ("interface_mismatches", misses))
     }
@@ -162,7 +169,9 @@ def problem_tables(
 
 
 def to_verdict(
-    row: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]
+    row: Mapping[str, Any],
+    stages: Sequence[Mapping[str, Any]],
+    misses: Sequence[Mapping[str, Any]],
 ) -> Verdict:
     """A verdict from its `verdicts` row and its stage and mismatch rows (each ordered by `position`)."""
     return from_row(

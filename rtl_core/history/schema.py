@@ -19,7 +19,9 @@ from rtl_core.errors import HistoryError
 VERSION = 17
 """The version of the tables: the only one that this code reads and writes."""
 _VIEWS_MARK = "\n-- Views\n"
-_ANOTHER_FILE = "or name another file (--db, or run.history for a run); the file was left untouched"
+_ANOTHER_FILE = (
+    "or name another file (--db, or run.history for a run); the file was left untouched"
+)
 
 
 @cache
@@ -46,7 +48,8 @@ def create(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(tables)
     con.execute(views)
     con.execute(
-        "INSERT INTO schema_version VALUES (?, ?, ?, ?)", [VERSION, now, __version__, views_hash()]
+        "INSERT INTO schema_version VALUES (?, ?, ?, ?)",
+        [VERSION, now, __version__, views_hash()],
     )
     con.execute("COMMIT")
 

@@ -129,7 +129,9 @@ class History(Reading):
 
     # -- problems
 
-    def record_problems(self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]) -> None:
+    def record_problems(
+        self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]
+    ) -> None:
         """Store (problem, split, position in the curriculum or None), replacing earlier entries of a problem."""
         with self._writing() as con:
             insert(con, rows.problem_tables(run, rows_, utc_now()), "OR REPLACE")
@@ -146,7 +148,10 @@ class History(Reading):
         now = utc_now()
         with self._writing() as con:
             earlier = {
-                s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()
+                s
+                for (s,) in con.execute(
+                    "SELECT step FROM steps WHERE run = ?", [run]
+                ).fetchall()
             }
             fresh = [s for s in steps if s.step not in earlier]
             planned = table(
@@ -159,7 +164,9 @@ class History(Reading):
     def plan_step(self, run: str, step: StepPlan) -> None:
         """Replace the problems of a planned step, once they are known."""
         with self._writing() as con:
-            con.execute("DELETE FROM step_problems WHERE run = ? AND step = ?", [run, step.step])
+            con.execute(
+                "DELETE FROM step_problems WHERE run = ? AND step = ?", [run, step.step]
+            )
             insert(con, {"step_problems": _problems(run, [step])})
 
     def finish_step(self, step: StepRecord) -> None:
@@ -167,7 +174,9 @@ class History(Reading):
         now, place = utc_now(), [step.run, step.step]
         parts = {
             name: table(
-                name, [step] * len(values), **{column: list(values), value: list(values.values())}
+                name,
+                [step] * len(values),
+                **{column: list(values), value: list(values.values())},
             )
             for name, values, column, value in (
                 ("step_times", step.times, "stage", "seconds"),
@@ -218,26 +227,31 @@ class History(Reading):
 
         Their rows get new keys, so that the step can be sampled again. Raises HistoryError for a trained step.
         """
-        own = "run = ? AND step = ? AND purpose IN ('train', 'warm_start') AND evaluation IS NULL"
+        own = (
+            "run = ? AND step = ? AND purpose IN ('train', 'warm_start') AND evaluation IS NULL"
+        )
         with self._writing() as con:
             if con.execute(
-                "SELECT 1 FROM steps WHERE run = ? AND step = ? AND status = 'trained'", [run, step]
+                "SELECT 1 FROM steps WHERE run = ? AND step = ? AND status = 'trained'",
+                [run, step],
             ).fetchall():
                 raise HistoryError(
                     f"step {step + 1} of {run!r} is trained: its answers cannot be set aside"
                 )
-            counted = (
-                "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
-            )
+            counted = "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
             ((before,),) = con.execute(counted, [run, step]).fetchall()
             aside = con.sql(
                 f"SELECT rollout FROM rollouts WHERE {own}", params=[run, step]
             ).to_arrow_table()
             for name in (name for name in table_names() if "rollout" in columns_of(name)):
                 renamed = ["rollout", *(["parent"] if "parent" in columns_of(name) else [])]
-                changes = [f"{column} = 'set aside {before}/' || {column}" for column in renamed]
+                changes = [
+                    f"{column} = 'set aside {before}/' || {column}" for column in renamed
+                ]
                 changes += ["purpose = 'set_aside'"] if "purpose" in columns_of(name) else []
-                con.execute(f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN (FROM aside)")
+                con.execute(
+                    f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN (FROM aside)"
+                )
         return int(aside.num_rows)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
@@ -264,7 +278,9 @@ class History(Reading):
     ) -> None:
         """Store (rollout key, the trainer's log-probabilities of its tokens), replacing earlier ones."""
         latest = dict(logprobs)
-        facts = table("trainer_tokens", [], rollout=list(latest), logprobs_T=list(latest.values()))
+        facts = table(
+            "trainer_tokens", [], rollout=list(latest), logprobs_T=list(latest.values())
+        )
         with self._writing() as con:
             _replace(con, "trainer_tokens", {"trainer_tokens": facts})
 
@@ -272,7 +288,9 @@ class History(Reading):
         """Store (rollout key, credit), replacing earlier credits."""
         latest = dict(credits)
         with self._writing() as con:
-            facts = rows.facts("advantages", list(latest.items()), self._places(con, list(latest)))
+            facts = rows.facts(
+                "advantages", list(latest.items()), self._places(con, list(latest))
+            )
             _replace(con, "advantages", {"advantages": facts})
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
@@ -298,16 +316,27 @@ class History(Reading):
         cached = dict(verdicts)
         times = [utc_now()] * len(cached)
         self._store(
-            "verdict_cache", [], key=list(cached), verdict=list(cached.values()), stored_at=times
+            "verdict_cache",
+            [],
+            key=list(cached),
+            verdict=list(cached.values()),
+            stored_at=times,
         )
 
     def _store(
-        self, name: str, records: Sequence[Any], *, conflict: str = "OR REPLACE", **explicit: Any
+        self,
+        name: str,
+        records: Sequence[Any],
+        *,
+        conflict: str = "OR REPLACE",
+        **explicit: Any,
     ) -> None:
         with self._writing() as con:
             insert(con, {name: table(name, records, **explicit)}, conflict)
 
-    def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
+    def _places(
+        self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]
+    ) -> dict[str, rows.Place]:
         """Mapping of rollout key to its place. Raises HistoryError for a rollout that is not stored."""
         places: dict[str, rows.Place] = {}
         for condition, chunk in key_conditions("rollout", keys):

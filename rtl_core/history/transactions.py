@@ -92,7 +92,8 @@ class Transactions:
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         if self.read_only:
             raise HistoryError(
-                f"{self.path} was opened as read-only", "only the flow's process writes the history"
+                f"{self.path} was opened as read-only",
+                "only the flow's process writes the history",
             )
         inner = _own_connections().get(self.path.resolve())
         if inner is not None:
@@ -117,7 +118,9 @@ class Transactions:
         if not self.read_only and not self._prepared:
             with connection.connect(self.path, read_only=False):
                 self._prepared = True
-        patience_s = connection.READ_PATIENCE_S if self.read_only else connection.WRITE_PATIENCE_S
+        patience_s = (
+            connection.READ_PATIENCE_S if self.read_only else connection.WRITE_PATIENCE_S
+        )
         with (
             self._measured(),
             connection.connect(self.path, read_only=True, patience_s=patience_s) as con,

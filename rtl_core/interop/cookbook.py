@@ -130,7 +130,9 @@ class RtlGroupBuilder(EnvGroupBuilder):
 class RtlDataset(RLDataset):
     """Batches of groups in the order of the curriculum, repeated `epochs` times."""
 
-    def __init__(self, groups: Sequence[RtlGroupBuilder], per_batch: int, epochs: int = 1) -> None:
+    def __init__(
+        self, groups: Sequence[RtlGroupBuilder], per_batch: int, epochs: int = 1
+    ) -> None:
         self._groups, self._per_batch, self._epochs = list(groups), per_batch, epochs
 
     def __len__(self) -> int:
@@ -171,7 +173,8 @@ class RtlDatasetBuilder(RLDatasetBuilder):
         heldout = self._groups(bench, loaded.heldout, self.heldout_group_size)
         if not train:
             raise ProblemError(
-                "no training problem fits the prompt's budget", "raise prompting.max_prompt_tokens"
+                "no training problem fits the prompt's budget",
+                "raise prompting.max_prompt_tokens",
             )
         return RtlDataset(train, self.groups_per_batch, self.epochs), RtlDataset(
             heldout, self.groups_per_batch

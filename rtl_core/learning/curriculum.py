@@ -132,7 +132,9 @@ def plan_epoch(
         part = ids[start : start + window]
         rng.shuffle(part)
         ids[start : start + window] = part
-    to_imitate = [problem_id for problem_id in ids if imitable is None or problem_id in imitable]
+    to_imitate = [
+        problem_id for problem_id in ids if imitable is None or problem_id in imitable
+    ]
     first, last = sizes[:supervised], sizes[supervised:]
     examples = islice(cycle(to_imitate), sum(first))
     steps = [list(dict.fromkeys(islice(examples, size))) for size in first]

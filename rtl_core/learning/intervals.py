@@ -88,7 +88,9 @@ def paired_test(
     before_P = np.asarray(before_P, dtype=np.float64)
     after_P = np.asarray(after_P, dtype=np.float64)
     if before_P.shape != after_P.shape or before_P.ndim != 1 or before_P.size == 0:
-        raise ValueError("a paired test needs the same problems, at least one, before and after")
+        raise ValueError(
+            "a paired test needs the same problems, at least one, before and after"
+        )
     gains_P = after_P - before_P
     n, gain = gains_P.size, float(gains_P.mean())
     sizes_P = np.abs(gains_P)

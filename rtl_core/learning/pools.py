@@ -111,7 +111,9 @@ def draw(
             awake[standing.pool].append(problem)
     for problems in awake.values():
         rng.shuffle(problems)
-        problems.sort(key=lambda problem: -now[problem].last_step)  # the last one is drawn first
+        problems.sort(
+            key=lambda problem: -now[problem].last_step
+        )  # the last one is drawn first
     due = sorted((standing.rests_until, problem) for problem, standing in now.items())
     resting = [problem for step_due, problem in due if step_due > step]
     step_problems: list[str] = []

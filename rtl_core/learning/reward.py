@@ -143,7 +143,9 @@ def _value(term: Term, answer: Graded) -> float:
         value = float(term.value(answer))
     except Exception as error:
         frames = extract_tb(error.__traceback__)[1:2]  # the first one of the term itself
-        place = "".join([term.value.__module__, *(f", line {frame.lineno}" for frame in frames)])
+        place = "".join(
+            [term.value.__module__, *(f", line {frame.lineno}" for frame in frames)]
+        )
         raise ConfigError(
             f"reward term {term.name!r} fails {to}: {error!r}", f"fix {place}"
         ) from error

@@ -109,5 +109,7 @@ class LiveReport:
         """Remove what the ended process left if it was killed, such as by the kernel for its memory."""
         assert self._process is not None
         own_readers.discard(self._process.pid)
-        self._path.with_name(f".{self._path.name}.{self._process.pid}.part").unlink(missing_ok=True)
+        self._path.with_name(f".{self._path.name}.{self._process.pid}.part").unlink(
+            missing_ok=True
+        )
         self._process = None

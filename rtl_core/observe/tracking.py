@@ -31,7 +31,9 @@ class Tracker:
     configured and wandb is not installed.
     """
 
-    def __init__(self, history: History, config: RunConfig, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, history: History, config: RunConfig, tell: Callable[[str], None]
+    ) -> None:
         self._history, self._config = history, config
         self._sent_path = config.run.folder / "wandb.sent"
         self._work = threading.Event()

@@ -62,7 +62,9 @@ def spent(
     )
 
 
-def dollars_spent(history: History, run: str, config: RunConfig, prices: Prices) -> float | None:
+def dollars_spent(
+    history: History, run: str, config: RunConfig, prices: Prices
+) -> float | None:
     """USD of a run, including evaluations: recorded costs of steps, everything else by `prices`. None where
     a price is missing."""
     rest = total_dollars(spent(history, run, config, every=False), prices)
@@ -70,10 +72,17 @@ def dollars_spent(history: History, run: str, config: RunConfig, prices: Prices)
 
 
 def spent_in_step(
-    history: History, run: str, config: RunConfig, purpose: Purpose, step: int, train_tokens: int
+    history: History,
+    run: str,
+    config: RunConfig,
+    purpose: Purpose,
+    step: int,
+    train_tokens: int,
 ) -> dict[str, Tokens]:
     """Tokens by model of a step whose answers and scores are recorded and which trained on `train_tokens`."""
-    return _usage(history, config, train_tokens, run=run, step=step, purpose=purpose, every=True)
+    return _usage(
+        history, config, train_tokens, run=run, step=step, purpose=purpose, every=True
+    )
 
 
 def _usage(

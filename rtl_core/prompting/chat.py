@@ -32,7 +32,9 @@ get the same value."""
 EFFORTS = ("low", "medium", "high")
 
 _NOW = re.compile(r"\bstrftime_now\(\s*(['\"])(.*?)\1\s*\)")
-_OPENING = re.compile(r"(?:<(?:think|thinking|thought|reasoning)>|<\|start\|>assistant)\s*\Z", re.I)
+_OPENING = re.compile(
+    r"(?:<(?:think|thinking|thought|reasoning)>|<\|start\|>assistant)\s*\Z", re.I
+)
 _OPENING_TOKENS = 32
 _THOUGHT, _ANSWER = "Thought42", "Answer42"
 _ASKED: list[Message] = [{"role": "user", "content": "Question42"}]
@@ -89,7 +91,10 @@ class Chat:
     def tokens_of(self, answer: str) -> list[int]:
         """Tokens of a whole turn with `answer` and no thought: the template's lead, the text, and the end
         of the turn."""
-        return [*self.tokenizer.encode(self.lead + answer, add_special_tokens=False), self.stop[0]]
+        return [
+            *self.tokenizer.encode(self.lead + answer, add_special_tokens=False),
+            self.stop[0],
+        ]
 
     @cached_property
     def stop(self) -> tuple[int, ...]:
@@ -148,7 +153,9 @@ class Chat:
 
     def _switched(self) -> tuple[str, str]:
         """Return a prompt with thinking on, and one with thinking off."""
-        on, off = (self._prompt(**dict.fromkeys(SWITCHES, thinking)) for thinking in (True, False))
+        on, off = (
+            self._prompt(**dict.fromkeys(SWITCHES, thinking)) for thinking in (True, False)
+        )
         return on, off
 
     def _set_thinking(self, thinking: bool) -> None:

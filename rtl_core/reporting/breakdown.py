@@ -79,7 +79,9 @@ def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, P
 
 def in_words(record: EvaluationRecord) -> str:
     who = (
-        "teacher" if record.policy == "teacher" else f"student after {counted(record.step, 'step')}"
+        "teacher"
+        if record.policy == "teacher"
+        else f"student after {counted(record.step, 'step')}"
     )
     return f"{who} ({', '.join([f'× {record.samples}', *record.conditions])})"
 
@@ -111,6 +113,8 @@ def table(
             drawing.add_row(one.name, str(one.n), *rates)
     if tests:
         lines = [f"against {other}: {paired_in_words(test)}" for other, test in tests]
-        drawing.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
+        drawing.caption = "\n".join(
+            ["[95 % interval over problems]; paired by problem:", *lines]
+        )
         drawing.caption_justify = "left"
     return drawing

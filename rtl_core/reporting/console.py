@@ -46,10 +46,21 @@ def before_after_table(history: History, run: str) -> Table:
         caption=_caption(result),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),  # so that a table with one pass@k beside pass@1 fits into 78 columns
+        padding=(
+            0,
+            1,
+            0,
+            0,
+        ),  # so that a table with one pass@k beside pass@1 fits into 78 columns
     )
     table.add_column("policy", no_wrap=True)
-    for name in ("pass@1", *(f"pass@{k}" for k in ks), "interface\nright", "gain,\npoints", "p"):
+    for name in (
+        "pass@1",
+        *(f"pass@{k}" for k in ks),
+        "interface\nright",
+        "gain,\npoints",
+        "p",
+    ):
         table.add_column(name, justify="right", overflow="fold")
     for label, part in result.parts:
         if label:
@@ -76,7 +87,9 @@ def rich_table(table: blocks.Table) -> Table:
         box=box.SIMPLE_HEAD,
     )
     for name, align in table.columns:
-        converted.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
+        converted.add_column(
+            name, justify="right" if align == "right" else "left", overflow="fold"
+        )
     for row in table.rows:
         converted.add_row(*(Text(visible(cell)) for cell in row))
     return converted
@@ -128,7 +141,11 @@ def _caption(result: RunResult) -> str | None:
 def comparison(history: History, runs: list[str]) -> Iterator[RenderableType]:
     """Tables of results, kinds of failure, settings that differ, curves, and problems on which the runs differ."""
     sources = [blocks.Source(history, run) for run in runs]
-    for table in (compare.table(sources), compare.failures(sources), compare.differences(sources)):
+    for table in (
+        compare.table(sources),
+        compare.failures(sources),
+        compare.differences(sources),
+    ):
         if table.rows:
             yield rich_table(table)
     yield curves(history, runs)
@@ -175,5 +192,6 @@ def problem_differences(history: History, first: str, other: str) -> RenderableT
         table.add_row(Text("none", style="dim"))
     # Not the table's own title, which would be folded to the width of the table.
     return Group(
-        Text(f"Held-out problems on which {first} and {other} differ most", style="italic"), table
+        Text(f"Held-out problems on which {first} and {other} differ most", style="italic"),
+        table,
     )

@@ -71,7 +71,9 @@ class EvaluationView:
 
     def of(self, problems: Collection[str]) -> EvaluationView:
         """The evaluation restricted to these problems, of which it must contain at least one."""
-        counts = {problem: count for problem, count in self.counts.items() if problem in problems}
+        counts = {
+            problem: count for problem, count in self.counts.items() if problem in problems
+        }
         interfaces = {p: share for p, share in self.interfaces.items() if p in problems}
         least, _ = min(counts.values())
         rate = pass_at_k_interval(counts.values(), 1)
@@ -211,7 +213,9 @@ def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None
     return paired_rates(first.rates, second.rates)
 
 
-def paired_rates(first: Mapping[str, float], second: Mapping[str, float]) -> PairedResult | None:
+def paired_rates(
+    first: Mapping[str, float], second: Mapping[str, float]
+) -> PairedResult | None:
     """Second minus first of shares by problem, over shared problems; None if there are none."""
     shared = sorted(first.keys() & second.keys())
     if not shared:
@@ -248,7 +252,9 @@ def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
 def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     """Mapping of problem to (samples, passed) for an evaluation."""
     place = {"run": record.run, "evaluation": record.key}
-    return {r["problem_id"]: (r["samples"], r["passed"]) for r in history.rows(PROBLEMS_SQL, place)}
+    return {
+        r["problem_id"]: (r["samples"], r["passed"]) for r in history.rows(PROBLEMS_SQL, place)
+    }
 
 
 def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:

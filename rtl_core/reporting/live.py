@@ -73,7 +73,9 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
         counts = f"{answers} sampled, {row['graded']} graded, {row['scored']} scored"
         problems = counted(len(following.problem_ids), "problem")
         parts.append(Text(f"step {following.step + 1}: {problems}, {counts}"))
-    metrics = history.step_metrics(run.name, trained[-lines].step if len(trained) >= lines else 0)
+    metrics = history.step_metrics(
+        run.name, trained[-lines].step if len(trained) >= lines else 0
+    )
     last = list(metrics)[-lines:]
     parts += [Text(step_line(step, len(steps), metrics[step]), style="dim") for step in last]
     return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)

@@ -35,7 +35,9 @@ from rtl_grader.words import escaping_templates
 
 Line = dict[str, Any]
 """A line of the document."""
-OTHERS_SQL = "SELECT fingerprint, status, tools FROM validations ORDER BY fingerprint, tools_key"
+OTHERS_SQL = (
+    "SELECT fingerprint, status, tools FROM validations ORDER BY fingerprint, tools_key"
+)
 _MACHINE_PATH = re.compile(r"/\S*/(?=site-packages/)")
 """Path of installed packages; removed, so that two machines write the same document."""
 
@@ -68,7 +70,10 @@ def write_document(
 
 
 def document(
-    loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
+    loaded: LoadedProblems,
+    records: Mapping[str, ValidationRecord],
+    level: Level,
+    history: History,
 ) -> Iterator[Line]:
     """Yield the header, the problems and the last line of the document."""
     problems = {p.id: p for p in sorted(loaded.every, key=lambda p: (p.source, p.id))}
@@ -101,7 +106,9 @@ def _json_lines(lines: Iterable[Line]) -> str:
 
 def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[Line]]) -> Line:
     evidence = record.evidence
-    golden, stubs, mutants = (evidence.get(name) or {} for name in ("golden", "stubs", "mutants"))
+    golden, stubs, mutants = (
+        evidence.get(name) or {} for name in ("golden", "stubs", "mutants")
+    )
     return {
         **{
             name: getattr(problem, name)
@@ -129,7 +136,9 @@ def _row(problem: Problem, record: ValidationRecord, others: Mapping[str, list[L
 
 def _is_paid(result: str) -> bool:
     """Whether a stub passed that is not known to behave like the golden answer."""
-    return result.startswith("passed") and not result.startswith(("passed (equal", "passed (same"))
+    return result.startswith("passed") and not result.startswith(
+        ("passed (equal", "passed (same")
+    )
 
 
 def contradictions(problem: Problem) -> Iterator[str]:
@@ -167,7 +176,12 @@ def _page(
         tail=tail,
         statuses=[name.replace("_", " ") for name in VALIDATION_STATUSES],
         sources=[
-            [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
+            [
+                name,
+                *row.counts.values(),
+                f"{row.golden_passed}/{row.golden_total}",
+                score_text(row),
+            ]
             for name, row in sums.items()
         ],
         unfit=[

@@ -63,7 +63,9 @@ def write_report(
     if not run_names:
         raise HistoryError("a report needs at least one run", "name it: rtl-distill report RUN")
     results = {name: run_result(history, name) for name in dict.fromkeys(run_names)}
-    filled = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results), own)]
+    filled = [
+        replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results), own)
+    ]
     browser = None
     if len(results) == 1:
         tables = [b for section in filled for b in section.blocks if isinstance(b, Table)]
@@ -223,9 +225,13 @@ def laid_out(blocks: Sequence[Block]) -> list[Block]:
             out += run
             continue
         for pair in zip(run[::2], run[1::2], strict=False):
-            height = max((block.height for block in pair if isinstance(block, Figure)), default=0)
+            height = max(
+                (block.height for block in pair if isinstance(block, Figure)), default=0
+            )
             for block in pair:
-                out.append(replace(block, height=height) if isinstance(block, Figure) else block)
+                out.append(
+                    replace(block, height=height) if isinstance(block, Figure) else block
+                )
         if len(run) % 2:
             out.append(replace(run[-1], wide=True))
     return out

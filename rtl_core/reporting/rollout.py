@@ -27,7 +27,12 @@ from rtl_grader.types.problem import Interface
 from rtl_grader.types.verdict import InterfaceMismatch, Outcome, Verdict
 from rtl_grader.words import visible
 
-_SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
+_SHADES = (
+    (0.1, ""),
+    (0.5, "on grey30"),
+    (1.5, "on dark_orange3"),
+    (float("inf"), "bold on red3"),
+)
 """(upper limit of |k1| in nats, style of the token)."""
 MOST_STEPS = 40
 """Maximum steps of the waveform of an audit."""
@@ -98,7 +103,9 @@ def verdict_view(verdict: Verdict | None) -> RenderableType:
     colours = {"passed": "green", "failed": "red", "skipped": "dim"}
     for stage in verdict.stages:
         reasons = Text("\n".join(visible(reason) for reason in stage.reasons))
-        table.add_row(stage.stage.value, Text(stage.status, style=colours[stage.status]), reasons)
+        table.add_row(
+            stage.stage.value, Text(stage.status, style=colours[stage.status]), reasons
+        )
     seen = {reason for stage in verdict.stages for reason in stage.reasons}
     rest = [Text(f"- {visible(reason)}") for reason in verdict.reasons if reason not in seen]
     return Group(head, table, *rest)
@@ -139,7 +146,9 @@ def interface_rows(
         label = "module" if what == "module" else name
         rows.append(InterfaceRow(label, expected, got, bool(missed)))
     for m in itertools.chain(*wrong.values()):
-        name, expected, got = (visible(text or "nothing") for text in (m.name, m.expected, m.got))
+        name, expected, got = (
+            visible(text or "nothing") for text in (m.name, m.expected, m.got)
+        )
         rows.append(InterfaceRow(name, expected, got, True))
     return rows
 
@@ -155,7 +164,9 @@ def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
             table.add_row(term, f"{weight:g}", f"{value:.3g}", contribution)
     table.add_row("total", "", "", f"{reward.total:.3f}", style="bold")
     if credit is not None:
-        table.add_row("trained on" if credit.counts else "masked", "", "", f"{credit.reward:.3f}")
+        table.add_row(
+            "trained on" if credit.counts else "masked", "", "", f"{credit.reward:.3f}"
+        )
         table.add_row("advantage in its group", "", "", f"{credit.advantage:+.3f}")
     return table
 
@@ -197,7 +208,9 @@ def audit_of(history: History, rollout: str) -> Row | None:
     (row,) = rows
     netlist = ""
     if row["cells"] is not None:
-        netlist = "{cells} cells, {flip_flops} of them flip-flops, {levels} levels".format_map(row)
+        netlist = "{cells} cells, {flip_flops} of them flip-flops, {levels} levels".format_map(
+            row
+        )
     if row["relative_area"] is not None:
         ratios = "; relative area {relative_area:.2f}, levels {relative_levels:.2f}"
         netlist += ratios.format_map(row)

@@ -98,9 +98,7 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, Row]:
         ("stages", "verdict_stages", "stage, status, reasons"),
         ("mismatches", "interface_mismatches", "kind, name, expected, got"),
     ):
-        sql = (
-            f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
-        )
+        sql = f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
         for row in history.rows(sql, list(keys)):
             rows[row.pop("rollout")][place].append(row)
     sql = f"SELECT rollout, term, weight, value FROM reward_terms WHERE weight <> 0 AND rollout IN ({holders})"

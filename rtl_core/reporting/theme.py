@@ -54,7 +54,9 @@ PALETTE: dict[str, tuple[str, str]] = {
     "heat1": ("#1c4f8b", "#bcd8f7"),
 }
 LINES = 6
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
+FONT = (
+    "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
+)
 
 OUTCOMES: dict[str, tuple[str, str]] = {
     "passed": ("@good", "passed"),

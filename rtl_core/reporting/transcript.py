@@ -82,5 +82,7 @@ def call_in_words(call: Mapping[str, str] | None) -> tuple[str, list[str]]:
             words.append(f"{name} ({len(text.splitlines())} lines)")
             long.append(visible(text.rstrip()))
         else:
-            words.append(text if name in ("path", "bench", "top", "under") else f"{name} {text}")
+            words.append(
+                text if name in ("path", "bench", "top", "under") else f"{name} {text}"
+            )
     return visible(" ".join([call["name"], ", ".join(words)]).strip()), long

@@ -28,7 +28,13 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.rollouts.batch import Batch, reward_of
-from rtl_core.rollouts.resumable import ALL, Choice, PeriodicWriter, problems_as_recorded, texts_of
+from rtl_core.rollouts.resumable import (
+    ALL,
+    Choice,
+    PeriodicWriter,
+    problems_as_recorded,
+    texts_of,
+)
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.state import Graders
 from rtl_grader.equivalence.pair import Comparison
@@ -100,7 +106,12 @@ class _Work:
 
 
 def audit_run(
-    path: Path, config: RunConfig, choice: Choice = ALL, effort: Effort = THOROUGH, *, jobs: int = 0
+    path: Path,
+    config: RunConfig,
+    choice: Choice = ALL,
+    effort: Effort = THOROUGH,
+    *,
+    jobs: int = 0,
 ) -> AuditSummary:
     """Audit the passes of the run `config.run.name` in the history at `path` and store the findings.
 
@@ -268,7 +279,9 @@ async def audit_group(
             reward = reward_of(config, graders, problem, rollout, verdict, comparison.netlist)
             batch.update(stored, reward=reward)
             rewards.append((rollout.key, verdict, reward))
-        record = audit_record(run, rollout.key, problem.id, comparison, executor, WHILE_TRAINING)
+        record = audit_record(
+            run, rollout.key, problem.id, comparison, executor, WHILE_TRAINING
+        )
         records.append(record)
     recorder.put("record_verdicts", rewards)
     recorder.put("record_audits", records)

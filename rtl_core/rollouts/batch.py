@@ -105,7 +105,12 @@ class Batch(BatchPlan):
         return [i for i in range(self.group_size) if (problem_id, i) not in self.rollouts]
 
     def rollout(
-        self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
+        self,
+        run: str,
+        problem_id: str,
+        sample: int,
+        prompt_P: Sequence[int],
+        answer: SampledAnswer,
     ) -> Rollout:
         """Return a new answer to a prompt of P tokens as a rollout of this batch."""
         return Rollout(
@@ -149,7 +154,11 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
     missing = batch.missing(problem_id)
     if not missing:
         return
-    config, policy, prompt_P = session.config, session.policy, session.prompts[problem_id].tokens_P
+    config, policy, prompt_P = (
+        session.config,
+        session.policy,
+        session.prompts[problem_id].tokens_P,
+    )
     weights = sampler_of(config, batch, session.problems[problem_id])
     params = sampling_of(config, batch.purpose, policy.chat.stop)
     room = session.room_after(prompt_P)
@@ -223,7 +232,9 @@ def rollout_seed(*parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def sampling_of(config: RunConfig, purpose: Purpose, stop: Sequence[int] = ()) -> SamplingParams:
+def sampling_of(
+    config: RunConfig, purpose: Purpose, stop: Sequence[int] = ()
+) -> SamplingParams:
     """Return how the answers of a batch with this purpose are sampled; `stop`: the tokens that end one."""
     training, evaluation = config.sampling, config.evaluation
     if purpose != "evaluation":
@@ -276,7 +287,9 @@ def keep_verdicts(
 ) -> None:
     """Count the CPU time of verdicts on a batch's answers, and record the new ones in the history's cache."""
     if batch.purpose == "train":
-        graders.doubts.graded_s += sum(verdict.cpu_s for verdict in verdicts if not verdict.cached)
+        graders.doubts.graded_s += sum(
+            verdict.cpu_s for verdict in verdicts if not verdict.cached
+        )
     recorder.put("record_cached_verdicts", list(graders.cache.drain().items()))
 
 

@@ -48,7 +48,9 @@ def credit_group(config: RunConfig, recorder: Recorder, batch: Batch, problem_id
         recorder.put("record_advantages", credits)
 
 
-def compute_credit(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
+def compute_credit(
+    batch: Batch, problem_id: str, algorithm: Algorithm
+) -> list[tuple[str, Credit]]:
     """Credit the answers to one problem. Returns (rollout key, credit) of each."""
     rows = []
     group = batch.group(problem_id)
@@ -83,7 +85,8 @@ def build_datums(
     if learning.kl_after_error and decode is not None:
         text_of = cache(lambda token: decode([token]))
         answers = [
-            replace(stored, heard_from=first_error(stored, answers, text_of)) for stored in answers
+            replace(stored, heard_from=first_error(stored, answers, text_of))
+            for stored in answers
         ]
     has_advantages = "advantages" in algorithm.signals
     if learning.permute_teacher and has_advantages:
@@ -129,7 +132,9 @@ def first_error(
     return starts[first_wrong_line(lines, right_lines)]
 
 
-def _lines(tokens_T: Sequence[int], text_of: Callable[[int], str]) -> tuple[list[str], list[int]]:
+def _lines(
+    tokens_T: Sequence[int], text_of: Callable[[int], str]
+) -> tuple[list[str], list[int]]:
     """Return the stripped lines of an answer, and the index of the token that starts each."""
     lines, starts = [""], [0]
     for index, token in enumerate(tokens_T, 1):
@@ -256,7 +261,9 @@ def _with_scores_of(stored: StoredRollout, other: StoredRollout) -> StoredRollou
 
 def golden_response(problem: Problem) -> str:
     """Return the known-good answer in the form of a model's response, which extraction.py reads."""
-    files = {target: problem.golden[target] for target in problem.targets} if problem.golden else {}
+    files = (
+        {target: problem.golden[target] for target in problem.targets} if problem.golden else {}
+    )
     if len(files) == 1:
         (text,) = files.values()
         return f"```verilog\n{text.rstrip()}\n```"

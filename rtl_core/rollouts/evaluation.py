@@ -77,7 +77,9 @@ def config_for(
     """
     config = config_of(History(path, read_only=True), run)
     data = config.model_dump(mode="json")
-    data["problems"]["sources"] = [source.with_split(split) for source in config.problems.sources]
+    data["problems"]["sources"] = [
+        source.with_split(split) for source in config.problems.sources
+    ]
     for name, value in other.model_dump(exclude_none=True).items():
         data["prompting" if name == "template" else "evaluation"][name] = value
     return RunConfig.model_validate(data)
@@ -232,7 +234,11 @@ def published(config: RunConfig, kinds: Collection[str]) -> dict[str, int]:
     """Mapping of source to the size of its public set, for the sources among `kinds` that have one."""
     sizes = {}
     for source in config.problems.sources:
-        if isinstance(source, FileSource) and source.kind in kinds and source.published is not None:
+        if (
+            isinstance(source, FileSource)
+            and source.kind in kinds
+            and source.published is not None
+        ):
             sizes[source.kind] = source.published[0]
     return sizes
 

@@ -43,7 +43,9 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         return np.mean([v.stage(stage).status == "passed" for v in verdicts])
 
     metrics: dict[str, Any] = {
-        "env/all/reward/total": np.mean([s.reward.total for s in stored if s.reward is not None]),
+        "env/all/reward/total": np.mean(
+            [s.reward.total for s in stored if s.reward is not None]
+        ),
         "env/all/format_valid": valid(Stage.FORMAT),
         "env/all/interface_valid": valid(Stage.INTERFACE),
         "env/all/syntax_valid": valid(Stage.SYNTAX),

@@ -72,7 +72,9 @@ async def plan_run(session: Session) -> int:
             (problem, "train", place) for place, problem in enumerate(ordered)
         ]
         rows += [(problem, "heldout", None) for problem in heldout]
-        rows += [(session.problems[problem_id], "excluded", None) for problem_id in session.unfit]
+        rows += [
+            (session.problems[problem_id], "excluded", None) for problem_id in session.unfit
+        ]
         await recorder.call(history.record_problems, session.run, rows)
         step = 1 + max((state.step for state in planned), default=-1)
         for epoch in missing:
@@ -106,14 +108,17 @@ def _plan_epoch(
     order, seed = config.curriculum.order, config.run.seed
     groups = plan_epoch(ids, sizes, epoch, seed, order, supervised, imitable)
     return [
-        StepPlan(step=step, problem_ids=tuple(group)) for step, group in enumerate(groups, first)
+        StepPlan(step=step, problem_ids=tuple(group))
+        for step, group in enumerate(groups, first)
     ]
 
 
 def _load_progress(session: Session) -> None:
     """Set the session's steps and weights from the history."""
     epochs, weights = range(session.config.run.epochs), session.weights
-    weights.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
+    weights.steps = [
+        state for state in session.history.steps(session.run) if state.epoch in epochs
+    ]
     trained = [state for state in weights.steps if state.status == "trained"]
     for state in trained:
         if state.sampler_path:
@@ -277,7 +282,8 @@ def unfit_error(unfit: Mapping[str, str], use: str) -> ProblemError:
     """Return the error for a run without a usable problem; `use` says what for."""
     reasons = sorted(set(unfit.values()))[:5]
     return ProblemError(
-        f"no problem is fit to {use}: {'; '.join(reasons)}", "see `rtl-distill query validation`"
+        f"no problem is fit to {use}: {'; '.join(reasons)}",
+        "see `rtl-distill query validation`",
     )
 
 

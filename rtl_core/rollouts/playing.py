@@ -87,7 +87,9 @@ async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, 
         yield evaluations
 
 
-def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int) -> Conversation:
+def sampling_policy(
+    session: Session, batch: Batch, problem_id: str, sample: int
+) -> Conversation:
     """Return the batch's policy for one conversation. Call it in the session's event loop and use the
     result in another thread."""
     config, policy, loop = session.config, session.policy, asyncio.get_running_loop()
@@ -203,7 +205,9 @@ def _converse(
     )
     prompt, bounds, place = session.prompts.get(problem.id), config.episode, len(recorded)
     # For an endpoint no prompt was prepared, because its tokens are not counted.
-    single_shot = prompt.messages if prompt else build_messages(problem, config.prompting.template)
+    single_shot = (
+        prompt.messages if prompt else build_messages(problem, config.prompting.template)
+    )
 
     def on_turn(turn: Turn) -> None:
         nonlocal place
@@ -230,7 +234,11 @@ def _converse(
     )
     episode.play(policy, on_turn)
     ended = episode.ended
-    fields: dict[str, Any] = {"text": episode.text, "ended": ended, "n_turns": len(episode.turns)}
+    fields: dict[str, Any] = {
+        "text": episode.text,
+        "ended": ended,
+        "n_turns": len(episode.turns),
+    }
     fields["stop_reason"] = "stop" if ended in ("submitted", "no call") else "length"
     if isinstance(policy, Conversation):
         tokens = policy.as_sequence(episode.messages, definitions(episode.tools.offered))

@@ -75,7 +75,9 @@ class Regrading:
         """
         problem, waiting = self.problems[problem_id], set(self.waiting[problem_id])
         by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, waiting)
-        verdicts = await self.pool.grade(problem, [answer_to(problem, text) for text in by_text])
+        verdicts = await self.pool.grade(
+            problem, [answer_to(problem, text) for text in by_text]
+        )
         rows: list[tuple[str, Verdict]] = []
         for keys, verdict in zip(by_text.values(), verdicts, strict=True):
             if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -137,7 +139,9 @@ def open_regrading(
                 f"run {run!r} has no graded rollout of that kind",
                 "see `rtl-distill query outcomes`",
             )
-        done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
+        done = set(
+            history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist()
+        )
         waiting: dict[str, list[str]] = {}
         n_known = 0
         for name, rollouts in by_problem.items():

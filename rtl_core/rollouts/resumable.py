@@ -90,7 +90,8 @@ def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:
     if failed:
         ((why, _),) = failed.most_common(1)
         raise InfrastructureError(
-            f"{what} failed for {failed.total()} {items}: {why}", "the same command retries them"
+            f"{what} failed for {failed.total()} {items}: {why}",
+            "the same command retries them",
         )
 
 

@@ -87,7 +87,9 @@ async def _scores(
     """Ask for the scores of each answer, in order, with the `k` likeliest choices if `k` is above 0. Equal
     answers to one prompt have equal scores and are asked for once."""
 
-    async def ask(weights: Weights, prompt_P: tuple[int, ...], tokens_T: tuple[int, ...]) -> Scores:
+    async def ask(
+        weights: Weights, prompt_P: tuple[int, ...], tokens_T: tuple[int, ...]
+    ) -> Scores:
         if k:
             return await backend.choices(weights, prompt_P, tokens_T, k)
         return await backend.logprobs(weights, prompt_P, tokens_T), None
@@ -149,7 +151,9 @@ def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer |
     return Scorer(Weights("student", path), prompt_P, config.tinker.student, hint.name)
 
 
-def _own_weights(config: RunConfig, sampler_paths: Mapping[int, str], batch: Batch) -> str | None:
+def _own_weights(
+    config: RunConfig, sampler_paths: Mapping[int, str], batch: Batch
+) -> str | None:
     """Return the student's weights that serve as its teacher; None: the untrained student's."""
     learning = config.learning
     if learning.self_weights == "current":

@@ -115,7 +115,9 @@ class Survey:
             problem = with_golden(problem, files, grader)
         record = validate_problem(problem, grader, level=level, found_golden=files is not None)
         search = {"samples": len(samples), "result": why, "files": files}
-        return record.model_copy(update={"evidence": {**record.evidence, "found_golden": search}})
+        return record.model_copy(
+            update={"evidence": {**record.evidence, "found_golden": search}}
+        )
 
     def serves(self, record: ValidationRecord, problem: Problem) -> bool:
         """Whether a stored record is for the same golden answer (not part of the fingerprint) or, without
@@ -124,12 +126,16 @@ class Survey:
         if problem.golden is None and samples >= MIN_AGREEING:
             return (record.evidence.get("found_golden") or {}).get("samples") == samples
         golden = record.evidence.get("golden") or {}
-        return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
+        return golden.get("source") != "found" and golden.get("digest") == golden_digest(
+            problem
+        )
 
     def mark_unfit(self) -> None:
         """Exclude every problem from the session that may not train or evaluate, with the reason."""
         session, config = self.session, self.session.config.problems
-        train = {problem.id for problem in session.loaded.train} if config.weak_ceiling else set()
+        train = (
+            {problem.id for problem in session.loaded.train} if config.weak_ceiling else set()
+        )
         for problem_id, record in self.records.items():
             if record.status == "fit":
                 continue
@@ -236,7 +242,9 @@ def begin(session: Session, level: Level) -> Survey:
             if record is None or problem_id in survey.records:
                 continue
             if survey.serves(record, problem):
-                survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
+                survey.records[problem_id] = record.model_copy(
+                    update={"problem_id": problem_id}
+                )
     survey.n_known = len(survey.records)
     return survey
 

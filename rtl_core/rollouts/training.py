@@ -78,7 +78,9 @@ async def train(session: Session, batch: Batch) -> None:
         # Put back when the step is recorded; after an error it is discarded.
         trainer, session.weights.trainer = session.weights.trainer, None
         if trainer is None:
-            before = session.weights.checkpoint.state_path if session.weights.checkpoint else None
+            before = (
+                session.weights.checkpoint.state_path if session.weights.checkpoint else None
+            )
             trainer = await session.policy.backend.open_trainer(before)
         update = imitate if batch.purpose == "warm_start" else reinforce
         metrics, trained = await update(session, batch, trainer)
@@ -235,7 +237,11 @@ async def optimize(
     adam = Adam(rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
     # All inputs of the step are on disk before its weights are saved.
     async with recorder.settling():
-        return await trainer.step(datums, loss, parameters, adam, check) if datums else StepResult()
+        return (
+            await trainer.step(datums, loss, parameters, adam, check)
+            if datums
+            else StepResult()
+        )
 
 
 def service_metrics(trained: StepResult, learning_rate: float) -> dict[str, float]:
@@ -246,7 +252,9 @@ def service_metrics(trained: StepResult, learning_rate: float) -> dict[str, floa
     return {"optim/lr": learning_rate, **service}
 
 
-_SET_ASIDE = "SELECT 1 FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside' LIMIT 1"
+_SET_ASIDE = (
+    "SELECT 1 FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside' LIMIT 1"
+)
 _LAST = """
 SELECT w.value AS weight, k.value AS kl FROM step_metrics w JOIN step_metrics k USING (run, step)
 WHERE run = ? AND step < ? AND w.name = 'learning/kl_weight' AND k.name = 'teacher_kl' ORDER BY step DESC LIMIT 1

@@ -146,7 +146,9 @@ def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
         return stored  # keys or values that are no longer valid are shown as differences
 
 
-def run_record(config: RunConfig, loaded: LoadedProblems, tools: Mapping[str, str]) -> RunRecord:
+def run_record(
+    config: RunConfig, loaded: LoadedProblems, tools: Mapping[str, str]
+) -> RunRecord:
     """Return the run's row. `tools`: versions of the executor's tools by name."""
     packages = ("tinker", "prefect", "duckdb", "pyslang")
     stored = config.model_dump(mode="json")

@@ -163,7 +163,9 @@ def measured(
     return None if row["completion"] is None else Measured(**row)
 
 
-def _episodes(config: RunConfig, earlier: Measured | None, notes: list[str]) -> tuple[float, float]:
+def _episodes(
+    config: RunConfig, earlier: Measured | None, notes: list[str]
+) -> tuple[float, float]:
     """Return mean turns and tool tokens of an answer; adds their source to `notes`."""
     if not config.learning.episodes:
         return 1.0, 0.0
@@ -215,7 +217,9 @@ def _tokens_per_s(config: RunConfig, earlier: Measured | None, notes: list[str])
         rate, where = LOCAL_TOKENS_PER_S, "a model of 135 million parameters on two cores"
     else:
         rate, where = TINY_TOKENS_PER_S, "the embedded service with its tiny models"
-    notes.append(f"time: {rate:,.0f} {what}, assumed for {where}; after a first run it is measured")
+    notes.append(
+        f"time: {rate:,.0f} {what}, assumed for {where}; after a first run it is measured"
+    )
     return rate
 
 
@@ -242,7 +246,9 @@ def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})
     prices = prices.model_copy(update={"models": {**saved, **prices.models, **_free(config)}})
     teachers = config.tinker.named_teachers.values()
     usage = {
-        name: Tokens(1, 1, 1) for name in teachers if name in bases or not name.startswith(SAVED)
+        name: Tokens(1, 1, 1)
+        for name in teachers
+        if name in bases or not name.startswith(SAVED)
     }
     usage[config.tinker.student] = Tokens(1, 1, 1, 1)
     if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):

@@ -131,7 +131,9 @@ def merged(model: Any, adapter: Path) -> Any:
         n_out, n_in = weight.shape
         if lora_b.shape != (n_out, rank) or lora_a.shape != (rank, n_in):
             shapes = f"{list(weight.shape)}, B {list(lora_b.shape)}, A {list(lora_a.shape)}"
-            raise PolicyError(f"the adapter does not fit the base model: {name} is {shapes}", _HINT)
+            raise PolicyError(
+                f"the adapter does not fit the base model: {name} is {shapes}", _HINT
+            )
         term = lora_b.float() @ lora_a.float() * (config["lora_alpha"] / rank)
         if not term.isfinite().all():
             raise PolicyError(f"the adapter of {name} contains numbers that are not finite")
@@ -163,7 +165,9 @@ def save_model(model: Any, base: Path, folder: Path, dtype: Dtype) -> None:
     for file in folder.glob("*.safetensors"):
         file.chmod(mode)  # save_pretrained makes them readable by their owner only
     for file in base.iterdir():
-        skipped = file.name.startswith(".") or file.name in _WRITTEN or file.name.endswith(_WEIGHTS)
+        skipped = (
+            file.name.startswith(".") or file.name in _WRITTEN or file.name.endswith(_WEIGHTS)
+        )
         if file.is_file() and not skipped:
             shutil.copyfile(file, folder / file.name)
 

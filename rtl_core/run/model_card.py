@@ -31,9 +31,7 @@ _WORK = """
 SELECT count(*) FILTER (WHERE purpose = 'train') AS answers, coalesce(sum(n_tokens), 0) AS tokens
 FROM rollouts WHERE run = ? AND policy = 'student' AND evaluation IS NULL AND step <= ?
 """
-_COUNTS = (
-    "SELECT split, source, count(*) AS n FROM run_problems WHERE run = ? GROUP BY ALL ORDER BY ALL"
-)
+_COUNTS = "SELECT split, source, count(*) AS n FROM run_problems WHERE run = ? GROUP BY ALL ORDER BY ALL"
 """Problems by split and source."""
 _PLACEHOLDER = Problem(
     id="shown",
@@ -87,7 +85,9 @@ def model_card(
             gain=paired(result.before, these) if result.before and these else None,
             counts=counts,
             known_sets=KNOWN_SETS,
-            shown=build_messages(_PLACEHOLDER, template) if template in TEMPLATES.entries else [],
+            shown=build_messages(_PLACEHOLDER, template)
+            if template in TEMPLATES.entries
+            else [],
             evaluations="\n".join(results_table(history, run)),
         )
     )
@@ -106,7 +106,9 @@ def _templates() -> Environment:
 def results_table(history: History, run: str) -> list[str]:
     """Lines of a Markdown table of a run's finished evaluations, each by source of problems if there are several."""
     finished = [
-        view_of(history, record) for record in history.evaluations(run) if record.status == "done"
+        view_of(history, record)
+        for record in history.evaluations(run)
+        if record.status == "done"
     ]
     evaluations = [(view.record, by_source(history, view)) for view in finished]
     template = _templates().get_template("evaluations.md.jinja")
@@ -116,7 +118,9 @@ def results_table(history: History, run: str) -> list[str]:
 def _of_these_weights(history: History, run: str, steps: int) -> EvaluationView | None:
     """Return the run's own evaluation of the student after `steps` steps; None if there is none."""
     own = (
-        e for e in scheduled_evaluations(history, run) if e.policy == "student" and e.step == steps
+        e
+        for e in scheduled_evaluations(history, run)
+        if e.policy == "student" and e.step == steps
     )
     return next((view_of(history, e) for e in own), None)
 
@@ -150,7 +154,9 @@ def _front_matter(
         library_name="transformers" if merged else "peft",
         pipeline_tag="text-generation",
         license=licence,
-        datasets=sorted(known.repository for name, known in KNOWN_SETS.items() if name in sources)
+        datasets=sorted(
+            known.repository for name, known in KNOWN_SETS.items() if name in sources
+        )
         or None,
         tags=["rtl", "verilog", "reinforcement-learning", "distillation"],
         model_name=config.run.name,

@@ -161,7 +161,9 @@ async def open_session(
     async with AsyncExitStack() as stack:
         provider = backend_of(config)
         if not as_visitor or provider.embedded(config):
-            await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
+            await stack.enter_async_context(
+                run_lock(lock_path(config), dict(holder or {}), tell)
+            )
         readiness = None
         if with_policy:
             progress.get().stage("check")
@@ -212,7 +214,8 @@ async def _start(
     reading = await stack.enter_async_context(started_in_thread(partial(problems_of, config)))
     starting = await stack.enter_async_context(
         started_in_thread(
-            lambda: cluster or executor_of(config.grading), close=lambda executor: executor.close()
+            lambda: cluster or executor_of(config.grading),
+            close=lambda executor: executor.close(),
         )
     )
     opening = provider.open(config, progress.get().line) if provider else nullcontext()
@@ -260,7 +263,11 @@ async def _record_start(session: Session) -> None:
 
 
 async def _open_policy(
-    session: Session, backend: Backend, provider: Provider, readiness: Readiness, as_visitor: bool
+    session: Session,
+    backend: Backend,
+    provider: Provider,
+    readiness: Readiness,
+    as_visitor: bool,
 ) -> None:
     """Set the session's policy. Before anything is sampled, checks saved weights, prompts and budgets,
     which takes an open backend.

@@ -25,8 +25,13 @@ __all__ = [
     "textbook_answer",
 ]
 MAX_DRAWS = 1000
-FAMILIES: dict[Tier, list[Family]] = {"starter": families.FAMILIES, "hard": hard_families.FAMILIES}
-BY_NAME: dict[str, Family] = {family.name: family for tier in FAMILIES.values() for family in tier}
+FAMILIES: dict[Tier, list[Family]] = {
+    "starter": families.FAMILIES,
+    "hard": hard_families.FAMILIES,
+}
+BY_NAME: dict[str, Family] = {
+    family.name: family for tier in FAMILIES.values() for family in tier
+}
 
 
 def starter_specs(split: Split, count: int, seed: int, tier: Tier = "starter") -> list[Spec]:
@@ -71,7 +76,11 @@ def documented(spec: Spec) -> Problem:
     problem, family = problem_of(spec), BY_NAME[spec.family]
     document = {DOCUMENT: f"{family.prompt(spec)}\n"}
     return problem.model_copy(
-        update={"id": f"{problem.id}_document", "prompt": family.pointer(spec), "context": document}
+        update={
+            "id": f"{problem.id}_document",
+            "prompt": family.pointer(spec),
+            "context": document,
+        }
     )
 
 

@@ -10,7 +10,8 @@ from rtl_core.starter.spec import WIDTHS, Family, Words
 
 FAMILIES: list[Family] = []
 easy, medium, hard = (
-    partial(Family.of, FAMILIES, difficulty=difficulty) for difficulty in ("easy", "medium", "hard")
+    partial(Family.of, FAMILIES, difficulty=difficulty)
+    for difficulty in ("easy", "medium", "hard")
 )
 TWO_WORDS_TO_ONE = "{width} {width} -> {width}"
 WORD_TO_WORD = "{width} -> {width}"
@@ -90,7 +91,9 @@ def mux(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]
 def comparator(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words]:
     """One relation between two unsigned numbers."""
     a, b = inputs
-    return state, (int({"<": a < b, ">": a > b, "==": a == b, "<=": a <= b, ">=": a >= b}[option]),)
+    return state, (
+        int({"<": a < b, ">": a > b, "==": a == b, "<=": a <= b, ">=": a >= b}[option]),
+    )
 
 
 @easy(
@@ -252,7 +255,10 @@ def register(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, W
 
 @medium(
     roles=("din", "q"),
-    options={"left": {"shifted": "{{{q}, {din}}}"}, "right": {"shifted": "{{{din}, {q}}} >> 1"}},
+    options={
+        "left": {"shifted": "{{{q}, {din}}}"},
+        "right": {"shifted": "{{{din}, {q}}} >> 1"},
+    },
     textbook=("shift_reg", "left"),
     reset_state=0,
     sizes="1 -> {width}",
@@ -316,7 +322,9 @@ def edge(width: int, option: str, state: Any, inputs: Words) -> tuple[Any, Words
 
 @hard(
     roles=("d", "found"),
-    options={bits: {"length": f"{len(bits)}", "oldest": f"{len(bits) - 1}"} for bits in PATTERNS},
+    options={
+        bits: {"length": f"{len(bits)}", "oldest": f"{len(bits) - 1}"} for bits in PATTERNS
+    },
     textbook=("seq_detector", "101"),
     widths=(1,),
     reset_state=0,
@@ -371,7 +379,9 @@ def priority_encoder(width: int, option: str, state: Any, inputs: Words) -> tupl
     options=LAST_WINS,
     textbook=("arbiter", "highest"),
     sizes=WORD_TO_WORD,
-    describe=("priority arbiter, {option} bit first. Requests {req}, {width} bits. Grant {grant}."),
+    describe=(
+        "priority arbiter, {option} bit first. Requests {req}, {width} bits. Grant {grant}."
+    ),
     body="""\
   integer k;
   always @(*) begin

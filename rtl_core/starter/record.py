@@ -82,7 +82,10 @@ def _harness(family: Family, spec: Spec, digest: str) -> dict[str, str]:
         "PYTHONPATH": "/src",
     }
     if (parameter := family.parameter(spec)) is not None:
-        environment |= {"PARAMETER": parameter, "PARAMETER_VALUES": " ".join(map(str, widths[1:]))}
+        environment |= {
+            "PARAMETER": parameter,
+            "PARAMETER_VALUES": " ".join(map(str, widths[1:])),
+        }
     return {
         "docker-compose.yml": COMPOSE,
         "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),

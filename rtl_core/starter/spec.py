@@ -198,7 +198,9 @@ class Family:
         signals = [Signal(next(ports), "input", int(width)) for width in inputs.split()]
         for width in outputs.split():
             name = next(ports)
-            signals.append(Signal(name, "output" if name in wires else "output reg", int(width)))
+            signals.append(
+                Signal(name, "output" if name in wires else "output reg", int(width))
+            )
         return signals
 
     def header(self, spec: Spec) -> list[Signal]:
@@ -220,7 +222,9 @@ class Family:
         """The specification that a textbook answer fits: its names, 8 bits, `rst_n` asynchronous active low."""
         module, option = self.textbook
         width = TEXTBOOK_WIDTH if TEXTBOOK_WIDTH in self.widths else spec.width
-        return Spec(self.name, module, self.roles, width, spec.option if option is None else option)
+        return Spec(
+            self.name, module, self.roles, width, spec.option if option is None else option
+        )
 
     def widths_of(self, split: Split) -> tuple[int, ...]:
         """Widths of a split; all widths for a family with fewer than eight."""

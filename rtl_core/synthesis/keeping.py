@@ -76,12 +76,18 @@ def synthesise(
         closing(make_executor()) as executor,
         closing(Grader(executor, seed=1, cache=MemoryCache())) as grader,
     ):
-        keep(pool, selection, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants)
+        keep(
+            pool, selection, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants
+        )
     return selection
 
 
 def candidates(
-    parents: Sequence[Problem], kinds: Sequence[Kind], count: int, seed: int, dropped: Counter[str]
+    parents: Sequence[Problem],
+    kinds: Sequence[Kind],
+    count: int,
+    seed: int,
+    dropped: Counter[str],
 ) -> list[tuple[Kind, Problem]]:
     """Up to `count` variants, with the kinds in turn over shuffled parents; `dropped` counts the reasons
     why a parent gave none."""
@@ -144,7 +150,9 @@ def keep(
     clean = far_enough((problem for _, problem in pool), train, heldout, into.dropped)
     level = quick_level(mutants, grader.seed)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        records = threads.map(lambda problem: validate_problem(problem, grader, level=level), clean)
+        records = threads.map(
+            lambda problem: validate_problem(problem, grader, level=level), clean
+        )
         for problem, record in zip(clean, records, strict=True):
             if record.status == "fit":
                 into.problems.append(problem)

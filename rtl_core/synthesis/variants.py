@@ -158,7 +158,9 @@ def _with_source(problem: Problem, shim: str) -> dict[str, str]:
         if ".env" in basename(path):
             harness[path] = _SOURCES.sub(rf"\1\2 /{SHIM}", text)
     if harness == problem.harness:
-        raise ProblemError(f"{problem.id}: its harness does not name its sources in an env file")
+        raise ProblemError(
+            f"{problem.id}: its harness does not name its sources in an env file"
+        )
     return {**harness, SHIM: shim}
 
 
@@ -213,12 +215,17 @@ def record_of(problem: Problem) -> dict[str, Any]:
         "categories": [problem.category, problem.difficulty],
         **({"family": problem.family} if problem.family else {}),
         "input": {"prompt": problem.prompt, "context": problem.context},
-        "output": {"response": "", "context": problem.golden or dict.fromkeys(problem.targets, "")},
+        "output": {
+            "response": "",
+            "context": problem.golden or dict.fromkeys(problem.targets, ""),
+        },
         "harness": {"files": problem.harness},
     }
 
 
-def adapter(old: Interface, change: Change, outer: str, inner: str, *, outer_is_old: bool) -> str:
+def adapter(
+    old: Interface, change: Change, outer: str, inner: str, *, outer_is_old: bool
+) -> str:
     """Verilog of module `outer`, which instantiates `inner`; one has the old interface, the other the new one.
 
     Raises:

@@ -19,7 +19,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from rtl_core.tinymodels import MODEL_NAMES, ModelName
 from rtl_core.tinymodels.corpus import (
@@ -89,7 +94,9 @@ RECIPES: dict[ModelName, Recipe] = {
     ),
     "teacher": Recipe(_MEDIUM, TEACHER, steps=2000),
     "hard-teacher": Recipe(_MEDIUM, HARD_TEACHER, steps=1200, start="teacher", rates=_ONWARD),
-    "hard-student": Recipe(_MEDIUM, HARD_STUDENT, steps=400, start="hard-teacher", rates=_ONWARD),
+    "hard-student": Recipe(
+        _MEDIUM, HARD_STUDENT, steps=400, start="hard-teacher", rates=_ONWARD
+    ),
 }
 
 
@@ -203,7 +210,9 @@ def _optimizers(model: Qwen3ForCausalLM, rates: Rates) -> list[torch.optim.Optim
     rest: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         (matrices if parameter.dim() == 2 and "embed" not in name else rest).append(parameter)
-    muon = torch.optim.Muon(matrices, lr=rates.matrices, weight_decay=0.05, adjust_lr_fn="original")
+    muon = torch.optim.Muon(
+        matrices, lr=rates.matrices, weight_decay=0.05, adjust_lr_fn="original"
+    )
     adam = torch.optim.AdamW(rest, lr=rates.rest, betas=(0.9, 0.95), weight_decay=0.01)
     return [muon, adam]
 

@@ -40,7 +40,9 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     texts = _corpus()
     tokenizer = Tokenizer(models.BPE())
     keywords = "|".join(sorted(_keywords(texts), key=lambda word: (-len(word), word)))
-    pattern = rf"(?:{keywords})(?![A-Za-z_]) ?|[A-Za-z]+|_[a-z](?![A-Za-z])|[0-9]+|_|[^A-Za-z0-9_]+"
+    pattern = (
+        rf"(?:{keywords})(?![A-Za-z_]) ?|[A-Za-z]+|_[a-z](?![A-Za-z])|[0-9]+|_|[^A-Za-z0-9_]+"
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(pattern), "isolated"),
@@ -84,7 +86,9 @@ def _corpus() -> list[str]:
 
 def _keywords(texts: Iterable[str]) -> set[str]:
     """Return the words that are never names: keywords of Verilog and English words of the prompts."""
-    roles = [role for family in BY_NAME.values() for role in (*family.roles, family.textbook[0])]
+    roles = [
+        role for family in BY_NAME.values() for role in (*family.roles, family.textbook[0])
+    ]
     not_keywords = {"user", "assistant"}
     for name in (*names.ALL, *roles):
         not_keywords |= {name, *name.split("_")}

@@ -38,7 +38,11 @@ def coloured(text: str) -> list[Markup]:
     lines = _lines(text)
     # For each comment without an end the lexer searches the whole rest of the text.
     unended = text.rpartition("*/")[2].count("/*")
-    if len(text) > MOST_CHARACTERS or unended > 20 or any(len(line) > MOST_WIDTH for line in lines):
+    if (
+        len(text) > MOST_CHARACTERS
+        or unended > 20
+        or any(len(line) > MOST_WIDTH for line in lines)
+    ):
         return [Markup.escape(line) for line in lines]
     html = highlight(
         "\n".join(lines),

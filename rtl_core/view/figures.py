@@ -40,7 +40,9 @@ def held_out(sources: list[Source]) -> Figure:
     data = []
     for i, source in enumerate(sources):
         done = [
-            e for e in scheduled_evaluations(source.history, source.run) if e.pass_at_1 is not None
+            e
+            for e in scheduled_evaluations(source.history, source.run)
+            if e.pass_at_1 is not None
         ]
         mine = [e for e in done if e.policy == "student"]
         steps = [e.step for e in mine]
@@ -67,7 +69,10 @@ def _evaluations(
         return []
     intervals = [_interval(e) for e in records]
     shade, curve = band(steps, intervals, name, role, **style)
-    return [shade, _linked(curve, [link("/step", run=e.run, evaluation=e.key) for e in records])]
+    return [
+        shade,
+        _linked(curve, [link("/step", run=e.run, evaluation=e.key) for e in records]),
+    ]
 
 
 def _interval(record: EvaluationRecord) -> Interval:
@@ -82,7 +87,9 @@ def by_step(sources: list[Source], quantity: compare.Quantity) -> Figure:
     figure = compare.by_step(sources, quantity)
     for trace in figure.data:
         trace.update(mode="lines+markers", marker={"size": 5})
-        _linked(trace, [link("/step", run=trace["meta"], step=round(step)) for step in trace["x"]])
+        _linked(
+            trace, [link("/step", run=trace["meta"], step=round(step)) for step in trace["x"]]
+        )
     return figure
 
 

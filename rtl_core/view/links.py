@@ -33,4 +33,7 @@ def place(row: Row) -> dict[str, Any]:
     if row["evaluation"] is not None:
         return {"evaluation": row["evaluation"]}
     kind = row.get("purpose")
-    return {"step": row["step"], "purpose": kind if kind in ("warm_start", "measurement") else None}
+    return {
+        "step": row["step"],
+        "purpose": kind if kind in ("warm_start", "measurement") else None,
+    }

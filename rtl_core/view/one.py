@@ -56,7 +56,8 @@ def details_of(history: History, key: str) -> RolloutDetails:
         stored = history.rollout(key)
         if stored is None:
             raise HistoryError(
-                f"there is no rollout {key!r} in {history.path}", "search by run, problem or text"
+                f"there is no rollout {key!r} in {history.path}",
+                "search by run, problem or text",
             )
         r = stored.rollout
         place = {"run": r.run, "problem": r.problem_id}

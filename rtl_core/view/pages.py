@@ -106,7 +106,8 @@ def step(history: History, filters: Filters, order: str) -> Values:
             )
     if not rows and filters.page == 0 and record.status != "running":
         raise HistoryError(
-            f"no rollouts of run {filters.run!r} are stored for it", "go back to the run's steps"
+            f"no rollouts of run {filters.run!r} are stored for it",
+            "go back to the run's steps",
         )
     return {
         "record": record,

@@ -205,7 +205,9 @@ def groups(history: History, filters: Filters, order: str) -> list[Row]:
         place += " AND step BETWEEN $first AND $last"
     if filters.evaluation:
         place += " AND evaluation = $evaluation"
-    sql = _GROUPS.format(facts=_facts(place), where=where, order=orders.get(order, "min(r.rowid)"))
+    sql = _GROUPS.format(
+        facts=_facts(place), where=where, order=orders.get(order, "min(r.rowid)")
+    )
     return history.rows(sql, {**values, "most": PAGE + 1, "skip": filters.page * PAGE})
 
 

@@ -112,7 +112,9 @@ class _Renderer:
         self._guard = threading.Lock()
 
     def fill(self, template: str, **values: Any) -> str:
-        return self._templates.get_template(template).render(values, history=str(self.history.path))
+        return self._templates.get_template(template).render(
+            values, history=str(self.history.path)
+        )
 
     def stamp(self) -> str:
         """A value that changes with the history, from the file's metadata."""
@@ -122,7 +124,9 @@ class _Renderer:
             return ""
         return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
 
-    def page(self, request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
+    def page(
+        self, request: Request, template: str, values: Callable[[], pages.Values]
+    ) -> Response:
         key = str(request.url), self.stamp()
         with self._guard:
             if key in self._pages:
@@ -158,7 +162,9 @@ def _answer_errors(app: FastAPI, renderer: _Renderer) -> None:
         items = [(item["loc"][-1], item["msg"]) for item in error.errors()]
         what = ", ".join(f"{name}: {message}" for name, message in items)
         return renderer.error(
-            400, f"this address is not valid: {what}", "follow a link, or start at the list of runs"
+            400,
+            f"this address is not valid: {what}",
+            "follow a link, or start at the list of runs",
         )
 
 
@@ -294,7 +300,10 @@ def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(
             http_server.serve(
-                create_app(history), listener, lambda address: announce(f"{address}/"), grace_s=1
+                create_app(history),
+                listener,
+                lambda address: announce(f"{address}/"),
+                grace_s=1,
             )
         )
 

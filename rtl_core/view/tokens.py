@@ -76,7 +76,9 @@ def overlays(
     if stored.teacher is None:
         kl = replace(kl, missing="the teacher has not scored this answer")
     else:
-        kl = replace(kl, values=k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
+        kl = replace(
+            kl, values=k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64))
+        )
     about = "−log p(student) of the sampled token, in nats; its mean is the entropy of a step (optim/entropy)"
     surprise = Overlay("surprise", "surprise", about, values=-student_T)
     overlays = (
@@ -94,9 +96,7 @@ def teacher_choices(
 ) -> dict[int, str]:
     """Mapping of position to the teacher's first choices in words, for the tokens of a rollout at which
     they are stored."""
-    sql = (
-        "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
-    )
+    sql = "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
     choices = {}
     for row in history.rows(sql, [key]):
         texts = texts_of(row["tokens"]) or [f"#{token}" for token in row["tokens"]]
@@ -107,7 +107,9 @@ def teacher_choices(
     return choices
 
 
-def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> Overlay:
+def _advantage(
+    history: History, stored: StoredRollout, metrics: Mapping[str, float]
+) -> Overlay:
     """The advantage of each token, computed by the run's own algorithm with the λ that the step recorded."""
     bare = Overlay(
         "advantage",
@@ -142,7 +144,9 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
         return replace(bare, missing=f"the run's algorithm cannot be used here: {error}")
     most = float(np.abs(values_T).max(initial=0.0)) or 1.0
     return replace(
-        bare, values=values_T, shades=tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8))
+        bare,
+        values=values_T,
+        shades=tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8)),
     )
 
 

@@ -90,7 +90,9 @@ class InProcessTrainer:
         with errors_of_ours(TrainerLostError):
             backward = self._service.forward_backward(self._request(datums, loss, parameters))
             output = pb.ForwardBackwardOutput.FromString(await answer_of(backward))
-            logprobs = [one if one.ndim == 1 else one[:, 0] for one in logprobs_of(output, datums)]
+            logprobs = [
+                one if one.ndim == 1 else one[:, 0] for one in logprobs_of(output, datums)
+            ]
             if check is not None:
                 check(logprobs)
             params = rq.AdamParams(**vars(adam))
@@ -138,7 +140,9 @@ class InProcessTrainer:
         with errors_of_ours(TrainerLostError):
             state = self._service.save_weights(rq.SaveWeights(**saved))
             sampler = self._service.save_weights_for_sampler(rq.SaveWeightsForSampler(**saved))
-            return Checkpoint((await answer_of(state))["path"], (await answer_of(sampler))["path"])
+            return Checkpoint(
+                (await answer_of(state))["path"], (await answer_of(sampler))["path"]
+            )
 
 
 def logprobs_of(output: Any, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
@@ -217,7 +221,9 @@ class InProcess:
         )
         count = len(tokens_T)
         found = [part.reshape(top.length, top.k)[-count:] for part in (ids, values)]
-        return await self.logprobs(weights, prompt_P, tokens_T), checked_choices(*found, count, k)
+        return await self.logprobs(weights, prompt_P, tokens_T), checked_choices(
+            *found, count, k
+        )
 
     async def _ask(
         self, weights: Weights, tokens: Sequence[int], **asked: Any
@@ -227,7 +233,9 @@ class InProcess:
             "teacher": weights.model or self._config.tinker.teacher,
         }
         source = (
-            {"model_path": weights.path} if weights.path else {"base_model": names[weights.policy]}
+            {"model_path": weights.path}
+            if weights.path
+            else {"base_model": names[weights.policy]}
         )
         prompt = rq.Prompt(chunks=[rq.TextChunk(tokens=list(tokens))])
         with errors_of_ours():

@@ -80,12 +80,16 @@ class Opened:
         seeds: Sequence[int] | None = None,
         **more: Any,
     ) -> list[SampledAnswer]:
-        params = SamplingParams(**{"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more})
+        params = SamplingParams(
+            **{"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more}
+        )
         return self(self.backend.sample(weights, prompt_P, number, params, seeds=seeds))
 
     @property
     def stop(self) -> tuple[int, ...]:
-        return self.config.prompting.chat(self.backend.tokenizer, self.config.tinker.student).stop
+        return self.config.prompting.chat(
+            self.backend.tokenizer, self.config.tinker.student
+        ).stop
 
     def score(self, weights: Weights, tokens_T: Sequence[int]) -> np.ndarray:
         return self(self.backend.logprobs(weights, PROMPT, tokens_T))
@@ -100,7 +104,10 @@ class Opened:
             Datum(
                 PROMPT,
                 tokens_T,
-                {"logprobs": logprobs_T, "advantages": np.full(len(tokens_T), sign, np.float32)},
+                {
+                    "logprobs": logprobs_T,
+                    "advantages": np.full(len(tokens_T), sign, np.float32),
+                },
             )
             for (tokens_T, logprobs_T), sign in zip(scored, (1.0, -1.0), strict=True)
         ]
@@ -172,7 +179,8 @@ def test_a_tiny_top_p_leaves_only_the_likeliest_token(opened):
     answers = opened.sample(STUDENT, 4, max_tokens=6, top_p=1e-6)
     assert len({tuple(answer.tokens_T) for answer in answers}) == 1
     assert (
-        len({tuple(opened.sample(STUDENT, 1, seeds=[seed])[0].tokens_T) for seed in range(4)}) > 1
+        len({tuple(opened.sample(STUDENT, 1, seeds=[seed])[0].tokens_T) for seed in range(4)})
+        > 1
     )
     # The reported log-probabilities are of the full distribution, to be comparable with the teacher's scores.
     scored = opened.score(STUDENT, answers[0].tokens_T)
@@ -251,7 +259,9 @@ def test_all_targets_of_a_datum_are_scored_and_trained_on(opened):
     assert before.shape == (3, 3)
     assert before[:, 0] == pytest.approx(opened.score(STUDENT, tokens), abs=1e-3)
     assert before[1, 1] == pytest.approx(opened.score(STUDENT, [50, 61])[-1], abs=1e-3)
-    weighed = replace(datum, inputs={"weights": np.tile(np.array([0, 1, -1], np.float32), (3, 1))})
+    weighed = replace(
+        datum, inputs={"weights": np.tile(np.array([0, 1, -1], np.float32), (3, 1))}
+    )
     result = opened(trainer.step([weighed], "cross_entropy", {}, ADAM))
     assert result.logprobs[0] == pytest.approx(before[:, 0], abs=1e-3)
     (after,) = opened(trainer.logprobs([datum]))
@@ -314,7 +324,9 @@ def test_every_loss_is_computed_with_its_parameters(opened, loss):
 
     datums = opened.datums()
     for datum in datums:  # ratios on both sides of the bounds
-        datum.inputs["logprobs"] += np.linspace(-0.5, 0.5, len(datum.tokens_T), dtype=np.float32)
+        datum.inputs["logprobs"] += np.linspace(
+            -0.5, 0.5, len(datum.tokens_T), dtype=np.float32
+        )
     if loss == "cross_entropy":
         datums = [
             replace(datum, inputs={"weights": np.ones(len(datum.tokens_T), np.float32)})
@@ -423,7 +435,9 @@ def test_an_adapter_is_exported_as_files(opened, tmp_path):
     assert all(file.stat().st_size for file in files)
     with pytest.raises(PolicyError):
         opened(
-            opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path)
+            opened.provider.export(
+                opened.config, f"{saved.state_path}-none", "adapter", tmp_path
+            )
         )
 
 

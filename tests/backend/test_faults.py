@@ -13,7 +13,12 @@ from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 from transformers import AutoTokenizer
 
-from rtl_core.backend.base import SampledAnswer, SamplingParams, checked_logprobs, checked_metrics
+from rtl_core.backend.base import (
+    SampledAnswer,
+    SamplingParams,
+    checked_logprobs,
+    checked_metrics,
+)
 from rtl_core.backend.tinker.connect import load_tokenizer
 from rtl_core.backend.tinker.faults import (
     SessionLostError,
@@ -161,7 +166,9 @@ def test_log_probabilities_and_metrics_must_be_finite():
     for values in ([None, -1.0], [-1.0, float("inf")], [-1.0]):
         with pytest.raises(MalformedAnswerError, match="a score has"):
             checked_logprobs(values, 2, "a score")
-    with pytest.raises(MalformedAnswerError, match="the metric loss:sum of a train step is nan"):
+    with pytest.raises(
+        MalformedAnswerError, match="the metric loss:sum of a train step is nan"
+    ):
         checked_metrics({"loss:sum": float("nan")})
 
 
@@ -180,7 +187,9 @@ def test_a_training_client_lost_in_a_restart_is_recognised():
 @pytest.mark.parametrize(
     "error",
     [
-        status(tinker.BadRequestError, 400, "Error code: 400 - {'detail': 'Invalid session_id'}"),
+        status(
+            tinker.BadRequestError, 400, "Error code: 400 - {'detail': 'Invalid session_id'}"
+        ),
         status(tinker.NotFoundError, 404, "session 7f not found"),
         status(tinker.APIStatusError, 410, "session_id: session '7f' is finished"),
         fetched(status(tinker.NotFoundError, 404)).__class__("Invalid session_id"),
@@ -244,7 +253,9 @@ def test_permanent_errors_say_what_to_do(error, says, remedy):
 def test_a_damaged_tokenizer_is_named(tmp_path):
     folder = shutil.copytree(model_path("student"), tmp_path / "model")
     (folder / "tokenizer.json").write_text("{")
-    config = load_config("demo", [f'tinker.local_models={{student="{folder}"}}'], environment={})
+    config = load_config(
+        "demo", [f'tinker.local_models={{student="{folder}"}}'], environment={}
+    )
     with pytest.raises(
         PolicyError, match=f"tokenizer of 'student' cannot be loaded from {folder}: "
     ):

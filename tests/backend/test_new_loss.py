@@ -16,7 +16,10 @@ def _registered():
     @loss(*POLICY_INPUTS, parameters={"power": 1.0})
     def tempered(logp_BLK, inputs, parameters):
         """-r^power A."""
-        return -((logp_BLK - inputs["logprobs"]) * parameters["power"]).exp() * inputs["advantages"]
+        return (
+            -((logp_BLK - inputs["logprobs"]) * parameters["power"]).exp()
+            * inputs["advantages"]
+        )
 
     yield
     del LOSSES["tempered"]

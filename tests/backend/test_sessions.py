@@ -42,7 +42,9 @@ async def open_and_leave(
             raise before_the_end
 
 
-def test_closing_a_session_ends_its_heartbeats_even_if_the_service_is_dead(service, monkeypatch):
+def test_closing_a_session_ends_its_heartbeats_even_if_the_service_is_dead(
+    service, monkeypatch
+):
     asyncio.run(open_and_leave(service))
     assert sdk_loops() == []  # immediately: the service has answered
     with pytest.raises(ValueError, match="in the middle"):
@@ -106,7 +108,9 @@ def test_a_backend_opens_a_new_session_after_the_service_ended_its_own(cloud, re
     runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
     assert told[0] == "Tinker ended the session; the run goes on in a new one"
     assert "the trainer was opened again from the last saved state" in told[1]
-    sessions = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
+    sessions = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()[
+        "sessions"
+    ]
     assert sessions[1:] == [session, *earlier]
 
 
@@ -116,7 +120,9 @@ def test_lost_sampler_weights_are_saved_again_from_their_state(remote):
 
     async def sample():
         params = SamplingParams(4, 1.0, [0])
-        return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, params, seeds=[5])
+        return await backend.sample(
+            Weights(path=saved.sampler_path), [2, 3], 1, params, seeds=[5]
+        )
 
     before = runner.run(sample())
     assert runner.run(backend.delete([saved.sampler_path])) == 1

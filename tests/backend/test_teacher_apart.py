@@ -15,7 +15,15 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from localtinker.process import LocalTinker
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SamplingParams, Saved, Weights
+from rtl_core.backend.base import (
+    Adam,
+    Backend,
+    Checkpoint,
+    Datum,
+    SamplingParams,
+    Saved,
+    Weights,
+)
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.embedded import temporary_folder
 from rtl_core.backend.tinker.pauses import Pauses
@@ -106,14 +114,19 @@ def expected():
     teacher = AutoModelForCausalLM.from_pretrained(model_path("teacher"), dtype=torch.float32)
     with torch.no_grad():
         logp_TV = (
-            teacher(torch.tensor([PROMPT + ANSWER])).logits[0, len(PROMPT) - 1 : -1].log_softmax(-1)
+            teacher(torch.tensor([PROMPT + ANSWER]))
+            .logits[0, len(PROMPT) - 1 : -1]
+            .log_softmax(-1)
         )
     return logp_TV[range(len(ANSWER)), ANSWER].numpy()
 
 
 @pytest.mark.parametrize(
     "embedded",
-    ["neither", *(pytest.param(role, marks=pytest.mark.slow) for role in ("student", "teacher"))],
+    [
+        "neither",
+        *(pytest.param(role, marks=pytest.mark.slow) for role in ("student", "teacher")),
+    ],
 )
 @pytest.mark.usefixtures("keys")
 def test_student_and_teacher_use_separate_services(services, expected, embedded, tmp_path):
@@ -146,7 +159,9 @@ def test_student_and_teacher_use_separate_services(services, expected, embedded,
 
 
 @pytest.mark.usefixtures("keys")
-def test_the_teacher_may_be_saved_weights_and_use_the_students_key(services, monkeypatch, tmp_path):
+def test_the_teacher_may_be_saved_weights_and_use_the_students_key(
+    services, monkeypatch, tmp_path
+):
     teacher = services["teacher"]
     with monkeypatch.context() as own:
         own.setenv("TINKER_API_KEY", teacher.api_key)
@@ -229,7 +244,9 @@ def test_check_asks_each_service_only_for_its_own_models(services, monkeypatch, 
     assert code == 0, lines
     assert lines["tinker.student"]["text"].startswith("student: embedded")
     assert lines["tinker.teacher"]["text"].startswith("teacher: sampled")
-    assert f"TINKER_TEACHER_API_KEY, taken by {teacher}" in lines["teacher: credentials"]["text"]
+    assert (
+        f"TINKER_TEACHER_API_KEY, taken by {teacher}" in lines["teacher: credentials"]["text"]
+    )
     assert "tinker.teacher and student: same vocabulary" in lines["tokenizer"]["text"]
     assert lines["context"]["text"].startswith("tinker.teacher: prompts of up to")
 
@@ -307,7 +324,10 @@ def test_folders_of_killed_teachers_are_deleted_and_those_in_use_kept(tmp_path):
         killed.wait()
         (tmp_path / "teacher-1" / "registry.db").write_text("left behind")
         with temporary_folder(tmp_path / "teacher-3"):
-            assert sorted(path.name for path in tmp_path.iterdir()) == ["teacher-2", "teacher-3"]
+            assert sorted(path.name for path in tmp_path.iterdir()) == [
+                "teacher-2",
+                "teacher-3",
+            ]
         assert [path.name for path in tmp_path.iterdir()] == ["teacher-2"]
     finally:
         living.kill()

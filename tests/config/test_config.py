@@ -54,7 +54,8 @@ def test_a_loss_and_its_parameters_must_be_registered():
     ):
         settings_of("learning.loss=cross_entropy")
     with pytest.raises(
-        ConfigError, match=r"`learning\.loss_parameters`: ppo has no parameter beta \(has: clip_low"
+        ConfigError,
+        match=r"`learning\.loss_parameters`: ppo has no parameter beta \(has: clip_low",
     ):
         settings_of("learning.loss=ppo", "learning.loss_parameters={beta = 1.0}")
 
@@ -91,7 +92,10 @@ def test_each_mistake_is_reported_with_its_line(tmp_path):
     with pytest.raises(ConfigError) as error:
         load_config(path, environment={})
     message = str(error.value)
-    assert f"line {lines.index('group_siz = 16') + 1}: `sampling.group_siz`: unknown key" in message
+    assert (
+        f"line {lines.index('group_siz = 16') + 1}: `sampling.group_siz`: unknown key"
+        in message
+    )
     assert (
         f"line {lines.index('heldout = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.heldout`"
         in message
@@ -126,10 +130,17 @@ def test_invalid_combinations_are_refused_with_the_key_to_change(case):
         (["learning.kl_weight=0", "learning.kl_schedule=cosine"], False),
         (["learning.kl_weight=0.5", "learning.kl_schedule=cosine"], True),
         (
-            ["learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5"],
+            [
+                "learning.kl_weight=0",
+                "learning.kl_schedule=linear",
+                "learning.final_kl_weight=0.5",
+            ],
             True,
         ),
-        (["learning.kl_weight=0.1", "learning.kl_schedule=target", "learning.kl_target=0.2"], True),
+        (
+            ["learning.kl_weight=0.1", "learning.kl_schedule=target", "learning.kl_target=0.2"],
+            True,
+        ),
     ],
 )
 def test_uses_kl_is_true_if_the_weight_is_above_0_in_some_step(overrides, uses):
@@ -245,7 +256,10 @@ def test_the_shipped_cvdp_run_has_100_to_220_steps_and_a_teacher_in_the_first_ha
     asked = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
     assert asked == sorted(asked, reverse=True)
     assert sum(asked) == steps // 2 - 1
-    assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+    assert config.learning.loss_settings == {
+        "clip_low_threshold": 0.0,
+        "clip_high_threshold": 4.0,
+    }
     assert not config.problems.require_golden
 
 
@@ -302,7 +316,11 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
         ({}, "train demo"),
         ({"overrides": ["run.name=mine", "run.seed=1"]}, "train mine"),
         (
-            {"config": "cvdp", "overrides": ["run.name=other"], "options": {"run_name": "third"}},
+            {
+                "config": "cvdp",
+                "overrides": ["run.name=other"],
+                "options": {"run_name": "third"},
+            },
             "train third",
         ),
         ({"config": "smollm2"}, "train smollm2"),

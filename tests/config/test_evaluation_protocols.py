@@ -25,7 +25,13 @@ def made(cvdp):
 def test_the_protocol_is_the_published_one(made):
     config = made()
     section = config.evaluation
-    assert (section.samples, section.k, section.temperature, section.top_p, section.max_tokens) == (
+    assert (
+        section.samples,
+        section.k,
+        section.temperature,
+        section.top_p,
+        section.max_tokens,
+    ) == (
         5,
         (1, 5),
         0.2,
@@ -96,7 +102,10 @@ def test_an_invalid_protocol_is_refused(tmp_path, cvdp):
             ["--model", "student", "--problems", "x", "--step", "0"],
             "--step cannot be combined with --model",
         ),
-        (["demo", "--model", "student", "--problems", "x"], "RUN cannot be combined with --model"),
+        (
+            ["demo", "--model", "student", "--problems", "x"],
+            "RUN cannot be combined with --model",
+        ),
         (["--model", "student", "--problems", "/no/file"], "there is no /no/file"),
         (
             ["--model", "tinker://a/weights/b", "--base-url", "local", "--problems", "."],

@@ -66,7 +66,9 @@ def canonical(name: str) -> str:
 
 
 def project(name: str = "rtl-distill") -> dict:
-    return tomllib.loads((REPOSITORY / PROJECTS[name][0] / "pyproject.toml").read_text())["project"]
+    return tomllib.loads((REPOSITORY / PROJECTS[name][0] / "pyproject.toml").read_text())[
+        "project"
+    ]
 
 
 def dependencies() -> list[str]:
@@ -169,7 +171,9 @@ def environment(folder, wheels, *installed):
 
 def needed(*installed: str) -> set[str]:
     """The distributions that these need, and what those need."""
-    waiting = [Requirement(text) for name in installed for text in project(name)["dependencies"]]
+    waiting = [
+        Requirement(text) for name in installed for text in project(name)["dependencies"]
+    ]
     seen: set[tuple[str, str]] = set()
     while waiting:
         requirement = waiting.pop()
@@ -184,13 +188,17 @@ def needed(*installed: str) -> set[str]:
             seen.add((name, extra))
             parts = [Requirement(line) for line in lines]
             waiting += [
-                one for one in parts if one.marker is None or one.marker.evaluate({"extra": extra})
+                one
+                for one in parts
+                if one.marker is None or one.marker.evaluate({"extra": extra})
             ]
     return {name for name, _ in seen}
 
 
 @pytest.mark.slow
-def test_the_wheel_trains_from_any_folder_and_installs_no_other_top_level_names(tmp_path, wheels):
+def test_the_wheel_trains_from_any_folder_and_installs_no_other_top_level_names(
+    tmp_path, wheels
+):
     python = environment(tmp_path, wheels, *PROJECTS)
     (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
     for name in PROJECTS["rtl-distill"][1]:
@@ -210,19 +218,31 @@ def test_the_wheel_trains_from_any_folder_and_installs_no_other_top_level_names(
 @pytest.mark.slow
 def test_the_grader_alone_grades_ten_answers_without_torch_prefect_and_duckdb(tmp_path, wheels):
     python = environment(tmp_path, wheels, "rtl-grader")
-    for name in ("torch", "transformers", "tinker", "prefect", "duckdb", "rtl_core", "localtinker"):
+    for name in (
+        "torch",
+        "transformers",
+        "tinker",
+        "prefect",
+        "duckdb",
+        "rtl_core",
+        "localtinker",
+    ):
         code = f"import importlib.util as u; print(u.find_spec({name!r}) is not None)"
         assert run(tmp_path, python, "-c", code).strip() == "False"
     problems = starter_problems("train", 10, 0)
     write(problems, tmp_path / "problems.jsonl")
     answers = [{"id": problem.id, "files": problem.golden} for problem in problems]
-    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in answers))
+    (tmp_path / "answers.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in answers)
+    )
     told = run(
         tmp_path, python.with_name("rtl-grader"), "grade", "problems.jsonl",
         "--answers", "answers.jsonl", "--output", "verdicts.jsonl",
     )  # fmt: skip
     assert "10" in told
-    verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    verdicts = [
+        json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()
+    ]
     assert [verdict["outcome"] for verdict in verdicts] == ["passed"] * 10
 
 

@@ -91,9 +91,13 @@ def test_an_estimate_counts_every_step_and_evaluation():
         prefill=480 * 100, cached=480 * 500, sample=480 * 300, train=480 * 6 * 149
     )
     # λ reaches 0 at the 30th step, so 29 steps of 8 groups are scored.
-    assert found.training["teacher"] == Tokens(prefill=232 * 400, cached=232 * 500, sample=232 * 6)
+    assert found.training["teacher"] == Tokens(
+        prefill=232 * 400, cached=232 * 500, sample=232 * 6
+    )
     assert found.evaluating["student"] == Tokens(prefill=90, cached=270, sample=200) * 64 * 7
-    assert found.hours(1_000) == pytest.approx((480 * 300 + 64 * 200 * 8 + 232 * 6) / 1_000 / 3600)
+    assert found.hours(1_000) == pytest.approx(
+        (480 * 300 + 64 * 200 * 8 + 232 * 6) / 1_000 / 3600
+    )
     # Distributions cost the teacher as much as scores. The trainer reads answers twice if their weights depend on it.
     for tail, passes in (("bucket", 480 + 232), ("renormalise", 480)):
         more = [
@@ -141,7 +145,10 @@ def a_run(*overrides: str) -> RunConfig:
 
 UNCOUNTED = Workload(Prompts(4, 50), Prompts(1, 40), completion=20)
 SMALL = Workload(
-    Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25
+    Prompts(4, 50, most=50, longest=70),
+    Prompts(1, 40, most=40),
+    completion=20,
+    trained_share=0.25,
 )
 
 
@@ -223,12 +230,18 @@ def test_scoring_is_billed_only_in_steps_with_a_kl():
 
 def test_warm_start_and_measurement_are_part_of_the_estimate():
     golden = a_run(
-        "learning.kl_weight=0.1", "learning.warm_start_steps=1", "learning.warm_start_source=golden"
+        "learning.kl_weight=0.1",
+        "learning.warm_start_steps=1",
+        "learning.warm_start_source=golden",
     )
     found = likely(golden, SMALL).training
-    assert found["student"] == Tokens(prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69)
+    assert found["student"] == Tokens(
+        prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69
+    )
     imitated = a_run(
-        "learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_source=teacher"
+        "learning.kl_weight=0",
+        "learning.warm_start_steps=1",
+        "learning.warm_start_source=teacher",
     )
     assert likely(imitated, SMALL).training["teacher"] == Tokens(
         prefill=100, cached=200, sample=120
@@ -245,7 +258,9 @@ def test_warm_start_and_measurement_are_part_of_the_estimate():
 
 def test_self_distillation_bills_the_hint_and_no_teacher():
     own = a_run(
-        "learning.kl_weight=0.1", "learning.algorithm=self_distillation", "evaluation.teacher=false"
+        "learning.kl_weight=0.1",
+        "learning.algorithm=self_distillation",
+        "evaluation.teacher=false",
     )
     alone = a_run("learning.kl_weight=0.1", "evaluation.teacher=false")
     found, usual = likely(own, SMALL).training, likely(alone, SMALL).training
@@ -268,7 +283,10 @@ def test_several_teachers_share_by_source_and_cost_at_most_the_dearest_one():
         likely(config, work).training,
         likely(a_run("learning.kl_weight=0.1"), SMALL).training,
     )
-    assert (found["other"], found["teacher"]) == (alone["teacher"] * 0.25, alone["teacher"] * 0.75)
+    assert (found["other"], found["teacher"]) == (
+        alone["teacher"] * 0.25,
+        alone["teacher"] * 0.75,
+    )
     price = ModelPrice(prefill=1.0, cached=1.0, sample=1.0, train=1.0)
     dear = ModelPrice(prefill=9.0, cached=9.0, sample=9.0)
     for dearest, models in (

@@ -24,7 +24,9 @@ def problems(data, tmp_path_factory):
     few = tmp_path_factory.mktemp("verilog-eval")
     for path in (data / "verilog-eval" / "dataset_spec-to-rtl").glob("Prob039_*"):
         shutil.copy(path, few)
-    examples = "cvdp_v1.1.0_example_nonagentic_code_generation_no_commercial_with_solutions.jsonl"
+    examples = (
+        "cvdp_v1.1.0_example_nonagentic_code_generation_no_commercial_with_solutions.jsonl"
+    )
     starters = starter_problems("train", 12, 1)
     return {
         "starter": _mutated(next(p for p in starters if p.family == "adder"), "+", "-"),

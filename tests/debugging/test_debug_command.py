@@ -22,7 +22,9 @@ PATIENCE_S = 120
 
 
 def run(history, *words, typed=""):
-    return command.run("debug", *words, "--db", history.path, input=typed, env={"COLUMNS": "120"})
+    return command.run(
+        "debug", *words, "--db", history.path, input=typed, env={"COLUMNS": "120"}
+    )
 
 
 @pytest.mark.slow
@@ -43,9 +45,7 @@ def test_the_verdict_is_the_same_again_and_waves_are_written(name, history, keys
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shell_opens_in_the_sandbox_and_runs_the_harness(name, history, keys):
-    typed = (
-        "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
-    )
+    typed = "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
     done = run(history, keys[name], "--shell", typed=typed)
     assert done.returncode == 7, done.stderr
     told = done.stdout[done.stdout.index("\nharness ") :]

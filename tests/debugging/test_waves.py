@@ -24,7 +24,9 @@ def test_a_failing_answer_shows_the_ports_around_its_failing_check(
     assert [signal.name for signal in found.signals] == [
         port.name for port in problem.interface.ports
     ]
-    assert all(len(bits) == signal.width for signal in found.signals for _, bits in signal.changes)
+    assert all(
+        len(bits) == signal.width for signal in found.signals for _, bits in signal.changes
+    )
     assert found.begin <= found.failed_at <= found.end
     assert found.failed_at in found.times
     whole = read_vcd(found.vcd)
@@ -107,7 +109,10 @@ def test_a_window_of_a_long_dump_equals_that_of_the_whole_dump(seed, monkeypatch
                     f"b{value} {code}".encode() if name == "b" else f"{value}{code}".encode()
                 )
                 truth[name].append(
-                    (time, value.rjust(4, "x" if value == "xz" else "0") if name == "b" else value)
+                    (
+                        time,
+                        value.rjust(4, "x" if value == "xz" else "0") if name == "b" else value,
+                    )
                 )
     found = read_vcd(HEAD + b"\n".join(lines) + b"\n")
     variables = list(found.scopes["m"].values())

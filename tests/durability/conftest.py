@@ -86,7 +86,9 @@ class Deployed:
     def state(self, flow_run: str) -> str:
         def get() -> str:
             return (
-                self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
+                self._http.get(f"/flow_runs/{flow_run}")
+                .raise_for_status()
+                .json()["state"]["name"]
             )
 
         return wait_for(get, "the server to answer")
@@ -131,7 +133,9 @@ class Deployed:
     def wait_trained(self, run: str, steps: int, patience_s: float = 900) -> None:
         sql = f"SELECT count(*) AS n FROM steps WHERE run = '{run}' AND status = 'trained'"
         wait_for(
-            lambda: self.rows(sql)[0]["n"] >= steps, f"{steps} trained steps of {run}", patience_s
+            lambda: self.rows(sql)[0]["n"] >= steps,
+            f"{steps} trained steps of {run}",
+            patience_s,
         )
 
     def cancel_in_training(self, run: str) -> None:

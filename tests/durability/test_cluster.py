@@ -47,7 +47,9 @@ class Cluster:
             "--scheduler-file",
             str(self.file),
         ]
-        return subprocess.Popen(command, stdout=self._log, stderr=self._log, cwd=self.file.parent)
+        return subprocess.Popen(
+            command, stdout=self._log, stderr=self._log, cwd=self.file.parent
+        )
 
     def end(self) -> None:
         for process in (*self.workers, self.scheduler):
@@ -67,7 +69,9 @@ def job(seconds: float, says: str) -> Job:
     return Job(
         files={"src/out.txt": says},
         harness={},
-        steps=(Step("slow", ("sh", "-c", f"sleep {seconds}; cat /code/src/out.txt"), cwd="/code"),),
+        steps=(
+            Step("slow", ("sh", "-c", f"sleep {seconds}; cat /code/src/out.txt"), cwd="/code"),
+        ),
         limits=Limits(wall_s=600),
     )
 
@@ -80,7 +84,9 @@ def test_no_result_is_lost_with_a_worker(cluster):
         assert set(executor.tools())
         with ThreadPoolExecutor(8) as threads:
             running = [threads.submit(executor.run, job(1.5, f"answer {i}")) for i in range(8)]
-            wait_for(lambda: all(executor._client.processing().values()), "both workers at work")
+            wait_for(
+                lambda: all(executor._client.processing().values()), "both workers at work"
+            )
             cluster.workers[0].send_signal(signal.SIGKILL)
             results = [future.result(timeout=600) for future in running]
         assert [result.steps[0].output.strip() for result in results] == [
@@ -130,9 +136,12 @@ def test_the_grading_service_grades_on_the_cluster(cluster, tmp_path):
         assert queue.pool.threads == workers.slots
         problems = list(queue.problems.values())[:4]
         lines = [
-            AnswerLine(0, problem, 0, Answer(files=problem.golden or {})) for problem in problems
+            AnswerLine(0, problem, 0, Answer(files=problem.golden or {}))
+            for problem in problems
         ]
-        assert [record["outcome"] for record in asyncio.run(queue.grade(lines))] == ["passed"] * 4
+        assert [record["outcome"] for record in asyncio.run(queue.grade(lines))] == [
+            "passed"
+        ] * 4
         assert workers.cpu_s > 0
 
 

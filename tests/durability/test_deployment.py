@@ -97,7 +97,11 @@ def test_of_two_triggers_the_first_trains_with_all_lines_logged_and_the_second_f
         assert " INFO " in text
     # The artifacts are on the page of the triggered run, not on those of its subflows.
     shown = deployed.post("/artifacts/filter", artifacts={"flow_run_id": {"any_": [flow_run]}})
-    assert {artifact["key"] for artifact in shown} == {"progress-told", "steps-told", "result-told"}
+    assert {artifact["key"] for artifact in shown} == {
+        "progress-told",
+        "steps-told",
+        "result-told",
+    }
     results = [artifact["data"] for artifact in shown if artifact["key"] == "result-told"]
     assert len(results) == 2  # at the start of the run and at its end
     assert all(
@@ -126,7 +130,9 @@ def test_a_killed_run_is_restarted_and_trains_every_step_once(deployed):
     assert sweep(deployed) == []  # once for each death
     wait_for(restarted, "the new flow run")
     assert (
-        deployed.wait_state(deployed.holder("killed")["flow_run"], "Completed", "Failed", "Crashed")
+        deployed.wait_state(
+            deployed.holder("killed")["flow_run"], "Completed", "Failed", "Crashed"
+        )
         == "Completed"
     )
     steps = deployed.rows(
@@ -163,7 +169,9 @@ def test_a_small_budget_pauses_a_run_and_a_larger_one_resumes_it(deployed):
     )
     assert 0 < paid["usd"] <= 0.03
     assert 0 < paid["n"] < 8
-    again = deployed.trigger("thrifty", f"cost.prices={prices}", "cost.budget_usd=1000", epochs=2)
+    again = deployed.trigger(
+        "thrifty", f"cost.prices={prices}", "cost.budget_usd=1000", epochs=2
+    )
     assert deployed.wait_state(again, "Completed", "Failed", "Crashed") == "Completed"
     assert deployed.rows(
         "SELECT count(*) AS n FROM steps WHERE run = 'thrifty' AND status = 'trained'"

@@ -13,7 +13,9 @@ from tests.waiting import wait_for
 
 def test_a_running_deployment_is_found_at_the_port_it_was_started_with(tmp_path):
     started = LocalDeployment(home=tmp_path, folder=tmp_path, port=4777)
-    with subprocess.Popen(["sleep", "600"], env={"PATH": "/bin", **started.settings()}) as keeper:
+    with subprocess.Popen(
+        ["sleep", "600"], env={"PATH": "/bin", **started.settings()}
+    ) as keeper:
         (tmp_path / "server.pid").write_text(str(keeper.pid))
         try:
             asked = LocalDeployment(home=tmp_path, folder=tmp_path, port=4200)

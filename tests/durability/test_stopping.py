@@ -106,7 +106,9 @@ def test_a_run_ends_even_if_asyncio_swallows_the_exception_of_a_signal(tmp_path,
     assert [type(error) for error in kept] == [Termination]
 
 
-def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(tmp_path, monkeypatch, caplog):
+def test_a_run_that_waits_for_its_history_ends_soon_after_a_signal(
+    tmp_path, monkeypatch, caplog
+):
     path = tmp_path / "h.duckdb"
     History(path).start_run(RunRecord(name="r"))
     settings = load_config("demo", [f"run.directory={tmp_path}", f"run.history={path}"])

@@ -63,7 +63,9 @@ def test_a_command_leaves_the_users_home_its_database_and_its_profiles_alone(tmp
     """Another Prefect may have migrated that database, in the default home or wherever variables say."""
     home = tmp_path / ".prefect"
     home.mkdir()
-    (home / "profiles.toml").write_text('active = "mine"\n[profiles.mine]\nPREFECT_API_KEY = "x"\n')
+    (home / "profiles.toml").write_text(
+        'active = "mine"\n[profiles.mine]\nPREFECT_API_KEY = "x"\n'
+    )
     with contextlib.closing(sqlite3.connect(home / "prefect.db")) as database:
         database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
         database.execute("INSERT INTO alembic_version VALUES ('fffffffffffe')")
@@ -81,7 +83,11 @@ def test_a_command_leaves_the_users_home_its_database_and_its_profiles_alone(tmp
         "import httpx; print(httpx.get(os.environ['PREFECT_API_URL'] + '/health', timeout=300).json()); print(os.environ['PREFECT_HOME'])",
     )
     done = subprocess.run(
-        [sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     _, healthy, own = done.stdout.splitlines()
     assert (healthy, done.stderr) == ("True", "")
@@ -154,7 +160,8 @@ def test_concurrent_writes_are_neither_refused_nor_held_up_for_sqlites_lock_time
         def seconds(number):
             started = time.monotonic()
             run = post(
-                "/flow_runs/", {"flow_id": flow, "name": str(number), "state": {"type": "PENDING"}}
+                "/flow_runs/",
+                {"flow_id": flow, "name": str(number), "state": {"type": "PENDING"}},
             )["id"]
             post(f"/flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}})
             post("/artifacts/", {"key": f"a-{number}", "data": "x", "flow_run_id": run})

@@ -62,5 +62,7 @@ def knows_tools(data, tmp_path_factory):
     shutil.copytree(Path(rtl_core.tinymodels.__file__).parent / "student", folder)
     shutil.copy(data / "chat-templates" / TEMPLATE, folder / "chat_template.jinja")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 16384}))
+    (folder / "config.json").write_text(
+        json.dumps({**config, "max_position_embeddings": 16384})
+    )
     return folder

@@ -156,7 +156,8 @@ def test_a_failed_submission_gets_feedback_unless_it_is_the_last(arbiter, execut
         told = [turn.results[0] for turn in whole.turns[2::2]]
         assert [result.ok for result in told] == [False] * (len(told) - 1) + [True]
         assert all(
-            one.text == "It does not compile:\nCorrect it, and submit again." for one in told[:-1]
+            one.text == "It does not compile:\nCorrect it, and submit again."
+            for one in told[:-1]
         )
         if attempts > 1:
             assert f"1 of {attempts} submissions" in whole.messages[7]["content"]
@@ -190,7 +191,10 @@ def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):
     ]  # fmt: skip
     shown = io.StringIO()
     episode = Episode(arbiter, executor)
-    assert episode.play(ByHand(io.StringIO("\n".join(lines) + "\n"), shown)).files == arbiter.golden
+    assert (
+        episode.play(ByHand(io.StringIO("\n".join(lines) + "\n"), shown)).files
+        == arbiter.golden
+    )
     told = shown.getvalue()
     for message in episode.messages[:-1]:
         if message["role"] != "assistant":

@@ -23,7 +23,9 @@ def evaluate(url, cvdp, db):
 
 
 @pytest.mark.slow
-def test_an_agent_is_compared_with_single_shot_and_its_transcript_is_shown(cvdp, calls, tmp_path):
+def test_an_agent_is_compared_with_single_shot_and_its_transcript_is_shown(
+    cvdp, calls, tmp_path
+):
     db = tmp_path / "h.duckdb"
     with scripted(calls) as server:
         done = run(*evaluate(server.url, cvdp, db), timeout=600)
@@ -33,7 +35,9 @@ def test_an_agent_is_compared_with_single_shot_and_its_transcript_is_shown(cvdp,
         for line in done.stdout.splitlines()
     ]
     assert any(
-        row[:2] == ["single-shot", "1"] and row[2].startswith("0.0") and row[3:] == ["10", "1.0"]
+        row[:2] == ["single-shot", "1"]
+        and row[2].startswith("0.0")
+        and row[3:] == ["10", "1.0"]
         for row in rows
     ), done.stdout
     assert any(
@@ -78,7 +82,9 @@ def test_an_agent_is_compared_with_single_shot_and_its_transcript_is_shown(cvdp,
             "passed": True,
         }
     ]
-    (table,) = (one for one in blocks.blocks(Source(history, "agents")) if isinstance(one, Table))
+    (table,) = (
+        one for one in blocks.blocks(Source(history, "agents")) if isinstance(one, Table)
+    )
     printed = [row[1:] for row in rows]
     assert [list(map(str, row[2:])) in printed for row in table.rows] == [
         True
@@ -101,7 +107,17 @@ def test_an_agent_is_compared_with_single_shot_and_its_transcript_is_shown(cvdp,
 @pytest.mark.slow
 def test_a_local_model_is_evaluated_in_episodes(cvdp, knows_tools, tmp_path):
     db = tmp_path / "h.duckdb"
-    model = ("--model", "student", "--base-url", "local", "--agentic", "--samples", 2, "--db", db)
+    model = (
+        "--model",
+        "student",
+        "--base-url",
+        "local",
+        "--agentic",
+        "--samples",
+        2,
+        "--db",
+        db,
+    )
     sets = ["evaluation.max_tokens=24", f'tinker.local_models={{"student" = "{knows_tools}"}}']
     done = run(
         "evaluate", *model, "--problems", cvdp / EXAMPLE, sets=sets, cwd=tmp_path, timeout=600
@@ -124,7 +140,9 @@ def test_a_killed_evaluation_resumes_and_records_no_turn_twice(cvdp, calls, tmp_
     db = tmp_path / "h.duckdb"
     with scripted(calls, delay_s=1.0) as server:
         first = subprocess.Popen(
-            command(*evaluate(server.url, cvdp, db)), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command(*evaluate(server.url, cvdp, db)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         wait_for(
             lambda: sum(bool(asked.get("tools")) for asked in server.asked) >= 8, "eight turns"
@@ -172,7 +190,10 @@ def test_an_interrupt_does_not_wait_for_a_slow_endpoint(cvdp, calls, tmp_path):
     ("arguments", "said"),
     [
         (["evaluate", "run", "--agentic"], "--agentic cannot be combined with a RUN"),
-        (["evaluate", "run", "--endpoint", "http://x"], "--endpoint cannot be combined with a RUN"),
+        (
+            ["evaluate", "run", "--endpoint", "http://x"],
+            "--endpoint cannot be combined with a RUN",
+        ),
         (["episode", "p"], "who plays the episode?"),
         (["episode", "p", "--endpoint", "http://x"], "--endpoint: which model?"),
     ],

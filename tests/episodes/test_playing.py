@@ -96,7 +96,9 @@ def test_errors_of_an_endpoint_are_retried_or_reported(calls):
             *({"choices": [{"message": message}]} for message in no_texts),
         ):
             server.status = [(200, body)]
-            with pytest.raises(MalformedAnswerError, match="something else than a chat completion"):
+            with pytest.raises(
+                MalformedAnswerError, match="something else than a chat completion"
+            ):
                 endpoint.reply(said)
         long = (400, b"This model's maximum context length is 4096 tokens")
         server.status = [long]

@@ -56,7 +56,9 @@ def test_files_are_listed_read_in_ranges_written_and_replaced(open_tools):
     whole = tell("read", path="docs/spec.md")
     assert "(a result holds no more)" in whole.text
     assert len(whole.text.encode()) <= 1000
-    assert tell("read", path="docs/spec.md", first=399).text.splitlines()[1:] == ["y is not a"] * 2
+    assert (
+        tell("read", path="docs/spec.md", first=399).text.splitlines()[1:] == ["y is not a"] * 2
+    )
     assert tell("write", path="/code/rtl/inv.sv", content=INVERTER).ok
     assert not tell("replace", path="rtl/inv.sv", old="a", new="b").ok
     assert (
@@ -72,7 +74,9 @@ def test_compiler_messages_are_returned(open_tools):
     failed = tell("compile")
     assert not failed.ok
     assert "rtl/inv.sv:3: syntax error" in failed.text
-    tell("write", path="rtl/inv.sv", content=INVERTER.replace("input a", "input a, input spare"))
+    tell(
+        "write", path="rtl/inv.sv", content=INVERTER.replace("input a", "input a, input spare")
+    )
     assert tell("compile", files="").ok  # an empty list means all sources
     done = tell("compile", files=["rtl/inv.sv"])
     assert done.ok
@@ -203,7 +207,9 @@ def test_programs_share_the_seconds_of_the_episode(open_tools):
     assert "the 0.5 s of programs are used up" in tell("compile").text
 
 
-def test_neither_another_running_episode_nor_files_of_the_host_are_reachable(open_tools, tmp_path):
+def test_neither_another_running_episode_nor_files_of_the_host_are_reachable(
+    open_tools, tmp_path
+):
     """While a program of one episode runs with files, processes and sockets, a program of another searches for them."""
     mark, host = "episode-at-work", tmp_path / "of-the-host"
     host.write_text("text of the host")
@@ -231,7 +237,10 @@ def test_neither_another_running_episode_nor_files_of_the_host_are_reachable(ope
     )
     with ThreadPoolExecutor(1) as threads:
         for seconds in (3, 12, 60):  # until one ran while the other searched
-            (_, other), (_, tell) = open_tools(PROBLEM, call_seconds=seconds), open_tools(PROBLEM)
+            (_, other), (_, tell) = (
+                open_tools(PROBLEM, call_seconds=seconds),
+                open_tools(PROBLEM),
+            )
             at_work = threads.submit(probe, other, works)
             while not (began := marked(mark, "cmdline")) and not at_work.done():
                 time.sleep(0.02)

@@ -50,7 +50,9 @@ def test_the_trainer_gets_exactly_the_sampled_and_rendered_tokens(tmp_path):
         for number, turn in enumerate(turns):
             expected += zip(turn.reply.tokens_T, turn.reply.logprobs_T, strict=True)
             if number + 1 < len(turns):
-                rendered = tools.after(turn.reply.calls, [result.text for result in turn.results])
+                rendered = tools.after(
+                    turn.reply.calls, [result.text for result in turn.results]
+                )
                 expected += [(token, None) for token in rendered]
                 told += len(rendered)
         assert [*rollout.prompt_P, *rollout.tokens_T] == [token for token, _ in expected]
@@ -133,7 +135,9 @@ def test_the_same_command_resumes_training_on_episodes_after_a_sigkill(tmp_path)
     played = "SELECT count(*) AS n FROM messages WHERE rollout LIKE 'small/step/%'"
     process = subprocess.Popen(train, env=environment, start_new_session=True)
     wait_for(
-        lambda: reader.query(played).to_pylist()[0]["n"], "a running episode", while_runs=process
+        lambda: reader.query(played).to_pylist()[0]["n"],
+        "a running episode",
+        while_runs=process,
     )
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -142,7 +146,9 @@ def test_the_same_command_resumes_training_on_episodes_after_a_sigkill(tmp_path)
     )
     before = reader.query(everything).to_pylist()
     subprocess.run(train, env=environment, check=True, timeout=1800)
-    after = {(row["rollout"], row["position"]): row for row in reader.query(everything).to_pylist()}
+    after = {
+        (row["rollout"], row["position"]): row for row in reader.query(everything).to_pylist()
+    }
     assert [after[row["rollout"], row["position"]] for row in before] == before, (
         "recorded turns are not played again"
     )

@@ -22,7 +22,9 @@ class _Trainer(Wrapped):
 
 
 class Drifting(Wrapped):
-    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> _Trainer:
+    async def open_trainer(
+        self, state_path: str | None, *, weights_only: bool = False
+    ) -> _Trainer:
         return _Trainer(await self._inner.open_trainer(state_path, weights_only=weights_only))
 
 

@@ -13,7 +13,9 @@ KEPT: list[str] = []
 
 
 class Failing(Wrapped):
-    async def sample(self, weights: Weights, *given: Any, **more: Any) -> Sequence[SampledAnswer]:
+    async def sample(
+        self, weights: Weights, *given: Any, **more: Any
+    ) -> Sequence[SampledAnswer]:
         if (weights.path or "").endswith(tuple(REFUSED)):
             raise PolicyError("the service refuses these weights")
         return await self._inner.sample(weights, *given, **more)

@@ -53,12 +53,19 @@ class Golden:
         **more: Any,
     ) -> list[SampledAnswer]:
         ASKED.append(
-            {"weights": weights, "count": count, "prompt": len(prompt_P), **vars(params), **more}
+            {
+                "weights": weights,
+                "count": count,
+                "prompt": len(prompt_P),
+                **vars(params),
+                **more,
+            }
         )
         text = self._answers[tuple(prompt_P)]
         passing = int(self._config.backend.options.get("passing", count))
         texts = [
-            text if number < passing else "module nothing;\nendmodule\n" for number in range(count)
+            text if number < passing else "module nothing;\nendmodule\n"
+            for number in range(count)
         ]
         return [SampledAnswer([1], [-0.1], "stop", one) for one in texts]
 
@@ -67,7 +74,9 @@ class GoldenProvider(InProcessProvider):
     async def check(self, config: RunConfig) -> Readiness:
         found = await super().check(config)
         limit = config.backend.options.get("context")
-        return replace(found, context={} if limit is None else {config.tinker.student: int(limit)})
+        return replace(
+            found, context={} if limit is None else {config.tinker.student: int(limit)}
+        )
 
 
 BACKEND = GoldenProvider(Golden)

@@ -43,7 +43,9 @@ class Recording(Wrapped):
         SCORED.append((weights, tuple(prompt_P), tuple(tokens_T)))
         return await self._inner.logprobs(weights, prompt_P, tokens_T)
 
-    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> _Trainer:
+    async def open_trainer(
+        self, state_path: str | None, *, weights_only: bool = False
+    ) -> _Trainer:
         return _Trainer(await self._inner.open_trainer(state_path, weights_only=weights_only))
 
 

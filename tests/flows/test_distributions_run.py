@@ -22,7 +22,9 @@ TAUGHT = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["reverse", "forward"])
 @pytest.mark.usefixtures("prefect")
-def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_run, tmp_path, kind):
+def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(
+    small_run, tmp_path, kind
+):
     from rtl_distill.flows.train import train
 
     tail = "bucket" if kind == "reverse" else "renormalise"
@@ -32,7 +34,10 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(small_ru
     history = History(tmp_path / "history.duckdb")
     assert recorded.TRAINED
     for loss, datum in recorded.TRAINED:
-        assert (loss, datum.inputs["weights"].shape) == ("cross_entropy", (len(datum.tokens_T), 6))
+        assert (loss, datum.inputs["weights"].shape) == (
+            "cross_entropy",
+            (len(datum.tokens_T), 6),
+        )
         assert datum.others_TK is not None
         pulls_TK = datum.inputs["weights"][:, 1:]
         assert np.abs(pulls_TK).max() > 0

@@ -24,7 +24,8 @@ def overrides(cvdp, tmp_path):
 
     def make(name, *more, samples=2):
         files = [
-            next(cvdp.glob(f"*example_{kind}_code_generation_no_commercial*")) for kind in EXAMPLES
+            next(cvdp.glob(f"*example_{kind}_code_generation_no_commercial*"))
+            for kind in EXAMPLES
         ]
         given = [
             problems_override(list(map(str, files))),
@@ -66,7 +67,9 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
     assert (record.status, len(ASKED)) == ("finished", 2)
     (evaluation,) = history.evaluations("golden")
     assert evaluation.pass_at_k == {1: 1.0, 5: 1.0}
-    assert evaluation.left_out == {"not in the given files, of the 302 of the public set cvdp": 301}
+    assert evaluation.left_out == {
+        "not in the given files, of the 302 of the public set cvdp": 301
+    }
 
     asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
     assert len(ASKED) == 2
@@ -92,7 +95,9 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
 
     # `evaluate` accepts it like any run: another number of answers is another evaluation of the same run.
     asyncio.run(
-        evaluate("half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5))
+        evaluate(
+            "half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5)
+        )
     )
     assert (len(ASKED), ASKED[-1]["count"], ASKED[-1]["top_p"]) == (4, 1, 0.5)
     other = next(e for e in history.evaluations("half") if e.samples == 1)

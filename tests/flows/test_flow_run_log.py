@@ -136,13 +136,21 @@ logging.getLogger("rtl_distill").warning("a warning after the flow")
 def test_a_flow_in_a_process_of_its_own_prints_each_line_once():
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
     )
     for line in (*EVERY_LINE, "== stage of one"):
         shown = [
             text for text in done.stderr.splitlines() if text.endswith(f"rtl_distill - {line}")
         ]
         assert len(shown) == 1, (line, done.stderr)
-    assert done.stderr.count("after the flow") == done.stderr.count("a warning after the flow") == 1
+    assert (
+        done.stderr.count("after the flow")
+        == done.stderr.count("a warning after the flow")
+        == 1
+    )
     assert "without a flow run id" not in done.stderr
     assert done.stdout == ""

@@ -29,4 +29,7 @@ def test_a_run_whose_last_evaluation_fails_is_not_finished(small_run, tmp_path, 
     monkeypatch.setattr(failing_backend, "REFUSED", [])
     asyncio.run(train("demo", overrides))
     assert history.run("short").status == "finished"
-    assert [(e.step, e.status) for e in history.evaluations("short")] == [(0, "done"), (2, "done")]
+    assert [(e.step, e.status) for e in history.evaluations("short")] == [
+        (0, "done"),
+        (2, "done"),
+    ]

@@ -185,7 +185,11 @@ def test_a_run_out_of_its_safe_range_stops_saved_and_resumes_when_accepted(
             RunHealthError, match=r"(?s)optim/entropy .* 100 to ∞.*health.accept_up_to_step=1"
         ):
             train(settings())
-        assert [state.status for state in history.steps("ill")] == ["trained", "planned", "planned"]
+        assert [state.status for state in history.steps("ill")] == [
+            "trained",
+            "planned",
+            "planned",
+        ]
         record = history.run("ill")
         assert record is not None
         assert record.status == "failed"

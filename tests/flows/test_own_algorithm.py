@@ -64,7 +64,9 @@ def test_an_algorithm_in_one_file_trains_with_the_flow(small_run, tmp_path, monk
     counted = history.query(
         different + " GROUP BY rollouts.step ORDER BY rollouts.step"
     ).to_pylist()
-    assert [step.examples for step in history.trained_steps("own")] == [row["n"] for row in counted]
+    assert [step.examples for step in history.trained_steps("own")] == [
+        row["n"] for row in counted
+    ]
     groups: dict[tuple[int, str], list[dict[str, float]]] = {}
     sql = "SELECT a.step, a.problem_id, w.total, a.reward, a.advantage FROM advantages a JOIN rewards w USING (rollout)"
     for row in history.query(sql).to_pylist():

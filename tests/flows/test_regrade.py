@@ -51,7 +51,9 @@ def once(tmp_path_factory):
     )
     history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json")))
     pairs = problems()
-    history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(pairs)])
+    history.record_problems(
+        RUN, [(problem, "train", i) for i, (problem, _) in enumerate(pairs)]
+    )
     with make_executor("bubblewrap") as executor:
         grader = Grader(executor, seed=2)
         rows, rollouts = [], []
@@ -60,7 +62,12 @@ def once(tmp_path_factory):
             for sample, text in enumerate((right, right, "I do not know.", right)):
                 place = {"purpose": "evaluation", "evaluation": "e"} if sample == 3 else {}
                 rollout = a_rollout(
-                    run=RUN, step=sample, problem_id=problem.id, sample=sample, text=text, **place
+                    run=RUN,
+                    step=sample,
+                    problem_id=problem.id,
+                    sample=sample,
+                    text=text,
+                    **place,
                 )
                 verdict = grader.grade(problem, extract_answer(rollout.text, problem.targets))
                 rollouts.append(rollout)
@@ -105,7 +112,9 @@ def test_another_seed_shows_which_verdicts_depend_on_it_and_keeps_the_old_ones(g
 
 def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_resumes(graded):
     asyncio.run(
-        regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1))
+        regrade(
+            RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1)
+        )
     )
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
     assert len(first) == 4

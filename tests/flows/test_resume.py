@@ -10,7 +10,9 @@ from rtl_core.history.store import History
 from tests.command import command
 from tests.waiting import wait_for
 
-LAST = "SELECT count(*) AS n FROM rollouts WHERE run = 'killed' AND purpose = 'train' AND step = 3"
+LAST = (
+    "SELECT count(*) AS n FROM rollouts WHERE run = 'killed' AND purpose = 'train' AND step = 3"
+)
 
 
 @pytest.mark.slow
@@ -29,7 +31,10 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
     calm = command("train", "demo", sets=small_run("calm", *fixed))
     out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     done = subprocess.run(calm, env=environment, check=True, timeout=1800, **out)
-    for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "Run calm: held-out problems"):
+    for line in (
+        *(f"step   {n}/4  reward" for n in range(1, 5)),
+        "Run calm: held-out problems",
+    ):
         assert done.stdout.count(line) == 1, (
             line,
             done.stdout,
@@ -57,13 +62,18 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
 
     assert rollouts("killed") == rollouts("calm")
     behind = {
-        row["step"] - row["policy_step"] for row in rollouts("calm") if row["purpose"] == "train"
+        row["step"] - row["policy_step"]
+        for row in rollouts("calm")
+        if row["purpose"] == "train"
     }
     assert behind == {0, 1}
     assert [s.status for s in reader.steps("killed")] == ["trained"] * 4
     # Equal weights sample equal answers: the last evaluation of both runs is of the same student.
     last = [
-        e.pass_at_1 for run in ("calm", "killed") for e in reader.evaluations(run) if e.step == 4
+        e.pass_at_1
+        for run in ("calm", "killed")
+        for e in reader.evaluations(run)
+        if e.step == 4
     ]
     assert len(last) == 2
     assert last[0] == last[1]

@@ -54,7 +54,8 @@ def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
         AutoTokenizer.from_pretrained(model_path("student")),
     )
     golden = {
-        p.id: "".join((p.golden or {}).values()).strip() for p in starter_problems("train", 4, 0)
+        p.id: "".join((p.golden or {}).values()).strip()
+        for p in starter_problems("train", 4, 0)
     }  # `small_run` trains on four
     rows = history.query(
         "SELECT r.rollout, r.problem_id, r.n_prompt, t.hint, t.n_prompt AS shown, t.teacher, r.step FROM rollouts r"
@@ -62,7 +63,9 @@ def test_only_the_scorer_sees_the_golden_answer(small_run, tmp_path):
     ).to_pylist()
     assert rows
     assert all(
-        row["hint"] == "golden" and row["teacher"] == "student" and row["shown"] > row["n_prompt"]
+        row["hint"] == "golden"
+        and row["teacher"] == "student"
+        and row["shown"] > row["n_prompt"]
         for row in rows
     )
 
@@ -111,7 +114,10 @@ def test_a_verdict_is_the_hint_if_none_of_the_group_passed(small_run, tmp_path):
             assert row["hint"] == (None if row["passed"] else "passed" if solved else "verdict")
     assert {"passed", "verdict"} <= {row["hint"] for row in rows}
     paths = {state.step: state.sampler_path for state in history.trained_steps("told")}
-    assert {weights.path for weights, _, _ in recorded.SCORED} == {None, *list(paths.values())[:-1]}
+    assert {weights.path for weights, _, _ in recorded.SCORED} == {
+        None,
+        *list(paths.values())[:-1],
+    }
 
 
 def test_without_a_hint_an_answer_has_only_its_reward():
@@ -123,7 +129,8 @@ def test_without_a_hint_an_answer_has_only_its_reward():
     )
     own = SelfDistillation(config)
     advantages = [
-        own.advantages_T(answer, 0.25, own.kl_weight_of(answer, 0.5)) for answer in (alone, taught)
+        own.advantages_T(answer, 0.25, own.kl_weight_of(answer, 0.5))
+        for answer in (alone, taught)
     ]
     assert advantages[0].tolist() == [0.25, 0.25]
     assert advantages[1] == pytest.approx([0.25 - 0.5 * (-0.4), 0.25 - 0.5 * 1.0])

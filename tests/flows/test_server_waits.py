@@ -69,7 +69,8 @@ def test_a_task_that_waits_for_its_next_attempt_logs_the_reason(monkeypatch, cap
 
     with caplog.at_level("INFO", logger="rtl_distill"):
         assert (
-            asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1")) == 4
+            asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1"))
+            == 4
         )
     waits = [record.message for record in caplog.records if "next attempt" in record.message]
     why = "sample p1: a sample has the token 861; next attempt in about"
@@ -95,7 +96,12 @@ def test_a_command_whose_server_stays_busy_ends_with_one_sentence(tmp_path):
     with busy_for(10**6) as url:
         busy = {"PREFECT_API_URL": f"{url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"}
         done = run(
-            "train", "demo", sets=[f"run.directory={tmp_path}"], env=busy, cwd=tmp_path, timeout=300
+            "train",
+            "demo",
+            sets=[f"run.directory={tmp_path}"],
+            env=busy,
+            cwd=tmp_path,
+            timeout=300,
         )
     said = done.stdout + done.stderr
     assert f"Prefect's server at {url}/api fails" in said

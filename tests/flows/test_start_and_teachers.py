@@ -30,10 +30,13 @@ SAME = ("tinker.local_deterministic=true", "learning.kl_weight=0.1", "tinker.lor
 def two_sources(folder: Path) -> list[dict[str, Any]]:
     """The starter set, and four problems of the same kind in a CVDP file."""
     file = folder / "cvdp.jsonl"
-    records = (record_of(BY_NAME[spec.family], spec) for spec in starter_specs("test", 4, seed=7))
+    records = (
+        record_of(BY_NAME[spec.family], spec) for spec in starter_specs("test", 4, seed=7)
+    )
     file.write_text(
         "".join(
-            json.dumps({**record, "id": f"other_{n}"}) + "\n" for n, record in enumerate(records)
+            json.dumps({**record, "id": f"other_{n}"}) + "\n"
+            for n, record in enumerate(records)
         )
     )
     return [
@@ -44,7 +47,9 @@ def two_sources(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
-def test_it_starts_from_those_weights_and_each_teacher_scores_its_own_problems(small_run, tmp_path):
+def test_it_starts_from_those_weights_and_each_teacher_scores_its_own_problems(
+    small_run, tmp_path
+):
     from rtl_distill.flows.evaluate import evaluate, evaluate_model
     from rtl_distill.flows.train import train
 
@@ -55,7 +60,8 @@ def test_it_starts_from_those_weights_and_each_teacher_scores_its_own_problems(s
 
     file = tmp_path / "second.toml"
     sources = "".join(
-        "[[problems.sources]]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in source.items())
+        "[[problems.sources]]\n"
+        + "".join(f"{k} = {json.dumps(v)}\n" for k, v in source.items())
         for source in two_sources(tmp_path)
     )
     file.write_text(
@@ -85,7 +91,9 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
     assert set(used) == {"student", "teacher", last.sampler_path}
     names = {
         row["name"]
-        for row in history.query("SELECT name FROM step_metrics WHERE run = 'second'").to_pylist()
+        for row in history.query(
+            "SELECT name FROM step_metrics WHERE run = 'second'"
+        ).to_pylist()
     }
     assert {"tokens/teacher/prefill", "tokens/teacher-cvdp/prefill"} <= names
 
@@ -111,7 +119,8 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
     ]
     asyncio.run(
         evaluate_model(
-            protocol_file("cvdp"), evaluation_overrides(protocol_file("cvdp"), alone, 1, "alone")
+            protocol_file("cvdp"),
+            evaluation_overrides(protocol_file("cvdp"), alone, 1, "alone"),
         )
     )
     (found,) = history.evaluations("alone")

@@ -33,7 +33,8 @@ def test_every_step_is_scored_although_the_teachers_service_dies_once(
 
         def kill_after_the_first_step():
             wait_for(
-                lambda: history.path.exists() and history.trained_steps("apart"), "a trained step"
+                lambda: history.path.exists() and history.trained_steps("apart"),
+                "a trained step",
             )
             os.kill(service.pid, signal.SIGKILL)
 

@@ -40,7 +40,8 @@ def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(
         history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'evaluation'"
     ) == 3 * (3 * 2)
     assert (
-        count(history, "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)") == 0
+        count(history, "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)")
+        == 0
     )
     scored = "SELECT count(*) AS n FROM rollouts ANTI JOIN teacher_scores USING (rollout) WHERE purpose = 'train'"
     assert count(history, scored) == 0
@@ -58,7 +59,8 @@ def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(
     assert record is not None
     assert record.status == "finished"
     lines = ours_in_log(
-        holder_of(tmp_path / "small")["flow_run"], lambda lines: any("report:" in x for x in lines)
+        holder_of(tmp_path / "small")["flow_run"],
+        lambda lines: any("report:" in x for x in lines),
     )
     assert [line[:10] for line in lines if line.startswith("step ")] == [
         f"step   {n}/4" for n in range(1, 5)
@@ -99,7 +101,9 @@ def test_an_evaluation_prevented_by_a_crash_is_made_when_the_run_resumes(
 ):
     from rtl_distill.flows import train as module
 
-    overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")
+    overrides = small_run(
+        "gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false"
+    )
     evaluate = module.evaluate_policy
 
     async def crash(session, plan, *more):

@@ -41,7 +41,9 @@ def test_runs_that_were_killed_or_ended_by_a_signal_are_restarted(
 
 
 def test_a_worker_of_compose_keeps_its_host_name_when_its_container_is_recreated():
-    services = yaml.safe_load((REPOSITORY / "deployments" / "compose.yaml").read_text())["services"]
+    services = yaml.safe_load((REPOSITORY / "deployments" / "compose.yaml").read_text())[
+        "services"
+    ]
     assert services["worker"]["hostname"], (
         "should_restart compares host names, and a new container has a new one"
     )
@@ -52,7 +54,9 @@ def a_dead_run(history: History, name: str, deployment: str) -> None:
     config = load_config(
         "demo", [f"run.directory={history.path.parent}", f"run.name={name}"], environment={}
     )
-    history.start_run(RunRecord(name=name, status="running", config=config.model_dump(mode="json")))
+    history.start_run(
+        RunRecord(name=name, status="running", config=config.model_dump(mode="json"))
+    )
     lock = lock_path(config)
     lock.parent.mkdir()
     holder = {
@@ -76,7 +80,9 @@ def restarted(history: History) -> list[str]:
 
 
 @pytest.mark.usefixtures("prefect")
-def test_a_run_that_cannot_be_restarted_is_reported_and_does_not_block_other_runs(tmp_path, caplog):
+def test_a_run_that_cannot_be_restarted_is_reported_and_does_not_block_other_runs(
+    tmp_path, caplog
+):
     history = History(tmp_path / "history.duckdb")
     a_dead_run(history, "older", "train/here")
     a_dead_run(history, "newer", "train/gone")

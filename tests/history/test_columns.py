@@ -70,7 +70,12 @@ def test_every_field_of_a_record_has_a_column(name, kind, renamed):
 
 def test_every_table_of_the_schema_can_be_written_and_read(tmp_path):
     """Fails for a type of column without conversion."""
-    arrays = {"VARCHAR[]": ["x"], "INTEGER[]": [1, 2], "FLOAT[]": [0.5], "BOOLEAN[]": [True, False]}
+    arrays = {
+        "VARCHAR[]": ["x"],
+        "INTEGER[]": [1, 2],
+        "FLOAT[]": [0.5],
+        "BOOLEAN[]": [True, False],
+    }
     numbers = {"BOOLEAN": True, "INTEGER": 3, "BIGINT": 2**40, "DOUBLE": 0.25}
     expected = {**arrays, **numbers, "VARCHAR": "a?b", "JSON": {"b": [1, None]}, "TIMESTAMP": datetime(2026, 1, 1, tzinfo=UTC)}  # fmt: skip
     values = {
@@ -93,7 +98,9 @@ def test_every_table_of_the_schema_can_be_written_and_read(tmp_path):
                     )
                 },
             )
-            assert read(con, name) == [{column: expected[kind] for column, kind in kinds.items()}]
+            assert read(con, name) == [
+                {column: expected[kind] for column, kind in kinds.items()}
+            ]
     assert len(names) > 15
 
 

@@ -36,7 +36,9 @@ def history(tmp_path_factory):
             )
     rollouts = {
         name: a_rollout(
-            problem_id="solved" if name in ("passed", "refused 0") else name, sample=i, text=name
+            problem_id="solved" if name in ("passed", "refused 0") else name,
+            sample=i,
+            text=name,
         )
         for i, name in enumerate(verdicts)
     }
@@ -81,7 +83,9 @@ def test_the_query_and_the_report_count_the_levels(history):
     query = named_query("failures")
     rows = history.query(query.sql, query.bind({}, "r")).to_pylist()
     found = {row["level"]: (row["answers"], row["solvable"]) for row in rows}
-    assert found == {level: (len(cases), int(level == "refused")) for level, cases in CASES.items()}
+    assert found == {
+        level: (len(cases), int(level == "refused")) for level, cases in CASES.items()
+    }
     table = levels(Source(history, "r"))
     assert {row[0]: int(row[1]) for row in table.rows} == {
         level: len(cases) for level, cases in CASES.items()

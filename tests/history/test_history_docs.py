@@ -43,7 +43,9 @@ def ask(history, number):
 def test_each_query_returns_values_in_every_column(history, number):
     rows = ask(history, number)
     assert rows
-    assert all(any(row[column] is not None for row in rows) for column in rows[0]), list(rows[0])
+    assert all(any(row[column] is not None for row in rows) for column in rows[0]), list(
+        rows[0]
+    )
 
 
 def test_some_results_agree_with_the_rollouts(history):
@@ -51,10 +53,16 @@ def test_some_results_agree_with_the_rollouts(history):
     assert sum(r["answers"] for r in ask(history, 7)) == len(stored)
     for row in ask(history, 5):
         mine = [s for s in stored if s.rollout.epoch == row["epoch"]]
-        assert row["reward_now"] == pytest.approx(sum(s.verdict.passed for s in mine) / len(mine))
+        assert row["reward_now"] == pytest.approx(
+            sum(s.verdict.passed for s in mine) / len(mine)
+        )
         assert row["reward_was"] == pytest.approx(sum(s.reward.total for s in mine) / len(mine))
-    (after,) = (row for row in ask(history, 2) if (row["policy"], row["step"]) == ("student", 12))
-    assert after["pass_at_4"] == pytest.approx(history.evaluation("demo-student-12").pass_at_k[4])
+    (after,) = (
+        row for row in ask(history, 2) if (row["policy"], row["step"]) == ("student", 12)
+    )
+    assert after["pass_at_4"] == pytest.approx(
+        history.evaluation("demo-student-12").pass_at_k[4]
+    )
     worst = ask(history, 6)[0]
     s, at = history.rollout(worst["rollout"]), worst["position"] - 1
     assert worst["k1"] == pytest.approx(
@@ -93,7 +101,15 @@ def figures(demo, tmp_path, monkeypatch):
 
 
 def test_every_figure_of_the_notebook_shows_the_runs_data(demo, figures):
-    assert set(figures) == {"curves", "heldout", "shares", "stages", "named", "parting", "spent"}
+    assert set(figures) == {
+        "curves",
+        "heldout",
+        "shares",
+        "stages",
+        "named",
+        "parting",
+        "spent",
+    }
     for name, figure in figures.items():
         assert figure.data, name
         assert all(len(trace.x) == len(trace.y) > 0 for trace in figure.data), name

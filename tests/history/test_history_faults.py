@@ -44,7 +44,9 @@ def test_kill_minus_nine_loses_no_acknowledged_batch_and_leaves_no_partial_one(t
             " LEFT JOIN tokens t USING (rollout) LEFT JOIN teacher_tokens s USING (rollout) GROUP BY r.step"
         ).to_pylist()
         stored = {row["step"] for row in found}
-        assert acknowledged <= stored, f"lost after kill {attempt}: {sorted(acknowledged - stored)}"
+        assert acknowledged <= stored, (
+            f"lost after kill {attempt}: {sorted(acknowledged - stored)}"
+        )
         torn = [
             r
             for r in found
@@ -121,7 +123,9 @@ def test_another_process_reads_while_one_writes(tmp_path):
         deadline = time.monotonic() + 300
         while len(counts) < 15 or counts[-1] == counts[0]:
             assert time.monotonic() < deadline, counts
-            counts.append(reader.query("SELECT count(*) AS n FROM rollouts").to_pylist()[0]["n"])
+            counts.append(
+                reader.query("SELECT count(*) AS n FROM rollouts").to_pylist()[0]["n"]
+            )
             time.sleep(0.01)
         assert counts == sorted(counts)
         assert counts[-1] > counts[0] > 0
@@ -286,7 +290,9 @@ def write_stray_log(path: Path) -> None:
         (write_stray_log, "do not belong together"),
     ],
 )
-def test_a_file_that_is_not_a_readable_history_is_named_and_left_untouched(tmp_path, damage, words):
+def test_a_file_that_is_not_a_readable_history_is_named_and_left_untouched(
+    tmp_path, damage, words
+):
     path = tmp_path / "h.duckdb"
     damage(path)
     connection.forget_checks()
@@ -357,7 +363,9 @@ def test_a_signal_at_any_moment_of_a_connection_is_raised_and_leaves_the_history
     assert len(errors) == line // 9 > 15
 
 
-def test_a_signal_ends_a_long_query_and_one_whose_handler_raises_nothing_does_not(history, ending):
+def test_a_signal_ends_a_long_query_and_one_whose_handler_raises_nothing_does_not(
+    history, ending
+):
     history.start_run(RunRecord(name="r"))
     endless = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()

@@ -84,7 +84,9 @@ def test_rollouts_are_returned_with_all_recorded_facts(history):
             t.k3_mean,
             t.n_tokens,
         )
-        np.testing.assert_array_equal(np.float32(b.teacher.logprobs_T), np.float32(t.logprobs_T))
+        np.testing.assert_array_equal(
+            np.float32(b.teacher.logprobs_T), np.float32(t.logprobs_T)
+        )
         assert b.credit == credits[g.sample]
     assert history.rollout(given[1].key).rollout.sample == 1
     assert history.rollout("none") is None
@@ -99,7 +101,11 @@ def test_every_write_may_be_repeated(tmp_path):
 
     counts = written()
     assert counts["rollouts"] == 2 * 6 * 4 + 3 * 3 * 4
-    assert {name for name, n in counts.items() if n == 0} == {"regrades", "verdict_cache", "audits"}
+    assert {name for name, n in counts.items() if n == 0} == {
+        "regrades",
+        "verdict_cache",
+        "audits",
+    }
     assert written() == counts
 
 
@@ -116,7 +122,9 @@ def test_a_rollout_keeps_its_first_text(history):
 
 
 def test_rollouts_that_another_object_stored_are_known(history, tmp_path):
-    History(tmp_path / "h.duckdb").record_rollouts([a_rollout(step=3, sample=i) for i in range(2)])
+    History(tmp_path / "h.duckdb").record_rollouts(
+        [a_rollout(step=3, sample=i) for i in range(2)]
+    )
     new = [a_rollout(step=step) for step in (3, 4)]
     assert history.record_rollouts([*new, new[1]]) == 1
     assert history.record_rollouts(new) == 0
@@ -142,7 +150,9 @@ def test_queries_can_share_a_connection(history):
 
 
 def test_a_verdict_without_its_rollout_is_refused(history):
-    verdict, reward = synthetic.judge(synthetic.problem(0, "train"), 1.0, np.random.default_rng(0))
+    verdict, reward = synthetic.judge(
+        synthetic.problem(0, "train"), 1.0, np.random.default_rng(0)
+    )
     with pytest.raises(HistoryError, match="first 'r/step/00001/x/0'"):
         history.record_verdicts([("r/step/00001/x/0", verdict, reward)])
 
@@ -199,7 +209,12 @@ def test_a_finished_step_has_its_weights(history):
 
 def test_evaluations_are_returned(demo):
     final = demo.evaluation("demo-student-12")
-    assert (final.status, final.policy, final.step, final.n_problems) == ("done", "student", 12, 16)
+    assert (final.status, final.policy, final.step, final.n_problems) == (
+        "done",
+        "student",
+        12,
+        16,
+    )
     assert final.lo <= final.pass_at_1 <= final.hi
     assert sorted(final.pass_at_k) == [1, 2, 4]
     assert [(e.policy, e.step) for e in demo.evaluations("demo")] == [
@@ -265,11 +280,16 @@ def test_the_cpu_time_of_known_good_answers_is_found(history):
     given = [a_rollout(problem_id=other.id, sample=i) for i in range(3)]
     history.record_rollouts(given)
     took = [(Outcome.PASSED, 0.5), (Outcome.PASSED, 0.75), (Outcome.TIMEOUT, 2.0)]
-    verdicts = [a_verdict(outcome).model_copy(update={"cpu_s": cpu_s}) for outcome, cpu_s in took]
+    verdicts = [
+        a_verdict(outcome).model_copy(update={"cpu_s": cpu_s}) for outcome, cpu_s in took
+    ]
     history.record_verdicts(
         [(r.key, verdict, None) for r, verdict in zip(given, verdicts, strict=True)]
     )
-    assert history.cpu_of_known_good() == ({problem.fingerprint: 0.25}, {other.fingerprint: 0.75})
+    assert history.cpu_of_known_good() == (
+        {problem.fingerprint: 0.25},
+        {other.fingerprint: 0.75},
+    )
 
 
 def test_a_batch_is_all_or_nothing(history, tmp_path):
@@ -368,7 +388,13 @@ def test_a_finished_run_keeps_its_end_until_it_trains_again(history):
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("p",))])
     history.finish_step(
         StepRecord(
-            run="r", epoch=0, step=0, state_path="s", sampler_path="p", examples=1, train_tokens=9
+            run="r",
+            epoch=0,
+            step=0,
+            state_path="s",
+            sampler_path="p",
+            examples=1,
+            train_tokens=9,
         )
     )
     assert history.run("r").finished_at is None

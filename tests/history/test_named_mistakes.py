@@ -50,7 +50,11 @@ def history(tmp_path_factory):
     missed = [
         a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found, _ in CASES.values()
     ]
-    reasons = ("test_m.reset_kind: q is 1", "test_m.bit_order: y is 3, not 5", "vectors: failed")
+    reasons = (
+        "test_m.reset_kind: q is 1",
+        "test_m.bit_order: y is 3, not 5",
+        "vectors: failed",
+    )
     failed = a_verdict(Outcome.TESTS_FAILED, *reasons)
     return recorded(tmp_path_factory.mktemp("mistakes") / "h.duckdb", *missed, failed)
 
@@ -78,7 +82,9 @@ def test_the_query_counts_answers_by_epoch(history):
     query = named_query("mistakes-by-epoch")
     rows = history.query(query.sql, query.bind({}, "r")).to_pylist()
     assert {row["mistake"] for row in rows} >= {"reset polarity", "width", "failing check"}
-    assert all(row["answers"] == 1 and row["per_answer"] == pytest.approx(1 / 9) for row in rows)
+    assert all(
+        row["answers"] == 1 and row["per_answer"] == pytest.approx(1 / 9) for row in rows
+    )
 
 
 def test_the_report_shows_the_mistakes(history):
@@ -94,8 +100,11 @@ def test_the_report_shows_the_mistakes(history):
 def test_of_equally_frequent_values_the_first_in_order_is_shown(tmp_path):
     missed = [(miss("extra_port", name),) for name in "hgfedcba"]
     verdicts = [a_verdict(Outcome.INTERFACE_MISMATCH, mismatches=found) for found in missed]
-    history, query = recorded(tmp_path / "h.duckdb", *verdicts), named_query("mistakes-by-epoch")
-    assert [row["got"] for row in history.query(query.sql, query.bind({}, "r")).to_pylist()] == [
-        "a"
-    ]
+    history, query = (
+        recorded(tmp_path / "h.duckdb", *verdicts),
+        named_query("mistakes-by-epoch"),
+    )
+    assert [
+        row["got"] for row in history.query(query.sql, query.bind({}, "r")).to_pylist()
+    ] == ["a"]
     assert [row[2] for row in named(Source(history, "r")).rows] == ["a"]

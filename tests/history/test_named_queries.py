@@ -14,7 +14,13 @@ from rich.console import Console
 from rtl_core.errors import HistoryError
 from rtl_core.history import records, store
 from rtl_core.history.named_queries import named_queries, named_query
-from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord, StepPlan, StepRecord
+from rtl_core.history.records import (
+    AuditRecord,
+    EvaluationRecord,
+    RunRecord,
+    StepPlan,
+    StepRecord,
+)
 from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.reporting.live import live_view
 from rtl_core.view.questions import runs_with_counts
@@ -66,7 +72,10 @@ def test_pass_rate_by_epoch_and_difficulty(demo, rollouts):
 
 
 def test_of_equally_frequent_outcomes_the_first_in_order_is_the_usual_one(tmp_path):
-    history, stored = store.History(tmp_path / "h.duckdb"), [a_rollout(sample=n) for n in range(4)]
+    history, stored = (
+        store.History(tmp_path / "h.duckdb"),
+        [a_rollout(sample=n) for n in range(4)],
+    )
     history.record_problems("r", [(a_problem(id="p"), "train", None)])
     history.record_rollouts(stored)
     outcomes = map(Outcome, ("tests_failed", "timeout", "no_answer", "compile_failed"))
@@ -93,7 +102,9 @@ def test_mean_teacher_kl_by_step_is_weighted_by_tokens(demo, rollouts):
 
 def test_the_ten_most_common_interface_mistakes(demo, rollouts):
     counts = Counter(
-        (m.kind.value, m.name, m.expected, m.got) for s in rollouts for m in s.verdict.mismatches
+        (m.kind.value, m.name, m.expected, m.got)
+        for s in rollouts
+        for m in s.verdict.mismatches
     )
     found = ask(demo, "mistakes")
     assert [r["rollouts"] for r in found] == [n for _, n in counts.most_common(10)]
@@ -185,7 +196,9 @@ def test_counterfactual_names_an_unknown_term(demo):
 def test_pass_at_k_in_sql_equals_the_estimator(demo):
     found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in ask(demo, "pass-at-k")}
     for e in demo.evaluations("demo"):
-        assert {k: found[e.policy, e.step, k] for k in e.pass_at_k} == pytest.approx(e.pass_at_k)
+        assert {k: found[e.policy, e.step, k] for k in e.pass_at_k} == pytest.approx(
+            e.pass_at_k
+        )
 
 
 def test_evaluations_of_the_same_weights_with_other_settings_stay_separate(history):
@@ -206,7 +219,9 @@ def test_evaluations_of_the_same_weights_with_other_settings_stay_separate(histo
         history.record_evaluation(EvaluationRecord(key=key, **whose, **found))
         rollout = a_rollout(purpose="evaluation", evaluation=key, epoch=-1, step=2)
         history.record_rollouts([rollout])
-        history.record_verdicts([(rollout.key, a_verdict(outcome), Reward(total=0.0, terms={}))])
+        history.record_verdicts(
+            [(rollout.key, a_verdict(outcome), Reward(total=0.0, terms={}))]
+        )
         found = {"result": "same", "detail": "", "relative_area": 2.0, "relative_levels": 1.0}
         place = {
             "rollout": rollout.key,
@@ -238,7 +253,9 @@ def test_evaluations_of_the_same_weights_with_other_settings_stay_separate(histo
 def test_a_run_without_a_heartbeat_is_silent_wherever_runs_are_shown(history, monkeypatch):
     for minutes, name in ((6, "dead"), (4, "slow")):
         monkeypatch.setattr(
-            store, "utc_now", lambda minutes=minutes: records.utc_now() - timedelta(minutes=minutes)
+            store,
+            "utc_now",
+            lambda minutes=minutes: records.utc_now() - timedelta(minutes=minutes),
         )
         history.start_run(RunRecord(name=name, status="running"))
     expected = {"dead": "silent", "slow": "running"}
@@ -259,7 +276,9 @@ def test_a_stage_of_few_steps_has_a_small_share_of_the_total(history):
         ("other", {"train": 50.0, "total": 50.0}),
     ):
         history.start_run(RunRecord(name=run_))
-        history.plan_epoch(run_, 0, [StepPlan(step=step, problem_ids=("p",)) for step in (0, 1)])
+        history.plan_epoch(
+            run_, 0, [StepPlan(step=step, problem_ids=("p",)) for step in (0, 1)]
+        )
         for step, times in enumerate(({"train": 16.0, "total": 20.0}, last)):
             whose = {
                 "run": run_,

@@ -69,7 +69,12 @@ def test_duckdb_1_5_and_the_locked_version_alternate_on_one_history(tmp_path):
         environment = {**os.environ, "PYTHONPATH": path}
         command = [sys.executable, "-c", WRITE, str(tmp_path / file), name]
         done = subprocess.run(
-            command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False
+            command,
+            env=environment,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.stdout.strip() or done.stderr
 

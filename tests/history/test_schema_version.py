@@ -31,7 +31,9 @@ def written_by(path, version):
 def test_a_history_of_an_older_version_is_refused_and_left_unchanged(tmp_path, use):
     path = tmp_path / "h.duckdb"
     before = written_by(path, OLDER)
-    words = rf"written by an older rtl-distill \(schema {OLDER}; this one reads {schema.VERSION}\)"
+    words = (
+        rf"written by an older rtl-distill \(schema {OLDER}; this one reads {schema.VERSION}\)"
+    )
     with pytest.raises(HistoryError, match=words) as refusal:
         USES[use](path)
     assert "the version that wrote it" in refusal.value.hint

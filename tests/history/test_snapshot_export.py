@@ -96,7 +96,10 @@ def test_snapshots_during_constant_writing_are_consistent(tmp_path):
             copy = History(take_snapshot(path, tmp_path / f"{i}.duckdb"), read_only=True)
             found = counts(copy)
             assert (
-                found["rollouts"] == found["tokens"] == found["verdicts"] == found["teacher_tokens"]
+                found["rollouts"]
+                == found["tokens"]
+                == found["verdicts"]
+                == found["teacher_tokens"]
             )
             assert found["verdict_stages"] == 4 * found["rollouts"]
             sizes.append(found["rollouts"])
@@ -113,13 +116,20 @@ def test_parquet_files_contain_only_the_run(tmp_path):
         tmp_path / "h.duckdb", "b'; --", synthetic.Shape(steps=2, train=6, heldout=3), seed=2
     )
     written = {
-        p.stem: pq.read_table(p).num_rows for p in export_parquet(history, "b'; --", tmp_path / "b")
+        p.stem: pq.read_table(p).num_rows
+        for p in export_parquet(history, "b'; --", tmp_path / "b")
     }
     everything = {
-        p.stem: pq.read_table(p).num_rows for p in export_parquet(history, None, tmp_path / "all")
+        p.stem: pq.read_table(p).num_rows
+        for p in export_parquet(history, None, tmp_path / "all")
     }
     assert everything == counts(history)
-    assert written["rollouts"] == written["tokens"] == written["teacher_tokens"] + 36 == 2 * 24 + 36
+    assert (
+        written["rollouts"]
+        == written["tokens"]
+        == written["teacher_tokens"] + 36
+        == 2 * 24 + 36
+    )
     assert written["runs"] == 1
     assert written["problems"] == 9
     assert all(everything[t] > 0 for t in ("tokens", "prompts", "reward_terms"))
@@ -151,7 +161,9 @@ def test_rollouts_are_exported_as_json_lines(demo, tmp_path):
 
 
 def test_episodes_are_exported_with_all_turns(demo, tmp_path):
-    (key, *_) = demo.query("SELECT rollout FROM episodes WHERE run = 'demo'").column(0).to_pylist()
+    (key, *_) = (
+        demo.query("SELECT rollout FROM episodes WHERE run = 'demo'").column(0).to_pylist()
+    )
     lines = exported(demo, tmp_path / "r.jsonl")
     (line,) = (line for line in lines if line["rollout"] == key)
     first, second, told, third, last = line["messages"]

@@ -19,7 +19,9 @@ def writing(path, start=0):
     paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, str(path), str(start)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             yield process
         finally:
@@ -40,7 +42,11 @@ def holding(path):
 
 def main() -> None:
     path, start = Path(sys.argv[1]), int(sys.argv[2])
-    history, rng, shape = History(path), np.random.default_rng(start), synthetic.Shape(tokens=30)
+    history, rng, shape = (
+        History(path),
+        np.random.default_rng(start),
+        synthetic.Shape(tokens=30),
+    )
     problems = [synthetic.problem(i, "train") for i in range(5)]
     for batch in range(start, start + 100_000):
         rollouts = [

@@ -90,7 +90,8 @@ def test_the_cookbooks_loop_trains(builder, tmp_path, monkeypatch):
         for client in opened:
             client.close("success").result()
     lines = [
-        json.loads(line) for line in (tmp_path / "log" / "metrics.jsonl").read_text().splitlines()
+        json.loads(line)
+        for line in (tmp_path / "log" / "metrics.jsonl").read_text().splitlines()
     ]
     steps = [line for line in lines if "env/all/reward/total" in line]
     assert len(steps) == 2

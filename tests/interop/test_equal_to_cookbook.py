@@ -126,7 +126,9 @@ def bench(tmp_path_factory):
             patched.setenv("TINKER_API_KEY", local.api_key)
             groups = asyncio.run(answers(local))
         service = tinker.ServiceClient(base_url=local.base_url, api_key=local.api_key)
-        yield Bench(service, service.create_sampling_client(base_model="teacher").result(), groups)
+        yield Bench(
+            service, service.create_sampling_client(base_model="teacher").result(), groups
+        )
         service.close("success").result()
 
 
@@ -192,7 +194,12 @@ def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
 
 
 def cookbook(
-    bench: Bench, loss: str, *, kl: float, discount: float = 0.0, config: dict[str, float] | None
+    bench: Bench,
+    loss: str,
+    *,
+    kl: float,
+    discount: float = 0.0,
+    config: dict[str, float] | None,
 ) -> Recording:
     """Train one step by the cookbook's functions, called as in `rl.train` and `distillation.train_on_policy`."""
     from tinker_cookbook.completers import TokensWithLogprobs
@@ -274,7 +281,10 @@ def test_equal_rollouts_give_equal_steps(bench, tmp_path, loss, kl):
     # Without settings the service uses the same defaults.
     if settings:
         np.testing.assert_allclose(
-            after, bench.scores_after(cookbook(bench, loss, kl=kl, config=None)), rtol=0, atol=1e-3
+            after,
+            bench.scores_after(cookbook(bench, loss, kl=kl, config=None)),
+            rtol=0,
+            atol=1e-3,
         )
 
 

@@ -133,5 +133,10 @@ def test_an_id_that_is_not_a_folder_name_is_refused_for_harbor(tmp_path, license
 def test_nemo_gym_lines_contain_neither_harness_nor_known_good_answer(tmp_path, licensed):
     WRITERS["nemo-gym"](exported(licensed, tmp_path / "out"))
     (line,) = (tmp_path / "out/resources_servers/rtl/data/rtl.jsonl").read_text().splitlines()
-    assert set(json.loads(line)) == {"responses_create_params", "id", "fingerprint", "agent_ref"}
+    assert set(json.loads(line)) == {
+        "responses_create_params",
+        "id",
+        "fingerprint",
+        "agent_ref",
+    }
     assert json.loads(line)["responses_create_params"] == {"input": messages(ADDER)}

@@ -37,7 +37,9 @@ def into(text: str, item: str) -> str:
 def stub(problem: Problem) -> dict[str, str]:
     """Return the known-good answer with its ports but without its body."""
     return {
-        path: re.sub(r"(\bmodule\b.*?\)\s*;).*?\bendmodule\b", r"\1\nendmodule", text, flags=re.S)
+        path: re.sub(
+            r"(\bmodule\b.*?\)\s*;).*?\bendmodule\b", r"\1\nendmodule", text, flags=re.S
+        )
         for path, text in (problem.golden or {}).items()
     }
 
@@ -46,7 +48,9 @@ def answers(problem: Problem) -> dict[str, str]:
     """Return a mapping of kind to response: the known-good answer, none, three attacks, and the known-good answer that looks like an attack."""
     golden, empty = dict(problem.golden or {}), stub(problem)
     top = next(path for path in golden if path.endswith(HDL_SUFFIXES))
-    forged = {path: "import sys; sys.exit(0)\n" for path in problem.harness if path.endswith(".py")}
+    forged = {
+        path: "import sys; sys.exit(0)\n" for path in problem.harness if path.endswith(".py")
+    }
     return {
         "oracle": response_of(golden),
         "empty": "",
@@ -72,8 +76,19 @@ def sources(data: Path) -> list[str]:
 
 def export(client: str, folder: Path, data: Path) -> dict[str, Problem]:
     """Export ten starter problems and CVDP's two by our command."""
-    command = ["problems", "export", "--as", client, "--count", "10", str(folder), *sources(data)]
-    subprocess.run([sys.executable, "-m", "rtl_distill.cli", *command], check=True, cwd=REPOSITORY)
+    command = [
+        "problems",
+        "export",
+        "--as",
+        client,
+        "--count",
+        "10",
+        str(folder),
+        *sources(data),
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "rtl_distill.cli", *command], check=True, cwd=REPOSITORY
+    )
     (tasks,) = folder.rglob("tasks.jsonl")
     problems = read_tasks(tasks.parent)
     assert len(problems) == 12
@@ -118,7 +133,9 @@ def by_kind(problems: Mapping[str, Problem]) -> dict[str, dict[str, str]]:
 
 def check(scores: Mapping[tuple[str, str], float], problems: Mapping[str, Problem]) -> None:
     """Assert the score of every (kind, problem)."""
-    wanted = {(kind, name): float(kind in PAID) for kind in by_kind(problems) for name in problems}
+    wanted = {
+        (kind, name): float(kind in PAID) for kind in by_kind(problems) for name in problems
+    }
     assert scores == wanted
 
 
@@ -127,7 +144,12 @@ def test_inspect(tmp_path, data, agent):
     problems = export("inspect", tmp_path / "out", data)
     kinds = by_kind(problems)
     (tmp_path / "answers.json").write_text(json.dumps(kinds))
-    replay = ["--solver", f"{CLIENTS}/replay.py@replay", "-S", f"answers={tmp_path}/answers.json"]
+    replay = [
+        "--solver",
+        f"{CLIENTS}/replay.py@replay",
+        "-S",
+        f"answers={tmp_path}/answers.json",
+    ]
     command = ["eval", "out/rtl.py", *replay]
     command += [
         "--model",
@@ -167,7 +189,9 @@ def test_inspects_golden_solver(tmp_path, data):
     ]
     client("inspect", *command, "--display", "none", cwd=tmp_path)
     (log,) = (tmp_path / "logs").glob("*.json")
-    (metrics,) = (score["metrics"] for score in json.loads(log.read_text())["results"]["scores"])
+    (metrics,) = (
+        score["metrics"] for score in json.loads(log.read_text())["results"]["scores"]
+    )
     assert metrics["accuracy"]["value"] == 1.0
 
 
@@ -212,7 +236,12 @@ def test_verifiers(tmp_path, data):
             "-o",
             "runs",
         ]
-        command += ["--env.agent.harness.id", "direct", "--env.agent.runtime.type", "subprocess"]
+        command += [
+            "--env.agent.harness.id",
+            "direct",
+            "--env.agent.runtime.type",
+            "subprocess",
+        ]
         command += ["--client.base-url", url, "--client.api-key-var", "NO_KEY"]
         client("vf-eval", *command, cwd=tmp_path, extra=(tmp_path / "out",), NO_KEY="none")
     (traces,) = (tmp_path / "runs").glob("*/traces.jsonl")
@@ -221,7 +250,9 @@ def test_verifiers(tmp_path, data):
         (trace,) = json.loads(line)["traces"]
         name, held = trace["task"]["data"]["id"], json.dumps(trace)
         given = {
-            kind: json.dumps(text)[1:-1] for kind, text in answers(problems[name]).items() if text
+            kind: json.dumps(text)[1:-1]
+            for kind, text in answers(problems[name]).items()
+            if text
         }
         kind = next((kind for kind, text in given.items() if text in held), "empty")
         scores[kind, name] = trace["rewards"]["tests_passed"]["score"]

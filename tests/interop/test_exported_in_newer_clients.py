@@ -50,7 +50,18 @@ def newer(client: str, *command: object, cwd: Path, **variables: str) -> str:
         "--bind",
         ROOT,
         "/",
-        *["--dev", "/dev", "--proc", "/proc", "--bind", "/run", "/run", "--bind", "/tmp", "/tmp"],
+        *[
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--bind",
+            "/run",
+            "/run",
+            "--bind",
+            "/tmp",
+            "/tmp",
+        ],
     ]
     words += [
         "--ro-bind",
@@ -64,7 +75,13 @@ def newer(client: str, *command: object, cwd: Path, **variables: str) -> str:
     ]
     path = f"/opt/{client}/bin:/usr/bin:/bin"
     kept = {name: os.environ[name] for name in ("DOCKER_HOST",) if name in os.environ}
-    environment = {**kept, "PATH": path, "HOME": str(cwd), "PYTHONPATH": str(CLIENTS), **variables}
+    environment = {
+        **kept,
+        "PATH": path,
+        "HOME": str(cwd),
+        "PYTHONPATH": str(CLIENTS),
+        **variables,
+    }
     done = subprocess.run(
         list(map(str, words)), env=environment, capture_output=True, text=True, check=False
     )
@@ -98,16 +115,18 @@ def test_harbor(tmp_path, data):
     # No download of price lists and no telemetry.
     quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HARBOR_TELEMETRY": "off"}
     with service(tmp_path, data) as address:
-        newer("harbor", "harbor", "run", "-c", "job.json", "-y", cwd=tmp_path, **quiet, **address)
+        newer(
+            "harbor", "harbor", "run", "-c", "job.json", "-y", cwd=tmp_path, **quiet, **address
+        )
     names = {agent: kind for kind, agent in own.items()}
     scores = {}
     for path in (tmp_path / "jobs/job").glob("*/result.json"):
         result = json.loads(path.read_text())
         agent = result["config"]["agent"]
         kind = names.get(agent["name"]) or agent["kwargs"]["kind"]
-        scores[kind, result["task_name"].partition("/")[2]] = result["verifier_result"]["rewards"][
-            "reward"
-        ]
+        scores[kind, result["task_name"].partition("/")[2]] = result["verifier_result"][
+            "rewards"
+        ]["reward"]
     check(scores, problems)
 
 

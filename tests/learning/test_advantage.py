@@ -26,7 +26,9 @@ def test_equal_rewards_give_no_signal(baseline, std):
 def test_leave_one_out_compares_with_the_mean_of_the_others():
     rewards_G = np.array([1.6, 0.4, 0.1])
     by_hand = [1.6 - 0.25, 0.4 - 0.85, 0.1 - 1.0]
-    assert group_advantages(rewards_G, baseline="leave_one_out").tolist() == pytest.approx(by_hand)
+    assert group_advantages(rewards_G, baseline="leave_one_out").tolist() == pytest.approx(
+        by_hand
+    )
 
 
 def test_std_normalised_group_has_unit_spread():

@@ -59,7 +59,9 @@ def test_with_pools_only_supervised_steps_are_planned():
 def test_supervised_steps_repeat_imitable_problems_and_the_others_take_unseen_ones():
     ids = [f"p{i:02}" for i in range(20)]
     known_good = {"p03", "p07", "p11", "p15", "p19", "p02"}
-    steps = plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=known_good)
+    steps = plan_epoch(
+        ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=known_good
+    )
     assert Counter(itertools.chain(*steps[:3])) == dict.fromkeys(known_good, 2)
     last = list(itertools.chain(*steps[3:]))
     assert len(last) == len(set(last)) == 8

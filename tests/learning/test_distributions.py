@@ -23,7 +23,9 @@ def exact(student: torch.Tensor, teacher: torch.Tensor, kind: Divergence) -> tor
     log_p, log_q = student.log_softmax(-1), teacher.log_softmax(-1)
 
     def kl(log_a: torch.Tensor, log_b: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.kl_div(log_b, log_a, reduction="none", log_target=True).sum(-1)
+        return torch.nn.functional.kl_div(log_b, log_a, reduction="none", log_target=True).sum(
+            -1
+        )
 
     if kind == "jensen_shannon":
         log_m = (BETA * log_q.exp() + (1 - BETA) * log_p.exp()).log()
@@ -52,7 +54,9 @@ def test_on_the_whole_vocabulary_value_and_gradient_are_exact(kind, tail):
     exact(student, teacher, kind).sum().backward()
     expected = exact(student, teacher, kind).detach().numpy()
     assert value == pytest.approx(expected, abs=1e-3 if tail == "bucket" else 1e-9)
-    assert gradient == pytest.approx(student.grad.numpy(), abs=1e-3 if tail == "bucket" else 1e-9)
+    assert gradient == pytest.approx(
+        student.grad.numpy(), abs=1e-3 if tail == "bucket" else 1e-9
+    )
 
 
 @pytest.mark.parametrize("tail", ["bucket", "renormalise"])

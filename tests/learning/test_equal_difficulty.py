@@ -14,7 +14,9 @@ def step(base: list[float], places: list[int], rates: list[float], answers: floa
     return Groups(np.array(base), places, np.array(rates) * answers_G, answers_G)
 
 
-@pytest.mark.parametrize(("places", "rates"), [([0], [0.8]), ([1], [0.2]), ([0, 1], [0.8, 0.2])])
+@pytest.mark.parametrize(
+    ("places", "rates"), [([0], [0.8]), ([1], [0.2]), ([0, 1], [0.8, 0.2])]
+)
 def test_a_student_as_good_as_the_evaluated_one_has_its_rate_on_any_problems(places, rates):
     # Half of the problems are easy (0.8), half hard (0.2): 0.5 on all.
     assert equal_difficulty([step([0.8, 0.2], places, rates, MANY)]) == [
@@ -28,7 +30,9 @@ def test_for_equal_problems_the_rate_is_the_raw_one():
 
 
 def test_rates_of_0_and_100_percent_stay_finite_and_in_order():
-    rates = [equal_difficulty([step([0.5, 0.3], [1], [passed / 4], 4)])[0] for passed in range(5)]
+    rates = [
+        equal_difficulty([step([0.5, 0.3], [1], [passed / 4], 4)])[0] for passed in range(5)
+    ]
     assert all(0 < rate < 1 for rate in rates)
     assert rates == sorted(rates)
 

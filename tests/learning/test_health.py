@@ -25,12 +25,16 @@ def test_a_breach_needs_each_of_the_last_steps_outside_the_bounds(
     values, patience, bounds, outside
 ):
     steps = [{} if value is None else {"optim/entropy": value} for value in values]
-    found = [list(breach.values) for breach in breaches(steps, {"optim/entropy": bounds}, patience)]
+    found = [
+        list(breach.values) for breach in breaches(steps, {"optim/entropy": bounds}, patience)
+    ]
     assert found == ([pytest.approx(outside, nan_ok=True)] if outside else [])
 
 
 def test_a_breach_names_metric_values_and_range():
-    (breach,) = breaches([{"optim/entropy": 0.05}] * 3, {"optim/entropy": (0.1, None)}, patience=3)
+    (breach,) = breaches(
+        [{"optim/entropy": 0.05}] * 3, {"optim/entropy": (0.1, None)}, patience=3
+    )
     for part in (
         "optim/entropy",
         METRICS["optim/entropy"],

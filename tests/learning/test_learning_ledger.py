@@ -26,7 +26,16 @@ def cell(
 ) -> Cell:
     made = [Step(*row) for row in steps or [(48, 0, 0.5)]]
     return Cell(
-        setting, "hard", seed, "r", Counts(passed, [4] * 6), made, evaluations or [], 48, 1000, RAN
+        setting,
+        "hard",
+        seed,
+        "r",
+        Counts(passed, [4] * 6),
+        made,
+        evaluations or [],
+        48,
+        1000,
+        RAN,
     )
 
 
@@ -45,7 +54,9 @@ def test_lines_are_read_again_and_later_lines_replace_earlier_ones(tmp_path):
     assert again.cells["hard-rl", 1] == lines[1]
 
 
-@pytest.mark.parametrize("broken", ["{", "[]", '{"kind": "cell"}', '{"kind": "other", "ran": {}}'])
+@pytest.mark.parametrize(
+    "broken", ["{", "[]", '{"kind": "cell"}', '{"kind": "other", "ran": {}}']
+)
 def test_a_broken_line_is_named(tmp_path, broken):
     path = tmp_path / "ledger.jsonl"
     Ledger(path).add(tier_line())
@@ -92,7 +103,10 @@ def test_a_difference_is_paired_over_problems_and_common_seeds(tmp_path):
     assert entry.difference.mean == pytest.approx((17 - 2) / 24)
     assert entry.interface.mean == 0  # 4 of 4 in both
     first, second = rows(ledger, "hard")
-    assert [[cell.seed for cell in row.cells] for row in (first, second)] == [[0, 1, 2], [1, 2, 3]]
+    assert [[cell.seed for cell in row.cells] for row in (first, second)] == [
+        [0, 1, 2],
+        [1, 2, 3],
+    ]
     assert second.below_teacher.mean == pytest.approx((23 - 17) / 24)
     text = markdown(ledger)
     assert "`hard-warm`: " + SETTINGS["hard-warm"].about in text

@@ -43,7 +43,9 @@ def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypa
     assert all(step.usd > 0 for step in cell.steps)
     assert sum(line.teacher.interface_P) > sum(line.untrained.interface_P)
 
-    again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS)
+    again = Matrix(
+        Ledger(ledger.path), tmp_path / "runs", ["hard-distillation"], [0], TWO_STEPS
+    )
     assert again.missing() == []
     assert Matrix(again.ledger, tmp_path, ["hard-distillation"], [0]).missing(), (
         "other keys are another cell"
@@ -54,7 +56,9 @@ def test_a_cell_runs_once_and_another_starts_from_its_weights(tmp_path, monkeypa
     )
     assert said[-1] == "further-0 failed: not run in a test"
     settings = (tmp_path / "runs/further-0/settings.toml").read_text()
-    assert re.search(r'start_from = "tinker://\S+/weights/hard-distillation-0-000002"', settings)
+    assert re.search(
+        r'start_from = "tinker://\S+/weights/hard-distillation-0-000002"', settings
+    )
 
 
 def test_a_cell_changes_with_the_cell_that_it_starts_from(monkeypatch):

@@ -39,7 +39,9 @@ def test_settings_sample_no_more_answers_than_rl_alone_except_shipped_and_longer
     assert steps >= STEPS
     supervised = config.learning.warm_start_steps
     of_teacher = config.warm_start_group if config.learning.imitates_teacher else 0
-    sampled = supervised * config.problems_of_step(0) * of_teacher + (steps - supervised) * answers
+    sampled = (
+        supervised * config.problems_of_step(0) * of_teacher + (steps - supervised) * answers
+    )
     assert sampled <= STEPS * PROBLEMS_PER_STEP * 6
 
 

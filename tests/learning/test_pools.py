@@ -59,7 +59,9 @@ def test_with_rest_after_0_only_quarantined_problems_rest():
 
 
 def test_a_step_draws_different_problems_by_weight_and_the_same_for_the_same_seed():
-    now = {f"{pool}{i}": Standing(pool) for pool in ("easy", "normal", "hard") for i in range(200)}
+    now = {
+        f"{pool}{i}": Standing(pool) for pool in ("easy", "normal", "hard") for i in range(200)
+    }
     weights = {"easy": 1.0, "normal": 2.0, "hard": 1.0}
     drawn = draw(now, 0, 200, random.Random(1), weights)
     assert len(set(drawn)) == 200
@@ -83,7 +85,11 @@ def test_within_a_pool_the_problem_unseen_for_longest_comes_first():
 def test_a_pool_without_weight_is_used_only_when_others_are_empty():
     now = {"e": Standing("easy"), "n": Standing("normal"), "h": Standing("hard")}
     assert set(draw(now, 0, 2, random.Random(0), {"normal": 1.0, "hard": 1.0})) == {"n", "h"}
-    assert set(draw(now, 0, 3, random.Random(0), {"normal": 1.0, "hard": 1.0})) == {"n", "h", "e"}
+    assert set(draw(now, 0, 3, random.Random(0), {"normal": 1.0, "hard": 1.0})) == {
+        "n",
+        "h",
+        "e",
+    }
 
 
 def test_resting_problems_are_drawn_last_and_in_the_order_of_their_return():

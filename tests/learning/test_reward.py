@@ -158,7 +158,8 @@ def test_an_own_module_adds_a_term_to_configuration_and_history(tmp_path, monkey
     ):
         load_config("demo", [weighed], environment={})
     with pytest.raises(
-        ConfigError, match=r"`reward\.plugins`: cannot import terms_of_yours: ModuleNotFoundError"
+        ConfigError,
+        match=r"`reward\.plugins`: cannot import terms_of_yours: ModuleNotFoundError",
     ) as error:
         load_config("demo", ['reward.plugins=["terms_of_yours"]', weighed], environment={})
     assert "unknown reward term" not in error.value.message

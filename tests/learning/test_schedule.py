@@ -23,7 +23,9 @@ UP, DOWN = (2 + math.sqrt(2)) / 4, (2 - math.sqrt(2)) / 4
     ],
 )
 def test_values_of_a_schedule(steps, first, last, schedule, part, expected):
-    values = [scheduled(step, steps, first, last, schedule, part) for step in range(len(expected))]
+    values = [
+        scheduled(step, steps, first, last, schedule, part) for step in range(len(expected))
+    ]
     assert values == pytest.approx(expected)
     if schedule == "linear":  # exactly, because the teacher is not asked where λ is 0
         assert [value == 0 for value in values] == [value == 0 for value in expected]

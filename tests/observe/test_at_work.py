@@ -59,7 +59,9 @@ def test_a_line_of_a_step_that_takes_long_names_the_outstanding_requests(clock):
             await asyncio.wait([waiting])
         return words
 
-    adam = SimpleNamespace(learning_rate=1e-4, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
+    adam = SimpleNamespace(
+        learning_rate=1e-4, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0
+    )
     trainer = TinkerTrainer(client)
     step = asyncio.run(words_of(trainer.step([], "importance_sampling", {}, adam)))
     assert (

@@ -15,9 +15,7 @@ from tests.waiting import wait_for
 @pytest.mark.slow
 def test_a_running_run_has_a_report_written_by_a_child_process(tmp_path, monkeypatch):
     gate = tmp_path / "gate"
-    wait = (
-        f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
-    )
+    wait = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
     monkeypatch.setattr(live_report, "PROGRAM", wait + live_report.PROGRAM)
     history, path, said = History(tmp_path / "h.duckdb"), tmp_path / "runs" / "report.html", []
     history.start_run(RunRecord(name="r", status="running", student="tiny"))
@@ -106,7 +104,9 @@ def test_a_process_that_is_killed_while_it_writes_leaves_nothing(tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_whose_process_cannot_start_is_logged_and_the_run_continues(tmp_path, monkeypatch):
+def test_a_report_whose_process_cannot_start_is_logged_and_the_run_continues(
+    tmp_path, monkeypatch
+):
     said: list[str] = []
     monkeypatch.setattr(live_report.sys, "executable", str(tmp_path / "gone"))
     with closing(

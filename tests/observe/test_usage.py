@@ -26,7 +26,9 @@ PRICES = Prices(
 )
 
 
-def answer(problem: str, sample: int, tokens: int, prompt: tuple[int, ...], **more: Any) -> Rollout:
+def answer(
+    problem: str, sample: int, tokens: int, prompt: tuple[int, ...], **more: Any
+) -> Rollout:
     tokens_T = (1,) * (tokens - 1) + (sample,)
     own = {"problem_id": problem, "sample": sample, "prompt_P": prompt, "text": f"x{sample}"}
     return a_rollout(tokens_T=tokens_T, logprobs_T=(-0.5,) * tokens, **own, **more)
@@ -38,7 +40,11 @@ def score(rollout: Rollout, **more: Any) -> TeacherRecord:
 
 
 def recorded(
-    path: Path, answers: Sequence[Rollout], scores: Sequence[TeacherRecord] = (), *, trained: int
+    path: Path,
+    answers: Sequence[Rollout],
+    scores: Sequence[TeacherRecord] = (),
+    *,
+    trained: int,
 ) -> History:
     """A history with one step of these answers, which trained on `trained` tokens."""
     history = History(path)
@@ -69,7 +75,11 @@ def used(history: History, config: RunConfig, trained: int) -> dict[str, Tokens]
 
 
 def test_a_group_prefills_its_prompt_once_and_scored_answers_are_prefilled_whole(tmp_path):
-    answers = [answer("a", 0, 5, (1, 2, 3)), answer("a", 1, 7, (1, 2, 3)), answer("b", 0, 9, (4,))]
+    answers = [
+        answer("a", 0, 5, (1, 2, 3)),
+        answer("a", 1, 7, (1, 2, 3)),
+        answer("b", 0, 9, (4,)),
+    ]
     usage = used(
         recorded(tmp_path / "h.duckdb", answers, list(map(score, answers)), trained=17),
         settings(),
@@ -88,7 +98,9 @@ def test_each_turn_of_an_episode_reads_the_conversation_before_it(tmp_path):
     ]
     history = recorded(tmp_path / "h.duckdb", answers, list(map(score, answers)), trained=20)
     usage = used(history, settings("learning.episodes=true"), 20)
-    assert usage["student"] == Tokens(prefill=3 + 6 + 1, cached=3 + (3 + 4), sample=4 + 9, train=20)
+    assert usage["student"] == Tokens(
+        prefill=3 + 6 + 1, cached=3 + (3 + 4), sample=4 + 9, train=20
+    )
     assert usage["teacher"] == Tokens(prefill=(3 + 7) + (1 + 9), sample=2)
 
 
@@ -138,10 +150,15 @@ def test_a_recorded_step_counts_by_its_recorded_cost_and_the_rest_by_its_tokens(
         [answer("b", 0, 9, (1, 2), purpose="evaluation", evaluation="r/student/00000")]
     )
     prices = Prices(
-        as_of="2026-02-01", models={"student": ModelPrice(prefill=0, cached=0, sample=2, train=2)}
+        as_of="2026-02-01",
+        models={"student": ModelPrice(prefill=0, cached=0, sample=2, train=2)},
     )
-    assert dollars_spent(history, "r", settings(), prices) == pytest.approx(0.002002 + 39 * 2e-6)
-    assert dollars_spent(history, "r", settings(), Prices(as_of="2026-02-01", models={})) is None
+    assert dollars_spent(history, "r", settings(), prices) == pytest.approx(
+        0.002002 + 39 * 2e-6
+    )
+    assert (
+        dollars_spent(history, "r", settings(), Prices(as_of="2026-02-01", models={})) is None
+    )
 
 
 def test_a_step_without_trained_tokens_costs_no_training(tmp_path):
@@ -162,7 +179,9 @@ def test_an_estimate_measures_the_share_of_trained_answers(tmp_path):
     )
     assert notes == []
     assert (
-        measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes)
+        measured(
+            settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes
+        )
         is None
     )
 
@@ -177,7 +196,9 @@ def test_hours_follow_the_history_and_before_the_first_run_a_stated_assumption(t
             settings(f"run.history={tmp_path / name}"), Prompts(8, 2.0), Prompts(2, 2.0)
         )
         assert found.hours() == (found.likely.hours(rate), found.most.hours(rate))
-        assert [origin in note for note in found.assumptions if note.startswith("time: ")] == [True]
+        assert [origin in note for note in found.assumptions if note.startswith("time: ")] == [
+            True
+        ]
 
 
 def test_a_hint_is_charged_to_the_model_that_read_it(tmp_path):

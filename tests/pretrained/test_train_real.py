@@ -20,7 +20,11 @@ SHORT = (
 
 def test_weights_warm_start_rl_and_report(smollm2, tmp_path, monkeypatch):
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(smollm2.parent))
-    places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "run.name=real")
+    places = (
+        f"run.directory={tmp_path}",
+        f"run.history={tmp_path / 'h.duckdb'}",
+        "run.name=real",
+    )
     done = run("train", "smollm2", sets=(*places, *SHORT), cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     history = History(tmp_path / "h.duckdb", read_only=True)

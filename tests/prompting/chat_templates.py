@@ -40,7 +40,9 @@ def _model(entry):
 MODELS = tuple(
     map(
         _model,
-        tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["models"],
+        tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[
+            "models"
+        ],
     )
 )
 
@@ -60,10 +62,14 @@ def tokenizer_of(model, folder):
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     plain.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, initial_alphabet=alphabet, show_progress=False
+    )
     plain.train_from_iterator([FIRST, SECOND, DRAFT], trainer)
     names = model.tokens.split()
-    plain.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+    plain.add_special_tokens(
+        [AddedToken(name, special=True, normalized=False) for name in names]
+    )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=plain, eos_token=names[0], bos_token=model.bos
     )

@@ -28,12 +28,19 @@ KINDS = {
     "rtl/top.v": "target",
     "verif/tb.v": "bench",
 }
-CONTEXT = {path: "\n".join(f"{kind} line {i}" for i in range(20)) for path, kind in KINDS.items()}
+CONTEXT = {
+    path: "\n".join(f"{kind} line {i}" for i in range(20)) for path, kind in KINDS.items()
+}
 
 
 def problem(**changes):
     return a_problem(
-        **{"prompt": "Mend the module.", "context": CONTEXT, "targets": ("rtl/top.v",), **changes}
+        **{
+            "prompt": "Mend the module.",
+            "context": CONTEXT,
+            "targets": ("rtl/top.v",),
+            **changes,
+        }
     )
 
 

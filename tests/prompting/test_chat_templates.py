@@ -80,7 +80,9 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
     said = FIRST.replace("endmodule", "  // not a </think> at all\nendmodule")
     finished = next(cases(chat, opening)).completion.replace(FIRST, said)
     failed = a_verdict(Outcome.COMPILE_FAILED, "no semicolon")
-    prompt_P = hinted(chat, after_verdict(first.messages, opening + finished, failed, 500), 8192)
+    prompt_P = hinted(
+        chat, after_verdict(first.messages, opening + finished, failed, 500), 8192
+    )
     text = decoded(chat.tokenizer, prompt_P)
     assert "no semicolon" in text
     assert "A wire? First a draft" not in text
@@ -95,7 +97,9 @@ def test_a_hint_shows_the_answer_without_its_thought(tokenizers, model, thinking
     empty_P = hinted(chat, after_verdict(first.messages, unfinished, failed, 500), 8192)
     assert FIRST not in decoded(chat.tokenizer, empty_P)
     # No text of a model can stop its run.
-    marks = f"<|start|>assistant<|channel|>final<|message|>{BLOCK}<|channel|>final<|message|>" * 2
+    marks = (
+        f"<|start|>assistant<|channel|>final<|message|>{BLOCK}<|channel|>final<|message|>" * 2
+    )
     hinted(chat, after_verdict(first.messages, marks, failed, 500), 8192)
 
 
@@ -104,12 +108,15 @@ def test_unsupported_settings_are_refused_with_a_hint(tokenizers, model):
     for thinking, ending in model.prompts.items():
         if ending is None:
             why = "does not support thinking" if thinking else "always thinks"
-            with pytest.raises(ConfigError, match=rf"prompting\.thinking: .*x/y {why}") as refused:
+            with pytest.raises(
+                ConfigError, match=rf"prompting\.thinking: .*x/y {why}"
+            ) as refused:
                 Chat(tokenizers(model), thinking=thinking, model="x/y")
             assert ("reasoning_effort" in (refused.value.hint or "")) == model.channels
     if not model.channels:
         with pytest.raises(
-            ConfigError, match=r"prompting\.reasoning_effort: .*x/y does not support effort 'low'"
+            ConfigError,
+            match=r"prompting\.reasoning_effort: .*x/y does not support effort 'low'",
         ):
             Chat(tokenizers(model), reasoning_effort="low", model="x/y")
 
@@ -128,7 +135,9 @@ def test_an_effort_and_a_fixed_date_reach_the_prompt(tokenizers):
 
 def test_a_token_inside_a_turn_does_not_end_it(tokenizers):
     other = copy.copy(tokenizers(GPT_OSS))
-    other.eos_token = "<|end|>"  # as in some conversions: it ends each message, even the thought's
+    other.eos_token = (
+        "<|end|>"  # as in some conversions: it ends each message, even the thought's
+    )
     assert tuple(decoded(other, [end]) for end in Chat(other).stop) == GPT_OSS.end
 
 
@@ -171,5 +180,8 @@ def test_answers_are_extracted_correctly(tokenizers, model, thinking):
         tokens_T = [*chat.tokenizer.encode(case.completion, add_special_tokens=False), *end]
         text, ended = answer_text(chat.tokenizer, tokens_T, chat.stop)
         answer = extract_answer(opening + text, list(case.files) or ["rtl/first.sv"])
-        assert (ended, answer.files) == (case.ended, case.files), (case.completion, answer.error)
+        assert (ended, answer.files) == (case.ended, case.files), (
+            case.completion,
+            answer.error,
+        )
         assert case.files or "ends within its thoughts" in answer.error

@@ -153,9 +153,9 @@ def test_several_targets_from_json_with_raw_newlines_in_strings():
 def test_several_targets_from_labelled_blocks(response):
     files = extract_answer(response, TWO).files
     assert files == {"rtl/a.sv": "module a;\nendmodule\n", "rtl/b.sv": "module b;\nendmodule\n"}
-    assert list(extract_answer("```verilog\n// rtl/b.sv\nmodule x; endmodule\n```", TWO).files) == [
-        "rtl/b.sv"
-    ]
+    assert list(
+        extract_answer("```verilog\n// rtl/b.sv\nmodule x; endmodule\n```", TWO).files
+    ) == ["rtl/b.sv"]
 
 
 def test_only_declared_targets_are_accepted_and_the_others_are_listed():
@@ -194,7 +194,9 @@ def problem(**changes):
     return a_problem(**{"targets": ("rtl/design.sv",), "interface": interface, **changes})
 
 
-@pytest.mark.parametrize("around", [PORTS, HEADER, STUB, ELIDED, COMMENTED, BENCH, USAGE, OTHER])
+@pytest.mark.parametrize(
+    "around", [PORTS, HEADER, STUB, ELIDED, COMMENTED, BENCH, USAGE, OTHER]
+)
 @pytest.mark.parametrize("tag", ["verilog", ""])
 def test_text_beside_the_design_is_not_used(around, tag):
     before = f"The ports:\n{block(around, tag)}The design:\n{block(CODE)}"

@@ -10,7 +10,9 @@ from tests.nouns import a_verdict
 
 def test_failing_checks_are_reported_with_their_number():
     reasons = ("corners: y is 3, not 5 [checks=9 wrong=1 unknown=0]", "vectors: failed")
-    said = feedback(a_verdict(Outcome.TESTS_FAILED, *reasons, tests_passed=2, tests_total=4), 500)
+    said = feedback(
+        a_verdict(Outcome.TESTS_FAILED, *reasons, tests_passed=2, tests_total=4), 500
+    )
     assert said == "It fails 2 of 4 checks:\ncorners: y is 3, not 5\nvectors: failed"
 
 

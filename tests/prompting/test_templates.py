@@ -34,7 +34,8 @@ def test_the_configuration_accepts_and_explains_every_template_and_no_other():
         assert PromptingSection(template=name).template == name
         assert getdoc(template) in PromptingSection.model_fields["template"].description
     with pytest.raises(
-        ValueError, match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples"
+        ValueError,
+        match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples",
     ):
         PromptingSection(template="exakt")
     with pytest.raises(ValueError, match="two templates named 'exact'"):
@@ -64,7 +65,9 @@ def test_the_table_lists_only_what_the_text_contains():
 def test_the_table_omits_a_width_that_the_text_does_not_contain():
     table = interface_table(problem("Module box: clk_i and a bus load."))
     assert "| `load` | input | as specified |" in table
-    assert "| `load` | input | 12 |" in interface_table(problem("Module box: `input [11:0] load`."))
+    assert "| `load` | input | 12 |" in interface_table(
+        problem("Module box: `input [11:0] load`.")
+    )
 
 
 def test_a_text_without_names_gets_no_table():
@@ -84,11 +87,15 @@ def test_each_template_keeps_problem_and_format_and_adds_its_part(name):
 
 
 def test_the_bare_template_adds_nothing_and_several_targets_are_asked_for_as_json():
-    assert build_messages(problem("Mend it."), "bare") == [{"role": "user", "content": "Mend it."}]
+    assert build_messages(problem("Mend it."), "bare") == [
+        {"role": "user", "content": "Mend it."}
+    ]
     content = build_messages(problem("Mend it.", targets=("rtl/a.v", "rtl/b.v")), "exact")[-1][
         "content"
     ]
-    assert '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content
+    assert (
+        '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content
+    )
 
 
 # The template `cvdp`: these texts were written by the public runner.

@@ -59,15 +59,23 @@ def chat_of(tokenizers, model, thinking):
 def said(chat, thought, calls, number):
     """An assistant's message for rendering the whole conversation."""
     calls = [
-        {"type": "function", "id": f"c{number}", "function": {"name": name, "arguments": arguments}}
+        {
+            "type": "function",
+            "id": f"c{number}",
+            "function": {"name": name, "arguments": arguments},
+        }
         for name, arguments in calls
     ]
-    thoughts = dict.fromkeys(("reasoning_content", "thinking"), thought) if chat.chat.thinks else {}
+    thoughts = (
+        dict.fromkeys(("reasoning_content", "thinking"), thought) if chat.chat.thinks else {}
+    )
     return {"role": "assistant", "content": "", "tool_calls": calls, **thoughts}
 
 
 def whole(chat, messages, header=True):
-    return list(chat.chat.apply(messages, tokenize=True, add_generation_prompt=header, tools=TOOLS))
+    return list(
+        chat.chat.apply(messages, tokenize=True, add_generation_prompt=header, tools=TOOLS)
+    )
 
 
 @pytest.mark.parametrize(("model", "thinking"), list(REFUSED))
@@ -133,7 +141,9 @@ def test_malformed_calls_keep_their_name_or_text(tokenizers, model, thinking):
     assert chat.read("No call at all, only `code` and a {brace}.") == ()
     prompt = chat.first(MESSAGES)
     turn = whole(
-        chat, [*MESSAGES, said(chat, "I look.", [("read", {"path": "rtl/a.sv"})], 0)], header=False
+        chat,
+        [*MESSAGES, said(chat, "I look.", [("read", {"path": "rtl/a.sv"})], 0)],
+        header=False,
     )
     text = chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, turn[len(prompt) :])
     cut = text[: text.index("rtl/a.sv") + 3]

@@ -150,7 +150,9 @@ def test_of_several_complete_designs_the_one_that_the_response_presents_is_used(
 
 
 def test_the_answer_says_which_block_was_taken():
-    assert extract_answer(two("Wrong:", "Right:", CODE), ONE).notes == ("rtl/m.sv: block 2 of 2",)
+    assert extract_answer(two("Wrong:", "Right:", CODE), ONE).notes == (
+        "rtl/m.sv: block 2 of 2",
+    )
     assert extract_answer(f"Here:\n{BLOCK}", ONE).notes == ()
 
 

@@ -68,7 +68,9 @@ class Page:
             " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self.call(
+                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+            )
 
     def press(self, key: str) -> None:
         """Press a key on the focused element."""
@@ -79,7 +81,9 @@ class Page:
 
     def wait(self, condition: str, patience_s: float = 300) -> None:
         """Wait until an expression is true."""
-        asked = f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
+        asked = (
+            f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"
+        )
         wait_for(lambda: self.js(asked), condition, patience_s)
 
     def requests(self) -> list[str]:
@@ -111,7 +115,9 @@ def browser() -> Iterator[Page]:
     assert program, "these tests need a browser: apt-get install chromium"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             port_file = Path(profile) / "DevToolsActivePort"
             wait_for(

@@ -31,7 +31,12 @@ def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0
         "run": {"purpose": purpose},
         "prompting": {"template": "cvdp"},
         "sampling": {"temperature": 1.0},
-        "evaluation": {"samples": SAMPLES, "temperature": 0.2, "top_p": 0.7, "max_tokens": 4096},
+        "evaluation": {
+            "samples": SAMPLES,
+            "temperature": 0.2,
+            "top_p": 0.7,
+            "max_tokens": 4096,
+        },
     }
     history.start_run(RunRecord(name=run, config=config, student="some/model"))
     problems = [
@@ -140,7 +145,9 @@ def test_query_report_and_compare_show_a_benchmark(history, tmp_path):
         ("cid003", "hard", 1, 0.0, 0.0),
         ("cid016", "hard", 1, pytest.approx(0.4), 1.0),
     ]
-    page = write_report(history, ["bench"], tmp_path / "report.html").read_text(encoding="utf-8")
+    page = write_report(history, ["bench"], tmp_path / "report.html").read_text(
+        encoding="utf-8"
+    )
     assert "pass@5 by category and difficulty" in page
     assert "cid016 debugging" in page
     write(history, "better", plus=1)

@@ -93,7 +93,9 @@ def test_a_problem_that_changed_between_two_runs_is_not_compared(tmp_path):
         synthetic.write_run(path, run, synthetic.Shape(), gain=gain)
     with duckdb.connect(path) as con:
         heldout = "FROM run_problems WHERE run = 'other' AND split = 'heldout'"
-        _, *changed = (name for (name,) in con.execute(f"SELECT problem_id {heldout}").fetchall())
+        _, *changed = (
+            name for (name,) in con.execute(f"SELECT problem_id {heldout}").fetchall()
+        )
         con.execute(
             "UPDATE run_problems SET fingerprint = 'ab' WHERE run = 'other' AND problem_id IN ?",
             [changed],

@@ -13,12 +13,15 @@ from tests.reporting.report_tab import rows
 
 
 def test_failures_are_shares_of_the_first_and_the_last_quarter(tmp_path):
-    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps_per_epoch=12))
+    history = synthetic.write_run(
+        tmp_path / "h.duckdb", shape=synthetic.Shape(steps_per_epoch=12)
+    )
     source = Source(history, "demo")
     for part, place in ((-2, "step <= 2"), (-1, "step >= 9")):
         graded = f"run = 'demo' AND purpose = 'train' AND {place}"
         answers = rows(
-            history, f"SELECT 1 FROM verdicts WHERE {graded} AND outcome <> 'infrastructure_error'"
+            history,
+            f"SELECT 1 FROM verdicts WHERE {graded} AND outcome <> 'infrastructure_error'",
         )
         for table, view in (
             (mistakes.named(source), "(SELECT *, mistake AS name FROM named_mistakes)"),
@@ -31,7 +34,8 @@ def test_failures_are_shares_of_the_first_and_the_last_quarter(tmp_path):
             name = "timeout" if table.id == "reasons" else table.rows[0][0]
             shown = next(row for row in table.rows if name in row[:2])
             failed = rows(
-                history, f"SELECT DISTINCT rollout FROM {view} WHERE {graded} AND name = '{name}'"
+                history,
+                f"SELECT DISTINCT rollout FROM {view} WHERE {graded} AND name = '{name}'",
             )
             assert shown[part] == f"{100 * len(failed) / len(answers):.1f} %"
 
@@ -73,5 +77,10 @@ def test_a_problem_that_was_never_solved_has_its_best_attempt(tmp_path):
     history.record_verdicts([(a.key, verdict, r) for a, r in zip(answers, paid, strict=True)])
     made = mistakes.never_solved(Source(history, "r"))
     ((problem, *_, count, best, outcome, _),) = made.rows
-    assert (problem, count, best, outcome) == (answers[0].problem_id, "3", "0.60", "tests failed")
+    assert (problem, count, best, outcome) == (
+        answers[0].problem_id,
+        "3",
+        "0.60",
+        "tests failed",
+    )
     assert made.links == {0: answers[1].key}

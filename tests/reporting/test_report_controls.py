@@ -36,17 +36,26 @@ def history(tmp_path_factory):
             "curriculum/resting": float(step % 3),
         }  # fmt: skip
         times = {"sample": 1.0, "store": 0.1, "store_waited": 0.02, "total": 2.0}
-        place = {"run": "demo", "epoch": 0, "step": step, "state_path": "s", "sampler_path": "p"}
+        place = {
+            "run": "demo",
+            "epoch": 0,
+            "step": step,
+            "state_path": "s",
+            "sampler_path": "p",
+        }
         history.finish_step(
             StepRecord(**place, examples=6, train_tokens=300, times=times, metrics=metrics)
         )
     heldout = [synthetic.problem(i, "heldout") for i in range(6)]
-    synthetic.evaluate(history, "demo", shape, heldout, "student", 3, 0.4, np.random.default_rng(3))
+    synthetic.evaluate(
+        history, "demo", shape, heldout, "student", 3, 0.4, np.random.default_rng(3)
+    )
     stored = history.rollouts_of("demo", 5)
     same = [(s.rollout.key, s.verdict) for s in stored]
     history.record_regrades("same", same)
     other = [
-        (k, v.model_copy(update={"outcome": Outcome.TIMEOUT}) if v.passed else v) for k, v in same
+        (k, v.model_copy(update={"outcome": Outcome.TIMEOUT}) if v.passed else v)
+        for k, v in same
     ]
     history.record_regrades("other", other)
     return history
@@ -107,7 +116,9 @@ def test_groups_that_were_set_aside_are_counted(page):
 
 def test_the_learning_curve_shows_the_evaluations(page, history):
     shown = traces(page, "learning-curve")["student"]
-    found = [(e.step, e.pass_at_1) for e in history.evaluations("demo") if e.policy == "student"]
+    found = [
+        (e.step, e.pass_at_1) for e in history.evaluations("demo") if e.policy == "student"
+    ]
     assert list(zip(shown["x"], shown["y"], strict=True)) == found
 
 
@@ -116,7 +127,10 @@ def test_regradings_count_changed_verdicts(page, history):
     graded, passed = str(len(stored)), str(sum(s.verdict.passed for s in stored))
     assert passed != "0"
     found = {row[0]: row[1:5] for row in cells(page, "regrades")}
-    assert found == {"same": [graded, "0", passed, passed], "other": [graded, passed, passed, "0"]}
+    assert found == {
+        "same": [graded, "0", passed, passed],
+        "other": [graded, passed, passed, "0"],
+    }
 
 
 def test_the_time_table_has_the_total_and_the_waiting_time_of_store(page):

@@ -119,7 +119,9 @@ def test_parts_add_up_to_the_whole(drawn):
     terms, outcomes = traces(drawn, "reward"), traces(drawn, "outcomes")
     parts = [terms[name]["y"] for name in ("format", "interface", "syntax", "tests")]
     assert np.sum(parts, axis=0) == pytest.approx(terms["total"]["y"])
-    assert np.sum([trace["y"] for trace in outcomes.values()], axis=0) == pytest.approx(np.ones(12))
+    assert np.sum([trace["y"] for trace in outcomes.values()], axis=0) == pytest.approx(
+        np.ones(12)
+    )
     told = drawn.js("document.getElementById('equal-difficulty').innerText")
     assert "The raw curve (lighter) may fall while the student improves" in told
 
@@ -143,7 +145,10 @@ def test_episodes_equal_the_query(drawn, demo):
     assert 0 < passed < n
     for figure, place in (("episode-turns", 2), ("episode-endings", "submitted")):
         shown = traces(drawn, figure)
-        assert [shown[name]["y"] for name in ("passed", "not passed")] == [[passed], [n - passed]]
+        assert [shown[name]["y"] for name in ("passed", "not passed")] == [
+            [passed],
+            [n - passed],
+        ]
         assert shown["passed"]["x"] == [place]
     shown = traces(drawn, "episode-tools")
     assert shown["done"]["x"] == ["compile<br>100% failed", "submit<br>0% failed"]
@@ -160,10 +165,15 @@ def test_mistakes_equal_the_query(drawn, demo):
     }
     shown = {row[0]: int(row[3]) for row in cells(drawn, "named-mistakes")}
     assert shown == found
-    kinds, first = traces(drawn, "mistake-kinds"), "run = 'demo' AND purpose = 'train' AND step = 0"
+    kinds, first = (
+        traces(drawn, "mistake-kinds"),
+        "run = 'demo' AND purpose = 'train' AND step = 0",
+    )
     answers = len(rows(demo, f"SELECT 1 FROM verdicts WHERE {first}"))
     missing = len(
-        rows(demo, f"SELECT 1 FROM interface_mismatches WHERE {first} AND kind = 'missing_port'")
+        rows(
+            demo, f"SELECT 1 FROM interface_mismatches WHERE {first} AND kind = 'missing_port'"
+        )
     )
     assert kinds["missing port"]["y"][0] == pytest.approx(missing / answers)
 
@@ -247,7 +257,9 @@ def test_the_funnel_equals_the_query(drawn, demo):
     for epoch in range(3):
         found = [r for r in named(demo, "funnel") if r["epoch"] == epoch + 1]
         assert shown[f"epoch {epoch + 1}"]["x"] == [r["stage"] for r in found]
-        assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
+        assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx(
+            [r["passed_share"] for r in found]
+        )
 
 
 def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
@@ -260,9 +272,13 @@ def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
             ):
                 k_by_position[i + 1].append(a - b)
     assert shown["x"] == [
-        p for p in sorted(k_by_position) if len(k_by_position[p]) >= 0.05 * len(k_by_position[1])
+        p
+        for p in sorted(k_by_position)
+        if len(k_by_position[p]) >= 0.05 * len(k_by_position[1])
     ]
-    assert shown["y"] == pytest.approx([np.mean(k_by_position[p]) for p in shown["x"]], abs=1e-5)
+    assert shown["y"] == pytest.approx(
+        [np.mean(k_by_position[p]) for p in shown["x"]], abs=1e-5
+    )
 
 
 def test_the_curriculum_equals_the_query(drawn, demo):

@@ -27,7 +27,8 @@ def opened(page, path):
 
 def test_the_policy_of_the_page_blocks_requests_and_foreign_scripts(opened):
     assert (
-        opened.js("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'blocked')") == "blocked"
+        opened.js("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'blocked')")
+        == "blocked"
     )
     opened.js(
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')"
@@ -153,9 +154,12 @@ def test_it_prints_all_figures_in_the_light_theme(page, path):
     pdf = base64.b64decode(page.call("Page.printToPDF", printBackground=True)["data"])
     assert pdf.startswith(b"%PDF")
     assert (
-        pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/") >= 4
+        pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/")
+        >= 4
     )
-    assert page.js("[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn === 'yes')")
+    assert page.js(
+        "[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn === 'yes')"
+    )
     assert page.js("document.documentElement.dataset.theme") == "dark"
 
 
@@ -198,5 +202,6 @@ def test_runs_are_compared(page, demo, tmp_path):
             assert traces(page, figure)[run]["y"] == pytest.approx([r["value"] for r in found])
     results = traces(page, "compare-result")["student after"]
     assert results["x"] == [
-        demo.evaluation(f"{run}-student-{n}").pass_at_1 for run, n in (("demo", 12), ("other", 8))
+        demo.evaluation(f"{run}-student-{n}").pass_at_1
+        for run, n in (("demo", 12), ("other", 8))
     ]

@@ -17,7 +17,9 @@ def test_a_sample_is_reproducible_and_contains_every_outcome(demo, tmp_path, mon
     assert found == rollouts.sample(demo, "demo")
     assert (found["shown"], found["total"]) == (60, 480)
     outcomes = (
-        demo.query("SELECT DISTINCT outcome FROM verdicts WHERE run = 'demo'").column(0).to_pylist()
+        demo.query("SELECT DISTINCT outcome FROM verdicts WHERE run = 'demo'")
+        .column(0)
+        .to_pylist()
     )
     assert {r["outcome"] for r in found["rollouts"]} == set(outcomes)
     page = write_report(demo, ["demo"], tmp_path / "r.html").read_text(encoding="utf-8")
@@ -26,7 +28,9 @@ def test_a_sample_is_reproducible_and_contains_every_outcome(demo, tmp_path, mon
 
 def test_long_texts_are_cut_and_the_sum_is_limited(demo, monkeypatch):
     monkeypatch.setattr(rollouts, "MOST_TEXT", 20)
-    assert all("more characters" in r["text"] for r in rollouts.sample(demo, "demo")["rollouts"])
+    assert all(
+        "more characters" in r["text"] for r in rollouts.sample(demo, "demo")["rollouts"]
+    )
     monkeypatch.setattr(rollouts, "MOST_BYTES", 2_000)
     few = rollouts.sample(demo, "demo")
     assert 5 < few["shown"] < 60
@@ -49,7 +53,9 @@ def test_twenty_thousand_rollouts_stay_under_15_megabytes(tmp_path):
         steps=100, per_step=25, samples=8, train=400, heldout=64, steps_per_epoch=16
     )
     history: History = synthetic.write_run(tmp_path / "h.duckdb", "large", shape)
-    assert history.query("SELECT count(*) AS n FROM rollouts").column(0).to_pylist()[0] >= 20_000
+    assert (
+        history.query("SELECT count(*) AS n FROM rollouts").column(0).to_pylist()[0] >= 20_000
+    )
     path = write_report(history, ["large"], tmp_path / "large.html")
     assert path.stat().st_size < 15_000_000
     with browser() as page:
@@ -57,5 +63,6 @@ def test_twenty_thousand_rollouts_stay_under_15_megabytes(tmp_path):
         page.wait("document.querySelectorAll('.plot[data-drawn=yes]').length >= 2")
         assert page.complaints() == []
         assert (
-            int(page.js("document.querySelectorAll('#rows tr').length")) <= rollouts.MOST_ROLLOUTS
+            int(page.js("document.querySelectorAll('#rows tr').length"))
+            <= rollouts.MOST_ROLLOUTS
         )

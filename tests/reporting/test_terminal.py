@@ -62,11 +62,16 @@ def test_show_prints_token_texts_with_a_tokenizer(demo):
     [
         (["snapshot", "file/s.duckdb"], "file: File exists"),
         (["report", "demo", "-o", "folder"], "folder: Is a directory"),
-        (["export", "demo", "--to", "folder"], "folder/advantages.parquet could not be written"),
+        (
+            ["export", "demo", "--to", "folder"],
+            "folder/advantages.parquet could not be written",
+        ),
         (["query", "SELECT 1", "--db", "folder"], "folder: Is a directory"),
     ],
 )
-def test_an_unusable_path_gives_a_readable_error(demo, tmp_path, monkeypatch, capsys, words, said):
+def test_an_unusable_path_gives_a_readable_error(
+    demo, tmp_path, monkeypatch, capsys, words, said
+):
     (tmp_path / "folder" / f".advantages.parquet.{os.getpid()}.part").mkdir(parents=True)
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
@@ -85,9 +90,7 @@ def test_columns_of_one_name_keep_their_values_and_json_has_no_nan(demo):
     joined = "SELECT r.step, 2 AS step FROM rollouts r LIMIT 1"
     assert run(demo, "query", joined, "-o", "csv") == "step,step\n0,2\n"
     assert run(demo, "query", joined).split()[-2:] == ["0", "2"]
-    sql = (
-        "SELECT 'nan'::DOUBLE AS x, ['inf'::FLOAT] AS y, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"
-    )
+    sql = "SELECT 'nan'::DOUBLE AS x, ['inf'::FLOAT] AS y, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t"
     (row,) = json.loads(run(demo, "query", sql, "-o", "json"), parse_constant=pytest.fail)
     assert (row["x"], row["y"]) == (None, [None])
     assert datetime.fromisoformat(row["t"]).tzinfo is not None
@@ -186,7 +189,9 @@ def test_report_snapshot_and_export_write_to_the_given_paths(demo, tmp_path, mon
     assert run(copy, "report", "demo").strip() == str(copy.path.with_name("report-demo.html"))
     assert run(demo, "report", "demo", "other", "-o", "x/both.html").strip() == "x/both.html"
     assert (tmp_path / "x" / "both.html").stat().st_size > 4_000_000
-    assert "metrics.jsonl: 13 lines" in run(demo, "export", "demo", "-f", "metrics", "--to", "out")
+    assert "metrics.jsonl: 13 lines" in run(
+        demo, "export", "demo", "-f", "metrics", "--to", "out"
+    )
     assert run(demo, "snapshot", "copy.duckdb").strip() == "copy.duckdb"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.duckdb", "out", "x"]
 
@@ -195,7 +200,9 @@ def test_report_snapshot_and_export_write_to_the_given_paths(demo, tmp_path, mon
 def test_figures_are_written_as_png_files(demo, tmp_path):
     paths = write_pngs(demo, ["demo"], tmp_path)
     assert len(paths) == 21
-    assert all(p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 8_000 for p in paths)
+    assert all(
+        p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 8_000 for p in paths
+    )
 
 
 def test_every_command_has_help_with_examples(demo):
@@ -208,7 +215,10 @@ def test_every_command_has_help_with_examples(demo):
 def test_help_imports_no_heavy_packages():
     code = "import sys; import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
     )
     assert done.stdout.strip() == "[]"
 

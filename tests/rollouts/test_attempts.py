@@ -170,10 +170,15 @@ def test_a_recorded_turn_is_not_sampled_again_and_a_failing_grader_gives_no_feed
     history = History(tmp_path / "history.duckdb", read_only=True)
     assert not history.query("FROM messages WHERE who = 'user'").num_rows
     asyncio.run(played(3))
-    recorded = history.query("SELECT rollout, position FROM messages WHERE who = 'model'").num_rows
+    recorded = history.query(
+        "SELECT rollout, position FROM messages WHERE who = 'model'"
+    ).num_rows
     assert recorded
     step, asked = asyncio.run(played(None))
-    assert asked == sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values()) - recorded
+    assert (
+        asked
+        == sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values()) - recorded
+    )
 
 
 def test_pass_rates_by_turn_are_reported_for_episodes_only(tmp_path):

@@ -44,10 +44,15 @@ def config(*overrides: str) -> RunConfig:
 
 
 def batch(
-    rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] = (), scored: bool = True
+    rewards: dict[str, list[float]],
+    *,
+    cut: tuple[tuple[str, int], ...] = (),
+    scored: bool = True,
 ) -> Batch:
     """A graded batch from the rewards of each problem's answers, of two tokens each; `cut` names the truncated ones."""
-    made = Batch("train", epoch=0, step=3, policy_step=3, problem_ids=tuple(rewards), group_size=2)
+    made = Batch(
+        "train", epoch=0, step=3, policy_step=3, problem_ids=tuple(rewards), group_size=2
+    )
     for number, (problem, totals) in enumerate(rewards.items()):
         for sample, total in enumerate(totals):
             end = {"stop_reason": "length" if (problem, sample) in cut else "stop"}
@@ -85,7 +90,10 @@ def test_advantages_of_rl_distillation_and_both():
     made = batch({"a": [1.0, 0.0]})
     # Advantages ±0.5; the KL of the two tokens is 0.5 and 0.
     assert tokens(made, config(), 0.0) == [[0.5, 0.5], [-0.5, -0.5]]
-    assert tokens(made, config(), 0.1) == [pytest.approx([0.45, 0.5]), pytest.approx([-0.55, -0.5])]
+    assert tokens(made, config(), 0.1) == [
+        pytest.approx([0.45, 0.5]),
+        pytest.approx([-0.55, -0.5]),
+    ]
     assert tokens(made, config("learning.reward_weight=0"), 1.0) == [[-0.5, 0.0], [-0.5, 0.0]]
 
 
@@ -124,9 +132,14 @@ def test_the_teachers_share_of_the_signal():
 
 def test_masked_answers_are_not_trained_on():
     made = batch({"a": [1.0, 0.5, 0.0]}, cut=(("a", 2),))
-    assert tokens(made, config("learning.truncated=mask"), 0.0) == [[0.25, 0.25], [-0.25, -0.25]]
+    assert tokens(made, config("learning.truncated=mask"), 0.0) == [
+        [0.25, 0.25],
+        [-0.25, -0.25],
+    ]
     assert len(tokens(made, config("learning.truncated=mask"), 0.5)) == 2
-    found = [one for _, one in compute_credit(made, "a", Grpo(config("learning.truncated=mask")))]
+    found = [
+        one for _, one in compute_credit(made, "a", Grpo(config("learning.truncated=mask")))
+    ]
     assert found == [Credit(1.0, 0.25, True), Credit(0.5, -0.25, True), Credit(0.0, 0.0, False)]
 
 
@@ -156,7 +169,10 @@ def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_if_confi
     assert replaced("learning.replace_with_kl=false") == (True, False)
     assert replaced("learning.replace_with_kl=true") == (True, True)
     # Distillation only: rewards do not count, and the KL is the whole signal.
-    assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (False, False)
+    assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (
+        False,
+        False,
+    )
 
 
 def test_the_order_of_substitutes_does_not_depend_on_timing():
@@ -193,7 +209,9 @@ def test_a_teacher_of_failed_answers_leaves_the_others_only_their_reward():
 
 def test_the_permuted_teacher_gives_the_scores_of_another_answer_and_keeps_their_size():
     made = batch({f"p{number}": [1.0, 1.0] for number in range(4)})
-    for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
+    for number, stored in enumerate(
+        s for problem in made.problem_ids for s in made.group(problem)
+    ):
         teacher = TeacherRecord(
             stored.rollout.key, np.add(STUDENT, [number + 1, -number]), 0, 0, 0, 2
         )
@@ -203,13 +221,17 @@ def test_the_permuted_teacher_gives_the_scores_of_another_answer_and_keeps_their
     assert all(own != other for own, other in zip(before, after, strict=True)), (
         "an answer kept its own scores"
     )
-    assert sorted(before) == sorted(after)  # each answer has all differences of one other answer
+    assert sorted(before) == sorted(
+        after
+    )  # each answer has all differences of one other answer
     assert after == tokens(made, config("learning.permute_teacher=true"), 1.0)
 
 
 def test_distributions_carry_the_teachers_choices_and_permuted_ones_are_from_another_problem():
     made = batch({f"p{number}": [1.0, 1.0, 1.0] for number in range(4)})
-    for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
+    for number, stored in enumerate(
+        s for problem in made.problem_ids for s in made.group(problem)
+    ):
         choices = Choices(np.full((2, 3), number), np.log(np.full((2, 3), 0.3, np.float32)))
         rollout = stored.rollout.model_copy(
             update={"tokens_T": (3, 4)}
@@ -261,10 +283,14 @@ def test_the_teacher_counts_where_the_student_was_unsure_and_from_the_first_wron
             update={"tokens_T": tokens_T, "logprobs_T": (-1.0, -0.1, -1.0)[:n]}
         )
         teacher = TeacherRecord(rollout.key, np.full(n, -2.0), 0, 0, 0, n)
-        made.add([replace(stored, rollout=rollout, verdict=a_verdict(outcome), teacher=teacher)])
+        made.add(
+            [replace(stored, rollout=rollout, verdict=a_verdict(outcome), teacher=teacher)]
+        )
     settings = config("learning.kl_after_error=true", "learning.reward_weight=0", "learning.kl_unsure_below=0.5", 'learning.kl_on="all"')  # fmt: skip
     compute_credit(made, "a", Grpo(settings))
-    found = build_datums(made, Grpo(settings), 1.0, lambda ids: "".join(texts[one] for one in ids))
+    found = build_datums(
+        made, Grpo(settings), 1.0, lambda ids: "".join(texts[one] for one in ids)
+    )
     # One of the three answers passed, and one was sure of its wrong token.
     assert [datum.inputs["advantages"].tolist() for datum in found] == [[0.0, 0.0, -1.0]]
 
@@ -278,7 +304,9 @@ def test_differences_of_a_permuted_teacher_end_with_the_shorter_answer():
         )
 
     moved = permute_teacher([answer(0, [0.5, 0.25, 0.125]), answer(1, [2.0])], random.Random(0))
-    differences = [np.asarray(m.teacher.logprobs_T) + 1.0 for m in moved if m.teacher is not None]
+    differences = [
+        np.asarray(m.teacher.logprobs_T) + 1.0 for m in moved if m.teacher is not None
+    ]
     assert [list(values) for values in differences] == [[2.0, 0.0, 0.0], [0.5]]
 
 
@@ -341,7 +369,11 @@ def test_complete_passing_answers_are_imitated_once_each():
         )
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         batch.add(
-            [StoredRollout(rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={}))]
+            [
+                StoredRollout(
+                    rollout, verdict=a_verdict(outcome), reward=Reward(total=0.5, terms={})
+                )
+            ]
         )
 
     def imitated(*overrides):
@@ -365,7 +397,11 @@ def test_a_supervised_datum_is_shifted_by_one_and_weights_only_the_answer():
 
 def drift_of(own_T, sampled, trained, step=0):
     """What `checked_drift` says of a step with one answer."""
-    tokens = {"tokens_T": tuple(range(1, len(sampled) + 1)), "logprobs_T": sampled, "own_T": own_T}
+    tokens = {
+        "tokens_T": tuple(range(1, len(sampled) + 1)),
+        "logprobs_T": sampled,
+        "own_T": own_T,
+    }
     rollout = a_rollout(step=step, policy_step=0, problem_id="p", **tokens)
     batch = Batch("train", epoch=0, step=step, policy_step=0, problem_ids=("p",), group_size=1)
     batch.add([StoredRollout(rollout, credit=Credit(1.0, 1.0, True))])

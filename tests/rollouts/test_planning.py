@@ -59,7 +59,8 @@ def test_a_late_evaluation_samples_from_the_weights_of_its_step(tmp_path):
 
     async def planned(session):
         paths = [
-            evaluation.plan_evaluation(session, "student", step).sampler_path for step in (0, 1, 2)
+            evaluation.plan_evaluation(session, "student", step).sampler_path
+            for step in (0, 1, 2)
         ]
         with pytest.raises(PolicyError, match="the weights after 3 steps"):
             evaluation.plan_evaluation(session, "student", 3)
@@ -72,7 +73,9 @@ def test_a_late_evaluation_samples_from_the_weights_of_its_step(tmp_path):
 def test_a_resumed_run_keeps_the_order_of_its_problems(tmp_path):
     async def places(session):
         return {
-            p.problem_id: p.position for p in session.history.problems_of("r") if p.split == "train"
+            p.problem_id: p.position
+            for p in session.history.problems_of("r")
+            if p.split == "train"
         }
 
     first = in_session(tmp_path, (), places)
@@ -116,7 +119,9 @@ def test_an_unfit_problem_is_never_drawn_and_its_place_is_filled(tmp_path, order
     asked: list[str] = []
 
     async def drawn(session):
-        places = [problem.id for problem in order_problems(session.loaded.train, "easy_to_hard", 0)]
+        places = [
+            problem.id for problem in order_problems(session.loaded.train, "easy_to_hard", 0)
+        ]
         bad = set(places[1:7])
 
         async def validated(problem_ids):
@@ -189,9 +194,7 @@ def test_supervised_steps_take_problems_with_an_answer_to_imitate(tmp_path):
 
     def source(known_good):
         sizes = f"train = 16, heldout = 1, known_good = {known_good}"
-        return (
-            f'problems.sources=[{{kind = "benchmarks.learning.experiments:FewKnownGood", {sizes}}}]'
-        )
+        return f'problems.sources=[{{kind = "benchmarks.learning.experiments:FewKnownGood", {sizes}}}]'
 
     supervised, golden = "learning.warm_start_steps=2", "learning.warm_start_source=golden"
 

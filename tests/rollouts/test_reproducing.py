@@ -41,7 +41,8 @@ def records(grader):
         for a in (Answer(files=p.golden or {}), wrong(p), Answer(error="no code"))
     ]
     lines = [
-        AnswerLine(0, problem, number, answer) for number, (problem, answer) in enumerate(answers)
+        AnswerLine(0, problem, number, answer)
+        for number, (problem, answer) in enumerate(answers)
     ]
     return [graded_record(grader, line, key_of(grader, line)) for line in lines]
 

@@ -47,7 +47,9 @@ def test_the_first_error_cancels_the_others_and_is_raised_unchanged():
             ended.append(item)
 
     with pytest.raises(ValueError, match="as it is"):
-        asyncio.run(process_all(["good", "bad", "never"], work, Tally("items", 3), concurrency=2))
+        asyncio.run(
+            process_all(["good", "bad", "never"], work, Tally("items", 3), concurrency=2)
+        )
     assert ended == ["good"]
 
 

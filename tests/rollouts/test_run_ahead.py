@@ -98,7 +98,9 @@ def test_the_next_item_is_prepared_during_finish_and_after():
     for item in range(3):
         assert order(("prepare", item + 1)) < order(("finish", item))
     for item in range(2):
-        assert order(("finish", item)) < order(("prepare", item + 2)) < order(("finish", item + 1))
+        assert (
+            order(("finish", item)) < order(("prepare", item + 2)) < order(("finish", item + 1))
+        )
 
 
 def test_after_a_reason_to_stop_preparations_end_and_nothing_more_is_trained():

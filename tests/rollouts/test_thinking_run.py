@@ -41,7 +41,9 @@ async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
     await batch.grade(session, step, problem_id)
     found = [stored for stored in step.group(problem_id) if stored.verdict]
     return [
-        (s.rollout.text, s.verdict.outcome, " ".join(s.verdict.reasons)) for s in found if s.verdict
+        (s.rollout.text, s.verdict.outcome, " ".join(s.verdict.reasons))
+        for s in found
+        if s.verdict
     ]
 
 
@@ -92,14 +94,17 @@ def test_without_thinking_the_same_model_is_graded_by_its_text(data, tmp_path):
             found = await sampled(session)
             assert found
             assert all(
-                not text.startswith("<think>") and "<|im_end|>" not in text for text, _, _ in found
+                not text.startswith("<think>") and "<|im_end|>" not in text
+                for text, _, _ in found
             )
             assert all("thoughts" not in why for _, _, why in found)
 
     asyncio.run(run())
 
 
-def test_a_setting_that_the_template_lacks_ends_the_run_before_anything_is_sampled(data, tmp_path):
+def test_a_setting_that_the_template_lacks_ends_the_run_before_anything_is_sampled(
+    data, tmp_path
+):
     config = settings(data, tmp_path, "run.name=effort", "prompting.reasoning_effort=low")
 
     async def run():

@@ -54,7 +54,9 @@ class Front(Proxy):
             if request.headers.get("x-api-key") != self.token:
                 return JSONResponse({}, 401)
             others = [
-                (name, value) for name, value in request.scope["headers"] if name != b"x-api-key"
+                (name, value)
+                for name, value in request.scope["headers"]
+                if name != b"x-api-key"
             ]
             request = Request(
                 {**request.scope, "headers": [*others, (b"x-api-key", self._key.encode())]},

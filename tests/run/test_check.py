@@ -183,9 +183,13 @@ def test_a_permanent_error_is_one_sentence_with_a_remedy_in_check_and_ends_a_run
         ("train", None, "retired"),
     ],
 )
-def test_the_real_command_exits_with_code_2_and_no_traceback(front, tmp_path, command, fault, text):
+def test_the_real_command_exits_with_code_2_and_no_traceback(
+    front, tmp_path, command, fault, text
+):
     front.status = fault
-    overrides = settings(front, tmp_path, *([] if fault else ["tinker.student=Qwen/Qwen3-30B-A3B"]))
+    overrides = settings(
+        front, tmp_path, *([] if fault else ["tinker.student=Qwen/Qwen3-30B-A3B"])
+    )
     done = run(command, "demo", sets=overrides, timeout=600)
     said = done.stdout + done.stderr
     assert done.returncode == 2, said
@@ -204,7 +208,8 @@ def test_a_history_of_an_older_version_is_an_error(front, tmp_path, schema, code
     wrong = [line for line in lines if line["level"] == "wrong"]
     assert (told, [line["about"] for line in wrong]) == (code, ["history"] * (code == 2))
     assert all(
-        f"older rtl-distill (schema {schema};" in line["text"] and "another file" in line["remedy"]
+        f"older rtl-distill (schema {schema};" in line["text"]
+        and "another file" in line["remedy"]
         for line in wrong
     )
 
@@ -322,7 +327,9 @@ def test_missing_problems_and_an_unreachable_prefect_server_are_errors_with_a_re
 
 
 def test_published_problems_are_counted_by_source(front, tmp_path, cvdp):
-    file = next(cvdp.glob("*example*nonagentic*.jsonl"), None) or sorted(cvdp.glob("*.jsonl"))[0]
+    file = (
+        next(cvdp.glob("*example*nonagentic*.jsonl"), None) or sorted(cvdp.glob("*.jsonl"))[0]
+    )
     place = f"problems.sources=[{{kind = 'cvdp', path = '{file}'}}, {{kind = 'starter', train = 3, heldout = 2}}]"
     _, lines = check([*settings(front, tmp_path)[:5], place])
     told = [line["text"] for line in lines if line["about"] == "data set"]
@@ -361,7 +368,9 @@ def small_known(tmp_path: Path, limit: int, *overrides: str) -> PreflightInput:
 @pytest.mark.parametrize(
     ("limit", "level"), [(456, "ok"), (455, "warning"), (300, "warning"), (299, "wrong")]
 )
-def test_token_limits_are_an_error_if_an_actual_prompt_exceeds_the_context(tmp_path, limit, level):
+def test_token_limits_are_an_error_if_an_actual_prompt_exceeds_the_context(
+    tmp_path, limit, level
+):
     known = small_known(tmp_path, limit)
     student, teacher = context(known)
     assert (student.level, teacher.level) == (level, "ok")
@@ -372,7 +381,9 @@ def test_token_limits_are_an_error_if_an_actual_prompt_exceeds_the_context(tmp_p
         )
         assert (min(known.prompts) in student.text) == (limit == 299)
         assert student.remedy is not None
-        assert f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
+        assert (
+            f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
+        )
         assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
     longer = context(small_known(tmp_path, limit, "evaluation.max_tokens=400"))
     assert [finding.level for finding in longer] == ["wrong", "ok"], (
@@ -459,7 +470,10 @@ def test_cost_says_whether_lengths_and_speed_were_measured(tmp_path, monkeypatch
 def test_a_file_in_place_of_a_folder_and_a_folder_in_place_of_the_history_are_errors(tmp_path):
     (tmp_path / "file").touch()
     known = small_known(
-        tmp_path, 10**6, f"run.directory={tmp_path / 'file' / 'runs'}", f"run.history={tmp_path}"
+        tmp_path,
+        10**6,
+        f"run.directory={tmp_path / 'file' / 'runs'}",
+        f"run.history={tmp_path}",
     )
     first = next(disk(known))
     assert (first.level, first.text) == ("wrong", f"{tmp_path / 'file'} is not a folder")
@@ -476,7 +490,11 @@ def test_a_folder_that_is_not_writable_is_an_error(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root can write everywhere
     found, room = disk(known)
-    assert (found.level, found.text, room.level) == ("wrong", f"{tmp_path} is not writable", "ok")
+    assert (found.level, found.text, room.level) == (
+        "wrong",
+        f"{tmp_path} is not writable",
+        "ok",
+    )
 
 
 def test_a_disk_without_room_is_an_error(tmp_path, monkeypatch):

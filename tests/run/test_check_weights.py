@@ -56,7 +56,9 @@ def test_saved_weights_that_fit_do_not_fit_or_are_missing_have_a_line_each(
     ) as service:
         monkeypatch.setenv("TINKER_API_KEY", service.api_key)
         models = [f"tinker.student={STUDENT}", f"tinker.teacher={TEACHER}"]
-        ask_for_each([*places, *models, f"tinker.base_url={service.base_url}"], STUDENT, tmp_path)
+        ask_for_each(
+            [*places, *models, f"tinker.base_url={service.base_url}"], STUDENT, tmp_path
+        )
 
 
 def ask_for_each(places: list[str], student: str, folder: Path) -> None:

@@ -20,7 +20,11 @@ from rtl_core.run.model_card import model_card
             "on-policy distillation from teacher (λ = 0.5).",
         ),
         (
-            ["learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5"],
+            [
+                "learning.kl_weight=0",
+                "learning.kl_schedule=linear",
+                "learning.final_kl_weight=0.5",
+            ],
             "on-policy distillation from teacher (λ from 0 to 0.5, linear).",
         ),
         (
@@ -45,7 +49,12 @@ def test_the_card_describes_how_a_run_learned_from_its_teacher(tmp_path, overrid
         "demo", ["run.name=carded", "learning.warm_start_steps=0", *overrides], environment={}
     )
     step = StepState(
-        run="carded", epoch=0, step=3, status="trained", problem_ids=("a",), state_path="tinker://a"
+        run="carded",
+        epoch=0,
+        step=3,
+        status="trained",
+        problem_ids=("a",),
+        state_path="tinker://a",
     )
     card = model_card(history, config, step)
     assert f", {words}\n" in card
@@ -62,6 +71,8 @@ def test_an_export_does_not_replace_the_readme_of_another_folder(tmp_path):
     (tmp_path / "README.md").write_text("mine")
     with pytest.raises(PolicyError, match=r"README\.md exists"):
         asyncio.run(
-            export_adapter(history, load_config("demo", environment={}), "last", tmp_path, print)
+            export_adapter(
+                history, load_config("demo", environment={}), "last", tmp_path, print
+            )
         )
     assert (tmp_path / "README.md").read_text() == "mine"

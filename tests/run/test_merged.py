@@ -65,7 +65,9 @@ def train(folder: Path, *overrides: str) -> Trained:
             name="two", config=config.model_dump(mode="json"), versions={"rtl-distill": "9.9"}
         )
     )
-    history.plan_epoch("two", 0, [StepPlan(step=step, problem_ids=("a",)) for step in range(STEPS)])
+    history.plan_epoch(
+        "two", 0, [StepPlan(step=step, problem_ids=("a",)) for step in range(STEPS)]
+    )
 
     async def run() -> None:
         async with backend_of(config).open(config, print) as backend:
@@ -244,7 +246,9 @@ def test_an_unknown_folder_of_the_base_is_an_error(run, tmp_path):
     ],
 )
 @pytest.mark.parametrize("tied", [True, False])
-def test_adapters_of_every_rank_and_target_are_merged_also_with_a_tied_head(spec, tied, tmp_path):
+def test_adapters_of_every_rank_and_target_are_merged_also_with_a_tied_head(
+    spec, tied, tmp_path
+):
     model = load_model(model_path("student"), "float32")
     assert model.config.tie_word_embeddings
     if not tied:
@@ -281,7 +285,9 @@ def test_adapters_with_other_layers_or_more_than_a_low_rank_term_are_refused(tmp
     write_adapter(tmp_path, tensors, LoraSpec(4, 0), "")
     more = {"base_model.model.model.layers.0.mlp.experts.w1.lora_A.weight": torch.zeros(4, 8)}
     save_file({**tensors, **more}, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(PolicyError, match=r"1 of \d+ tensors of the adapter fit no layer.*experts"):
+    with pytest.raises(
+        PolicyError, match=r"1 of \d+ tensors of the adapter fit no layer.*experts"
+    ):
         merged(load_model(model_path("student"), "float32"), tmp_path)
     write_adapter(tmp_path, tensors, LoraSpec(4, 0), "")
     config = json.loads((tmp_path / "adapter_config.json").read_text())

@@ -15,7 +15,9 @@ from rtl_grader.problems.problem_set import LoadedProblems
 TOOLS = {"iverilog": "13.0", "cocotb": "2.0.1", "image": "sha256:1"}
 
 
-def from_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...] = ()) -> History:
+def from_older_release(
+    path: Path, config: RunConfig, *, without: tuple[str, ...] = ()
+) -> History:
     """A history whose run was started when some keys of `[learning]` and all of `[health]` did not exist."""
     record = run_record(config, LoadedProblems(), TOOLS)
     stored = dict(record.config)
@@ -36,7 +38,9 @@ def check(
 
 def test_keys_added_since_a_run_started_are_a_change_unless_they_have_their_defaults(tmp_path):
     config = load_config("demo", environment={})
-    history = from_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
+    history = from_older_release(
+        tmp_path / "h.duckdb", config, without=("staleness", "truncated")
+    )
     check(config, history)
     stale = load_config("demo", ["learning.staleness=1"], environment={})
     with pytest.raises(ConfigError, match=r"learning\.staleness: was 0, is 1"):
@@ -89,7 +93,9 @@ def test_a_new_run_is_split_by_design_and_resumes_with_that_split(data, tmp_path
     config = on_agentic_problems(data, tmp_path)
     how, sides = split_when_opened(config)
     assert how == "design"
-    assert sides["cvdp_agentic_phase_rotation_0010"] == sides["cvdp_agentic_phase_rotation_0038"]
+    assert (
+        sides["cvdp_agentic_phase_rotation_0010"] == sides["cvdp_agentic_phase_rotation_0038"]
+    )
     assert split_when_opened(config) == (how, sides)
     with pytest.raises(ConfigError, match=r"problems\.split: was 'design', is 'id'"):
         split_when_opened(on_agentic_problems(data, tmp_path, "problems.split=id"))

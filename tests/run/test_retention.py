@@ -7,7 +7,13 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
-from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, StepState
+from rtl_core.history.records import (
+    EvaluationRecord,
+    RunRecord,
+    StepPlan,
+    StepRecord,
+    StepState,
+)
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.retention import Retention, best_steps, keep_final_weights, kept_steps
@@ -49,7 +55,10 @@ def test_the_newest_and_the_best_by_held_out_pass_rate_are_kept():
     assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
     assert kept_steps(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
     found = best_steps(trained(10), scores, 2)
-    assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {3: 0.6, 5: 0.5}
+    assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {
+        3: 0.6,
+        5: 0.5,
+    }
     assert best_steps(trained(10), scores, 0) == {}
 
 
@@ -102,9 +111,13 @@ def test_the_newest_step_milestones_and_the_earlier_of_equally_good_weights_are_
     ],
     ids=["gone", "a service without expiries", "not implemented"],
 )
-def test_the_final_weights_are_kept_even_if_the_expiry_of_others_cannot_be_removed(tmp_path, error):
+def test_the_final_weights_are_kept_even_if_the_expiry_of_others_cannot_be_removed(
+    tmp_path, error
+):
     history = History(tmp_path / "h.duckdb")
-    history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "starter"}]}}))
+    history.start_run(
+        RunRecord(name="r", config={"problems": {"sources": [{"kind": "starter"}]}})
+    )
     history.plan_epoch("r", 0, [StepPlan(step=step, problem_ids=("p",)) for step in range(3)])
     for step in range(3):
         paths = {

@@ -73,7 +73,9 @@ def test_an_error_gives_the_status_failed(tmp_path):
 @pytest.mark.parametrize(
     ("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")]
 )
-def test_an_error_caused_by_a_cancellation_gives_the_status_cancelled(tmp_path, block, ended_by):
+def test_an_error_caused_by_a_cancellation_gives_the_status_cancelled(
+    tmp_path, block, ended_by
+):
     assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
 
 

@@ -46,7 +46,9 @@ def judge(grader, spec, codes):
 def wrong_answers(spec: Spec) -> dict[str, str]:
     """Designs with the right interface and a wrong option, reset or clock edge, with constant outputs, or passing an input through."""
     problem, golden = problem_of(spec), golden_answer(spec)
-    wrong = dict(relatives(spec, problem.golden)) | stubs(problem).of(("zeros", "ones", "inputs"))
+    wrong = dict(relatives(spec, problem.golden)) | stubs(problem).of(
+        ("zeros", "ones", "inputs")
+    )
     wrong = {
         name: text for name, files in wrong.items() for text in files.values() if text != golden
     }
@@ -95,7 +97,9 @@ def test_the_message_of_a_failing_test_ends_with_counts(grader):
     (verdict,) = judge(grader, spec, [body.replace(");\n", f");\n{late}", 1)])
     assert len(verdict.reasons) == 4
     for reason in verdict.reasons:
-        found = {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)[ \]]", reason.split("[")[-1])}
+        found = {
+            name: int(n) for name, n in re.findall(r"(\w+)=(\d+)[ \]]", reason.split("[")[-1])
+        }
         assert set(found) == {
             "checks",
             "wrong",
@@ -116,6 +120,6 @@ def test_a_failing_test_reports_driven_expected_and_actual_values(grader):
     other = replace(spec, option="up" if spec.option == "down" else "down")
     (verdict,) = judge(grader, spec, [golden_answer(other)])
     assert 0 < verdict.tests_passed + 1 <= verdict.tests_total
-    assert any("expected" in reason and spec.ports[1] in reason for reason in verdict.reasons), (
-        verdict.reasons
-    )
+    assert any(
+        "expected" in reason and spec.ports[1] in reason for reason in verdict.reasons
+    ), verdict.reasons

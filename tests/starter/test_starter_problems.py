@@ -42,7 +42,9 @@ def test_splits_share_no_specification(tier):
     specs = {split: starter_specs(split, 100, seed=0, tier=tier) for split in SPLITS}
     for one, other in itertools.combinations(SPLITS, 2):
         for fact in (prompt_of, identity_of, lambda spec: spec.module):
-            assert not {fact(spec) for spec in specs[one]} & {fact(spec) for spec in specs[other]}
+            assert not {fact(spec) for spec in specs[one]} & {
+                fact(spec) for spec in specs[other]
+            }
         wide = [
             {(s.family, s.width) for s in specs[split] if BY_NAME[s.family].widths != (1,)}
             for split in (one, other)
@@ -72,7 +74,9 @@ def test_equal_arguments_give_equal_problems_and_a_longer_list_starts_with_the_s
 
 def test_families_take_turns_and_ids_are_unique():
     specs = starter_specs("train", 3 * len(FAMILIES["starter"]), seed=0)
-    assert [spec.family for spec in specs] == [family.name for family in FAMILIES["starter"]] * 3
+    assert [spec.family for spec in specs] == [
+        family.name for family in FAMILIES["starter"]
+    ] * 3
     assert len({identity_of(spec) for spec in specs}) == len(specs)
 
 
@@ -100,8 +104,12 @@ def test_the_prompt_states_the_whole_interface(family):
 def test_the_golden_answer_has_the_ports_of_the_specification(family):
     (spec,) = specs_of(family, "test", 1, seed=1)
     problem = problem_of(spec)
-    expected = [(s.name, "input" if s.is_input else "output", s.width) for s in family.header(spec)]
-    assert [(port.name, port.direction, port.width) for port in problem.interface.ports] == expected
+    expected = [
+        (s.name, "input" if s.is_input else "output", s.width) for s in family.header(spec)
+    ]
+    assert [
+        (port.name, port.direction, port.width) for port in problem.interface.ports
+    ] == expected
     assert problem.interface.module == spec.module
     assert problem.difficulty == family.difficulty
     assert problem.family == family.name

@@ -38,7 +38,10 @@ def test_wrong_designs_of_a_specification_are_many_distinct_and_reproducible():
     wrong = wrong_designs(spec)
     assert len(wrong) > 50
     assert (
-        len({tuple(answer.files.values()) for answer in wrong.values()} | {(golden_answer(spec),)})
+        len(
+            {tuple(answer.files.values()) for answer in wrong.values()}
+            | {(golden_answer(spec),)}
+        )
         == len(wrong) + 1
     )
     assert wrong == wrong_designs(spec)

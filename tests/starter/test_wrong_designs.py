@@ -64,7 +64,9 @@ def test_no_wrong_design_of_the_red_team_passes(grader, attack):
 def test_a_counter_that_saturates_fails(grader, width, option, end, sign):
     spec = replace(COUNTER, width=width, option=option)
     assert_fails(
-        grader, spec, edited(spec, f"val <= val {sign} 1", f"val <= ({end}) ? val : val {sign} 1")
+        grader,
+        spec,
+        edited(spec, f"val <= val {sign} 1", f"val <= ({end}) ? val : val {sign} 1"),
     )
 
 
@@ -104,9 +106,12 @@ def test_even_a_rare_unknown_bit_fails(grader):
 def test_the_stimuli_depend_only_on_seed_and_problem(grader, other_seed):
     def reasons(grader, word):
         spec = replace(REGISTER, ports=("go", word, "q"))
-        code = edited(spec, f"if (go) q <= {word}", f"if (go) q <= {word} == (q ^ 3) ? 0 : {word}")
+        code = edited(
+            spec, f"if (go) q <= {word}", f"if (go) q <= {word} == (q ^ 3) ? 0 : {word}"
+        )
         return [
-            reason.replace(f" {word}=", " ") for reason in assert_fails(grader, spec, code).reasons
+            reason.replace(f" {word}=", " ")
+            for reason in assert_fails(grader, spec, code).reasons
         ]
 
     first = reasons(grader, "d")
@@ -146,7 +151,9 @@ def golden_specs():
                 widths |= {family.widths[0], family.widths[-1]}
             for width in sorted(widths):
                 active_low, asynchronous = next(kinds)
-                ports = (*family.roles[:-1], "SIZE") if family.name == "scaled" else family.roles
+                ports = (
+                    (*family.roles[:-1], "SIZE") if family.name == "scaled" else family.roles
+                )
                 spec = Spec(
                     family.name,
                     "io_blk",

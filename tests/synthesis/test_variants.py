@@ -89,7 +89,9 @@ def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_
     assert len(selection.problems) >= 2
     keeping.write(selection.problems, tmp_path / "more.jsonl")
     again = read_cvdp(tmp_path / "more.jsonl")
-    assert [p.fingerprint for p in again.problems] == [p.fingerprint for p in selection.problems]
+    assert [p.fingerprint for p in again.problems] == [
+        p.fingerprint for p in selection.problems
+    ]
     assert [p.interface for p in again.problems] == [p.interface for p in selection.problems]
     assert not again.broken
 

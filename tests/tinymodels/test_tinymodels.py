@@ -14,7 +14,14 @@ from rtl_core.episodes.tools import definitions
 from rtl_core.episodes.workspace import Workspace
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
-from rtl_core.starter import BY_NAME, FAMILIES, documented, golden_answer, problem_of, starter_specs
+from rtl_core.starter import (
+    BY_NAME,
+    FAMILIES,
+    documented,
+    golden_answer,
+    problem_of,
+    starter_specs,
+)
 from rtl_core.starter.spec import modules_of
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.tinymodels.corpus import (
@@ -60,7 +67,8 @@ def sample(model, tokenizer, specs):
     """An answer to each specification at temperature 1."""
     problems = [problem_of(spec) for spec in specs]
     chats = [
-        chat_of(tokenizer, [{"role": "user", "content": problem.prompt}]) for problem in problems
+        chat_of(tokenizer, [{"role": "user", "content": problem.prompt}])
+        for problem in problems
     ]
     batch = tokenizer(chats, padding=True, padding_side="left", return_tensors="pt")
     torch.manual_seed(0)
@@ -71,7 +79,8 @@ def sample(model, tokenizer, specs):
         output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True
     )
     return [
-        extract_answer(text, problem.targets) for text, problem in zip(texts, problems, strict=True)
+        extract_answer(text, problem.targets)
+        for text, problem in zip(texts, problems, strict=True)
     ]
 
 
@@ -121,7 +130,9 @@ def test_a_short_make_models_gives_the_same_kinds_of_files(tmp_path):
 
 
 def test_all_models_share_the_tokenizer():
-    assert len({(model_path(name) / "tokenizer.json").read_bytes() for name in MODEL_NAMES}) == 1
+    assert (
+        len({(model_path(name) / "tokenizer.json").read_bytes() for name in MODEL_NAMES}) == 1
+    )
 
 
 def test_prompts_and_answers_round_trip_and_are_short(tokenizer):
@@ -184,7 +195,10 @@ def test_the_hard_pair_differs_as_the_hard_tier_requires(tokenizer):
 
 
 def test_make_models_names_an_unknown_model_or_a_missing_start(tmp_path):
-    for only, message in (("parent", "there is no such model"), ("reader", "add --only student")):
+    for only, message in (
+        ("parent", "there is no such model"),
+        ("reader", "add --only student"),
+    ):
         run = invoke("make-models", "--output", tmp_path / "made", "--only", only)
         assert run.exit_code != 0
         assert message in str(run.exception) + run.output
@@ -203,7 +217,8 @@ def test_the_agents_conversations_match_an_episode_and_use_train_specifications_
     call = Call("read", json.dumps(read["function"]["arguments"]))
     document = Workspace.of(problem, Bounds()).read("docs/specification.md")
     assert (
-        document_read(problem.context["docs/specification.md"].rstrip("\n"))["content"] == document
+        document_read(problem.context["docs/specification.md"].rstrip("\n"))["content"]
+        == document
     )
     asked = {"role": "user", "content": problem.prompt}
     grown = (

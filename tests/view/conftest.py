@@ -21,7 +21,8 @@ def demo(tmp_path_factory):
     stored = history.find_rollout(passed)
     history.record_audits([AuditRecord(rollout=passed, run="demo", problem_id=stored.rollout.problem_id, result="different", detail="result is 3, golden 4", key="k", executor="bubblewrap")])  # fmt: skip
     history.record_regrades(
-        "seed 7", [(passed, stored.verdict.model_copy(update={"outcome": Outcome.TESTS_FAILED}))]
+        "seed 7",
+        [(passed, stored.verdict.model_copy(update={"outcome": Outcome.TESTS_FAILED}))],
     )
     return history
 

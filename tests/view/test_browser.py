@@ -75,7 +75,11 @@ def address(live, tmp_path_factory):
 
     def announced():
         return next(
-            (line for line in out.read_text().splitlines() if line.startswith("http://127.0.0.1:")),
+            (
+                line
+                for line in out.read_text().splitlines()
+                if line.startswith("http://127.0.0.1:")
+            ),
             "",
         )
 
@@ -149,7 +153,9 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
 
     # The KL of its tokens.
     stored = history.find_rollout(failed["rollout"])
-    k_T = [s - q for s, q in zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True)]
+    k_T = [
+        s - q for s, q in zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True)
+    ]
     spans = "[...document.querySelectorAll('.tokens span')]"
     told = page.js(spans + ".map(e => Number(/teacher KL (\\S+)/.exec(e.title)[1]))")
     assert told == pytest.approx(k_T, abs=6e-4)

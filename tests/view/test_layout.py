@@ -60,14 +60,17 @@ def test_pages_fit_a_narrow_and_a_wide_screen(address):
                 tab.visit(
                     address
                     + link(
-                        page, run="long", outcome="tests_failed" if page == "/rollouts" else None
+                        page,
+                        run="long",
+                        outcome="tests_failed" if page == "/rollouts" else None,
                     )
                 )
                 assert page == "/run" or REASON[:29] in tab.js("document.body.textContent")
                 assert tab.js(OVERLAPS) == [], (width, page)
                 assert tab.js(LOST) == [], (width, page)
                 assert (
-                    tab.js("document.querySelector('.crumbs').getBoundingClientRect().width") > 300
+                    tab.js("document.querySelector('.crumbs').getBoundingClientRect().width")
+                    > 300
                 ), (width, page)
                 assert tab.js("document.documentElement.scrollWidth") <= width, (width, page)
                 tab.wait(

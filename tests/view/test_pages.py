@@ -51,7 +51,9 @@ def test_every_link_on_every_page_works(view):
         answer = view.get(address)
         assert answer.status_code == 200, address
         if "text/html" in answer.headers["content-type"]:
-            todo += list(map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text)))
+            todo += list(
+                map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text))
+            )
             todo += [there for trace in traces(answer.text) for there in trace.get("links", ())]
     paths = {
         "/",
@@ -144,7 +146,8 @@ def test_another_website_cannot_start_a_simulator(view, demo):
 
 def test_a_missing_waveform_is_explained(view, demo):
     key = keys(
-        demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'no_answer' LIMIT 1"
+        demo,
+        "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'no_answer' LIMIT 1",
     )[0]
     answer = view.post("/waves", json={"key": key}, headers={"x-rtl-distill-view": "1"})
     assert answer.status_code == 200
@@ -201,7 +204,9 @@ def test_a_rollout_shows_verdict_reward_and_the_kl_of_each_token(view, demo):
     assert html.escape(stored.verdict.reasons[0]) in page
     assert f"{stored.reward.total:.3f}" in page
     told = [float(v) for v in re.findall(r"teacher KL ([+-][\d.]+)", page)]
-    k_T = [s - q for s, q in zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True)]
+    k_T = [
+        s - q for s, q in zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True)
+    ]
     assert told == pytest.approx(k_T, abs=6e-4)
 
 
@@ -217,7 +222,8 @@ def test_a_token_shows_what_the_teacher_would_have_written(view, demo):
 
 def test_an_overlay_without_data_explains_why(view, demo):
     evaluated = keys(
-        demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1"
+        demo,
+        "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1",
     )[0]
     trained = keys(
         demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'train' LIMIT 1"
@@ -269,7 +275,8 @@ def test_the_points_of_the_figures_link_to_what_they_stand_for(view, demo):
         for there, y in zip(trace.get("links", ()), trace["y"], strict=False)
     }
     records = {
-        link("/step", run="demo", evaluation=e.key): e.pass_at_1 for e in demo.evaluations("demo")
+        link("/step", run="demo", evaluation=e.key): e.pass_at_1
+        for e in demo.evaluations("demo")
     }
     assert {
         there: rate for there, rate in rates.items() if "evaluation=" in there

@@ -96,7 +96,9 @@ async def _housekeeping(service: Service) -> None:
         try:
             service.release_unused()
             await asyncio.to_thread(service.registry.collect_garbage)
-        except Exception:  # such as a full disk or a missing folder: the next attempt may succeed
+        except (
+            Exception
+        ):  # such as a full disk or a missing folder: the next attempt may succeed
             logger.exception("housekeeping failed")
         await asyncio.to_thread(give_back_free_memory)
 
@@ -220,7 +222,9 @@ def _training_routes(service: Service) -> Routes:
             rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}
         ),
         "POST /create_model": _posted(rq.CreateModel, service.create_model),
-        "POST /unload_model": _posted(rq.ModelId, lambda body: service.unload_model(body.model_id)),
+        "POST /unload_model": _posted(
+            rq.ModelId, lambda body: service.unload_model(body.model_id)
+        ),
         "POST /optim_step": _posted(rq.OptimStep, service.optim_step),
         "POST /save_weights": _posted(rq.SaveWeights, service.save_weights),
         "POST /save_weights_for_sampler": _posted(

@@ -167,7 +167,10 @@ class LockstepDecoder:
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         config = model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        size = (
+            getattr(config, "head_dim", None)
+            or config.hidden_size // config.num_attention_heads
+        )
         numbers = 2 * config.num_hidden_layers * heads * size
         self.position_bytes: int = numbers * model.dtype.itemsize
         parameters = [] if adapter is None else adapters.parameters(adapter)

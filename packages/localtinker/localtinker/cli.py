@@ -27,7 +27,9 @@ app = typer.Typer(
 def serve_tinker(
     model: Annotated[
         list[str],
-        typer.Option("--model", help="A transformers folder, PATH or NAME=PATH. May be repeated."),
+        typer.Option(
+            "--model", help="A transformers folder, PATH or NAME=PATH. May be repeated."
+        ),
     ],
     state: Annotated[
         Path | None,
@@ -119,10 +121,13 @@ MODEL = typer.Option(
     help="Folder of a served model, to compare with transformers. May be repeated.",
 )
 STUDENT = typer.Option(
-    help="Model to train.", show_default="the first --model, else the first trainable served model"
+    help="Model to train.",
+    show_default="the first --model, else the first trainable served model",
 )
 ONLY = typer.Option(
-    "--only", metavar="CASE", help="Run only this case or group and what it needs. May be repeated."
+    "--only",
+    metavar="CASE",
+    help="Run only this case or group and what it needs. May be repeated.",
 )
 TOLERANCE = typer.Option(
     min=0.0,
@@ -141,7 +146,9 @@ def check_service(
     only: Annotated[list[str] | None, ONLY] = None,
     rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 8,
     tolerance: Annotated[float, TOLERANCE] = 0.02,
-    timeout: Annotated[float, typer.Option(min=1, help="Timeout of a case, in seconds.")] = 300.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Timeout of a case, in seconds.")
+    ] = 300.0,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Timeout of all cases together, in minutes.")
     ] = 60.0,
@@ -191,7 +198,9 @@ def check_service(
         examination = examine(
             server, only or [], case_s=timeout, whole_s=60 * minutes, console=Console()
         )
-    examination.show(Console())  # first: a file that cannot be written must not cost the results
+    examination.show(
+        Console()
+    )  # first: a file that cannot be written must not cost the results
     if as_json is not None:
         examination.write(as_json)
     if not examination.fit:

@@ -66,7 +66,9 @@ class Projection:
                 torch.addmm(weight, pair[1], pair[0], alpha=self._scaling, out=part)
         return out
 
-    def forward(self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None
+    ) -> Tensor:
         """Return y [N, out] for x [N, in]. `weight`: the result of `effective`, if already computed."""
         if weight is None:
             weight = self.effective()
@@ -211,7 +213,13 @@ class DenseTraining:
     """Passes of an adapter on a model. Gradients are added to the `grad` of the parameters in `pairs`."""
 
     def __init__(
-        self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int, trains: bool = True
+        self,
+        model: Any,
+        pairs: Pairs,
+        scaling: float,
+        *,
+        budget_bytes: int,
+        trains: bool = True,
     ) -> None:
         """`pairs`: (A, B) by module name; `budget_bytes`: limit of what the layers keep; without `trains`:
         forward only."""
@@ -240,7 +248,9 @@ class DenseTraining:
         x = F.embedding(layout.tokens_N, self._embed)
         bytes_of_layer = self._row_bytes * len(x) + self._key_bytes * layout.keys
         first_within = len(self._layers) - self._budget_bytes // bytes_of_layer
-        memory: list[_Activations | Tensor] = []  # for layers above the budget, their input only
+        memory: list[
+            _Activations | Tensor
+        ] = []  # for layers above the budget, their input only
         for index, layer in enumerate(self._layers):
             keep = self._trains and index >= first_within
             out, results = layer.forward(x, rope, layout, keep=keep)

@@ -197,7 +197,10 @@ class SamplingProcesses:
             number = next(self._numbers)
             self._processes[index].parts[number] = self._queue.popleft()
             outgoing[index].append((number, (part.weights, part.job)))
-        for index, tasks in outgoing.items():  # in one message, so that the process batches them
+        for (
+            index,
+            tasks,
+        ) in outgoing.items():  # in one message, so that the process batches them
             self._processes[index].send(tasks)
 
     def _drop(self, request: _Request) -> None:

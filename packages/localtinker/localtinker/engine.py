@@ -38,7 +38,9 @@ class Engine:
         self._calls: deque[Callable[[], None]] = deque()
         self._incoming: deque[tuple[SampledWeights, SampleRequest]] = deque()
         self._stopping = False
-        self._thread = threading.Thread(target=self._main, name="localtinker-compute", daemon=True)
+        self._thread = threading.Thread(
+            target=self._main, name="localtinker-compute", daemon=True
+        )
         self._thread.start()
 
     def call(self, run: Callable[[], None]) -> None:
@@ -90,7 +92,9 @@ class Engine:
                 except Exception:
                     logger.exception("housekeeping failed")
             deadline = time.monotonic() + _SLICE
-            while self._advance_sampling() and not (self._calls and time.monotonic() > deadline):
+            while self._advance_sampling() and not (
+                self._calls and time.monotonic() > deadline
+            ):
                 if self._stopping:
                     return
 

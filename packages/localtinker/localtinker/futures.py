@@ -54,7 +54,9 @@ class FutureStore:
     def __len__(self) -> int:
         return len(self._futures)
 
-    def create(self, key: tuple | None = None, on_done: Callable[[], None] | None = None) -> Future:
+    def create(
+        self, key: tuple | None = None, on_done: Callable[[], None] | None = None
+    ) -> Future:
         """Return a new future. `key` identifies its request, so that a retry finds it again."""
         future = Future(uuid.uuid4().hex, key, on_done=on_done)
         self._futures[future.request_id] = future

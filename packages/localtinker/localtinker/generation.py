@@ -65,7 +65,9 @@ class SamplingLoop:
             self._guarded(self._step, weights)
         return not self.idle
 
-    def _guarded(self, action: Callable[[SampledWeights], None], weights: SampledWeights) -> None:
+    def _guarded(
+        self, action: Callable[[SampledWeights], None], weights: SampledWeights
+    ) -> None:
         """Run an action; if it fails, every request of these weights is answered with the error."""
         try:
             action(weights)

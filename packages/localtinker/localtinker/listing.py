@@ -51,7 +51,9 @@ def run_routes(registry: Registry) -> Routes:
         checkpoints = registry.checkpoints(row["id"])
 
         def latest(kind: str) -> Json | None:
-            return next((_checkpoint_json(one) for one in checkpoints if one.kind == kind), None)
+            return next(
+                (_checkpoint_json(one) for one in checkpoints if one.kind == kind), None
+            )
 
         return {
             "training_run_id": row["id"],
@@ -174,7 +176,9 @@ def download_routes(registry: Registry) -> Routes:
     }
 
 
-def _page(request: Request, rows: list[Any], limit: int = 20) -> tuple[list[Any], dict[str, int]]:
+def _page(
+    request: Request, rows: list[Any], limit: int = 20
+) -> tuple[list[Any], dict[str, int]]:
     """Return the requested page of a list, of `limit` rows by default, and its cursor."""
     offset = rq.number(request.query_params, "offset", "0")
     limit = rq.number(request.query_params, "limit", str(limit))

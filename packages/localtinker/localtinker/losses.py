@@ -65,7 +65,9 @@ def loss(
 def policy_losses() -> list[str]:
     """Names of the losses for RL steps: a prompt is sent with zeros and must have no gradient."""
     return [
-        name for name, one in LOSSES.items() if one.required == POLICY_INPUTS and one.zero_is_silent
+        name
+        for name, one in LOSSES.items()
+        if one.required == POLICY_INPUTS and one.zero_is_silent
     ]
 
 

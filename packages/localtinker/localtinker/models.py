@@ -25,9 +25,13 @@ from localtinker.settings import context_of
 
 logger = logging.getLogger(__name__)
 
-_LARGE_GPU_BYTES = 24 << 30  # free GPU memory above which training passes are four times as large
+_LARGE_GPU_BYTES = (
+    24 << 30
+)  # free GPU memory above which training passes are four times as large
 _MERGE_LIMIT_BYTES = 1 << 30  # weights up to which samplers are merged copies of the model
-CHECKPOINT_BYTES = 2 << 30  # weights above which activations are recomputed in the backward pass
+CHECKPOINT_BYTES = (
+    2 << 30
+)  # weights above which activations are recomputed in the backward pass
 Adapter = tuple[Mapping[str, Tensor], LoraSpec]
 """Tensors under peft's names, and their configuration."""
 _names = itertools.count()
@@ -122,7 +126,9 @@ def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
     return tokens, int(0.4 * free)
 
 
-def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: int) -> ServedModel:
+def load_model(
+    name: str, path: Path, *, dtype: str, device: str, max_context: int
+) -> ServedModel:
     """Load a causal-LM folder with our own modules if they support it, else with transformers.
 
     Raises ModelError naming the folder when neither can load it.
@@ -142,8 +148,12 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
     if recompute and dense:
         model.model.recompute = True
     elif recompute:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    logger.info("model %s: %s, %.1f MB, dense: %s", name, type(model).__name__, nbytes / 1e6, dense)
+        model.gradient_checkpointing_enable(
+            gradient_checkpointing_kwargs={"use_reentrant": False}
+        )
+    logger.info(
+        "model %s: %s, %.1f MB, dense: %s", name, type(model).__name__, nbytes / 1e6, dense
+    )
     return ServedModel(
         name=name,
         path=path,

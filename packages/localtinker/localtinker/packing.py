@@ -84,7 +84,9 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
             for number in range(first, first + len(right.members)):
                 runs[number] = runs[place]
     families = {id(run): run[0] for run in runs}.values()
-    return [family if len(family.members) > 1 else Family(family.members, 0) for family in families]
+    return [
+        family if len(family.members) > 1 else Family(family.members, 0) for family in families
+    ]
 
 
 def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:

@@ -177,7 +177,9 @@ class KeptTinker(LocalTinker):
                     return
                 reason = error.message if isinstance(error, StartError) else error
                 attempt = f"next attempt in {pause:.0f} s"
-                self._on_restart(f"the embedded Tinker service cannot restart, {attempt}: {reason}")
+                self._on_restart(
+                    f"the embedded Tinker service cannot restart, {attempt}: {reason}"
+                )
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:

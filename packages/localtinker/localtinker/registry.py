@@ -180,7 +180,12 @@ class Registry:
 
     # Training runs ----------------------------------------------------------------------------------------------
     def add_run(
-        self, run_id: str, session_id: str, base_model: str, lora: str, user_metadata: dict | None
+        self,
+        run_id: str,
+        session_id: str,
+        base_model: str,
+        lora: str,
+        user_metadata: dict | None,
     ) -> None:
         now = self._clock()
         self._run(
@@ -197,7 +202,9 @@ class Registry:
     def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
         """Return the training runs of a session, or all, the most recently used first."""
         where = "where ?1 is null or session_id = ?1"
-        return self._run(f"select * from runs {where} order by last_request desc, id", session_id)
+        return self._run(
+            f"select * from runs {where} order by last_request desc, id", session_id
+        )
 
     # Samplers ---------------------------------------------------------------------------------------------------
     def add_sampler(
@@ -216,7 +223,9 @@ class Registry:
         return [row["id"] for row in self._run(sql, session_id)]
 
     # Checkpoints ------------------------------------------------------------------------------------------------
-    def write_blob(self, write: Callable[[Path], None], *, durable: bool = True) -> tuple[str, int]:
+    def write_blob(
+        self, write: Callable[[Path], None], *, durable: bool = True
+    ) -> tuple[str, int]:
         """Let `write` fill a new folder, and return its name and size in bytes.
 
         A durable blob is flushed to disk and survives a power cut; any blob survives the death of the
@@ -328,7 +337,9 @@ class Registry:
         with self._lock:
             self._run("delete from checkpoints where expires is not null and expires <= ?", now)
             over = "select id from sessions where finished = 1 or last_seen < ?"
-            self._run(f"delete from checkpoints where ephemeral_of in ({over})", now - SESSION_LIFE)
+            self._run(
+                f"delete from checkpoints where ephemeral_of in ({over})", now - SESSION_LIFE
+            )
             used = {row["blob"] for row in self._run("select blob from checkpoints")}
             used.update(self._holds)
             unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]

@@ -198,7 +198,9 @@ def number(query: Mapping[str, str], name: str, default: str = "") -> int:
 
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        message = "letters, digits, '.', '_' and '-', at most 128, starting with a letter or digit"
+        message = (
+            "letters, digits, '.', '_' and '-', at most 128, starting with a letter or digit"
+        )
         raise RequestError(f"path: {name!r} is not a checkpoint name ({message})")
     return name
 
@@ -230,7 +232,9 @@ def _check_tokens(where: str, tokens: Sequence[int] | np.ndarray, model: ServedM
         )
 
 
-def sampling_options(request: Sample, prompt_length: int, model: ServedModel) -> SamplingOptions:
+def sampling_options(
+    request: Sample, prompt_length: int, model: ServedModel
+) -> SamplingOptions:
     """Return validated options. The default of max_tokens fills the context."""
     params = request.sampling_params
     # A scoring request asks for one unused token, even if the prompt fills the context.
@@ -279,7 +283,9 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
     if request.topk_prompt_logprobs > model.vocab_size:
         raise RequestError(f"topk_prompt_logprobs: at most the vocabulary, {model.vocab_size}")
     if request.prompt_alt_tokens_k:
-        raise RequestError("prompt_alt_tokens_k: alternative tokens of a prompt are not supported")
+        raise RequestError(
+            "prompt_alt_tokens_k: alternative tokens of a prompt are not supported"
+        )
     targets, cells = None, None
     if request.target_prompt_logprobs is not None:
         targets, cells = _targets(request.target_prompt_logprobs, prompt_length, model)
@@ -315,7 +321,9 @@ def _targets(
     except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
     if values.size and not -1 <= values.min() <= values.max() < model.vocab_size:
-        raise RequestError(f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for none")
+        raise RequestError(
+            f"{field}: token ids must be in [0, {model.vocab_size}), or -1 for none"
+        )
     return values, cells
 
 
@@ -333,7 +341,9 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
                 f"loss_fn_config: {request.loss_fn} has no key {key!r} (known: {keys})"
             )
         if isinstance(value, str) or not np.isfinite(value):
-            raise RequestError(f"loss_fn_config[{key!r}]: must be a finite number, got {value!r}")
+            raise RequestError(
+                f"loss_fn_config[{key!r}]: must be a finite number, got {value!r}"
+            )
     if not request.data:
         raise RequestError("data: needs at least one datum")
     names = set(request.data[0].inputs)

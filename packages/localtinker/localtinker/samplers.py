@@ -69,7 +69,9 @@ class SamplingLimits:
     def share(self, count: int) -> SamplingLimits:
         """Return one of `count` equal shares."""
         return SamplingLimits(
-            self.cache_bytes // count, max(1, self.samplers // count), self.sampler_bytes // count
+            self.cache_bytes // count,
+            max(1, self.samplers // count),
+            self.sampler_bytes // count,
         )
 
 

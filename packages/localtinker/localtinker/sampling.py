@@ -161,7 +161,9 @@ class Row:
         tokens = sequence.tokens
         tokens.append(token)
         sequence.logprobs.append(logprob)
-        if token in options.stop_ids or (options.stop_strings and self._hits_stop_string(decode)):
+        if token in options.stop_ids or (
+            options.stop_strings and self._hits_stop_string(decode)
+        ):
             sequence.stopped = self.done = True
         elif len(tokens) >= options.max_tokens:
             self.done = True
@@ -303,7 +305,9 @@ def _as_lists(tokens_B: Tensor, logprobs_B: Tensor) -> Choice:
     """Convert the choice of `choose`. Raises RequestError if a log-probability is NaN."""
     logprobs = logprobs_B.tolist()
     if math.isnan(sum(logprobs)):
-        raise RequestError("these weights give NaN log-probabilities: their training has diverged")
+        raise RequestError(
+            "these weights give NaN log-probabilities: their training has diverged"
+        )
     return tokens_B.tolist(), logprobs
 
 

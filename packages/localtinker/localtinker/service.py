@@ -61,7 +61,9 @@ class Service:
         self.registry = Registry(settings.state)
         self.clients = Clients(self.registry, micro_tokens=micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
-        self.engine = Engine(SamplingLoop(pool, threads=settings.threads), threads=settings.threads)
+        self.engine = Engine(
+            SamplingLoop(pool, threads=settings.threads), threads=settings.threads
+        )
         self.futures: FutureStore
         self._done: Counter[str] = Counter()
         """Number of completed requests by kind; for sampling, of samples, and for scoring, of sequences."""
@@ -208,7 +210,10 @@ class Service:
         """Save the adapter under a name, or as a snapshot for a new sampling client if
         `sampling_session_seq_id` is given."""
         return self._save(
-            "save_weights_for_sampler", "sampler_weights", request, request.sampling_session_seq_id
+            "save_weights_for_sampler",
+            "sampler_weights",
+            request,
+            request.sampling_session_seq_id,
         )
 
     def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
@@ -304,7 +309,9 @@ class Service:
 
         def run() -> Json:
             if session_id is not None:
-                self.clients.create(model_id, session_id, base, spec, request.user_metadata, load)
+                self.clients.create(
+                    model_id, session_id, base, spec, request.user_metadata, load
+                )
             else:
                 load(self.clients.live(model_id))
             return {"path": request.path, "model_id": model_id, "type": "load_weights"}

@@ -58,7 +58,8 @@ def parse_models(texts: list[str]) -> dict[str, Path]:
             path = text
         if name in models:
             raise SettingsError(
-                f"two models are named {name!r}", "give each a name of its own: --model NAME=PATH"
+                f"two models are named {name!r}",
+                "give each a name of its own: --model NAME=PATH",
             )
         # Unlike Path.expanduser, accepts unknown users.
         models[name] = Path(os.path.expanduser(path))

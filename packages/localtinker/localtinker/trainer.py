@@ -107,7 +107,9 @@ class TrainingModel:
             loss_BLK.sum().backward()
         return logp_BLK, loss_BLK
 
-    def _run(self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]) -> BatchResult:
+    def _run(
+        self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]
+    ) -> BatchResult:
         """Run the passes of a request, given by the indices of their data, and combine their results."""
         count = len(request.data)
         logprobs: list[np.ndarray] = [np.zeros(0)] * count
@@ -159,7 +161,9 @@ class TrainingModel:
         """
         model = self.base.model
         if not self.base.split_head:
-            return gather_logprobs(model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK)
+            return gather_logprobs(
+                model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK
+            )
         hidden_BLH = self.base.hidden(tokens_BL)
 
         def head(hidden: Tensor, targets: Tensor) -> Tensor:
@@ -190,7 +194,9 @@ class TrainingModel:
                 f"optim_step: the gradient norm is {norm}; the gradients were dropped and no weight was changed"
             )
         if params["grad_clip_norm"] > 0:
-            torch.nn.utils.clip_grads_with_norm_(self._parameters, params["grad_clip_norm"], total)
+            torch.nn.utils.clip_grads_with_norm_(
+                self._parameters, params["grad_clip_norm"], total
+            )
         for group in self._optimizer.param_groups:
             group.update(
                 lr=params["learning_rate"],
@@ -240,7 +246,9 @@ def _trained_positions(datum: TrainDatum) -> int:
     return len(datum.tokens_T)
 
 
-def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str, Tensor], Tensor]:
+def collate(
+    data: Sequence[TrainDatum], names: Sequence[str]
+) -> tuple[dict[str, Tensor], Tensor]:
     """Return the right-padded inputs of a batch, each [B, L, K], and the mask [B, L, K] of positions that
     are not padding.
 
@@ -265,7 +273,9 @@ def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str,
     inputs = {"target_tokens": stacked(targets, np.int64)}
     for name in names:
         if name in data[0].inputs or name == "weights":
-            values = [datum.inputs.get(name, one) for datum, one in zip(data, ones, strict=True)]
+            values = [
+                datum.inputs.get(name, one) for datum, one in zip(data, ones, strict=True)
+            ]
             inputs[name] = stacked(values)
     return inputs, stacked(ones)
 
@@ -329,7 +339,9 @@ class Clients:
         model = self._model(model_id, base, spec, load)
         self._clients[model_id] = Client(model_id, session_id, base, spec, model)
 
-    def _model(self, model_id: str, base: ServedModel, spec: LoraSpec, load: Load) -> TrainingModel:
+    def _model(
+        self, model_id: str, base: ServedModel, spec: LoraSpec, load: Load
+    ) -> TrainingModel:
         model = TrainingModel(model_id, base, spec, micro_tokens=self._micro_tokens)
         try:
             load(model)
@@ -345,7 +357,10 @@ class Clients:
             assert client.parked is not None
             folder = self._registry.blob_path(client.parked)
             client.model = self._model(
-                model_id, client.base, client.spec, lambda model: model.load(folder, optimizer=True)
+                model_id,
+                client.base,
+                client.spec,
+                lambda model: model.load(folder, optimizer=True),
             )
             self._registry.release_blob(client.parked)
             client.parked = None

@@ -75,7 +75,9 @@ class Registry(Generic[Entry]):
         if not colon:
             if name in self.entries:
                 return self.entries[name]
-            choice = f"choose one of {', '.join(self.entries)}, or module:name for one of your own"
+            choice = (
+                f"choose one of {', '.join(self.entries)}, or module:name for one of your own"
+            )
             raise ConfigError(f"there is no {self._what} {name!r}", choice)
         parts = [*module.split("."), attribute]
         if not all(map(str.isidentifier, parts)):

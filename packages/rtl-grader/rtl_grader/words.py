@@ -31,6 +31,8 @@ def escaping_templates(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=lambda value: (
-            visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+            visible(value)
+            if isinstance(value, str) and not isinstance(value, Markup)
+            else value
         ),
     )

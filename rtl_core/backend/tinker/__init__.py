@@ -56,7 +56,11 @@ from rtl_core.backend.tinker.connect import (
     tinker_endpoint,
     tinker_session,
 )
-from rtl_core.backend.tinker.embedded import describe_saved, embedded_readiness, temporary_folder
+from rtl_core.backend.tinker.embedded import (
+    describe_saved,
+    embedded_readiness,
+    temporary_folder,
+)
 from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
 from rtl_core.backend.tinker.pauses import Pauses, pauses_reported
 from rtl_core.backend.tinker.readiness import remote_readiness, stored_weights
@@ -158,7 +162,9 @@ class TinkerBackend:
                 prompt_logprobs_last_n=count,
             )
             answer = await outstanding("sample", request)
-            scores_T = checked_logprobs((answer.prompt_logprobs or [])[-count:], count, "a score")
+            scores_T = checked_logprobs(
+                (answer.prompt_logprobs or [])[-count:], count, "a score"
+            )
             top = answer.topk_prompt_logprobs_np
             if top is None:
                 raise MalformedAnswerError(
@@ -303,15 +309,21 @@ class _Tinker:
         return load_tokenizer(model, config)
 
     @asynccontextmanager
-    async def open(self, config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
+    async def open(
+        self, config: RunConfig, tell: Callable[[str], None]
+    ) -> AsyncIterator[Backend]:
         services = services_of(config)
         async with AsyncExitStack() as stack:
             reported = stack.enter_context(
-                pauses_reported(tell, services=sum(not service.is_local for service in services))
+                pauses_reported(
+                    tell, services=sum(not service.is_local for service in services)
+                )
             )
             opened = []
             for service in services:
-                line = tell if service.part != "teacher" else lambda text: tell(f"teacher: {text}")
+                line = (
+                    tell if service.part != "teacher" else lambda text: tell(f"teacher: {text}")
+                )
                 if service.is_local and service.part == "teacher":
                     stack.enter_context(temporary_folder(service.state))
                 endpoint = await stack.enter_async_context(
@@ -340,7 +352,9 @@ class _Tinker:
         with sdk_errors():
             async with tinker_session(endpoint) as service:
                 rest = tinker.RestClient(base_url=endpoint.base_url)
-                return await checkpoints.download_adapter(service, rest, state_path, name, folder)
+                return await checkpoints.download_adapter(
+                    service, rest, state_path, name, folder
+                )
 
 
 async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:

@@ -45,12 +45,17 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
         )
     folder.mkdir(parents=True, exist_ok=True)
     return [
-        Path(shutil.copyfile(saved.folder(state) / name, folder / name)) for name in ADAPTER_FILES
+        Path(shutil.copyfile(saved.folder(state) / name, folder / name))
+        for name in ADAPTER_FILES
     ]
 
 
 async def download_adapter(
-    service: tinker.ServiceClient, rest: tinker.RestClient, state_path: str, name: str, folder: Path
+    service: tinker.ServiceClient,
+    rest: tinker.RestClient,
+    state_path: str,
+    name: str,
+    folder: Path,
 ) -> list[Path]:
     """Download the adapter saved at `state_path` to `folder` in peft's format. Raises PolicyError if the
     service does not export it."""
@@ -60,7 +65,11 @@ async def download_adapter(
         return await download_external(rest, external.path, folder)
     except DownloadError as error:
         raise PolicyError(error.message) from error
-    except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError) as error:
+    except (
+        tinker.NotFoundError,
+        tinker.BadRequestError,
+        tinker.UnprocessableEntityError,
+    ) as error:
         raise PolicyError(
             f"the service does not export the weights at {state_path}: {error}",
             "`rtl-distill checkpoints RUN` lists the weights of a run",

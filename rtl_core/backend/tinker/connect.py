@@ -104,11 +104,13 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         # Silences a misleading warning: the model itself refuses sequences that are too long.
-        tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = (
-            True
-        )
+        tokenizer.deprecation_warnings[
+            "sequence-length-is-longer-than-the-specified-maximum"
+        ] = True
         return cast(Tokenizer, tokenizer)
-    except Exception as error:  # of many kinds: a damaged file, a missing package, an unknown class
+    except (
+        Exception
+    ) as error:  # of many kinds: a damaged file, a missing package, an unknown class
         words = (str(error) or type(error).__name__).splitlines()[0]
         raise PolicyError(
             f"the tokenizer of {name!r} cannot be loaded from {source}: {words}",

@@ -35,7 +35,9 @@ def local_models(service: TinkerService) -> dict[str, Path]:
     folders = service.config.tinker.local_models
     # With two services, each serves only its own models.
     models = {
-        name: folder for name, folder in folders.items() if service.part == "all" or name in names
+        name: folder
+        for name, folder in folders.items()
+        if service.part == "all" or name in names
     }
     for name in sorted(names - set(models)):
         if name in MODELS:
@@ -68,7 +70,9 @@ def embedded_readiness(service: TinkerService) -> Readiness:
             model = AutoConfig.from_pretrained(folders[name], local_files_only=True)
         except (OSError, ValueError) as error:
             words = f"{folders[name]} is not a model: {str(error).splitlines()[0]}"
-            findings.append(Finding(key, "wrong", words, f"correct tinker.local_models[{name!r}]"))
+            findings.append(
+                Finding(key, "wrong", words, f"correct tinker.local_models[{name!r}]")
+            )
             continue
         context[name] = context_of(model)
         findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
@@ -79,7 +83,9 @@ def embedded_readiness(service: TinkerService) -> Readiness:
     section = service.config.tinker
     try:
         device = device_for(section.local_device, folders.values())
-        findings.append(Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}"))
+        findings.append(
+            Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}")
+        )
     except SettingsError as error:
         findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
     saved: dict[str, Saved | PolicyError] = {}
@@ -94,7 +100,10 @@ def embedded_readiness(service: TinkerService) -> Readiness:
 def _checkpoint_bytes(model: Any, rank: int) -> int:
     """Return an upper bound on a saved adapter's size: A and B of all layers in float32, Adam's two
     moments, and the sampler's copy."""
-    hidden, inner = model.hidden_size, getattr(model, "intermediate_size", 4 * model.hidden_size)
+    hidden, inner = (
+        model.hidden_size,
+        getattr(model, "intermediate_size", 4 * model.hidden_size),
+    )
     attention, mlp = 4 * 2 * hidden, 3 * (hidden + inner)
     numbers = rank * (model.num_hidden_layers * (attention + mlp) + hidden + model.vocab_size)
     return int(4 * numbers * (1 + 2 + 1))

@@ -41,7 +41,9 @@ class Kind(NamedTuple):
 
 SAME_COMMAND = "the same command resumes the run"
 CONSOLE = "https://tinker.thinkingmachines.ai"
-ADDRESS = "{setting} or TINKER_BASE_URL selects another service; without both it is Tinker's cloud"
+ADDRESS = (
+    "{setting} or TINKER_BASE_URL selects another service; without both it is Tinker's cloud"
+)
 NOT_DONE = (
     BackendUnavailableError,
     "the Tinker service did not complete a request ({words})",

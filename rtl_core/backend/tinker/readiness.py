@@ -76,7 +76,11 @@ async def saved_weights(
                     "/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse
                 )
                 weights[key] = Saved(info.base_model, info.lora_rank)
-            except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
+            except (
+                tinker.NotFoundError,
+                tinker.BadRequestError,
+                tinker.UnprocessableEntityError,
+            ):
                 weights[key] = missing_weights(path)
     return weights
 
@@ -128,9 +132,13 @@ def model_finding(
             key, "wrong", f"the service does not serve {name!r}; it may be retired", remedy
         )
     if model.sampleable is False:
-        return Finding(key, "wrong", f"the service serves {name!r} but does not sample it", remedy)
+        return Finding(
+            key, "wrong", f"the service serves {name!r} but does not sample it", remedy
+        )
     if trained and model.trainable is False:
-        return Finding(key, "wrong", f"the service serves {name!r} but does not train it", remedy)
+        return Finding(
+            key, "wrong", f"the service serves {name!r} but does not train it", remedy
+        )
     use = "sampled and trained" if trained else "sampled"
     length = f", up to {model.max_context_length:,} tokens" if model.max_context_length else ""
     return Finding(key, "ok", f"{name}: {use}{length}")

@@ -56,10 +56,15 @@ class TinkerService:
     def weights(self) -> dict[str, str]:
         """Mapping of configuration key to saved weights that it must have."""
         tinker, evaluated = self.config.tinker, self.config.evaluation.weights
-        own = {"tinker.start_from": tinker.start_from or "", "evaluation.weights": evaluated or ""}
+        own = {
+            "tinker.start_from": tinker.start_from or "",
+            "evaluation.weights": evaluated or "",
+        }
         named = {**own, **tinker.named_teachers}
         return {
-            key: path for key, path in named.items() if path.startswith(SAVED) and self._has(key)
+            key: path
+            for key, path in named.items()
+            if path.startswith(SAVED) and self._has(key)
         }
 
     @property
@@ -71,7 +76,9 @@ class TinkerService:
         )
 
     def _has(self, key: str) -> bool:
-        return self.part == "all" or key.startswith("tinker.teacher") == (self.part == "teacher")
+        return self.part == "all" or key.startswith("tinker.teacher") == (
+            self.part == "teacher"
+        )
 
 
 def services_of(config: RunConfig) -> list[TinkerService]:

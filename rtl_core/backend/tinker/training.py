@@ -48,22 +48,29 @@ class TinkerTrainer:
             optim = None if check else self._client.optim_step(params)
             output = await outstanding("forward_backward", backward)
             logprobs = [
-                values if values.ndim == 1 else values[:, 0] for values in _logprobs(output, datums)
+                values if values.ndim == 1 else values[:, 0]
+                for values in _logprobs(output, datums)
             ]
             if check:
                 check(logprobs)
-            optim_output = await outstanding("optim_step", optim or self._client.optim_step(params))
+            optim_output = await outstanding(
+                "optim_step", optim or self._client.optim_step(params)
+            )
             metrics = {**output.metrics, **(optim_output.metrics or {})}
             return StepResult(
                 examples=len(batch),
                 tokens=sum(datum.model_input.length for datum in batch),
                 logprobs=logprobs,
-                metrics=checked_metrics({name: float(value) for name, value in metrics.items()}),
+                metrics=checked_metrics(
+                    {name: float(value) for name, value in metrics.items()}
+                ),
             )
 
     async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
         with self._errors():
-            request = self._client.forward([to_datum(datum) for datum in datums], "cross_entropy")
+            request = self._client.forward(
+                [to_datum(datum) for datum in datums], "cross_entropy"
+            )
             return _logprobs(await outstanding("forward", request), datums)
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
@@ -86,7 +93,9 @@ def _logprobs(
 
 def to_datum(datum: Datum) -> types.Datum:
     """Convert one sequence to the SDK's format. All arrays have length P + T − 1."""
-    inputs = {name: types.TensorData.from_numpy(values) for name, values in datum.padded.items()}
+    inputs = {
+        name: types.TensorData.from_numpy(values) for name, values in datum.padded.items()
+    }
     return types.Datum(
         model_input=types.ModelInput.from_ints(datum.sequence[:-1]),
         loss_fn_inputs={"target_tokens": types.TensorData.from_numpy(datum.targets), **inputs},

@@ -22,7 +22,10 @@ runner.build(
     timescale=("1ns", "1ps"),
 )
 results = runner.test(
-    hdl_toplevel=top, test_module=name.removesuffix(".py"), build_dir=place, test_dir="/code/rundir"
+    hdl_toplevel=top,
+    test_module=name.removesuffix(".py"),
+    build_dir=place,
+    test_dir="/code/rundir",
 )
 tests, failed = get_results(results)
 sys.exit(1 if failed or not tests else 0)

@@ -66,7 +66,9 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             for difficulty in (row["difficulty"], ALL):
                 cells[category, difficulty].append((row["samples"], row["passed"]))
     difficulties = [*(d for d in DIFFICULTIES if (ALL, d) in cells), ALL]
-    categories = {name: f"{name} {CATEGORIES.get(name, '')}".strip() for name, _ in sorted(cells)}
+    categories = {
+        name: f"{name} {CATEGORIES.get(name, '')}".strip() for name, _ in sorted(cells)
+    }
     categories.pop(ALL, None)
     categories[ALL] = ALL
     caption = (
@@ -109,7 +111,9 @@ def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
         or section.get("temperature")
         or sampling.get("temperature"),
         "top_p": record.top_p or section.get("top_p"),
-        "max_tokens": record.max_tokens or section.get("max_tokens") or sampling.get("max_tokens"),
+        "max_tokens": record.max_tokens
+        or section.get("max_tokens")
+        or sampling.get("max_tokens"),
     }
     sampled = ", ".join(f"{name} {value}" for name, value in settings.items())
     notes = f"{section.get('weights') or run.student}; {sampled}."

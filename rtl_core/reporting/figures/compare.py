@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, curve, draw, plain, rates
+from rtl_core.reporting.blocks import (
+    Align,
+    Block,
+    Figure,
+    Source,
+    Table,
+    curve,
+    draw,
+    plain,
+    rates,
+)
 from rtl_core.reporting.evaluations import (
     ALL_SOURCES,
     MIXTURE,
@@ -184,7 +194,9 @@ def failures(sources: list[Source]) -> Table:
                 columns.append((f"{source.run} {name}", "right"))
                 shares.append({r["level"]: r["share"] for r in rows})
     levels = [
-        level for level in ("passed", *reversed(LEVELS)) if any(level in share for share in shares)
+        level
+        for level in ("passed", *reversed(LEVELS))
+        if any(level in share for share in shares)
     ]
     lines = []
     for level in levels:
@@ -241,7 +253,9 @@ def by_step(sources: list[Source], quantity: Quantity) -> Figure:
             colour = faded(line(i), 0.35)
             data.append(curve(f"{source.run}, raw", *raw, colour, "%{y:.3f}", meta=source.run))
         if main := equal or raw:
-            data.append(curve(source.run, *main, line(i), "%{y:.3f}", dash=dash, meta=source.run))
+            data.append(
+                curve(source.run, *main, line(i), "%{y:.3f}", dash=dash, meta=source.run)
+            )
     yaxis = axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))
     caption = f"{quantity.caption}, by step."
     return longest.by_step(quantity.id, quantity.title, caption, data, yaxis)

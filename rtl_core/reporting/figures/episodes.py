@@ -11,7 +11,17 @@ from rtl_core.history.records import Conditions, EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bar, draw, plain, values
+from rtl_core.reporting.blocks import (
+    Align,
+    Block,
+    Figure,
+    Source,
+    Table,
+    bar,
+    draw,
+    plain,
+    values,
+)
 from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import PROBLEMS_SQL, counts_of, paired_rates, rates_of
@@ -82,7 +92,11 @@ def equal_tokens(source: Source) -> Table:
         "pass@1 with its 95 % interval over problems. “Any of k” is single-shot with about as "
         "many tokens as an episode: a problem counts if any of k"
         f" answers passes. Tokens are those that the model sampled. {' '.join(differences)}".rstrip(),
-        [("evaluation", "left"), ("answers", "left"), *((name, "right") for name in COLUMNS[1:])],
+        [
+            ("evaluation", "left"),
+            ("answers", "left"),
+            *((name, "right") for name in COLUMNS[1:]),
+        ],
         lines,
     )
 
@@ -111,7 +125,9 @@ def tools(source: Source) -> Figure:
         "A call failed if it could not be executed or its program failed, "
         "such as a compiler error or a failing check of a test bench."
     )
-    figure = _bars("episode-tools", "Calls by tool", caption, rows, axis(""), ("done", "failed"))
+    figure = _bars(
+        "episode-tools", "Calls by tool", caption, rows, axis(""), ("done", "failed")
+    )
     return replace(figure, wide=True)
 
 
@@ -163,7 +179,9 @@ def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
     return rich_table(Table("", title, caption, columns, lines))
 
 
-def _side(history: History, record: EvaluationRecord, name: str) -> tuple[list[str], Counts, float]:
+def _side(
+    history: History, record: EvaluationRecord, name: str
+) -> tuple[list[str], Counts, float]:
     """Table line, samples and passes by problem, and mean tokens per answer of an evaluation."""
     (cost,) = history.rows(COST_SQL, {"evaluation": record.key})
     counts = counts_of(history, record)

@@ -64,7 +64,9 @@ def flow(source: Source) -> Figure | None:
 
 def _spread(source: Source) -> list[EvaluationRecord]:
     """The scheduled evaluations of the student: at most `COLUMNS`, evenly spread over the run."""
-    every = [e for e in scheduled_evaluations(source.history, source.run) if e.policy == "student"]
+    every = [
+        e for e in scheduled_evaluations(source.history, source.run) if e.policy == "student"
+    ]
     if len(every) <= COLUMNS:
         return every
     return [every[i * (len(every) - 1) // (COLUMNS - 1)] for i in range(COLUMNS)]

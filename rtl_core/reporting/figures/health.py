@@ -110,9 +110,7 @@ def staleness(source: Source) -> Figure:
     """Staleness by step; only where it was ever above 0."""
     oldest = ("staleness/max", "oldest", "@muted", "%{y:.2f}", {"dash": "dot"})
     data = source.curves(("staleness/mean", "mean", "@after", "%{y:.2f}"), oldest)
-    caption = (
-        "Train steps between the weights that sampled an answer and the weights that train on it."
-    )
+    caption = "Train steps between the weights that sampled an answer and the weights that train on it."
     shown = data if any(any(trace["y"]) for trace in data) else []
     yaxis = axis("steps behind", rangemode="tozero")
     return source.by_step("staleness", "Staleness", caption, shown, yaxis, height=260)
@@ -174,7 +172,12 @@ def set_aside(source: Source) -> Table:
         "set-aside",
         "Groups set aside",
         "Groups that were sampled and then replaced or not used.",
-        [("reason", "left"), ("groups", "right"), ("in steps", "right"), ("last step", "right")],
+        [
+            ("reason", "left"),
+            ("groups", "right"),
+            ("in steps", "right"),
+            ("last step", "right"),
+        ],
         lines,
         wide=False,
     )

@@ -123,10 +123,10 @@ def pass_rate(source: Source) -> Figure:
                 steps[r["bin"]].append(r["step"])
         if rates:
             x = [sum(steps[b]) / len(steps[b]) for b in rates]
-            data += band(x, [mean_interval(rates[b]) for b in rates], difficulty, f"@{difficulty}")
-    caption = (
-        "Share of training rollouts that pass, with 95 % intervals over the problems of each point."
-    )
+            data += band(
+                x, [mean_interval(rates[b]) for b in rates], difficulty, f"@{difficulty}"
+            )
+    caption = "Share of training rollouts that pass, with 95 % intervals over the problems of each point."
     yaxis = axis("pass rate", **PERCENT)
     return source.by_step("pass-rate", "Pass rate by difficulty", caption, data, yaxis, most=10)
 
@@ -210,7 +210,9 @@ def groups(source: Source) -> Figure:
     }
     data = [bar(words, x, shares[kind], role, "%{y:.0%}") for kind, words, role in kinds]
     data.append(
-        curve("equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", width=1.8, dash="dot")
+        curve(
+            "equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", width=1.8, dash="dot"
+        )
     )
     caption = (
         "Share of groups (the samples of a problem in a step) in which all, some or no answers "
@@ -218,4 +220,6 @@ def groups(source: Source) -> Figure:
         "the KL to the teacher."
     )
     yaxis = axis("share of groups", **PERCENT)
-    return source.by_step("groups", "Group mix", caption, data if rows else [], yaxis, **STACKED)
+    return source.by_step(
+        "groups", "Group mix", caption, data if rows else [], yaxis, **STACKED
+    )

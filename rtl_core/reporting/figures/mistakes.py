@@ -127,7 +127,10 @@ def levels(source: Source) -> Table:
             ("last quarter", "right"),
         ],
         [
-            [*cells(r, "level", "answers", "problems"), *_shares(r, "solvable", "early", "late")]
+            [
+                *cells(r, "level", "answers", "problems"),
+                *_shares(r, "solvable", "early", "late"),
+            ]
             for r in rows
         ],
         links=_examples(rows),

@@ -51,7 +51,9 @@ _ROLES = {
 
 @SECTIONS.register("progress")
 @section(
-    "How the run went", "The order of the problems, and the time and cost of each stage.", place=70
+    "How the run went",
+    "The order of the problems, and the time and cost of each stage.",
+    place=70,
 )
 def blocks(source: Source) -> list[Block]:
     return draw(source, curriculum, pools, time_by_step, time_table, cost)

@@ -40,8 +40,12 @@ def cost(inputs: PreflightInput) -> Iterator[Finding]:
         if config.tinker.all_local:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {rest}")
         else:
-            text = f"the price list of {plan.prices.as_of} has no price for these models; {rest}"
-            remedy = "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices"
+            text = (
+                f"the price list of {plan.prices.as_of} has no price for these models; {rest}"
+            )
+            remedy = (
+                "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices"
+            )
             yield Finding("cost", "warning", text, remedy)
         return
     text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {rest}"
@@ -101,7 +105,9 @@ def disk(inputs: PreflightInput) -> Iterator[Finding]:
         if folder.is_dir() and os.access(folder, os.W_OK):
             continue
         why = "not writable" if folder.is_dir() else "not a folder"
-        remedy = "change its permissions, or set run.directory and run.history to another folder"
+        remedy = (
+            "change its permissions, or set run.directory and run.history to another folder"
+        )
         yield Finding("disk", "wrong", f"{folder} is {why}", remedy)
     by_device: dict[int, Need] = {}
     for need in needs:

@@ -74,7 +74,9 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
         text = f"{len(unfit)} problems have no prompt, such as {next(iter(unfit.values()))}"
         yield Finding(about, "warning", text, "raise prompting.max_prompt_tokens")
     if loaded.broken:
-        text = f"{counted(len(loaded.broken), 'line')} cannot be read, such as {loaded.broken[0]}"
+        text = (
+            f"{counted(len(loaded.broken), 'line')} cannot be read, such as {loaded.broken[0]}"
+        )
         remedy = "repair or fetch the file; `rtl-distill problems list` names all"
         yield Finding(about, "warning", text, remedy)
 
@@ -108,7 +110,9 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
     available = executor.tools()
     missing: dict[str, list[str]] = defaultdict(list)
     for problem in loaded.every:
-        for requirement in missing_requirements(problem.harness, available, executor.has_module):
+        for requirement in missing_requirements(
+            problem.harness, available, executor.has_module
+        ):
             missing[requirement].append(problem.id)
     for requirement, ids in missing.items():
         text = f"{len(ids)} problems, such as {ids[0]}, need {requirement}, which is missing here: they are not graded"
@@ -164,9 +168,7 @@ async def prefect() -> Finding:
             answer = await client.get(f"{url}/admin/version")
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
         why = str(error) or "no answer in time"
-        remedy = (
-            "start it (`make deploy-local`, or `prefect server start`), or unset PREFECT_API_URL"
-        )
+        remedy = "start it (`make deploy-local`, or `prefect server start`), or unset PREFECT_API_URL"
         return Finding(about, "wrong", f"the server at {url} does not answer: {why}", remedy)
     if answer.status_code in (401, 403):
         text = f"the server at {url} refuses access ({answer.status_code})"

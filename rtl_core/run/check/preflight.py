@@ -104,7 +104,9 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
         findings += tools
         if executor is not None:
             with contextlib.closing(executor):
-                findings += [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
+                findings += (
+                    [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
+                )
     findings += [server, *machine.history(config)]
     trains = inputs.prompts and config.run.purpose == "train"
     return [*findings, *(preflight_findings(inputs) if trains else sizes(inputs))]
@@ -126,7 +128,9 @@ async def _ready_with_tokenizers(
     return readiness, await within(HUB_S, "tokenizer", load)
 
 
-async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
+async def within(
+    seconds: int | None, about: str, work: Callable[[], Result]
+) -> Result | Finding:
     """Run `work` in a daemon thread. Returns its result, or a finding if it fails or times out (then it is
     left running)."""
     try:
@@ -138,4 +142,6 @@ async def within(seconds: int | None, about: str, work: Callable[[], Result]) ->
         if limit.expired():
             remedy = "check the network or the service"
             return Finding(about, "wrong", f"no answer within {seconds} s", remedy)
-        return Finding(about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md")
+        return Finding(
+            about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md"
+        )

@@ -194,7 +194,9 @@ def known_good(inputs: PreflightInput) -> Iterator[Finding]:
     if learning.imitates_golden:
         remedy = 'set learning.warm_start_source = "teacher"'
         consequence = "supervised steps repeat the others"
-        yield from _few_goldens(inputs, without, "learning.warm_start_source", remedy, consequence)
+        yield from _few_goldens(
+            inputs, without, "learning.warm_start_source", remedy, consequence
+        )
 
 
 def _few_goldens(
@@ -203,8 +205,14 @@ def _few_goldens(
     """An error if no training problem has a golden answer, which `key` needs; a warning if some have none."""
     total = len(inputs.loaded.train)
     if without == total:
-        text = f"none of the training problems has a known-good answer, which {key} = golden needs"
+        text = (
+            f"none of the training problems has a known-good answer, which {key} = golden needs"
+        )
         yield Finding(key, "wrong", text, remedy)
-    elif not inputs.config.problems.require_golden:  # with it, the run leaves these problems out
-        text = f"{without} of {total} training problems have no known-good answer: {consequence}"
+    elif (
+        not inputs.config.problems.require_golden
+    ):  # with it, the run leaves these problems out
+        text = (
+            f"{without} of {total} training problems have no known-good answer: {consequence}"
+        )
         yield Finding(key, "warning", text)

@@ -18,7 +18,9 @@ PATIENCE_S = 30.0
 PAUSE_S = 3.0
 
 
-async def ready(provider: Provider, config: RunConfig, tell: Callable[[str], None]) -> Readiness:
+async def ready(
+    provider: Provider, config: RunConfig, tell: Callable[[str], None]
+) -> Readiness:
     """Check the backend before a run, retrying for a while if it is busy or out of reach.
 
     Raises:

@@ -51,7 +51,9 @@ class Bench:
         self.state = self.cleared = spec.get("reset_state")
         self.widths = [width for _, width in spec["inputs"]]
         self.inputs = (0,) * len(self.widths)
-        self.random = random.Random(f"{cocotb.RANDOM_SEED}/{spec['problem']}/{self.width}/{name}")
+        self.random = random.Random(
+            f"{cocotb.RANDOM_SEED}/{spec['problem']}/{self.width}/{name}"
+        )
         self.settle = get_sim_steps(SETTLE_NS, "ns", round_mode="ceil")
         self.drivers = [driver(find(dut, *port)) for port in spec["inputs"]]
         self.outputs = [
@@ -64,7 +66,10 @@ class Bench:
         self.cycles, self.seen = [], []
         if "clock" in spec:
             self.clock_handle = find(dut, spec["clock"], 1)
-            self.clock, self.reset = driver(self.clock_handle), driver(find(dut, spec["reset"], 1))
+            self.clock, self.reset = (
+                driver(self.clock_handle),
+                driver(find(dut, spec["reset"], 1)),
+            )
 
     async def run(self, steps):
         """Run a test to its end; raises what it raises."""
@@ -97,14 +102,18 @@ class Bench:
 
     def check(self, when):
         """Compare every output with the reference model, bit by bit: an X is never right."""
-        self.following, expected = self.reference(self.width, self.option, self.state, self.inputs)
+        self.following, expected = self.reference(
+            self.width, self.option, self.state, self.inputs
+        )
         self.checks += 1
         wrong = False
         for (name, get, form), value in zip(self.outputs, expected):  # noqa: B905
             if get() != format(value, form):
                 wrong = True
                 if not self.first:
-                    self.first = f"{self.moment(when)}: {name} is {get()}, expected {value:{form}}"
+                    self.first = (
+                        f"{self.moment(when)}: {name} is {get()}, expected {value:{form}}"
+                    )
                     self.last, self.ns = self.checks + MORE, get_sim_time("ns")
                 break
         if self.first:

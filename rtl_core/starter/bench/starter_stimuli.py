@@ -83,7 +83,9 @@ def directed(random, widths):
             for bit in range(width)
             for value in (top >> bit, (top << bit) & top, top ^ (1 << bit))
         }
-        words |= {((1 << bit) | (1 << other),) for bit in range(width) for other in range(bit + 1)}
+        words |= {
+            ((1 << bit) | (1 << other),) for bit in range(width) for other in range(bit + 1)
+        }
         pairs = [(0,), *sorted(words)]
     else:
         corners = (0, 1, top, top - 1, top >> 1, (top >> 1) + 1)
@@ -126,7 +128,9 @@ def cycles(random, widths):
             inputs = before = draw(
                 random, widths, densities, before if random.random() < keep else None
             )
-            change = draw(random, widths, densities) if random.random() < HIGH_CHANGE_RATE else None
+            change = (
+                draw(random, widths, densities) if random.random() < HIGH_CHANGE_RATE else None
+            )
             yield (
                 inputs,
                 number < PHASES // 2 and number % 2 == 1 and random.random() < RESET_RATE,

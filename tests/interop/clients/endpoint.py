@@ -8,12 +8,16 @@ import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-ANSWERS = {text: iter(given) for text, given in json.loads(Path(sys.argv[1]).read_text()).items()}
+ANSWERS = {
+    text: iter(given) for text, given in json.loads(Path(sys.argv[1]).read_text()).items()
+}
 
 
 def text_of(content: object) -> str:
     return (
-        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+        content
+        if isinstance(content, str)
+        else "".join(part.get("text", "") for part in content)
     )
 
 

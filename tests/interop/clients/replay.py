@@ -16,7 +16,9 @@ def replay(answers: str, into_sandbox: bool = False):
         text = kinds[state.epoch - 1][str(state.sample_id)]
         if into_sandbox:
             for path, content in (
-                (file for part in json.loads(text)["code"] for file in part.items()) if text else ()
+                (file for part in json.loads(text)["code"] for file in part.items())
+                if text
+                else ()
             ):
                 await sandbox().write_file(path, content)
         else:

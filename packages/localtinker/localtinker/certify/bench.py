@@ -82,7 +82,9 @@ class Server:
         except CredentialError as error:
             why = f" that can be used: {error.message}" if error.message else ""
             hint = "export TINKER_API_KEY=tml-..., or store a key with `tinker auth login`"
-            raise CredentialError(f"there is no key for the Tinker service{why}", hint) from error
+            raise CredentialError(
+                f"there is no key for the Tinker service{why}", hint
+            ) from error
 
     @property
     def name(self) -> str:
@@ -91,7 +93,9 @@ class Server:
         return self.student
 
     async def rest(self) -> tinker.RestClient:
-        return await asyncio.to_thread(tinker.RestClient, base_url=self.url, api_key=self.api_key)
+        return await asyncio.to_thread(
+            tinker.RestClient, base_url=self.url, api_key=self.api_key
+        )
 
 
 class Bench:
@@ -143,10 +147,14 @@ class Bench:
         client = await self.service.create_sampling_client(**weights)
         await client.sample(prompt(PROMPT), 1, params(1))
 
-    async def sampler_of(self, trainer: tinker.TrainingClient, name: str) -> tinker.SamplingClient:
+    async def sampler_of(
+        self, trainer: tinker.TrainingClient, name: str
+    ) -> tinker.SamplingClient:
         """Save sampler weights and open a sampling client on them, as a run does."""
         path = await self.save(trainer.save_weights_for_sampler, name)
-        client: tinker.SamplingClient = await self.service.create_sampling_client(model_path=path)
+        client: tinker.SamplingClient = await self.service.create_sampling_client(
+            model_path=path
+        )
         return client
 
     async def save(self, method: Callable[..., Awaitable[Any]], name: str, **more: Any) -> str:
@@ -256,7 +264,9 @@ class Bench:
         async with self.http(key) as http:
             answer = await http.post(route, **arguments)
             promise = _json(answer).get("request_id")
-            while promise is not None and (answer.status_code < 300 or answer.status_code == 408):
+            while promise is not None and (
+                answer.status_code < 300 or answer.status_code == 408
+            ):
                 answer = await http.post("retrieve_future", json={"request_id": promise})
                 content = _json(answer)
                 if "error" in content:

@@ -25,7 +25,9 @@ def prompt(tokens: Sequence[int]) -> types.ModelInput:
 
 
 def params(max_tokens: int, **more: Any) -> types.SamplingParams:
-    return types.SamplingParams(max_tokens=max_tokens, **{"temperature": 1.0, "stop": [], **more})
+    return types.SamplingParams(
+        max_tokens=max_tokens, **{"temperature": 1.0, "stop": [], **more}
+    )
 
 
 def sequences(count: int = 4, seed: int = 0) -> list[list[int]]:
@@ -84,7 +86,9 @@ def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum
     return data
 
 
-def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]) -> list[Floats]:
+def logprobs_of(
+    output: types.ForwardBackwardOutput, data: Sequence[types.Datum]
+) -> list[Floats]:
     """Return the trainer's log-probabilities of each datum's targets, in order."""
     outputs = output.loss_fn_outputs
     count = len(outputs)

@@ -62,7 +62,8 @@ def examine(
     """
     if not __debug__:
         raise SettingsError(
-            "cases are assertions, which `python -O` removes", "run without -O and PYTHONOPTIMIZE"
+            "cases are assertions, which `python -O` removes",
+            "run without -O and PYTHONOPTIMIZE",
         )
     _ = server.credential
     console = console or Console(quiet=True)
@@ -162,7 +163,11 @@ def _repeated_errors() -> Iterator[list[str]]:
 
     def read(record: logging.LogRecord) -> bool:
         # Cases check the responses to their own requests, which are made on this thread.
-        if record.thread != own_thread and isinstance(record.args, tuple) and len(record.args) == 5:
+        if (
+            record.thread != own_thread
+            and isinstance(record.args, tuple)
+            and len(record.args) == 5
+        ):
             _, url, _, status, _ = record.args
             # 408 is part of long polling, and 429 means a busy server: waiting is right.
             if isinstance(status, int) and (status >= 500 or status == 409):

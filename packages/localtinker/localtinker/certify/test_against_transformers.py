@@ -108,7 +108,9 @@ async def test_sampled_scores(bench: Bench) -> str:
     )
 
 
-async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folder: Path) -> Tensors:
+async def adapter(
+    bench: Bench, trainer: tinker.TrainingClient, name: str, folder: Path
+) -> Tensors:
     """Download the trained adapter to `folder`. Returns its tensors."""
     from safetensors.torch import load_file
 
@@ -205,7 +207,9 @@ async def a_step(
         logprobs_of(output, data)
         await trainer.optim_step(adam)
         after = await adapter(bench, trainer, "after", Path(place) / "after")
-        gradient = await asyncio.to_thread(gradient_by_torch, model, folder, data, loss, parameters)
+        gradient = await asyncio.to_thread(
+            gradient_by_torch, model, folder, data, loss, parameters
+        )
     movement = {key: after[key] - value for key, value in before.items()}
     return before, movement, gradient
 

@@ -109,7 +109,9 @@ async def test_sample(bench: Bench) -> str:
 
 
 @case(
-    "sample: max_tokens", needs=SAMPLING, without="`sampling.max_tokens` does not bound an answer"
+    "sample: max_tokens",
+    needs=SAMPLING,
+    without="`sampling.max_tokens` does not bound an answer",
 )
 async def test_max_tokens(bench: Bench) -> str:
     """An answer has at most max_tokens tokens; the reason at this limit is `length`."""
@@ -156,7 +158,9 @@ async def test_stop_tokens(bench: Bench) -> str:
 
 
 @option(
-    "sample: seed", needs=SAMPLING, without="a run cannot be reproduced token by token (`run.seed`)"
+    "sample: seed",
+    needs=SAMPLING,
+    without="a run cannot be reproduced token by token (`run.seed`)",
 )
 async def test_seed(bench: Bench) -> str:
     """The same seed gives the same sample, and different seeds give different ones."""

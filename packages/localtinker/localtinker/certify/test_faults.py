@@ -14,9 +14,7 @@ from localtinker.certify.cases import NotTriedError, case, option
 from localtinker.certify.data import PROMPT, datum
 from localtinker.client.failures import PERMANENT
 
-HANGS = (
-    "a mistake in a configuration looks like a busy server: the run waits instead of reporting it"
-)
+HANGS = "a mistake in a configuration looks like a busy server: the run waits instead of reporting it"
 
 
 async def sampling_session(bench: Bench) -> str:
@@ -53,11 +51,17 @@ async def test_bad_sampling(bench: Bench) -> str:
     """An invalid sampling request is answered with a 4xx, or ends in an error of category `user`."""
     session = await sampling_session(bench)
     bodies = {
-        "a prompt with a token beyond the vocabulary": sample_body(session, 1, [*PROMPT, 10**8]),
+        "a prompt with a token beyond the vocabulary": sample_body(
+            session, 1, [*PROMPT, 10**8]
+        ),
         "an empty prompt": sample_body(session, 2, []),
         "a temperature below 0": sample_body(session, 3, PROMPT, temperature=-1.0),
         "max_tokens = 0": sample_body(session, 4, PROMPT, max_tokens=0),
-        "a body without a prompt": {"sampling_session_id": session, "seq_id": 5, "type": "sample"},
+        "a body without a prompt": {
+            "sampling_session_id": session,
+            "seq_id": 5,
+            "type": "sample",
+        },
     }
     return await bench.demand_refused("asample", bodies)
 
@@ -149,7 +153,9 @@ async def test_wrong_key(bench: Bench) -> str:
 )
 async def test_unknown_promise(bench: Bench) -> str:
     """A request for an unknown result is answered with a 4xx, but not 408, which means to ask again."""
-    status, reply = await bench.ask("retrieve_future", {"request_id": "00000000-no-such-request"})
+    status, reply = await bench.ask(
+        "retrieve_future", {"request_id": "00000000-no-such-request"}
+    )
     if status == 429:
         raise NotTriedError("the server is busy (429)")
     assert 400 <= status < 500, f"{status} ({reply})"

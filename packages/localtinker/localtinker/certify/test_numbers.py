@@ -157,7 +157,10 @@ async def a_step(
         if first:
             await trainer.forward_backward(data[:first], "importance_sampling")
         if sample:
-            for sampler in (await bench.base_sampler(), await bench.sampler_of(trainer, "between")):
+            for sampler in (
+                await bench.base_sampler(),
+                await bench.sampler_of(trainer, "between"),
+            ):
                 await bench.sample(sampler, sample, 2)
         await bench.step(trainer, data[first:])
     return trainer
@@ -189,7 +192,10 @@ async def test_gradients(bench: Bench) -> str:
     return await same_step(bench, first=1)
 
 
-@way("samplers leave a trainer alone", without="a run that samples while it trains loses gradients")
+@way(
+    "samplers leave a trainer alone",
+    without="a run that samples while it trains loses gradients",
+)
 async def test_samplers(bench: Bench) -> str:
     """The same holds if the base model and a new sampler are sampled between the passes."""
     return await same_step(bench, first=2, sample=1)

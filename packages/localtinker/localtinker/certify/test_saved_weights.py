@@ -156,7 +156,9 @@ async def test_deleted(bench: Bench) -> str:
 
     openings = {
         "a sampling client": bench.sample_once(model_path=sampler),
-        "a training client": bench.service.create_training_client_from_state_with_optimizer(state),
+        "a training client": bench.service.create_training_client_from_state_with_optimizer(
+            state
+        ),
     }
     await bench.demand_no_client("deleted weights", openings, ("gone",))
     return "not found"

@@ -117,7 +117,9 @@ def _is_failure(error: Exception) -> bool:
     """Whether the service or the SDK failed on a valid request, which must be made again."""
     if isinstance(error, tinker.RequestFailedError):
         return error.category is not RequestErrorCategory.User
-    if isinstance(error, ValueError):  # the request was accepted, but fetching its result failed
+    if isinstance(
+        error, ValueError
+    ):  # the request was accepted, but fetching its result failed
         by_service = isinstance(error.__cause__, tinker.APIStatusError)
         return by_service or "self.request_id=" in str(error)
     return isinstance(error, RetryableException) or type(error) is tinker.TinkerError

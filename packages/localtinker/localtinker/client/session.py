@@ -41,7 +41,9 @@ def find_credential(api_key: str | None = None) -> tuple[AuthTokenProvider, str]
 
 
 @asynccontextmanager
-async def closed_at_the_end(service: tinker.ServiceClient) -> AsyncIterator[tinker.ServiceClient]:
+async def closed_at_the_end(
+    service: tinker.ServiceClient,
+) -> AsyncIterator[tinker.ServiceClient]:
     """Yield a service client, and close its session afterwards.
 
     Otherwise the SDK's background loop would send heartbeats for the life of the process, and warn once the

@@ -19,7 +19,9 @@ ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 async def of_run(rest: tinker.RestClient, run_id: str) -> dict[str, types.Checkpoint]:
     """Return the saved weights of a training run, by path. Raises SDK errors."""
-    return {saved.tinker_path: saved for saved in (await rest.list_checkpoints(run_id)).checkpoints}
+    return {
+        saved.tinker_path: saved for saved in (await rest.list_checkpoints(run_id)).checkpoints
+    }
 
 
 def run_of(path: str) -> str:

@@ -50,7 +50,9 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator([CORPUS] * 4, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>"
+    )
 
 
 def served(folder: Path, config: PretrainedConfig, dtype: str = "float32") -> ServedModel:
@@ -128,7 +130,9 @@ def policy_data(count: int = 4, *, seed: int = 0) -> list[types.Datum]:
     return data
 
 
-def train(training_client, steps: int = 1, *, seed: int = 0, learning_rate: float = 1e-3) -> None:
+def train(
+    training_client, steps: int = 1, *, seed: int = 0, learning_rate: float = 1e-3
+) -> None:
     """Take cross-entropy steps."""
     for step in range(steps):
         training_client.forward_backward(cross_entropy_data(seed=seed + step), "cross_entropy")
@@ -162,7 +166,9 @@ def connect(service: LocalTinker, **kwargs: Any) -> tinker.ServiceClient:
 def raw_http(service: LocalTinker, timeout: float = 300.0) -> httpx.Client:
     """Return an HTTP client with the key of `service`, for requests that the SDK does not send."""
     headers = {"X-API-Key": service.api_key}
-    return httpx.Client(base_url=f"{service.base_url}/api/v1/", headers=headers, timeout=timeout)
+    return httpx.Client(
+        base_url=f"{service.base_url}/api/v1/", headers=headers, timeout=timeout
+    )
 
 
 def status(service: LocalTinker) -> dict[str, int]:

@@ -34,7 +34,9 @@ def service(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def examination(service):
-    return examine(Server(service.base_url, service.api_key, folders=FOLDERS, tolerance=FLOAT32))
+    return examine(
+        Server(service.base_url, service.api_key, folders=FOLDERS, tolerance=FLOAT32)
+    )
 
 
 @pytest.mark.slow
@@ -218,12 +220,27 @@ BROKEN = {
         "differs",
     ),
     "no-info": (["weights_info"], strike_of("refused", 404), {"weights_info"}, "missing"),
-    "always-5xx": (["forward_backward"], strike_of("refused", 500), FORWARD_BACKWARD, "differs"),
+    "always-5xx": (
+        ["forward_backward"],
+        strike_of("refused", 500),
+        FORWARD_BACKWARD,
+        "differs",
+    ),
     "no-moments": (["load_weights"], edited(optimizer=False), {"resume"}, "differs"),
-    "old-moments": (["load_weights"], edited(optimizer=True), {"start from a state"}, "differs"),
+    "old-moments": (
+        ["load_weights"],
+        edited(optimizer=True),
+        {"start from a state"},
+        "differs",
+    ),
     "no-ttl": (["save_weights"], edited(ttl_seconds=None), {"ttl"}, "differs"),
     "means": (["forward_backward"], means, {"gradients add up"}, "differs"),
-    "foreign": (["forward_backward", "optim_step"], Foreign(), {"no foreign gradients"}, "differs"),
+    "foreign": (
+        ["forward_backward", "optim_step"],
+        Foreign(),
+        {"no foreign gradients"},
+        "differs",
+    ),
     "forgetful": (
         ["forward_backward", "optim_step", "sample"],
         Forgetful(),
@@ -231,7 +248,12 @@ BROKEN = {
         "differs",
     ),
     "applied-twice": (["forward_backward"], unnumbered, {"a repeated request"}, "differs"),
-    "no-seed": (["sample"], edited(sampling_params={"seed": None}), {"sample: seed"}, "differs"),
+    "no-seed": (
+        ["sample"],
+        edited(sampling_params={"seed": None}),
+        {"sample: seed"},
+        "differs",
+    ),
     "no-stop": (
         ["sample"],
         edited(sampling_params={"stop": []}),
@@ -256,9 +278,9 @@ def test_the_case_of_a_broken_promise_fails(service, name):
     routes, strike, cases, outcome = BROKEN[name]
     with broken(service, routes, strike) as proxy:
         found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32), sorted(cases))
-    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), (
-        found.lacks
-    )
+    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(
+        cases, outcome
+    ), found.lacks
 
 
 @slow
@@ -266,9 +288,9 @@ def test_only_the_cases_of_a_broken_promise_fail(service):
     routes, strike, cases, outcome = BROKEN["always-5xx"]
     with broken(service, routes, strike) as proxy:
         found = examine(Server(proxy.url, service.api_key, tolerance=FLOAT32))
-    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), (
-        found.lacks
-    )
+    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(
+        cases, outcome
+    ), found.lacks
     assert not found.fit
 
 
@@ -289,7 +311,9 @@ def test_an_unknown_case_is_refused(service):
         examine(Server(service.base_url, service.api_key), ["nothing"])
 
 
-def test_an_invalid_url_and_a_missing_key_are_reported_with_a_fitting_hint(monkeypatch, tmp_path):
+def test_an_invalid_url_and_a_missing_key_are_reported_with_a_fitting_hint(
+    monkeypatch, tmp_path
+):
     with pytest.raises(SettingsError, match="http://HOST:PORT"):
         Server("127.0.0.1:10610")
     monkeypatch.delenv("TINKER_API_KEY", raising=False)

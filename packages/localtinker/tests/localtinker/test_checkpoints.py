@@ -65,7 +65,9 @@ def test_a_load_sees_earlier_saves_that_are_still_queued(client):
     assert continued(training) == continued(resumed)
 
 
-def test_a_state_with_damaged_files_gives_an_error_and_no_training_client(client, tinker_service):
+def test_a_state_with_damaged_files_gives_an_error_and_no_training_client(
+    client, tinker_service
+):
     training = client.create_lora_training_client("student", rank=2).result()
     path = training.save_state("damaged").result().path
     (saved_folder(tinker_service, path) / "optimizer.safetensors").write_bytes(b"nothing")
@@ -101,7 +103,9 @@ def test_checkpoints_are_listed_with_their_kind_size_and_metadata(client, rest):
 
 def test_training_runs_are_listed_newest_first_and_paginated(client, rest):
     made = [
-        client.create_lora_training_client("student", rank=r, user_metadata={"n": str(r)}).result()
+        client.create_lora_training_client(
+            "student", rank=r, user_metadata={"n": str(r)}
+        ).result()
         for r in (2, 4)
     ]
     page = rest.list_training_runs(limit=1).result()
@@ -117,11 +121,15 @@ def test_training_runs_are_listed_newest_first_and_paginated(client, rest):
         {"n": "4"},
     )
     path = made[1].save_state("one").result().path
-    assert rest.get_training_run_by_tinker_path(path).result().last_checkpoint.tinker_path == path
+    assert (
+        rest.get_training_run_by_tinker_path(path).result().last_checkpoint.tinker_path == path
+    )
 
 
 def test_weights_info_describes_the_adapter(client, rest):
-    training = client.create_lora_training_client("teacher", rank=4, train_unembed=False).result()
+    training = client.create_lora_training_client(
+        "teacher", rank=4, train_unembed=False
+    ).result()
     info = rest.get_weights_info_by_tinker_path(training.save_state("x").result().path).result()
     assert (info.base_model, info.is_lora, info.lora_rank) == ("teacher", True, 4)
     assert (info.train_attn, info.train_mlp, info.train_unembed) == (True, True, False)
@@ -247,7 +255,9 @@ def test_an_adapters_files_are_downloaded_only_by_signed_urls(client, rest):
     urls = rest.get_external_weights_urls(path).result().urls
     assert urls.keys() == {"adapter_model.safetensors", "adapter_config.json"}
     assert httpx.get(urls["adapter_config.json"]).json()["r"] == 2
-    other = urls["adapter_config.json"].replace("adapter_config.json", "adapter_model.safetensors")
+    other = urls["adapter_config.json"].replace(
+        "adapter_config.json", "adapter_model.safetensors"
+    )
     assert httpx.get(other).status_code == 404
     assert httpx.get(urls["adapter_config.json"].split("?")[0]).status_code == 422
     listed = rest.list_checkpoints(training.model_id).result().checkpoints

@@ -89,7 +89,9 @@ def test_submitting_ahead_keeps_the_order(client):
     fast = [f.result().metrics["loss:sum"] for f in futures]
     slow = []
     for _ in range(4):
-        slow.append(careful.forward_backward(data, "cross_entropy").result().metrics["loss:sum"])
+        slow.append(
+            careful.forward_backward(data, "cross_entropy").result().metrics["loss:sum"]
+        )
         careful.optim_step(adam).result()
     assert fast == slow
 
@@ -159,7 +161,9 @@ def test_housekeeping_continues_after_a_failure(models_by_name, tmp_path):
         connect(service) as client,
     ):
         away = (tmp_path / "blobs").rename(tmp_path / "away")
-        waiting.wait_for(lambda: "housekeeping failed" in service.log_path.read_text(), "a failure")
+        waiting.wait_for(
+            lambda: "housekeeping failed" in service.log_path.read_text(), "a failure"
+        )
         away.rename(tmp_path / "blobs")
         client.create_lora_training_client("student", rank=2).result()
         wait_for(service, lambda s: s["training_clients"] == 1 and s["adapters_in_memory"] == 0)

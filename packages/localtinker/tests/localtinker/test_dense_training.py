@@ -53,9 +53,9 @@ def grouped_request():
         drawn[1:2] = drawn[:1] if len(answers) == 4 else drawn[1:2]
         for answer in drawn:
             tokens = np.r_[prompt, answer]
-            advantages = np.r_[np.zeros(len(prompt) - 1), rng.standard_normal(len(answer))].astype(
-                np.float32
-            )
+            advantages = np.r_[
+                np.zeros(len(prompt) - 1), rng.standard_normal(len(answer))
+            ].astype(np.float32)
             inputs = {
                 "target_tokens": tokens[1:],
                 "logprobs": np.full(len(advantages), -6.0, np.float32),
@@ -96,7 +96,9 @@ def both(model, monkeypatch, asked, spec=WHOLE):
 def assert_equal(pairs):
     """Assert that pairs of gradients are equal up to rounding."""
     for theirs, mine in pairs:
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+        torch.testing.assert_close(
+            mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max())
+        )
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -119,7 +121,9 @@ def test_gradients_pass_through_layers_without_an_adapter(tmp_path, monkeypatch)
     assert_equal(both(served(tmp_path, CONFIGS["llama"]), monkeypatch, request(), spec)[1])
 
 
-def test_gradients_of_a_cross_entropy_with_a_distribution_equal_autograds(tmp_path, monkeypatch):
+def test_gradients_of_a_cross_entropy_with_a_distribution_equal_autograds(
+    tmp_path, monkeypatch
+):
     rng = np.random.default_rng(1)
     inputs = {
         "target_tokens": rng.integers(3, 400, (20, 3)),

@@ -10,7 +10,9 @@ from localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
 def draw(sampler, requests):
     """Mapping of request number to (tokens, logprobs), for requests sent at once."""
-    futures = {n: sampler.sample(prompt(s), 1, params(length, seed=n)) for n, s, length in requests}
+    futures = {
+        n: sampler.sample(prompt(s), 1, params(length, seed=n)) for n, s, length in requests
+    }
     return {
         n: (f.result().sequences[0].tokens, f.result().sequences[0].logprobs)
         for n, f in futures.items()
@@ -19,16 +21,23 @@ def draw(sampler, requests):
 
 def test_samples_do_not_depend_on_other_requests_or_their_order(deterministic_client):
     requests = [
-        (n, s, 5 + 11 * (n % 5)) for n, s in enumerate(random_sequences(14, seed=1, low=2, high=70))
+        (n, s, 5 + 11 * (n % 5))
+        for n, s in enumerate(random_sequences(14, seed=1, low=2, high=70))
     ]
-    training = deterministic_client.create_lora_training_client("student", rank=8, seed=1).result()
+    training = deterministic_client.create_lora_training_client(
+        "student", rank=8, seed=1
+    ).result()
     train(training, 3, learning_rate=5e-3)
     sampler = training.save_weights_and_get_sampling_client().result()
     together = draw(sampler, requests)
     shuffled = requests.copy()
     random.Random(0).shuffle(shuffled)
-    noise = [(1000 + n, s, 40) for n, s in enumerate(random_sequences(10, seed=2, low=2, high=120))]
-    among_others = draw(sampler, [x for pair in zip(noise, shuffled, strict=False) for x in pair])
+    noise = [
+        (1000 + n, s, 40) for n, s in enumerate(random_sequences(10, seed=2, low=2, high=120))
+    ]
+    among_others = draw(
+        sampler, [x for pair in zip(noise, shuffled, strict=False) for x in pair]
+    )
     assert {n: v for n, v in among_others.items() if n < 1000} == {
         n: together[n] for n, _, _ in shuffled[:10]
     }

@@ -33,7 +33,9 @@ def test_products_that_round_to_bfloat16_are_not_used(monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     use_fast_products()
     a = torch.randn(64, 300, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close((a @ a.t()).double(), a.double() @ a.double().t(), rtol=0, atol=1e-3)
+    torch.testing.assert_close(
+        (a @ a.t()).double(), a.double() @ a.double().t(), rtol=0, atol=1e-3
+    )
     assert not is_exact(lambda a, b: a.bfloat16().float() @ b.bfloat16().float())
 
 

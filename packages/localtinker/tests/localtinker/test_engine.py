@@ -60,7 +60,9 @@ def test_calls_run_during_sampling_and_a_cancelled_job_is_dropped(engine):
 
 def test_unreadable_weights_fail_only_their_own_jobs(engine, tmp_path):
     bad = Caller(
-        engine, SampledWeights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), job(1, 3)
+        engine,
+        SampledWeights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)),
+        job(1, 3),
     )
     good = Caller(engine, BASE, job(1, 3))
     assert isinstance(bad.result(60), Exception)
@@ -80,7 +82,9 @@ def test_samplers_beyond_the_limit_are_evicted_once_they_are_idle_and_come_back_
         (tmp_path / name).mkdir()
         write_adapter(tmp_path / name, student.adapters.tensors(name), spec, "student")
         adapted.append(SampledWeights("student", tmp_path / name, spec))
-    limits = SamplingLimits(samplers=8, sampler_bytes=3 * student.nbytes // 2, cache_bytes=1 << 28)
+    limits = SamplingLimits(
+        samplers=8, sampler_bytes=3 * student.nbytes // 2, cache_bytes=1 << 28
+    )
     loop, answers = (
         SamplingLoop(SamplerPool({"student": student}, limits, deterministic=False), threads=1),
         [],

@@ -32,7 +32,11 @@ def test_the_tests_pass_with_the_oldest_kernels(tmp_path):
     environment = {**os.environ, **OLDEST}
     program = "import torch; print(torch.backends.cpu.get_cpu_capability())"
     shown = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert shown.stdout.strip() == "DEFAULT"
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow"]

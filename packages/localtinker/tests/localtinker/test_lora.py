@@ -53,12 +53,16 @@ def test_peft_loads_a_saved_adapter_and_computes_the_same(tmp_path, kind, dtype)
     mine.float().square().sum().backward()
     (tmp_path / "adapter").mkdir()
     write_adapter(tmp_path / "adapter", model.adapters.tensors("run"), SPEC, str(model.path))
-    theirs = PeftModel.from_pretrained(plain(model, dtype), tmp_path / "adapter", is_trainable=True)
+    theirs = PeftModel.from_pretrained(
+        plain(model, dtype), tmp_path / "adapter", is_trainable=True
+    )
     expected = theirs(TOKENS).logits
     close(mine, expected)
     expected.float().square().sum().backward()
     gradients = {
-        n.replace(".default", ""): p.grad for n, p in theirs.named_parameters() if p.requires_grad
+        n.replace(".default", ""): p.grad
+        for n, p in theirs.named_parameters()
+        if p.requires_grad
     }
     assert gradients.keys() == model.adapters.tensors("run").keys()
     for name, (lora_a, lora_b) in model.adapters.pairs("run").items():
@@ -70,7 +74,10 @@ def test_a_folder_written_by_peft_is_loaded(tmp_path):
     model = served(tmp_path / "model", MODELS["of our modules"])
     model.adapters.add("run", SPEC)
     config = LoraConfig(
-        r=4, lora_alpha=32, target_modules=list(model.adapters.pairs("run")), task_type="CAUSAL_LM"
+        r=4,
+        lora_alpha=32,
+        target_modules=list(model.adapters.pairs("run")),
+        task_type="CAUSAL_LM",
     )
     theirs = get_peft_model(plain(model), config)
     for name, parameter in theirs.named_parameters():

@@ -98,7 +98,9 @@ def test_sampling_and_scoring_agree_with_transformers(served):
     ):
         expected = truth(model.path, prompt + tokens)
         np.testing.assert_allclose(logprobs, expected[len(prompt) - 1 :], atol=1e-4)
-        np.testing.assert_allclose(scores.logprobs_P[1:], expected[: len(prompt) - 1], atol=1e-4)
+        np.testing.assert_allclose(
+            scores.logprobs_P[1:], expected[: len(prompt) - 1], atol=1e-4
+        )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,9 @@ def test_an_adapter_trains_and_samples_alike(served):
     assert sum(map(np.sum, after)) > sum(map(np.sum, before)) + 1.0
     sampler = model.sampler((training.tensors(), spec), deterministic=False)
     scored = run(sampler, sequences, 1, PromptOptions(logprobs=True))
-    base = run(model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True))
+    base = run(
+        model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True)
+    )
     for (_, _, scores), logprobs in zip(scored + base, after + before, strict=True):
         np.testing.assert_allclose(scores.logprobs_P[1:], logprobs, atol=1e-4)
     training.release()
@@ -156,7 +160,10 @@ def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
     training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
     assert all(t.dtype == torch.float32 for t in training.tensors().values())
     tokens, logprobs, _ = run(
-        model.sampler((training.tensors(), training.spec), deterministic=False), PROMPTS, 12, PLAIN
+        model.sampler((training.tensors(), training.spec), deterministic=False),
+        PROMPTS,
+        12,
+        PLAIN,
     )[1]
     expected = truth(model.path, PROMPTS[1] + tokens, "bfloat16")[len(PROMPTS[1]) - 1 :]
     np.testing.assert_allclose(logprobs, expected, atol=0.1)  # bfloat16 keeps 8 bits
@@ -196,7 +203,9 @@ def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatc
     for budget in (2**25, 1000):
         monkeypatch.setattr(trainer, "LOGIT_BUDGET", budget)
         monkeypatch.setattr(scoring, "LOGIT_BUDGET", budget)
-        training = TrainingModel(f"run{budget}", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
+        training = TrainingModel(
+            f"run{budget}", model, LoraSpec(rank=4, seed=1), micro_tokens=64
+        )
         outputs, _ = training.forward_backward(train_request(PROMPTS))
         grads = [p.grad for p in training._parameters]
         scores = run(

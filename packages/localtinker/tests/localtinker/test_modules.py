@@ -9,7 +9,13 @@ import pytest
 import torch
 from localtinker_helpers import SHAPE, served
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from localtinker.models import load_model
 from rtl_core.tinymodels import MODEL_NAMES, model_path

@@ -22,7 +22,9 @@ def random_groups(seed):
     sequences = []
     for _ in range(rng.randrange(1, 5)):
         prompt = system + [rng.randrange(50, 100) for _ in range(rng.randrange(1, 40))]
-        sequences += group(rng, prompt, [rng.randrange(1, 20) for _ in range(rng.randrange(1, 5))])
+        sequences += group(
+            rng, prompt, [rng.randrange(1, 20) for _ in range(rng.randrange(1, 5))]
+        )
     sequences += [list(sequences[0]), sequences[0][: len(sequences[0]) // 2 + 1], [7]]
     rng.shuffle(sequences)
     return sequences
@@ -43,7 +45,10 @@ def test_groups_are_found_even_if_prompts_or_answers_overlap():
 
 def test_a_short_common_prefix_is_not_shared():
     common = list(range(MIN_PREFIX - 1))
-    assert families_of([[*common, 50, 51], [*common, 60, 61]]) == [Family((0,), 0), Family((1,), 0)]
+    assert families_of([[*common, 50, 51], [*common, 60, 61]]) == [
+        Family((0,), 0),
+        Family((1,), 0),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))

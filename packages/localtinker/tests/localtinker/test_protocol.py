@@ -6,7 +6,15 @@ import time
 import pytest
 import tinker
 import zstandard
-from localtinker_helpers import PROMPT, connect, cross_entropy_data, datum, params, prompt, raw_http
+from localtinker_helpers import (
+    PROMPT,
+    connect,
+    cross_entropy_data,
+    datum,
+    params,
+    prompt,
+    raw_http,
+)
 from tinker import types
 from tinker.proto import tinker_public_pb2 as pb
 from tinker.proto.request_conv import forward_backward_request_to_proto
@@ -65,9 +73,16 @@ def refused(submit, match):
         ({"sampling_params": params(stop=[""])}, "stop"),
         ({"topk_prompt_logprobs": -1}, "topk_prompt_logprobs"),
         ({"prompt_alt_tokens_k": 3}, "prompt_alt_tokens_k"),
-        ({"include_prompt_logprobs": True, "prompt_logprobs_last_n": 7}, "prompt_logprobs_last_n"),
         (
-            {"target_prompt_logprobs": types.TensorData(data=[1, 2], dtype="int64", shape=[2, 1])},
+            {"include_prompt_logprobs": True, "prompt_logprobs_last_n": 7},
+            "prompt_logprobs_last_n",
+        ),
+        (
+            {
+                "target_prompt_logprobs": types.TensorData(
+                    data=[1, 2], dtype="int64", shape=[2, 1]
+                )
+            },
             "target_prompt_logprobs",
         ),
         (
@@ -129,19 +144,23 @@ def test_other_bad_requests_are_rejected_naming_the_field(client, training, rest
     refused(lambda: client.create_lora_training_client("student", rank=10**6).result(), "rank")
     refused(lambda: client.create_sampling_client(base_model="nobody").result(), "base_model")
     refused(
-        lambda: client.create_sampling_client(model_path="tinker://a/weights/b").result(), "path"
+        lambda: client.create_sampling_client(model_path="tinker://a/weights/b").result(),
+        "path",
     )
     refused(
-        lambda: client.create_sampling_client(model_path="tinker://nonsense").result(), "model_path"
+        lambda: client.create_sampling_client(model_path="tinker://nonsense").result(),
+        "model_path",
     )
     refused(lambda: training.save_state("../../etc/passwd").result(), "path")
     refused(
-        lambda: training.optim_step(types.AdamParams(learning_rate=-1.0)).result(), "learning_rate"
+        lambda: training.optim_step(types.AdamParams(learning_rate=-1.0)).result(),
+        "learning_rate",
     )
     refused(lambda: training.save_state("x", ttl_seconds=60).result(), "ttl_seconds")
     path = training.save_weights_for_sampler("x").result().path
     refused(
-        lambda: client.create_training_client_from_state_with_optimizer(path).result(), "optimizer"
+        lambda: client.create_training_client_from_state_with_optimizer(path).result(),
+        "optimizer",
     )
     refused(lambda: rest.get_training_run("nobody").result(), "training_run_id")
     refused(lambda: client.create_lora_training_client("student", optimizer=types.DimuonOptimizerConfig()).result(), "optimizer_config")  # fmt: skip
@@ -173,7 +192,9 @@ def test_no_route_answers_5xx_to_invalid_bodies(tinker_service):
         torn = pb.ForwardBackwardRequest(
             data=[pb.Datum(model_input=[pb.Chunk(encoded_text={"tokens": b"abc"})])]
         )
-        assert http.post("forward_backward", content=torn.SerializeToString()).status_code == 400
+        assert (
+            http.post("forward_backward", content=torn.SerializeToString()).status_code == 400
+        )
         huge = {"data": [2**70], "dtype": "int64", "shape": [1, 1]}
         asked = {
             "base_model": "student",
@@ -181,7 +202,8 @@ def test_no_route_answers_5xx_to_invalid_bodies(tinker_service):
             "sampling_params": {},
         }
         assert (
-            http.post("asample", json={**asked, "target_prompt_logprobs": huge}).status_code == 400
+            http.post("asample", json={**asked, "target_prompt_logprobs": huge}).status_code
+            == 400
         )
         for route in (
             "training_runs?limit=x",
@@ -203,7 +225,9 @@ def training_request(training, seq_id):
 def test_a_compressed_training_request_is_accepted(tinker_service, training):
     body = zstandard.ZstdCompressor().compress(training_request(training, 1))
     with raw_http(tinker_service) as http:
-        answer = http.post("forward_backward", content=body, headers={"Content-Encoding": "zstd"})
+        answer = http.post(
+            "forward_backward", content=body, headers={"Content-Encoding": "zstd"}
+        )
     assert answer.status_code == 200
     assert "request_id" in answer.json()
 

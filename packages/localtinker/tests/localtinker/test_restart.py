@@ -43,7 +43,9 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
     living = training.save_weights_and_get_sampling_client().result()
     before = score(living, SEQUENCES)
     loss = (
-        training.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"]
+        training.forward(cross_entropy_data(seed=5), "cross_entropy")
+        .result()
+        .metrics["loss:sum"]
     )
     in_flight = living.sample(prompt(), 4, params(1500, seed=1))
     wait_for(first, lambda s: s["rows_running"] == 4)
@@ -62,9 +64,9 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
             state,
             weights,
         }
-        assert [r.training_run_id for r in rest.list_training_runs().result().training_runs] == [
-            training.model_id
-        ]
+        assert [
+            r.training_run_id for r in rest.list_training_runs().result().training_runs
+        ] == [training.model_id]
         # The sampling client and its session survive the crash.
         np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-4)
         again = client.create_sampling_client(model_path=weights).result()
@@ -119,7 +121,9 @@ def test_a_kept_service_is_restarted_even_if_the_first_attempt_fails(
     models_by_name, tmp_path, monkeypatch
 ):
     told = Queue()
-    with KeptTinker({"student": models_by_name["student"]}, tmp_path, on_restart=told.put) as kept:
+    with KeptTinker(
+        {"student": models_by_name["student"]}, tmp_path, on_restart=told.put
+    ) as kept:
         with monkeypatch.context() as broken:
             broken.setattr(sys, "executable", str(tmp_path / "none"))
             os.kill(kept.pid, signal.SIGKILL)

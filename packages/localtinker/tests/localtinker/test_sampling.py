@@ -33,7 +33,9 @@ def reference_logprobs(model, tokens):
 def test_sampling_frequencies_follow_the_model_distribution(sampler, reference):
     count = 4000
     futures = [sampler.sample(prompt(), 1000, params(1, seed=s)) for s in range(count // 1000)]
-    drawn = np.bincount([s.tokens[0] for f in futures for s in f.result().sequences], minlength=512)
+    drawn = np.bincount(
+        [s.tokens[0] for f in futures for s in f.result().sequences], minlength=512
+    )
     truth = reference_logprobs(reference, PROMPT)[-1].exp().numpy()
     top = np.argsort(truth)[::-1][:12]
     sigma = np.sqrt(count * truth[top] * (1 - truth[top]))
@@ -88,7 +90,9 @@ def test_top_p_equals_that_of_transformers():
 
 def test_temperature_applies_before_top_p(sampler, reference):
     """As in other services: a low temperature makes the nucleus smaller."""
-    response = sampler.sample(prompt(), 500, params(1, seed=1, temperature=0.2, top_p=0.7)).result()
+    response = sampler.sample(
+        prompt(), 500, params(1, seed=1, temperature=0.2, top_p=0.7)
+    ).result()
     cold = (reference_logprobs(reference, PROMPT)[-1] / 0.2)[None]
     nucleus = set(TopPLogitsWarper(0.7)(None, cold)[0].isfinite().nonzero()[:, 0].tolist())
     assert {s.tokens[0] for s in response.sequences} <= nucleus

@@ -54,13 +54,17 @@ def test_a_sample_has_the_same_bits_in_every_process(service, sampler):
     futures = [sampler.sample(prompt(), 1, params(40, seed=5)) for _ in range(2)]
     wait_for(service, lambda s: s["rows_running"] == 2)
     first.resume()
-    wait_for(service, lambda s: s["rows_running"] == 1)  # the other one is in the second process
+    wait_for(
+        service, lambda s: s["rows_running"] == 1
+    )  # the other one is in the second process
     second.resume()
     assert drawn(futures[0]) == drawn(futures[1])
 
 
 def test_a_split_request_gets_one_answer(service, sampler):
-    whole = sampler.sample(prompt(), 24, params(12, seed=3), include_prompt_logprobs=True).result()
+    whole = sampler.sample(
+        prompt(), 24, params(12, seed=3), include_prompt_logprobs=True
+    ).result()
     few = sampler.sample(prompt(), 5, params(12, seed=3)).result()
     assert len({tuple(s.tokens) for s in whole.sequences}) == 24
     assert [(s.tokens, s.logprobs) for s in whole.sequences[:5]] == [
@@ -126,7 +130,9 @@ def test_a_service_that_cannot_fork_ends_and_is_restarted(models_by_name, tmp_pa
         sampling.sample(prompt(), 1, params(2)).result()
         (template,) = psutil.Process(kept.pid).children()
         template.kill()
-        assert told.get(timeout=300) == "the embedded Tinker service had ended and was restarted"
+        assert (
+            told.get(timeout=300) == "the embedded Tinker service had ended and was restarted"
+        )
         assert len(sampling.sample(prompt(), 1, params(5)).result().sequences[0].tokens) == 5
         assert kept.restarts == 1
 

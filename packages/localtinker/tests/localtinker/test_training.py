@@ -7,7 +7,13 @@ The gradients of each loss, their accumulation, and the agreement of trainer and
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import cross_entropy_data, datum, random_sequences, saved_weights, train
+from localtinker_helpers import (
+    cross_entropy_data,
+    datum,
+    random_sequences,
+    saved_weights,
+    train,
+)
 from tinker import types
 
 # AdamW with beta 0 and an enormous eps changes a parameter by -gradient, so this step reveals gradients through the SDK.
@@ -16,7 +22,8 @@ SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e
 
 def test_the_seed_determines_the_initialisation(client, tinker_service):
     made = [
-        client.create_lora_training_client("student", rank=4, seed=s).result() for s in (5, 5, 6)
+        client.create_lora_training_client("student", rank=4, seed=s).result()
+        for s in (5, 5, 6)
     ]
     weights = [saved_weights(tinker_service, c, "fresh") for c in made]
     name = next(n for n in weights[0] if "lora_A" in n)
@@ -38,7 +45,13 @@ def test_steps_equal_torchs_adamw_with_clipping_and_decay(client, tinker_service
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
     train(training)
     data = cross_entropy_data(4, seed=3)
-    settings = {"learning_rate": 3e-3, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6, "weight_decay": 0.1}
+    settings = {
+        "learning_rate": 3e-3,
+        "beta1": 0.8,
+        "beta2": 0.9,
+        "eps": 1e-6,
+        "weight_decay": 0.1,
+    }
     fresh = client.create_training_client_from_state(
         training.save_state("start").result().path
     ).result()
@@ -58,14 +71,17 @@ def test_steps_equal_torchs_adamw_with_clipping_and_decay(client, tinker_service
     for name, value in start.items():
         parameter = torch.nn.Parameter(value.clone())
         parameter.grad = (value - moved[name]) * (clip / norm)
-        torch.optim.AdamW([parameter], lr=3e-3, betas=(0.8, 0.9), eps=1e-6, weight_decay=0.1).step()
+        torch.optim.AdamW(
+            [parameter], lr=3e-3, betas=(0.8, 0.9), eps=1e-6, weight_decay=0.1
+        ).step()
         assert torch.allclose(parameter.detach(), after[name], atol=2e-5), name
 
 
 def test_outputs_keep_the_order_and_length_of_the_data(client):
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
     data = [
-        datum(s, weights=[1.0] * (len(s) - 1)) for s in random_sequences(40, seed=6, low=2, high=70)
+        datum(s, weights=[1.0] * (len(s) - 1))
+        for s in random_sequences(40, seed=6, low=2, high=70)
     ]
     together = training.forward(data, "cross_entropy").result()
     assert [len(o["logprobs"].data) for o in together.loss_fn_outputs] == [

@@ -61,7 +61,8 @@ def grade(
     ] = 3,
     timeout: TimeoutOption = 120.0,
     repeat: Annotated[
-        int, typer.Option(help="Grade each answer this often and report verdicts that flip.", min=1)
+        int,
+        typer.Option(help="Grade each answer this often and report verdicts that flip.", min=1),
     ] = 1,
     audit: Annotated[
         Path | None,
@@ -137,7 +138,9 @@ def _outcomes(result: GradedFile) -> Table:
 
 
 def reproduce(
-    verdicts: Annotated[Path, typer.Argument(help="Records written by `grade` or `serve-grader`.")],
+    verdicts: Annotated[
+        Path, typer.Argument(help="Records written by `grade` or `serve-grader`.")
+    ],
     source: SourceOption = None,
     executor: Annotated[
         ExecutorName | None,
@@ -160,7 +163,9 @@ def reproduce(
     raise typer.Exit(reproduced(verdicts, load(source).every, executor, jobs))
 
 
-def reproduced(verdicts: Path, problems: Sequence[Problem], executor: str | None, jobs: int) -> int:
+def reproduced(
+    verdicts: Path, problems: Sequence[Problem], executor: str | None, jobs: int
+) -> int:
     """Reproduce a file of records, print the differences, and return the exit code."""
     from rtl_grader.cli.console import stoppable
     from rtl_grader.records.reproduce import reproduce

@@ -27,7 +27,9 @@ problems = typer.Typer(
 )
 
 Format = Literal["inspect", "verifiers", "harbor", "nemo-gym"]
-ProblemArgument = Annotated[str, typer.Argument(help="Problem id, as `problems list` shows it.")]
+ProblemArgument = Annotated[
+    str, typer.Argument(help="Problem id, as `problems list` shows it.")
+]
 GoldenOption = Annotated[bool, typer.Option("--golden", help="Print the golden answer too.")]
 HarnessOption = Annotated[bool, typer.Option("--harness", help="Print the harness files too.")]
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]
@@ -77,7 +79,9 @@ def print_problems(loaded: LoadedProblems) -> None:
     for split, members in (("train", loaded.train), ("held out", loaded.heldout)):
         for p in members:
             golden = "yes" if p.golden else "no"
-            table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, _interface(p))
+            table.add_row(
+                p.id, p.source, split, p.category, p.difficulty, golden, _interface(p)
+            )
     Console(width=10_000).print(table)  # one line per problem; the terminal folds it
     typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
     train = Counter(problem.source for problem in loaded.train)
@@ -209,7 +213,9 @@ def fetch(
         )
     by_repository = {entry.repository: entry for entry in KNOWN_SETS.values()}
     same_repository = known or by_repository.get(what)
-    usual = same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1]
+    usual = (
+        same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1]
+    )
     into = folder or usual
     fetched, downloaded = fetch_files(
         known.repository if known else what,
@@ -283,7 +289,8 @@ def sources_of(source: list[str] | None) -> tuple[ProblemSource, ...]:
 
     if not source:
         raise ConfigError(
-            "which problems?", "name a set: --source cvdp=PATH; `problems sources` lists the kinds"
+            "which problems?",
+            "name a set: --source cvdp=PATH; `problems sources` lists the kinds",
         )
     return tuple(map(source_of, source))
 

@@ -48,4 +48,6 @@ def report(message: str, hint: str | None) -> None:
         soft_wrap=True,
     )
     if hint:
-        console.print(f"  -> {hint}", markup=False, emoji=False, highlight=False, soft_wrap=True)
+        console.print(
+            f"  -> {hint}", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )

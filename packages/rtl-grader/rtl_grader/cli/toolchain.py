@@ -74,6 +74,8 @@ def toolchain(
         )
     else:
         console.print(
-            f"installed toolchain, made of {versions['toolchain']}", highlight=False, soft_wrap=True
+            f"installed toolchain, made of {versions['toolchain']}",
+            highlight=False,
+            soft_wrap=True,
         )
     console.print(f"further tools: {tools_home()}", highlight=False, soft_wrap=True)

@@ -16,7 +16,9 @@ def validate(
     source: SourceOption = None,
     executor: ExecutorOption = "bubblewrap",
     mutants: Annotated[int, typer.Option(help="Mutants of each golden answer.", min=0)] = 20,
-    seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer.", min=1)] = 3,
+    seeds: Annotated[
+        int, typer.Option(help="Different seeds for each golden answer.", min=1)
+    ] = 3,
     jobs: JobsOption = 0,
     output: Annotated[
         Path | None,

@@ -169,7 +169,8 @@ class Pair:
         steps = self._simulated(text, cpu_s, self.other)
         if len(steps) < 2:
             return Comparison(
-                "unknown", f"the two do not compile side by side: {_first_line(steps[0].output)}"
+                "unknown",
+                f"the two do not compile side by side: {_first_line(steps[0].output)}",
             )
         if values and _NO_PARAMETER.search(steps[0].output):
             return Comparison("unknown", "one of the two has no such parameter")

@@ -51,7 +51,9 @@ class Effort:
     """Prove before simulating, and simulate only what is not decided."""
 
     @classmethod
-    def of_cycles(cls, cycles: int, parameter_sets: int = 6, proof_cpu_s: float = 0.0) -> Effort:
+    def of_cycles(
+        cls, cycles: int, parameter_sets: int = 6, proof_cpu_s: float = 0.0
+    ) -> Effort:
         """Two runs of `cycles` clock cycles for each set of parameters, and half as many in phases and in
         stretches; or as many random patterns."""
         return cls(

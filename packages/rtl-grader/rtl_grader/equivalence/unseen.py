@@ -55,7 +55,12 @@ _ONCE = {
     "DataDeclaration": "an initial value of",
 }
 _LITERALS = ("IntegerVectorExpression", "UnbasedUnsizedLiteralExpression")
-_COMPARING = ("ParameterDeclaration", "CaseEqualityExpression", "CaseInequalityExpression", "case")
+_COMPARING = (
+    "ParameterDeclaration",
+    "CaseEqualityExpression",
+    "CaseInequalityExpression",
+    "case",
+)
 _GIVING = (
     "AssignmentExpression",
     "NonblockingAssignmentExpression",
@@ -169,7 +174,9 @@ class _Processes:
         """Yield what a proof does not see of a process."""
         text, inner = _spaced(node), set[str]()
         if kind != "NetDeclaration":
-            inner = {part.name.valueText for part in walk(node) if name_of(part) == "Declarator"}
+            inner = {
+                part.name.valueText for part in walk(node) if name_of(part) == "Declarator"
+            }
         control, body = "", text
         if _CONTROL.match(text):
             _, control, body = _CONTROL.split(text, 1)

@@ -31,7 +31,13 @@ from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
-from rtl_grader.problems.sources import SOURCES, FileSource, ProblemSource, load_problems, source_of
+from rtl_grader.problems.sources import (
+    SOURCES,
+    FileSource,
+    ProblemSource,
+    load_problems,
+    source_of,
+)
 from rtl_grader.prompts import Message, build_messages
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem

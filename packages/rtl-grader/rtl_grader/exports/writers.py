@@ -51,7 +51,11 @@ def harbor(folder: Path) -> str:
 
 def _harbor_task(problem: Problem, folder: Path) -> None:
     shutil.copytree(FORMATS / "harbor", folder)
-    task = {"id": problem.id, "fingerprint": problem.fingerprint, "targets": list(problem.targets)}
+    task = {
+        "id": problem.id,
+        "fingerprint": problem.fingerprint,
+        "targets": list(problem.targets),
+    }
     (folder / "tests/task.json").write_text(json.dumps(task), encoding="utf-8")
     (folder / "instruction.md").write_text(instruction(problem), encoding="utf-8")
     # The folders of targets exist from the start, with the context files in them.

@@ -27,7 +27,9 @@ def answer_to(problem: Problem, response: str) -> Answer:
 def given_design(problem: Problem) -> dict[str, str]:
     """HDL files that the problem provides, in its context or its harness, and that are no targets."""
     files = {**problem.context, **problem.harness}
-    return {path: text for path, text in hdl_files(files).items() if path not in problem.targets}
+    return {
+        path: text for path, text in hdl_files(files).items() if path not in problem.targets
+    }
 
 
 def response_of(files: Mapping[str, str]) -> str:

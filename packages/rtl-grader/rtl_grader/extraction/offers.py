@@ -44,7 +44,9 @@ _QUOTATION = re.compile(
     r"(?:code|module|design|rtl|file|implementation|version|snippet|verilog))\b|^\W*before\W*$"
 )
 """A line that introduces a design that is not the answer."""
-_NOT_MODULE = re.compile(r"^[ \t]*(?:package|interface)\s+(?:automatic\s+|static\s+)?(\w+)", re.M)
+_NOT_MODULE = re.compile(
+    r"^[ \t]*(?:package|interface)\s+(?:automatic\s+|static\s+)?(\w+)", re.M
+)
 
 
 @dataclass(eq=False)

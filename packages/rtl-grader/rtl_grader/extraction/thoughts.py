@@ -17,7 +17,9 @@ from rtl_grader.hdl.text import code_of
 _OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
 _LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not a quoted one
-_CLOSE_ALONE = re.compile(r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M)
+_CLOSE_ALONE = re.compile(
+    r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M
+)
 # OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of
 # which `final` holds the answer.
 _CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")

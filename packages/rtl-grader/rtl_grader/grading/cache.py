@@ -28,7 +28,9 @@ class MemoryCache:
     Verdicts are kept as JSON, which takes a quarter of the memory. Beyond `most` entries the oldest is evicted.
     """
 
-    def __init__(self, verdicts: Iterable[tuple[str, str]] = (), most: int = MOST_CACHED) -> None:
+    def __init__(
+        self, verdicts: Iterable[tuple[str, str]] = (), most: int = MOST_CACHED
+    ) -> None:
         """`verdicts` are (key, verdict as JSON), the oldest first."""
         self._texts = OrderedDict(verdicts)
         self._most = most

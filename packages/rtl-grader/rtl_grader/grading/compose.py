@@ -16,7 +16,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import SOURCE_MOUNTS, Environment, Mount, Mounts, Step, Steps
+from rtl_grader.grading.executors.base import (
+    SOURCE_MOUNTS,
+    Environment,
+    Mount,
+    Mounts,
+    Step,
+    Steps,
+)
 from rtl_grader.problems.cvdp import FieldError, compose_services
 from rtl_grader.types.files import Files
 
@@ -48,7 +55,9 @@ def read_services(harness: Files) -> tuple[Steps, Mounts]:
         env.update(_environment(service.get("environment")))
         try:
             mounts += _volumes(name, service.get("volumes") or ())
-            steps.append(Step(name=str(name), argv=_command(name, service), env=env, cwd=WORKDIR))
+            steps.append(
+                Step(name=str(name), argv=_command(name, service), env=env, cwd=WORKDIR)
+            )
         except (TypeError, ValueError) as error:
             raise InfrastructureError(f"service {name} cannot be read: {error}") from error
     return tuple(steps), tuple(dict.fromkeys(mounts))

@@ -41,7 +41,9 @@ FORGEABLE = (
 """Prefix of the reason of the infrastructure error with which such a harness is refused."""
 HARNESS_FAILED = "the harness fails by itself"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
-TOO_OLD = "cannot read valid SystemVerilog (slang can); newer tools: rtl-distill toolchain install"
+TOO_OLD = (
+    "cannot read valid SystemVerilog (slang can); newer tools: rtl-distill toolchain install"
+)
 """End of the first reason when a tool does not understand an answer that is right by its form."""
 _OVERRUNS = {
     "wall": "ran longer than {wall_s:g} s",
@@ -79,7 +81,8 @@ _NAMES_ERROR = re.compile(
 )
 """Reasons that say more than that something failed."""
 _BEFORE_READING = re.compile(
-    _NAMES_ERROR.pattern + r"(?!.*(?:Assertion|TestFailure|Timeout|no child object|out of range))"
+    _NAMES_ERROR.pattern
+    + r"(?!.*(?:Assertion|TestFailure|Timeout|no child object|out of range))"
 )
 """Errors that a design cannot cause before a test reads it; a port that it lacks is one."""
 _UNOPENED = re.compile(r"\$readmem[bh]: Unable to open \S+")
@@ -136,7 +139,8 @@ def _sessions(results: Results) -> list[Session]:
 
 
 def parameter_mismatches(
-    results: Results, demanded_values: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]]
+    results: Results,
+    demanded_values: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]],
 ) -> Mismatches:
     """Parameters that the harness sets in a build or reads back, and whose value in the design is wrong;
     and ports that are narrower than demanded.
@@ -145,9 +149,13 @@ def parameter_mismatches(
     ports' widths (interface_check.py).
     """
     mismatches = []
-    for build in (build for result in results for build in result.builds if build["parameters"]):
+    for build in (
+        build for result in results for build in result.builds if build["parameters"]
+    ):
         settings = _settings(build["argv"])
-        numbers = {name: int(text) for name, text in settings.items() if _NUMBER.fullmatch(text)}
+        numbers = {
+            name: int(text) for name, text in settings.items() if _NUMBER.fullmatch(text)
+        }
         right_values = demanded_values(numbers)
         for name, setting, got in build["parameters"]:
             right: list[str] = []

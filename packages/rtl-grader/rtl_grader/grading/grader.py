@@ -17,7 +17,11 @@ from rtl_grader.grading.evidence import HARNESS_FAILED, TOO_OLD
 from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.interface_check import demanded_values
 from rtl_grader.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
-from rtl_grader.grading.requirements import draws_random, missing_requirements, uses_several_tools
+from rtl_grader.grading.requirements import (
+    draws_random,
+    missing_requirements,
+    uses_several_tools,
+)
 from rtl_grader.grading.stages import Grading
 from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.hdl.interface import HDL_SUFFIXES
@@ -181,7 +185,9 @@ class Grader:
         """The harness' possible faults (`own_faults`) with a stand-in for the answer; cached per problem."""
         if self.known_good.golden.get(problem.fingerprint, NO_BUDGET) != NO_BUDGET:
             return []
-        grading = Grading(self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed)
+        grading = Grading(
+            self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed
+        )
         return self._once("faults", problem, grading.trial)
 
     def budget(self, problem: Problem, answer: Answer) -> Budget | None:
@@ -198,7 +204,9 @@ class Grader:
         """Whether a cached verdict is still valid: it did not run out of CPU time, or the limit has not grown much."""
         if verdict.cpu_limit_s is None:
             return True
-        return self.limit_s(self.budget(problem, answer)) <= REGRADE_FACTOR * verdict.cpu_limit_s
+        return (
+            self.limit_s(self.budget(problem, answer)) <= REGRADE_FACTOR * verdict.cpu_limit_s
+        )
 
     def close(self) -> None:
         """End the analysis processes. The executor belongs to the caller."""
@@ -209,7 +217,9 @@ class Grader:
         return self._once(
             "lacking",
             problem,
-            lambda: missing_requirements(problem.harness, self.tools, self._has_module(problem)),
+            lambda: missing_requirements(
+                problem.harness, self.tools, self._has_module(problem)
+            ),
         )
 
     def demanded_values(self, problem: Problem) -> dict[str, list[int]]:

@@ -51,8 +51,13 @@ def compare(expected: Interface, got: Interface | None, answer: Files) -> Mismat
     if got is None:
         names = sorted({name for text in answer.values() for name in module_names(text)})
         listed = ", ".join(names[:5]) or FRAGMENT
-        return (mismatch_of(MismatchKind.WRONG_MODULE, expected.module, expected.module, listed),)
-    mismatches = [*_port_differences(expected, got, answer), *_parameter_differences(expected, got)]
+        return (
+            mismatch_of(MismatchKind.WRONG_MODULE, expected.module, expected.module, listed),
+        )
+    mismatches = [
+        *_port_differences(expected, got, answer),
+        *_parameter_differences(expected, got),
+    ]
     if mismatches and expected.exact:
         names = [parameter.name for parameter in expected.parameters]
         extra = (parameter for parameter in got.parameters if parameter.name not in names)
@@ -68,8 +73,12 @@ def _port_differences(
     for port in expected.ports:
         other = theirs.pop(port.name, None)
         if other is None:
-            if expected.source is not InterfaceSource.HARNESS or not _declared(port.name, answer):
-                yield mismatch_of(MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing")
+            if expected.source is not InterfaceSource.HARNESS or not _declared(
+                port.name, answer
+            ):
+                yield mismatch_of(
+                    MismatchKind.MISSING_PORT, port.name, _describe(port), "nothing"
+                )
             continue
         if port.direction and other.direction and port.direction != other.direction:
             yield mismatch_of(
@@ -237,7 +246,9 @@ def _is_certain(expected: Interface, use: HarnessUse) -> bool:
     return expected.source is InterfaceSource.GOLDEN
 
 
-def _may_have_direction(name: str, direction: str | None, problem: Problem, answer: Files) -> bool:
+def _may_have_direction(
+    name: str, direction: str | None, problem: Problem, answer: Files
+) -> bool:
     """Whether a name known only from the harness may be a port of this direction, or an inner object (None)."""
     text = specification(problem)
     if direction == "inout":
@@ -286,7 +297,9 @@ def _code(answer: Files) -> str:
     return "\n".join(map(code_of, answer.values()))
 
 
-def mismatch_of(kind: MismatchKind, name: str, expected: object, got: object) -> InterfaceMismatch:
+def mismatch_of(
+    kind: MismatchKind, name: str, expected: object, got: object
+) -> InterfaceMismatch:
     demand = None
     if expected is not None:
         demand = str(expected)

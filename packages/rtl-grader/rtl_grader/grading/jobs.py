@@ -163,7 +163,9 @@ def activity_check(
     `sources` are absolute paths inside the workspace; `pacer` is an input, see `Session.pacer`, or empty; then an input
     that is named like a clock is one.
     """
-    widths = {port.name: port.width for port in ports if port.direction == "input" and port.width}
+    widths = {
+        port.name: port.width for port in ports if port.direction == "input" and port.width
+    }
     bits = [name for name, width in widths.items() if width == 1]
     clock = pacer
     if pacer not in bits:

@@ -43,7 +43,9 @@ class GraderPool:
 
         `until` is the last stage to grade (default: the grader's own). Never raises, like `Grader.grade`.
         """
-        return await asyncio.gather(*(self._verdict(problem, answer, until) for answer in answers))
+        return await asyncio.gather(
+            *(self._verdict(problem, answer, until) for answer in answers)
+        )
 
     async def _verdict(self, problem: Problem, answer: Answer, until: Stage | None) -> Verdict:
         # The text is no JSON: an answer may contain unpaired surrogates. A future belongs to one event loop.

@@ -18,7 +18,8 @@ _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
 _PROGRAM = f"({'|'.join(_PROGRAMS)})"
 _COCOTB_TEST = re.compile(r"\bcocotb\.test\b|\bTestFactory\b|^[ \t]*@test\b", re.M)
 _SIMULATOR = re.compile(
-    r"(?:^[\s-]*SIM\s*[=:]\s*[\"']?|get_runner\(\s*[\"']|\bSIM[\"']\]?\s*[,=]\s*[\"'])(\w+)", re.M
+    r"(?:^[\s-]*SIM\s*[=:]\s*[\"']?|get_runner\(\s*[\"']|\bSIM[\"']\]?\s*[,=]\s*[\"'])(\w+)",
+    re.M,
 )
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",

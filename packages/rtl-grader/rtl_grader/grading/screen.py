@@ -101,7 +101,9 @@ def screen(
         allowed: set[str] = set()
         for path, text in hdl_files(context).items():
             if len(text) <= MAX_FILE_CHARS:
-                allowed.update(finding.what for finding in _File(path, text, {}, rules).screen())
+                allowed.update(
+                    finding.what for finding in _File(path, text, {}, rules).screen()
+                )
         findings = [finding for finding in findings if finding.what not in allowed]
     if not findings and any(name.endswith(HDL_SUFFIXES) for name in harness):
         findings = [finding for finding in _hierarchical(design, top) if finding.path in hdl]
@@ -197,10 +199,15 @@ class _File:
 
     def _visit(self, item: Any) -> None:
         if isinstance(item, slang_parsing.Token):
-            if self.rules.several_tools and item.kind == slang_parsing.TokenKind.SystemIdentifier:
+            if (
+                self.rules.several_tools
+                and item.kind == slang_parsing.TokenKind.SystemIdentifier
+            ):
                 name = item.valueText.lstrip("$")
                 if name not in _TASKS:
-                    self._add(f"the system task ${name[:60]}", _line(self.manager, item.location))
+                    self._add(
+                        f"the system task ${name[:60]}", _line(self.manager, item.location)
+                    )
             for trivia in item.trivia:
                 if trivia.kind == slang_parsing.TriviaKind.Directive:
                     self._directive(trivia.syntax())
@@ -210,7 +217,8 @@ class _File:
             self._add(_NODES[kind], _line(self.manager, item.sourceRange.start))
         elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):
             self._add(
-                f"the attribute `{item.name.valueText}`", _line(self.manager, item.name.location)
+                f"the attribute `{item.name.valueText}`",
+                _line(self.manager, item.name.location),
             )
 
     def _directive(self, node: Any) -> None:

@@ -140,7 +140,9 @@ class Grading:
 
     def trial(self) -> list[str]:
         """Run the harness with these files and grade nothing; return its possible own faults."""
-        return evidence.own_faults(self._run(*read_services(self.problem.harness)), self.problem)
+        return evidence.own_faults(
+            self._run(*read_services(self.problem.harness)), self.problem
+        )
 
     # Screen and interface
 
@@ -163,7 +165,9 @@ class Grading:
             reasons = tuple(map(str, self.mismatches))
             if ports := names_of(MismatchKind.MISSING_PORT, self.mismatches):
                 ports.intersection_update(unnamed_ports(self.problem))
-                unnamed = (f"the specification does not name the port {p}" for p in sorted(ports))
+                unnamed = (
+                    f"the specification does not name the port {p}" for p in sorted(ports)
+                )
                 reasons = (*unnamed, *reasons)
             self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, wall_s)
         return objections
@@ -214,8 +218,12 @@ class Grading:
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
         results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
-        if is_scripted(self.problem.harness) and not all(result.is_attested for result in results):
-            raise InfrastructureError(f"{FORGEABLE}; use rtl_grader.problems.testbench, or cocotb")
+        if is_scripted(self.problem.harness) and not all(
+            result.is_attested for result in results
+        ):
+            raise InfrastructureError(
+                f"{FORGEABLE}; use rtl_grader.problems.testbench, or cocotb"
+            )
         rest = services[len(results) :]
         self.not_run = tuple(f"the service {step.name} was not run" for step in rest)
         cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
@@ -230,7 +238,9 @@ class Grading:
         problem = self.problem
         certain = evidence.parameter_mismatches(results, partial(demanded_values, problem))
         if self.ports is not None:
-            certain += tuple(certain_differences(problem, self.mismatches, self.ports, self.files))
+            certain += tuple(
+                certain_differences(problem, self.mismatches, self.ports, self.files)
+            )
         if certain:
             self._add_mismatches(certain)
             return self._fail(Outcome.INTERFACE_MISMATCH, tuple(map(str, certain)), results)
@@ -242,7 +252,9 @@ class Grading:
         self._add(Stage.SYNTAX, "passed")
         self._add(Stage.TESTS, "passed", (), _wall_s(results))
         if self.mismatches:
-            notes = tuple(f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches)
+            notes = tuple(
+                f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches
+            )
             self._amend_interface("passed", notes)
         return self._verdict(Outcome.PASSED, (), passed, total)
 
@@ -358,7 +370,9 @@ class Grading:
 
     def _explained(self, reasons: Reasons, output: str) -> Reasons:
         """The reasons, headed by the tool whose output this is if it does not understand a valid text."""
-        if not evidence.is_unreadable(output) or not self.grader.is_valid(self.problem, self.files):
+        if not evidence.is_unreadable(output) or not self.grader.is_valid(
+            self.problem, self.files
+        ):
             return reasons
         tool = "iverilog"
         if "%Error" in output:

@@ -156,7 +156,9 @@ class Dump:
 
 def read_vcd(data: bytes) -> Dump:
     """Parse a file. The result is empty if its header is incomplete, as after a simulator was killed early."""
-    head, end, body = data.partition(b"\n$enddefinitions")  # within a line it may be part of a name
+    head, end, body = data.partition(
+        b"\n$enddefinitions"
+    )  # within a line it may be part of a name
     if not end:
         return Dump()
     complete = body[: body.rfind(b"\n") + 1]  # the last line may be cut off

@@ -64,7 +64,11 @@ class VerdictRecord(BaseModel):
 
 
 def verdict_record(
-    line: AnswerLine, verdict: Verdict, key: str, conditions: Conditions, flips: Sequence[str] = ()
+    line: AnswerLine,
+    verdict: Verdict,
+    key: str,
+    conditions: Conditions,
+    flips: Sequence[str] = (),
 ) -> Record:
     """Return the sealed record of one answer. `key` is its `answer_key`, `flips` the outcomes of gradings
     that disagree."""

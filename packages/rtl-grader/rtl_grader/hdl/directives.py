@@ -28,12 +28,15 @@ _USE = re.compile(
     re.A,
 )
 """A directive with its macro, another directive, or the use of a macro; and whether the name is pasted to others."""
-_CONDITION = re.compile(r"(`(?:ifdef|ifndef|elsif)[ \t]+)(?!__ICARUS__\b)([A-Za-z_][\w$]*+)", re.A)
+_CONDITION = re.compile(
+    r"(`(?:ifdef|ifndef|elsif)[ \t]+)(?!__ICARUS__\b)([A-Za-z_][\w$]*+)", re.A
+)
 _ICARUS = re.compile(r"`(ifdef|ifndef)([ \t]+)__ICARUS__\b", re.A)
 _NEVER = "RTL_NO_TOOL"
 """A macro that is never defined."""
 _DEAD = re.compile(
-    rf"^[ \t]*`ifdef[ \t]+{_NEVER}[ \t]*\n((?:(?!`(?:if|els|endif))[\s\S])*)(?=`els|`endif)", re.M
+    rf"^[ \t]*`ifdef[ \t]+{_NEVER}[ \t]*\n((?:(?!`(?:if|els|endif))[\s\S])*)(?=`els|`endif)",
+    re.M,
 )
 """A branch that no tool reads, without conditions in it and outside of definitions."""
 _SPACED = re.compile(r"\\[ \t\f]+\n")

@@ -56,7 +56,9 @@ def apply_patch(text: str, body: str) -> str:
                 new_ends_open = new_ends_open or row_before[:1] != "-"
                 continue
             if kind not in " +-":
-                raise PatchError(f"hunk {hunk}: `{row[:60]}` does not start with ` `, `+` or `-`")
+                raise PatchError(
+                    f"hunk {hunk}: `{row[:60]}` does not start with ` `, `+` or `-`"
+                )
             if kind != "+":
                 current = old[at] if at < len(old) else None
                 if current != line:

@@ -116,7 +116,9 @@ def hdl_files(files: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in files.items() if path.endswith(HDL_SUFFIXES)}
 
 
-def compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.CompilationOptions:
+def compilation_options(
+    top: str, parameters: Mapping[str, int]
+) -> slang_ast.CompilationOptions:
     options = slang_ast.CompilationOptions()
     options.paramOverrides = [f"{name}={value}" for name, value in parameters.items()]
     options.topModules = {top}
@@ -144,7 +146,9 @@ def _port(symbol: Any) -> Port:
     form = _form(kind.canonicalType)
     if form == "vector" and direction == "output" and kind.isSigned:
         form = "signed vector"
-    return Port(name=symbol.name, direction=direction, width=bits if bits > 0 else None, form=form)
+    return Port(
+        name=symbol.name, direction=direction, width=bits if bits > 0 else None, form=form
+    )
 
 
 def _form(kind: Any) -> str:

@@ -83,7 +83,8 @@ def read_cvdp(path: Path | str) -> ProblemSet:
         raise ProblemError(message, hint) from error
     if not (result.problems or result.broken or result.left_out):
         raise ProblemError(
-            f"{path} holds no problem", "it should hold one JSON object per line, in a CVDP format"
+            f"{path} holds no problem",
+            "it should hold one JSON object per line, in a CVDP format",
         )
     return result
 
@@ -105,7 +106,9 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     if category in _NOT_GRADABLE:
         raise NotGradableError(f"{category} is {_NOT_GRADABLE[category]}")
     if category not in CATEGORIES:
-        raise NotGradableError(f"unknown category {category}; known are {', '.join(CATEGORIES)}")
+        raise NotGradableError(
+            f"unknown category {category}; known are {', '.join(CATEGORIES)}"
+        )
     is_single_turn = "input" in record or "output" in record
     targets_field = "output.context" if is_single_turn else "patch"
     fields = _single_turn(record) if is_single_turn else _agentic(record)
@@ -203,7 +206,9 @@ def _printable(text: str) -> str:
 
 def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
     match record.get("categories"):
-        case [str(category), str(difficulty), *others] if all(isinstance(o, str) for o in others):
+        case [str(category), str(difficulty), *others] if all(
+            isinstance(o, str) for o in others
+        ):
             if difficulty in ("easy", "medium", "hard"):
                 return category, cast(Difficulty, difficulty)
             reason = f"`{difficulty}` is not a difficulty (easy, medium, hard)"
@@ -254,7 +259,9 @@ def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[st
         is_safe = all(map(_SAFE_PART.fullmatch, parts)) and not {".", ".."}.intersection(parts)
         if not is_safe:
             shown_path = ascii(path[:80])
-            raise FieldError(field_name, f"`{shown_path}` is not a plain path inside the workspace")
+            raise FieldError(
+                field_name, f"`{shown_path}` is not a plain path inside the workspace"
+            )
         place = f"{field_name}.{path}"
         if text is None and withheld:
             text = ""
@@ -291,7 +298,9 @@ def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
             raise NotGradableError(f"its harness needs a commercial tool ({path})")
     compose = harness.get("docker-compose.yml")
     if compose is None:
-        raise FieldError("harness", "has no docker-compose.yml, which says how to grade an answer")
+        raise FieldError(
+            "harness", "has no docker-compose.yml, which says how to grade an answer"
+        )
     compose_services(compose)
 
 

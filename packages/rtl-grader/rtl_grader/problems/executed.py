@@ -74,7 +74,9 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _INNER)]
+        children = [
+            child for child in ast.iter_child_nodes(node) if not isinstance(child, _INNER)
+        ]
         waiting += reversed(children)
 
 

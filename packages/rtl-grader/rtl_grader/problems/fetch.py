@@ -184,7 +184,9 @@ def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
     match error:
         case errors.GatedRepoError():
             message = f"{repository} requires its terms to be accepted first"
-            return ProblemError(message, f"accept them on its page, then set HF_TOKEN ({error})")
+            return ProblemError(
+                message, f"accept them on its page, then set HF_TOKEN ({error})"
+            )
         case errors.RepositoryNotFoundError():
             message = f"the hub knows no data set {repository}, or not for this token"
             return ProblemError(message, "check the name; a private one needs HF_TOKEN")

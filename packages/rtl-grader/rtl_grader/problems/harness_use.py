@@ -133,7 +133,9 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
         left = called & definitions.keys()
         waiting = definitions.pop(min(left)) if left else []
     driven, touched = values["drives"], values["touches"]
-    moved = {name for name, constants in driven.items() if len(constants) > 1 or "" in constants}
+    moved = {
+        name for name, constants in driven.items() if len(constants) > 1 or "" in constants
+    }
     capitals = {name for name in touched if name.isupper()} - values["waits for"].keys()
     for name in (*driven, *capitals):
         touched.pop(name, None)

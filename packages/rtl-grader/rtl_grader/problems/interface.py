@@ -10,7 +10,14 @@ from typing import Any
 from rtl_grader.hdl.interface import HDL_SUFFIXES, hdl_files, parse_interface
 from rtl_grader.hdl.text import code_of, module_names
 from rtl_grader.problems.harness_use import HarnessUse, harness_use, macro_file
-from rtl_grader.types.problem import Direction, Interface, InterfaceSource, Parameter, Port, Problem
+from rtl_grader.types.problem import (
+    Direction,
+    Interface,
+    InterfaceSource,
+    Parameter,
+    Port,
+    Problem,
+)
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
 _TOP_LEVEL = re.compile(r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", re.M)
@@ -52,7 +59,9 @@ def derive_interface(
     for top in _demanded_modules(targets, harness, fixed, golden):
         if golden:
             sources = {**fixed, **golden}
-            interface = parse_interface(sources, top, InterfaceSource.GOLDEN, parameters, is_public)
+            interface = parse_interface(
+                sources, top, InterfaceSource.GOLDEN, parameters, is_public
+            )
             if interface:
                 return interface
         in_context = _from_context(top, context, targets, use, parameters)
@@ -181,7 +190,9 @@ def _from_harness(top: str, use: HarnessUse) -> Interface | None:
         direction: Direction | None = "input" if name in use.driven else None
         width = 1 if name in use.scalars else None
         ports.append(Port(name=name, direction=direction, width=width))
-    return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False)
+    return Interface(
+        module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False
+    )
 
 
 def documents(prompt: str, context: Mapping[str, str]) -> list[str]:

@@ -27,7 +27,9 @@ THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
 seconds of a proof."""
 
 
-def audit_file(grading: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
+def audit_file(
+    grading: FileGrading, records: list[dict[str, Any]], output: Path
+) -> Counter[str]:
     """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON
     object per line.
 

@@ -56,7 +56,9 @@ class GradedFile:
     @property
     def complete(self) -> bool:
         """Whether every line got a verdict."""
-        failed = any(record["outcome"] == Outcome.INFRASTRUCTURE_ERROR for record in self.records)
+        failed = any(
+            record["outcome"] == Outcome.INFRASTRUCTURE_ERROR for record in self.records
+        )
         return not self.complaints and not failed
 
 
@@ -117,7 +119,9 @@ def grade_file(grading: FileGrading) -> GradedFile:
             outcomes = ", ".join(flips)
             tell(f"flips: {record['id']} sample {record['sample']}: {outcomes}")
     tell(f"verdicts written to {grading.output}")
-    return GradedFile(in_order, len(complaints), len(lines) - reused, time.monotonic() - started)
+    return GradedFile(
+        in_order, len(complaints), len(lines) - reused, time.monotonic() - started
+    )
 
 
 async def _grade_rest(
@@ -151,7 +155,9 @@ async def _grade_rest(
         return f"{line.problem.id} sample {line.sample}"
 
     tally = Tally("answers graded", len(lines), len(records))
-    await process_all(equal.values(), grade, tally, concurrency=pool.threads, name=name, size=len)
+    await process_all(
+        equal.values(), grade, tally, concurrency=pool.threads, name=name, size=len
+    )
 
 
 def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
@@ -159,7 +165,9 @@ def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
     return answer_key(grader.key(line.problem, line.answer), line.answer, repeat)
 
 
-def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -> dict[str, Any]:
+def graded_record(
+    grader: Grader, line: AnswerLine, key: str, repeat: int = 1
+) -> dict[str, Any]:
     """Grade one line and return its record; `key` is its `key_of`. Does not raise: a failure of grading is
     a verdict too."""
     verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]

@@ -148,7 +148,9 @@ async def _grade_all(pool: GraderPool, work: list[tuple[Claim, AnswerLine, Grade
         item[0].differences += await pool.call(_compare, *item)
 
     tally = Tally("verdicts graded again", len(work))
-    await process_all(work, grade, tally, concurrency=pool.threads, name=lambda item: item[0].name)
+    await process_all(
+        work, grade, tally, concurrency=pool.threads, name=lambda item: item[0].name
+    )
 
 
 def _compare(claim: Claim, line: AnswerLine, grader: Grader) -> list[Difference]:

@@ -42,7 +42,9 @@ class AnswerIn(BaseModel):
 
     id: str = Field(description="Id of the problem.")
     response: str | None = Field(None, description="A model's whole response.")
-    files: dict[str, str] | None = Field(None, description="Path -> text, in place of a response.")
+    files: dict[str, str] | None = Field(
+        None, description="Path -> text, in place of a response."
+    )
     sample: int = Field(
         0, ge=0, description="A number of your own; it comes back with the verdict."
     )
@@ -121,7 +123,9 @@ def _lines_of(batch: Batch, queue: GradingQueue) -> list[AnswerLine] | Response:
     """The answers of a batch as lines of a file, or the response that refuses it."""
     if len(batch.answers) > queue.capacity:
         count = len(batch.answers)
-        return _refused(413, f"answers: {count} are more than the queue takes, {queue.capacity}")
+        return _refused(
+            413, f"answers: {count} are more than the queue takes, {queue.capacity}"
+        )
     lines = []
     for number, answer in enumerate(batch.answers):
         texts = (answer.response or "", *(answer.files or {}).values())
@@ -172,7 +176,9 @@ class _Guard:
             await send(message)
 
         sent = dict(scope["headers"]).get(b"authorization", b"")
-        if scope["path"] not in OPEN and not hmac.compare_digest(sent, b"Bearer " + self._token):
+        if scope["path"] not in OPEN and not hmac.compare_digest(
+            sent, b"Bearer " + self._token
+        ):
             refused = _refused(
                 401, "Authorization: missing or not `Bearer` and this service's token"
             )

@@ -32,7 +32,8 @@ class QueueFullError(InfrastructureError):
 
     def __init__(self, waiting: int, queue: int, retry_after: int) -> None:
         super().__init__(
-            f"{waiting} answers wait and the queue takes {queue}", f"try again in {retry_after} s"
+            f"{waiting} answers wait and the queue takes {queue}",
+            f"try again in {retry_after} s",
         )
         self.retry_after = retry_after
 
@@ -44,7 +45,10 @@ class Meters:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.graded = Counter(
-            "rtl_grader_graded", "Answers graded, by outcome", ["outcome"], registry=self.registry
+            "rtl_grader_graded",
+            "Answers graded, by outcome",
+            ["outcome"],
+            registry=self.registry,
         )
         self.repeats = Counter(
             "rtl_grader_known", "Answers whose verdict was known", registry=self.registry

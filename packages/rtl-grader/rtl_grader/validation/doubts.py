@@ -121,7 +121,11 @@ class DesignCache:
             return self.netlists[key], 0.0
         try:
             pair = Pair.of(
-                grader.executor, with_golden(problem, files, grader), files, files, grader.limits
+                grader.executor,
+                with_golden(problem, files, grader),
+                files,
+                files,
+                grader.limits,
             )
         except IncomparableError:
             self.netlists[key] = None

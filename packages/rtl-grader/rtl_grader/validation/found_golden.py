@@ -64,7 +64,10 @@ def find_golden(
         return None, f"the {passing} passing samples cannot be held against one another"
     best, agreeing = classes[0].members[0], classes[0].texts
     if agreeing < MIN_AGREEING or 2 * agreeing <= passing:
-        return None, f"the {passing} passing samples do not agree: at most {agreeing} behave alike"
+        return (
+            None,
+            f"the {passing} passing samples do not agree: at most {agreeing} behave alike",
+        )
     seeds_used = len(set(seeds))
     reason = f"{agreeing} of {passing} passing samples behave alike under {seeds_used} seeds"
     return steady[best], reason
@@ -83,7 +86,9 @@ def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> P
     if interface is not None and not _is_complete(interface):
         read = grader.analyse(problem, files).interface
         if read is not None:
-            interface = read.model_copy(update={"source": InterfaceSource.CONTEXT, "exact": False})
+            interface = read.model_copy(
+                update={"source": InterfaceSource.CONTEXT, "exact": False}
+            )
     return problem.model_copy(update={"golden": dict(files), "interface": interface})
 
 

@@ -36,7 +36,9 @@ class Level:
 def quick_level(mutants: int, seed: int) -> Level:
     """Level of a training run: two seeds, the configured number of mutants, and two stubs unless the
     problem is generated."""
-    return Level("quick", mutants, (seed, seed + 1), stubs=("zeros", "unknown"), generated_stubs=())
+    return Level(
+        "quick", mutants, (seed, seed + 1), stubs=("zeros", "unknown"), generated_stubs=()
+    )
 
 
 def full_level(mutants: int = 20, seeds: int = 3) -> Level:
@@ -46,7 +48,9 @@ def full_level(mutants: int = 20, seeds: int = 3) -> Level:
     counters, and a pulse of 1 ns is over before a starter bench first checks an output, so `zeros` covers
     it.
     """
-    generated = tuple(stub for stub in STUBS if stub not in ("ones", "inputs", "counter", "blip"))
+    generated = tuple(
+        stub for stub in STUBS if stub not in ("ones", "inputs", "counter", "blip")
+    )
     return Level("full", mutants, (*range(1, seeds + 1), 1), generated_stubs=generated)
 
 

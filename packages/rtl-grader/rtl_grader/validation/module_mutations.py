@@ -136,7 +136,9 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
             yield Mutation("late reset", f"`{reset}` acts one edge later", edits)
         lasting = f"{register} wire {long} = {reset} {operator} {before};"
         if edits := module.behind(reset, long, lasting):
-            yield Mutation("late reset", f"`{reset}` acts only when it lasts for two edges", edits)
+            yield Mutation(
+                "late reset", f"`{reset}` acts only when it lasts for two edges", edits
+            )
 
 
 def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
@@ -170,7 +172,9 @@ def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
         return
     low = int(right)
     rises = int(left) <= low
-    for fewer in dict.fromkeys((size - 1, TEXTBOOK_WIDTH if size > TEXTBOOK_WIDTH else size // 2)):
+    for fewer in dict.fromkeys(
+        (size - 1, TEXTBOOK_WIDTH if size > TEXTBOOK_WIDTH else size // 2)
+    ):
         if 0 < fewer < size:
             # The rightmost bit keeps its number, whether the range rises or falls.
             first = low - fewer + 1 if rises else low + fewer - 1

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rtl_grader.hdl.clocking import edges_and_uses, split_clocks
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_grader.hdl.tree import (
+    Edit,
+    Node,
+    SourceTree,
+    children,
+    is_token,
+    name_of,
+    tokens,
+    walk,
+)
 from rtl_grader.validation.mutation import nodes_of, prints
 
 HEAD = {
@@ -74,7 +83,10 @@ class ModuleText:
         parameters = []
         for part in (self.node.header, *statements):
             for node in walk(part):
-                if name_of(node) == "ParameterDeclaration" and node.keyword.rawText != "localparam":
+                if (
+                    name_of(node) == "ParameterDeclaration"
+                    and node.keyword.rawText != "localparam"
+                ):
                     parameters += declarators(node)
         defaults = [
             (one, self.tree.text(one.initializer.expr)) for one in parameters if one.initializer

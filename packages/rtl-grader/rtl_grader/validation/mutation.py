@@ -60,7 +60,9 @@ Change = tuple[Node, str]
 """A node or token, and its replacement."""
 
 
-def changed(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> Iterator[Mutation]:
+def changed(
+    tree: SourceTree, kind: Kind, description: str, *changes: Change
+) -> Iterator[Mutation]:
     """Yield the mutation with these changes; nothing if one of the nodes is not in the file as written (a macro)."""
     edits = []
     for node, text in changes:
@@ -88,7 +90,9 @@ def changed_within(
         return
     start, end = span
     for mutation in changed(tree, kind, "", *changes):
-        edits = [Edit(edit.start - start, edit.end - start, edit.text) for edit in mutation.edits]
+        edits = [
+            Edit(edit.start - start, edit.end - start, edit.text) for edit in mutation.edits
+        ]
         after = edited(tree.data[start:end], edits)
         yield replace(mutation, description=_becomes(tree.text(whole), after))
 

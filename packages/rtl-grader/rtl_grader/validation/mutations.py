@@ -152,7 +152,9 @@ def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if name_of(node) == "SignalEventExpression" and node.edge.rawText in _EDGES:
-        yield from changed_within(tree, "polarity", node, (node.edge, _EDGES[node.edge.rawText]))
+        yield from changed_within(
+            tree, "polarity", node, (node.edge, _EDGES[node.edge.rawText])
+        )
 
 
 def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -200,7 +202,9 @@ def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     declared = parent.parent is not None and name_of(parent.parent) == "RangeDimensionSpecifier"
     whole = _surroundings(tree, node)
     for text in _other_values(tree.text(node), near=near, smaller_only=declared):
-        yield from changed_within(tree, "off by one" if near else "constant", whole, (node, text))
+        yield from changed_within(
+            tree, "off by one" if near else "constant", whole, (node, text)
+        )
 
 
 def _surroundings(tree: SourceTree, node: Node) -> Node:

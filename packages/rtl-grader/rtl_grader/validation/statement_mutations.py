@@ -92,7 +92,12 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     match = _LOOP.fullmatch(header)
     if not match:
         return
-    variable, first, last, compare = match["v"], match["first"], match["limit"], match["compare"]
+    variable, first, last, compare = (
+        match["v"],
+        match["first"],
+        match["limit"],
+        match["compare"],
+    )
     counts_up = (match["s"] or match["s2"] or match["s3"]).startswith("+")
     declaration = rf"\b(?:int|integer)\b[^;]*\b{variable}\b"
     is_declared = match["type"] or re.search(declaration, tree.data.decode())

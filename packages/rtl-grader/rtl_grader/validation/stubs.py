@@ -86,7 +86,9 @@ def kind_of(name: str) -> Stub:
 
 def in_words(name: str) -> str:
     """Description of a stub from its name."""
-    return _WORDS.get(name) or f"output {name.removeprefix('stuck ')} for ever, the others right"
+    return (
+        _WORDS.get(name) or f"output {name.removeprefix('stuck ')} for ever, the others right"
+    )
 
 
 def stubs(problem: Problem) -> Stubs:

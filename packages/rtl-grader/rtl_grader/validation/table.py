@@ -19,7 +19,9 @@ from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, 
 class SourceRow:
     """Counts of one source."""
 
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VALIDATION_STATUSES, 0))
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(VALIDATION_STATUSES, 0)
+    )
     golden_passed: int = 0
     """Problems with a golden answer that passes under every seed."""
     golden_total: int = 0

@@ -171,7 +171,9 @@ class _Validation:
     def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
-            verdicts.append(self._grade(golden, self.first.but(seed=seed, excuses_answers=False)))
+            verdicts.append(
+                self._grade(golden, self.first.but(seed=seed, excuses_answers=False))
+            )
             # If no test ran, seeds make no difference.
             if len({v.passed for v in verdicts}) > 1 or verdicts[-1].outcome in _NOT_TESTED:
                 break
@@ -201,7 +203,10 @@ class _Validation:
                 f"the golden answer passes {len(good)} of {len(verdicts)} gradings ({seeds}); {why}",
             )
         if self.missed:
-            return "unsupported", f"the executor's tools cannot do what the problem needs; {why}"
+            return (
+                "unsupported",
+                f"the executor's tools cannot do what the problem needs; {why}",
+            )
         return "broken", f"the golden answer fails: {why}"
 
     def _trivial_answers(self) -> tuple[ValidationStatus, str] | None:
@@ -276,14 +281,20 @@ class _Validation:
             return "fit", "the golden answer passes and wrong ones fail; no mutant was tried"
         if self.problem.interface is None:
             self.evidence["mutants"] = {"note": "the interface of the top module is not known"}
-            return "fit", "the golden answer passes and wrong ones fail; no mutant could be made"
+            return (
+                "fit",
+                "the golden answer passes and wrong ones fail; no mutant could be made",
+            )
         grader = self._impatient()
         void = 0
         tried, killed = Counter[str](), Counter[str]()
         survivors: list[dict[str, str]] = []
         same: list[str] = []
         candidates = mutants(
-            golden, self.problem.interface.module, 3 * limit, int(self.problem.fingerprint[:8], 16)
+            golden,
+            self.problem.interface.module,
+            3 * limit,
+            int(self.problem.fingerprint[:8], 16),
         )
         for mutant in candidates:
             if tried.total() >= limit:
@@ -322,7 +333,10 @@ class _Validation:
                 f"{len(survivors)} of {judged} mutants are paid, for example {survivors[0]['mutant']}",
             )
         if judged == 0:
-            return "fit", "the golden answer passes and wrong ones fail; no mutant could be judged"
+            return (
+                "fit",
+                "the golden answer passes and wrong ones fail; no mutant could be judged",
+            )
         return "fit", f"the golden answer passes, {killed.total()} of {judged} mutants fail"
 
 

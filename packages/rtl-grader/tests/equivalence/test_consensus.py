@@ -17,7 +17,8 @@ def held(behaviour):
         if behaviour[golden] != behaviour[other] == "-":
             return Comparison("unknown", "a delay")
         return Comparison(
-            "same" if behaviour[golden] == behaviour[other] else "different", f"{golden}/{other}"
+            "same" if behaviour[golden] == behaviour[other] else "different",
+            f"{golden}/{other}",
         )
 
     return compare

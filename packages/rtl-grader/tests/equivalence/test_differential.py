@@ -156,7 +156,10 @@ def test_every_starter_golden_answer_is_the_same_as_itself(grader):
 def test_designs_that_cannot_be_compared_are_unknown(grader):
     assert told(grader, MIN, "module m(input [3:0] a); endmodule").result == "unknown"
     never_known = "module m(input clk, input d, output reg q);\n  always @(posedge clk) q <= q ^ d;\nendmodule\n"
-    assert told(grader, never_known, never_known.replace("q ^ d", "q & ~q | q")).result == "unknown"
+    assert (
+        told(grader, never_known, never_known.replace("q ^ d", "q & ~q | q")).result
+        == "unknown"
+    )
 
 
 WIDE = """\
@@ -207,7 +210,11 @@ def test_only_values_that_are_named_are_tried():
         "src/test_runner.py": '@pytest.mark.parametrize("W", [4, 12])\ndef test(W): run(parameters={"W": 6})',
         "src/.env": "W = 9\n",
     }
-    assert other_values(a_problem(harness=harness), interface) == [{"W": 9}, {"W": 6}, {"W": 12}]
+    assert other_values(a_problem(harness=harness), interface) == [
+        {"W": 9},
+        {"W": 6},
+        {"W": 12},
+    ]
     specified = a_problem(
         prompt="`W` is 4 by default; `W = 8, 16 or 24` are used. N: 3, or W=2'b10",
         harness={"src/t.py": "W = 16"},
@@ -239,5 +246,7 @@ def test_a_golden_answer_that_never_ends_gives_no_verdict(grader):
     ).replace("module m", "`timescale 1ns/1ps\nmodule m")
     effort = Effort(exhaustive_bits=0, vectors=2_000_000, cpu_s=1.0)
     files = {"rtl/m.sv": slow}
-    found = compare(grader.executor, problem_of(MIN), files, files, grader.limits, effort=effort)
+    found = compare(
+        grader.executor, problem_of(MIN), files, files, grader.limits, effort=effort
+    )
     assert found.result == "unknown"

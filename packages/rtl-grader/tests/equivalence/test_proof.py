@@ -15,9 +15,7 @@ from rtl_grader.types.problem import InterfaceSource
 from tests.nouns import a_problem
 
 EFFORT = replace(Effort.of_cycles(200), proof_cpu_s=10.0)
-ADDER = (
-    "module m(input [31:0] a, input [31:0] b, output [31:0] y);\n  assign y = a + b;\nendmodule\n"
-)
+ADDER = "module m(input [31:0] a, input [31:0] b, output [31:0] y);\n  assign y = a + b;\nendmodule\n"
 COUNTER = """\
 module m #(parameter W = 8) (input clk, input rst, input en, output reg [W-1:0] q, output last);
   always @(posedge clk) if (rst) q <= 0; else if (en) q <= q + 1;
@@ -82,9 +80,14 @@ def told(grader, golden, other, **given):
         (NEGEDGE.replace("output reg q", "output reg q = 1"), NEGEDGE),
         (
             COUNTER,
-            COUNTER.replace("if (rst) q <= 0; else if (en) q <= q + 1", "q <= rst ? 0 : q + en"),
+            COUNTER.replace(
+                "if (rst) q <= 0; else if (en) q <= q + 1", "q <= rst ? 0 : q + en"
+            ),
         ),
-        (LATCH, LATCH.replace("always_comb if (g) q = d;", "always @* if (g === 1'b1) q <= d;")),
+        (
+            LATCH,
+            LATCH.replace("always_comb if (g) q = d;", "always @* if (g === 1'b1) q <= d;"),
+        ),
         (COUNTER, COUNTER.replace("posedge clk) if", "posedge clk) (* full_case *) if")),
     ],
 )
@@ -168,9 +171,7 @@ def test_an_unreadable_answer_is_undecided_with_the_reason(grader, other, why):
 
 @pytest.mark.slow
 def test_a_proof_stays_within_its_limits(grader):
-    wide = (
-        "module m(input [23:0] a, input [23:0] b, output [47:0] y);\n  assign y = {};\nendmodule\n"
-    )
+    wide = "module m(input [23:0] a, input [23:0] b, output [47:0] y);\n  assign y = {};\nendmodule\n"
     found = proof(grader, wide.format("a * b"), wide.format("b * (a + 1) - b"), 2.0)
     assert (found.outcome, found.why) == ("undecided", "out of CPU time")
     memory = "module m(input clk, input [23:0] i, input [31:0] d, output reg [31:0] y);\n  reg [31:0] r [0:16777215];\n"
@@ -234,7 +235,8 @@ def test_uninitialised_registers_prove_nothing(grader):
     """In three values such a design is always X, and anything would equal it."""
     golden = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q;\nendmodule\n"
     assert (
-        "nothing initialises or drives it" in proof(grader, golden, golden.replace("~q", "q")).why
+        "nothing initialises or drives it"
+        in proof(grader, golden, golden.replace("~q", "q")).why
     )
 
 

@@ -170,13 +170,18 @@ def test_usual_delays_of_registers_are_equal_in_every_effort(grader, assignment,
         f"parameter TCQ = 2; reg [7:0] q; always @(posedge clk) {assignment} assign y = q;"
     )
     assert audited(grader, golden, other, replace(QUICK, proof_first=first)).agrees
-    assert audited(grader, golden, other, replace(QUICK, proof_cpu_s=0.0, proof_first=False)).agrees
+    assert audited(
+        grader, golden, other, replace(QUICK, proof_cpu_s=0.0, proof_first=False)
+    ).agrees
 
 
 def test_a_construct_of_both_is_named_and_the_simulation_counts(grader):
     golden = FRAME.format("assign #2 y = a;")
     found = audited(grader, golden, FRAME.format("wire [7:0] t = a; assign #2 y = t;"))
-    assert (found.result, "the golden answer has a delay of 2" in found.detail) == ("same", True)
+    assert (found.result, "the golden answer has a delay of 2" in found.detail) == (
+        "same",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,7 +191,8 @@ def test_outputs_that_nothing_drives_are_the_same_on_both_sides(grader, body):
     golden = FRAME.format(body)
     files = {"rtl/m.sv": golden}
     assert (
-        compare(grader.executor, problem_of(golden), files, files, grader.limits).result == "same"
+        compare(grader.executor, problem_of(golden), files, files, grader.limits).result
+        == "same"
     )
     assert audited(grader, golden, golden.replace("module m", "module  m")).result == "equal", (
         "an equal text is equal"
@@ -225,9 +231,7 @@ def test_an_undriven_wire_of_the_golden_answer_proves_nothing(grader):
 
 
 PACKAGE = "package p; typedef struct packed {logic v; logic [3:0] n;} req_t; endpackage\n"
-PORTS = (
-    "module m import p::*; (input req_t r, output logic [3:0] y);\n  assign y = {};\nendmodule\n"
-)
+PORTS = "module m import p::*; (input req_t r, output logic [3:0] y);\n  assign y = {};\nendmodule\n"
 
 
 def test_given_packages_and_macros_come_first(grader):
@@ -238,7 +242,8 @@ def test_given_packages_and_macros_come_first(grader):
     for text, result in (("`STEP + r.n", "equal"), ("r.n + 2", "different")):
         files = {"rtl/m.sv": PORTS.format(text)}
         assert (
-            compare(grader.executor, problem, golden, files, grader.limits, EFFORT).result == result
+            compare(grader.executor, problem, golden, files, grader.limits, EFFORT).result
+            == result
         )
 
 
@@ -255,7 +260,9 @@ def test_macros_of_the_harness_hold_for_both(grader):
             "rtl/m.sv": f"module m(input [`W-1:0] a, output [`W-1:0] y);\n  assign y = {value};\nendmodule\n"
         }
         assert (
-            compare(grader.executor, problem, problem.golden, files, grader.limits, EFFORT).result
+            compare(
+                grader.executor, problem, problem.golden, files, grader.limits, EFFORT
+            ).result
             == result
         )
 
@@ -263,7 +270,10 @@ def test_macros_of_the_harness_hold_for_both(grader):
 @pytest.mark.parametrize(
     ("text", "macros"),
     [
-        ("build(defines={'A': 1, \"B\": '8', 'C': None, 'D': width, 'E': str(3)})", "A 1,B 8,C 1"),
+        (
+            "build(defines={'A': 1, \"B\": '8', 'C': None, 'D': width, 'E': str(3)})",
+            "A 1,B 8,C 1",
+        ),
         ("defines = {'A': 4}\n", "A 4"),
         ("BUILD_ARGS = -DA=3 -D B +define+C=2 -DD=$(W) x-DE", "A 3,B 1,C 2"),
         ("args = [f'-DA={width}']", ""),

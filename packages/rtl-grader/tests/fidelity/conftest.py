@@ -33,7 +33,10 @@ def single(data):
 def grader():
     # The public runner's limits, so that a busy machine changes no verdict.
     limits = Limits(wall_s=600, cpu_s=600)
-    with make_executor("bubblewrap") as executor, closing(Grader(executor, limits=limits)) as made:
+    with (
+        make_executor("bubblewrap") as executor,
+        closing(Grader(executor, limits=limits)) as made,
+    ):
         yield made
 
 
@@ -48,6 +51,7 @@ def verdict_of(request, single, grader):
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         names = [name for name in selected if name in single]
         jobs = {
-            name: pool.submit(grader.grade, single[name], golden_of(single[name])) for name in names
+            name: pool.submit(grader.grade, single[name], golden_of(single[name]))
+            for name in names
         }
         yield lambda name: jobs[name].result()

@@ -31,7 +31,9 @@ MISSING = "test_m.test: AttributeError: m contains no child object named q"
         (verdict(Outcome.COMPILE_FAILED, said=("rtl/m.sv:1: syntax error",)), Kind.COMPILER),
         (verdict(Outcome.TIMEOUT, "failed", ("direct ran longer than 60 s",)), Kind.TIME),
         (
-            verdict(Outcome.INFRASTRUCTURE_ERROR, said=("the harness needs the program yosys",)),
+            verdict(
+                Outcome.INFRASTRUCTURE_ERROR, said=("the harness needs the program yosys",)
+            ),
             Kind.NEEDS,
         ),
         (

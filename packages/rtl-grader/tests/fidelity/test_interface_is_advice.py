@@ -93,7 +93,9 @@ def test_a_wrong_header_in_the_prompt_does_not_hide_test_failures(grader):
 
 
 def test_a_missing_port_that_the_tests_use_is_named_once(grader):
-    verdict = graded(grader, inverter(), GOOD.replace("input a,", "input b,").replace("~a", "~b"))
+    verdict = graded(
+        grader, inverter(), GOOD.replace("input a,", "input b,").replace("~a", "~b")
+    )
     assert verdict.outcome is Outcome.INTERFACE_MISMATCH
     assert verdict.reasons == ("missing port `a`: expected input, got nothing",)
     (reason,) = verdict.stage(Stage.TESTS).reasons
@@ -107,7 +109,9 @@ def test_a_missing_module_skips_the_harness(grader):
     assert verdict.stage(Stage.TESTS).status == "skipped"
 
 
-def test_the_published_answer_that_follows_the_harness_and_not_the_header_passes(single, grader):
+def test_the_published_answer_that_follows_the_harness_and_not_the_header_passes(
+    single, grader
+):
     problem = single["cvdp_copilot_data_bus_controller_0001"]
     assert "m0_read " in problem.prompt
     verdict = grader.grade(problem, golden_of(problem))

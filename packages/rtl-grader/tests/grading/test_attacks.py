@@ -30,7 +30,8 @@ from tests.places import REPOSITORY
 
 LFSR = "cvdp_copilot_lfsr_0001"
 REFUSED, OUTRIGHT = (
-    {a.name.partition(" @")[0]: a.text for a in GROUPS[group]} for group in ("refused", "outright")
+    {a.name.partition(" @")[0]: a.text for a in GROUPS[group]}
+    for group in ("refused", "outright")
 )
 wrong = BASES["cvdp/lfsr"].design
 
@@ -157,9 +158,13 @@ def test_results_that_hdl_wrote_are_not_attested(executor, examples, name):
     [(0, "failed", True), (1, "failed", False), (0, "passed", False)],
     ids=["passes despite a failed test", "fails anyway", "passes by itself"],
 )
-def test_another_results_file_is_cheating_only_if_the_answer_gains_by_it(exit_code, status, cheats):
+def test_another_results_file_is_cheating_only_if_the_answer_gains_by_it(
+    exit_code, status, cheats
+):
     test = {"name": "t", "status": status, "message": "", "file": "/src/test.py", "sim_ns": 1.0}
-    session = Session(results_file="/code/results.xml", complete=True, forged=True, tests=(test,))
+    session = Session(
+        results_file="/code/results.xml", complete=True, forged=True, tests=(test,)
+    )
     result = StepResult("direct", exit_code, "", 1.0, sessions=(session,))
     assert bool(cheating([result], {})) is cheats
 
@@ -245,9 +250,9 @@ def test_hierarchical_names_out_of_the_design_are_refused_if_the_harness_has_hdl
         "rtl/m.sv": f"module m(input clk, output reg q);\n{body}\nendmodule\nmodule probe(input a); wire b = a; endmodule\n"
     }
     context = {"rtl/given.sv": "module given(input a); wire inside = a; endmodule\n"}
-    assert [finding.line for finding in screen(answer, context, "m", harness=("bench.sv",))] == (
-        [2] if led_out else []
-    )
+    assert [
+        finding.line for finding in screen(answer, context, "m", harness=("bench.sv",))
+    ] == ([2] if led_out else [])
     assert not screen(answer, context, "m")
 
 

@@ -89,7 +89,9 @@ def test_the_right_answer_is_paid_whatever_the_interface_is_known_by(grader, kno
 INNER = TEST.replace(
     "        assert", "        assert int(dut.seen.value) == value % 2**SIZE\n        assert"
 )
-SEEN = "module m(input [7:0] a, output [7:0] y); wire [7:0] seen = a; assign y = seen; endmodule\n"
+SEEN = (
+    "module m(input [7:0] a, output [7:0] y); wire [7:0] seen = a; assign y = seen; endmodule\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +117,14 @@ def test_what_is_not_certain_does_not_fail_an_answer(grader, given, text):
 
 
 def test_a_wrong_answer_is_blamed_although_it_lacks_a_port_that_nobody_names(grader):
-    golden = FIXED.replace("output [7:0] y);", "output [7:0] y, output odd); assign odd = a[0];")
+    golden = FIXED.replace(
+        "output [7:0] y);", "output [7:0] y, output odd); assign odd = a[0];"
+    )
     problem = weak_problem(golden, prompt="Copy a to y.")
     assert graded(grader, problem, FIXED).passed
     assert (
-        graded(grader, problem, FIXED.replace("= a", "= ~a")).outcome is Outcome.INTERFACE_MISMATCH
+        graded(grader, problem, FIXED.replace("= a", "= ~a")).outcome
+        is Outcome.INTERFACE_MISMATCH
     )
 
 
@@ -200,9 +205,7 @@ def test_the_form_of_a_port_is_what_connects_differently(declared, form, context
 
 
 ARRAY = "module m(input [7:0] a [0:1], output [7:0] y); assign y = a[0]; endmodule\n"
-TYPED = (
-    "module m #(parameter type T = logic [7:0])(input T a, output T y); assign y = a; endmodule\n"
-)
+TYPED = "module m #(parameter type T = logic [7:0])(input T a, output T y); assign y = a; endmodule\n"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +280,9 @@ def test_a_signed_output_needs_a_reason(grader, golden, answer, prompt, paid):
     ).passed
 
 
-HELD = "module m(input [7:0] a, DECLARED, output reg [7:0] y); always @* READ y = a; endmodule\n"
+HELD = (
+    "module m(input [7:0] a, DECLARED, output reg [7:0] y); always @* READ y = a; endmodule\n"
+)
 
 
 @pytest.mark.parametrize(

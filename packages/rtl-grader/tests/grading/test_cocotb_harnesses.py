@@ -62,7 +62,9 @@ def problem(golden, modules):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_test_belongs_to_the_module_that_holds_it_not_to_the_file_of_its_wrapper(grader, name):
+def test_a_test_belongs_to_the_module_that_holds_it_not_to_the_file_of_its_wrapper(
+    grader, name
+):
     harness = problem(RIGHT, MODULES[name])
     verdict = grader.grade(harness, Answer(files={"rtl/m.sv": RIGHT}))
     assert verdict.passed, verdict.reasons
@@ -76,8 +78,13 @@ def test_a_test_belongs_to_the_module_that_holds_it_not_to_the_file_of_its_wrapp
 )
 def test_a_test_from_outside_the_harness_is_cheating(file, honest):
     test = {"name": "t", "status": "passed", "message": "", "file": file, "sim_ns": 1.0}
-    session = Session(results_file="/code/results.xml", complete=True, forged=False, tests=(test,))
-    assert bool(cheating([StepResult("direct", 0, "", 1.0, sessions=(session,))], {})) is not honest
+    session = Session(
+        results_file="/code/results.xml", complete=True, forged=False, tests=(test,)
+    )
+    assert (
+        bool(cheating([StepResult("direct", 0, "", 1.0, sessions=(session,))], {}))
+        is not honest
+    )
 
 
 def test_generated_tests_need_a_simulation_to_pass():
@@ -113,9 +120,7 @@ PORTS = {
 def test_ports_of_every_type_are_watched(grader, name):
     """An array is watched element by element: a right design passes, and a constant one does not."""
     ports, statement, drive, read = PORTS[name]
-    right = (
-        f"module m(input clk, {ports});\n  always @(posedge clk) begin {statement} end\nendmodule\n"
-    )
+    right = f"module m(input clk, {ports});\n  always @(posedge clk) begin {statement} end\nendmodule\n"
     check = f"assert int({read}.value) == k" if read else ""
     harness = problem(right, {"test_m": CLOCKED.format(drive=drive, check=check)})
     verdict = grader.grade(harness, Answer(files={"rtl/m.sv": right}))

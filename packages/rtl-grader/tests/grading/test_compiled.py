@@ -46,7 +46,8 @@ def test_an_honest_program_is_allowed(shell, name):
 
 def test_tasks_of_the_problems_files_are_allowed_and_files_of_the_harness_refused(shell):
     assert (
-        compiled.refusals(program_of(shell, HIDDEN["a task in a function"]), more={"fopen"}) == []
+        compiled.refusals(program_of(shell, HIDDEN["a task in a function"]), more={"fopen"})
+        == []
     )
     assert compiled.refusals(program_of(shell, HONEST["a given memory"]), harness={"rom.hex"})
 
@@ -86,13 +87,13 @@ SPACES = "\x08\x0b\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\u3000\ufeff\u200b"
 
 @pytest.mark.parametrize("space", SPACES)
 def test_a_name_does_not_end_where_verilator_does_not_end_it(space):
-    text = f'module top; wire \\a{space}" ; initial $system("id"); wire \\b{space}" ; endmodule\n'
+    text = (
+        f'module top; wire \\a{space}" ; initial $system("id"); wire \\b{space}" ; endmodule\n'
+    )
     assert compiled.refusals_of_text(text)
     assert "$system" in code_of(text)
     assert screen({"rtl/top.sv": text}, {}, "top")
-    honest = (
-        f'module top; wire \\a ; /* {space} */ initial $display("{space}"); // {space}\nendmodule\n'
-    )
+    honest = f'module top; wire \\a ; /* {space} */ initial $display("{space}"); // {space}\nendmodule\n'
     assert not compiled.refusals_of_text(honest)
     assert not screen({"rtl/top.sv": honest}, {}, "top")
 

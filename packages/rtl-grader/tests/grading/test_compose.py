@@ -16,7 +16,9 @@ def services(compose, **files):
 
 @pytest.mark.parametrize("directory", ["/src/rundir/", "/code", "/rundir", "/somewhere/else"])
 def test_every_service_runs_in_the_run_directory_of_the_workspace(directory):
-    (step,), _ = services(f"services:\n  lint:\n    command: pwd\n    working_dir: {directory}\n")
+    (step,), _ = services(
+        f"services:\n  lint:\n    command: pwd\n    working_dir: {directory}\n"
+    )
     assert step.cwd == "/code/rundir"
 
 
@@ -42,7 +44,9 @@ def test_a_volume_of_this_machine_is_refused():
 
 
 def test_entrypoint_and_command_are_joined_in_either_form():
-    text = "services:\n  t:\n    entrypoint: [sh, -c]\n    command: 'pytest \"/src/a b.py\" -v'\n"
+    text = (
+        "services:\n  t:\n    entrypoint: [sh, -c]\n    command: 'pytest \"/src/a b.py\" -v'\n"
+    )
     (step,), _ = services(text)
     assert step.argv == ("sh", "-c", "pytest", "/src/a b.py", "-v")
 

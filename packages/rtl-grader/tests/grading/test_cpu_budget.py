@@ -23,8 +23,14 @@ HANGING = {
         "",
         "reg hang = 0; always begin if (hang === 1'bz) #1; hang = ~hang; end",
     ),
-    "loop of zero delays": ("", "reg hang = 0; always @(hang) hang <= ~hang; initial #0 hang = 1;"),
-    "forever with #1": ("`timescale 1fs/1fs\n", "reg hang = 0; initial forever #1 hang = ~hang;"),
+    "loop of zero delays": (
+        "",
+        "reg hang = 0; always @(hang) hang <= ~hang; initial #0 hang = 1;",
+    ),
+    "forever with #1": (
+        "`timescale 1fs/1fs\n",
+        "reg hang = 0; initial forever #1 hang = ~hang;",
+    ),
     "huge loop in initial": (
         "",
         "integer hang; initial for (hang = 0; hang < 2000000000; hang = hang + 1) ;",
@@ -47,7 +53,10 @@ def changed(problem, before, inside):
     """The golden answer with text before it and more text inside its first module."""
     (path, text), *others = problem.golden.items()
     return Answer(
-        files={path: before + text.replace("endmodule", inside + "\nendmodule", 1), **dict(others)}
+        files={
+            path: before + text.replace("endmodule", inside + "\nendmodule", 1),
+            **dict(others),
+        }
     )
 
 
@@ -103,7 +112,9 @@ def test_the_golden_answer_is_graded_when_an_answer_uses_more_than_the_smallest_
     grader, problem
 ):
     for text in ("", "// again\n"):
-        endless = grader.grade(problem, changed(problem, text, HANGING["huge loop in initial"][1]))
+        endless = grader.grade(
+            problem, changed(problem, text, HANGING["huge loop in initial"][1])
+        )
         assert endless.outcome is Outcome.TIMEOUT, endless.reasons
         assert re.search(r"; the known-good answer takes [\d.]+ s", endless.reasons[0])
         assert endless.cpu_limit_s < 60
@@ -162,7 +173,13 @@ def test_a_simulator_that_a_bench_started_and_that_runs_out_of_cpu_time_is_a_tim
 
 @pytest.mark.parametrize(
     ("golden_s", "passing_s", "allowed_s"),
-    [(0.01, None, 2.0), (0.5, None, 5.0), (100.0, None, 60.0), (0.5, 3.0, 5.0), (None, 3.0, 30.0)],
+    [
+        (0.01, None, 2.0),
+        (0.5, None, 5.0),
+        (100.0, None, 60.0),
+        (0.5, 3.0, 5.0),
+        (None, 3.0, 30.0),
+    ],
 )
 def test_the_budget_is_a_multiple_between_floor_and_ceiling(
     problem, golden_s, passing_s, allowed_s
@@ -182,8 +199,12 @@ def test_the_budget_is_a_multiple_between_floor_and_ceiling(
     if golden_s is None:
         known.golden[problem.fingerprint] = NO_BUDGET
     good_s = passing_s if golden_s is None else golden_s
-    assert known.budget(problem, other, limits) == Budget(allowed_s, good_s, golden_s is not None)
-    assert known.budget(problem, golden(problem), limits) is None, "the golden answer has no budget"
+    assert known.budget(problem, other, limits) == Budget(
+        allowed_s, good_s, golden_s is not None
+    )
+    assert known.budget(problem, golden(problem), limits) is None, (
+        "the golden answer has no budget"
+    )
 
 
 @pytest.mark.slow
@@ -197,7 +218,9 @@ def test_a_cached_timeout_is_valid_until_the_budget_is_much_larger(executor, pro
     assert cached == [False, True, True, False]
 
 
-def test_a_cached_pass_is_valid_under_any_budget_and_sets_the_budget_of_others(executor, problem):
+def test_a_cached_pass_is_valid_under_any_budget_and_sets_the_budget_of_others(
+    executor, problem
+):
     cache = MemoryCache()
     for _ in range(2):
         with closing(Grader(executor, limits=LIMITS, cache=cache)) as grader:

@@ -160,7 +160,10 @@ def right_and_wrong(problem):
         port = problem.interface.ports[0].name
         yield (
             "port renamed",
-            {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in files.items()},
+            {
+                p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text)
+                for p, text in files.items()
+            },
         )
     yield "broken", {path: text.replace(";", "", 1) for path, text in files.items()}
     if constant := stubs(problem).files.get("zeros"):
@@ -171,22 +174,30 @@ def right_and_wrong(problem):
 def test_executors_with_the_same_tools_agree_on_right_and_wrong_answers(installed, examples):
     problems = [*starter_problems("heldout", 9, 3), *examples.values()]
     pairs = [
-        (problem, kind, files) for problem in problems for kind, files in right_and_wrong(problem)
+        (problem, kind, files)
+        for problem in problems
+        for kind, files in right_and_wrong(problem)
     ]
     with BubblewrapExecutor(installed) as one, make_executor("docker") as other:
         tools = [
             {name: version for name, version in e.tools().items() if name != "toolchain"}
             for e in (one, other)
         ]
-        assert tools[0] == {name: version for name, version in tools[1].items() if name != "image"}
+        assert tools[0] == {
+            name: version for name, version in tools[1].items() if name != "image"
+        }
         assert one.tools()["toolchain"] == other.tools()["image"]
         found = []
         for executor in (one, other):
-            with contextlib.closing(Grader(executor, limits=Limits(wall_s=30, cpu_s=10))) as grader:
+            with contextlib.closing(
+                Grader(executor, limits=Limits(wall_s=30, cpu_s=10))
+            ) as grader:
                 verdicts = grade_all(
                     grader, [(problem, Answer(files=files)) for problem, _, files in pairs]
                 )
-                found.append([(v.outcome.value, v.tests_passed, v.tests_total) for v in verdicts])
+                found.append(
+                    [(v.outcome.value, v.tests_passed, v.tests_total) for v in verdicts]
+                )
     different = [
         (p.id, kind, *each)
         for (p, kind, _), *each in zip(pairs, *found, strict=True)

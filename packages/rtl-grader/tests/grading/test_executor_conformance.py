@@ -44,7 +44,9 @@ SMALL = Limits(
 def executor(request):
     """`make test-docker` adds Docker, and bubblewrap with the tools of Docker's image."""
     installed = request.param == "installed" and request.getfixturevalue("installed")
-    with BubblewrapExecutor(installed) if installed else make_executor(request.param) as started:
+    with (
+        BubblewrapExecutor(installed) if installed else make_executor(request.param) as started
+    ):
         yield started
 
 
@@ -98,7 +100,9 @@ def test_the_harness_overrides_the_answer_and_is_read_only_at_every_mount(shell)
         "rm -f /src/t.py; mv /code/src /code/s2 2>/dev/null && echo moved; chmod 777 /code/src 2>/dev/null && echo chmod; cat /src/t.py"
     )
     done = shell(
-        "(" + command + ") 2>/dev/null", files={"src/t.py": "forged"}, harness={"src/t.py": "real"}
+        "(" + command + ") 2>/dev/null",
+        files={"src/t.py": "forged"},
+        harness={"src/t.py": "real"},
     )
     assert done.output == "real"
 
@@ -130,11 +134,17 @@ def test_environment_of_a_step_and_fixed_seeds(shell):
 
 def test_unseeded_random_numbers_depend_only_on_the_seed_of_the_job(shell):
     command = "python3 -c 'import random; print(random.random(), random.getrandbits(64))'"
-    first, second, other = shell(command, seed=3), shell(command, seed=3), shell(command, seed=4)
+    first, second, other = (
+        shell(command, seed=3),
+        shell(command, seed=3),
+        shell(command, seed=4),
+    )
     assert first.output == second.output != other.output
 
 
-@pytest.mark.parametrize("path", ["../escape", "/etc/escape", "rtl/../../escape", "src/../../x"])
+@pytest.mark.parametrize(
+    "path", ["../escape", "/etc/escape", "rtl/../../escape", "src/../../x"]
+)
 def test_a_path_outside_the_workspace_is_never_written(executor, path):
     with pytest.raises(InfrastructureError, match="outside"):
         executor.run(Job({path: "x"}, {}, (Step("direct", ("true",)),)))
@@ -157,12 +167,17 @@ def test_exit_codes_signals_and_missing_programs_are_reported(executor, shell):
 def test_services_run_in_order_in_one_workspace(executor):
     steps = (Step("one", ("sh", "-c", "echo 1 > a; exit 4")), Step("two", ("cat", "a")))
     results = executor.run(Job({}, {}, steps)).steps
-    assert [(r.name, r.exit_code, r.output) for r in results] == [("one", 4, ""), ("two", 0, "1\n")]
+    assert [(r.name, r.exit_code, r.output) for r in results] == [
+        ("one", 4, ""),
+        ("two", 0, "1\n"),
+    ]
     assert len(executor.run(Job({}, {}, steps, stop_at_failure=True)).steps) == 1
 
 
 def test_output_and_errors_are_joined_and_shortened_in_the_middle(shell):
-    done = shell("echo start; head -c 100000 /dev/zero | tr '\\0' x; echo end 1>&2", limits=SMALL)
+    done = shell(
+        "echo start; head -c 100000 /dev/zero | tr '\\0' x; echo end 1>&2", limits=SMALL
+    )
     assert done.output.startswith("start\n")
     assert done.output.endswith("end\n")
     assert "left out" in done.output
@@ -181,15 +196,21 @@ def test_a_timeout_ends_all_processes_even_in_other_sessions(shell):
     assert is_gone("98761.5")
 
 
-def test_processes_that_a_step_leaves_behind_end_with_it_even_if_they_hold_its_output_open(shell):
+def test_processes_that_a_step_leaves_behind_end_with_it_even_if_they_hold_its_output_open(
+    shell,
+):
     started = time.monotonic()
-    assert shell("(setsid sleep 98762.5 >/dev/null 2>&1 &); sleep 98762.5 & exit 0").exit_code == 0
+    assert (
+        shell("(setsid sleep 98762.5 >/dev/null 2>&1 &); sleep 98762.5 & exit 0").exit_code == 0
+    )
     assert time.monotonic() - started < 3600
     assert is_gone("98762.5")
 
 
 def test_cpu_time_is_limited(shell):
-    done = shell("while :; do :; done", limits=SMALL.model_copy(update={"cpu_s": 1, "wall_s": 600}))
+    done = shell(
+        "while :; do :; done", limits=SMALL.model_copy(update={"cpu_s": 1, "wall_s": 600})
+    )
     assert done.overrun == "cpu"
 
 
@@ -207,7 +228,9 @@ SPREAD = {
 
 @pytest.mark.parametrize("name", SPREAD)
 def test_cpu_time_of_all_processes_together_is_limited(shell, name):
-    done = shell(BURN + SPREAD[name], limits=SMALL.model_copy(update={"wall_s": 600}), budget_s=0.5)
+    done = shell(
+        BURN + SPREAD[name], limits=SMALL.model_copy(update={"wall_s": 600}), budget_s=0.5
+    )
     assert done.overrun == "cpu"
     assert done.cpu_s > 0.5
     assert is_gone("98765.5")
@@ -295,9 +318,7 @@ def test_the_user_of_a_job_is_in_its_namespace(tmp_path, known, end):
     """Without a user namespace, with remapped users, and with a rootless engine."""
     (tmp_path / "uid_map").write_text(known)
     inside = Path(limits.__file__).parent / "inside"
-    told = (
-        f"import agent; print(*(agent.own_uid({str(tmp_path / 'uid_map')!r}) for _ in range(200)))"
-    )
+    told = f"import agent; print(*(agent.own_uid({str(tmp_path / 'uid_map')!r}) for _ in range(200)))"
     done = subprocess.run(
         [sys.executable, "-c", told], cwd=inside, capture_output=True, text=True, check=True
     )
@@ -350,7 +371,8 @@ def test_there_is_no_network(shell):
     )
     assert (
         shell(
-            "python3 -c \"$P\"; ls /sys/class/net 2>/dev/null | grep -v '^lo$'", env={"P": probe}
+            "python3 -c \"$P\"; ls /sys/class/net 2>/dev/null | grep -v '^lo$'",
+            env={"P": probe},
         ).output
         == ""
     )
@@ -445,13 +467,15 @@ def test_concurrent_jobs_do_not_mix(executor):
 def test_a_killed_sandbox_is_replaced_and_its_job_retried(executor):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(
-            executor.run, Job({}, {}, (Step("direct", ("sh", "-c", "sleep 0.91823; echo done")),))
+            executor.run,
+            Job({}, {}, (Step("direct", ("sh", "-c", "sleep 0.91823; echo done")),)),
         )
         wait_for(lambda: running("sleep\x000.91823"), "the job")
         kill_sandboxes(executor)
         assert waiting.result().steps[0].output == "done\n"
     assert (
-        executor.run(Job({}, {}, (Step("direct", ("echo", "well")),))).steps[0].output == "well\n"
+        executor.run(Job({}, {}, (Step("direct", ("echo", "well")),))).steps[0].output
+        == "well\n"
     )
 
 

@@ -54,7 +54,9 @@ def test_killed_graders_and_engines_leave_nothing_behind(tmp_path, engine):
     )  # gradings continue while the engine is down, and may all be done by then
 
 
-@pytest.mark.parametrize("name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.mark.parametrize(
+    "name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)]
+)
 def test_randomly_killed_sandboxes_change_no_verdict(name):
     chance = random.Random(11)
     problems = starter_problems("train", 6, 2)
@@ -88,7 +90,9 @@ def test_an_agent_that_stalls_within_its_answer_counts_as_dead(monkeypatch):
     monkeypatch.setattr(wire, "GRACE_S", 0.2)
     ours, theirs = socket.socketpair()
     with theirs, wire.agent_at(ours) as agent:
-        theirs.sendall(struct.pack("!i", 100) + b'{"steps"')  # the start of a message of 100 bytes
+        theirs.sendall(
+            struct.pack("!i", 100) + b'{"steps"'
+        )  # the start of a message of 100 bytes
         with pytest.raises(ExecutorDiedError):
             wire.receive(agent, 5)
 

@@ -29,7 +29,9 @@ def files(cvdp, examples, tmp_path_factory):
     folder = tmp_path_factory.mktemp("grade")
     problems = folder / "problems.jsonl"
     problems.write_text(
-        "".join(path.read_text() for path in sorted(cvdp.glob("*v1.1.0_example*no_commercial*")))
+        "".join(
+            path.read_text() for path in sorted(cvdp.glob("*v1.1.0_example*no_commercial*"))
+        )
     )
     lfsr = examples["cvdp_copilot_lfsr_0001"]
     code = lfsr.golden["rtl/lfsr_8bit.sv"]
@@ -40,7 +42,10 @@ def files(cvdp, examples, tmp_path_factory):
             "files": {"rtl/lfsr_8bit.sv": code.replace("lfsr_out[6] ^", "lfsr_out[5] ^")},
         },
         {"id": lfsr.id, "response": "I do not know.", "sample": 9},
-        {"id": lfsr.id, "files": {"rtl/lfsr_8bit.sv": code, "src/conftest.py": "raise SystemExit"}},
+        {
+            "id": lfsr.id,
+            "files": {"rtl/lfsr_8bit.sv": code, "src/conftest.py": "raise SystemExit"},
+        },
         {"id": lfsr.id, "files": {"src/conftest.py": "x"}},
     ]
     return problems, lines, folder
@@ -161,7 +166,8 @@ def test_broken_answer_lines_are_named_and_the_others_graded(files):
     assert done.exit_code == 1
     for number, (_, word) in enumerate(broken, 2):
         assert any(
-            f"broken.jsonl:{number}:" in line and word in line for line in done.stderr.splitlines()
+            f"broken.jsonl:{number}:" in line and word in line
+            for line in done.stderr.splitlines()
         ), done.stderr
     assert len(output.read_text().splitlines()) == 1
 
@@ -208,7 +214,9 @@ def started(*arguments):
         "grade",
         *map(str, arguments),
     ]
-    process = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True
+    )
     try:
         yield process
     finally:
@@ -240,7 +248,10 @@ def test_an_interrupted_command_keeps_its_verdicts_and_resumes(
     files, tmp_path, executor, number, group
 ):
     problems, lines, _ = files
-    answers, output = write(tmp_path / "answers.jsonl", hanging(lines)), tmp_path / "verdicts.jsonl"
+    answers, output = (
+        write(tmp_path / "answers.jsonl", hanging(lines)),
+        tmp_path / "verdicts.jsonl",
+    )
     call = (
         problems,
         "--answers",
@@ -256,7 +267,8 @@ def test_an_interrupted_command_keeps_its_verdicts_and_resumes(
     with started(*call) as process:
         # The third and fourth are written before the second.
         wait_for(
-            lambda: output.exists() and len(output.read_text().splitlines()) == 3, "three verdicts"
+            lambda: output.exists() and len(output.read_text().splitlines()) == 3,
+            "three verdicts",
         )
         time.sleep(1)
         (os.killpg if group else os.kill)(process.pid, number)
@@ -317,7 +329,9 @@ def test_only_verdicts_on_the_same_problem_answer_and_settings_are_reused(files,
         {"repeat": 2},
         {"until": Stage.INTERFACE},
     ):
-        assert "4 lines replaced" in graded(*call, **{"until": Stage.FORMAT, **setting}), setting
+        assert "4 lines replaced" in graded(*call, **{"until": Stage.FORMAT, **setting}), (
+            setting
+        )
         assert len(read(output)) == 4
 
 

@@ -63,7 +63,9 @@ def test_the_published_goldens_pass_all_stages(grader, examples, name, tests):
 
 def test_the_textbook_arbiter_gets_every_wrong_missing_and_extra_port_named(grader, examples):
     problem = examples[ARBITER]
-    verdict = grader.grade(problem, extract_answer(f"```verilog\n{TEXTBOOK}```", problem.targets))
+    verdict = grader.grade(
+        problem, extract_answer(f"```verilog\n{TEXTBOOK}```", problem.targets)
+    )
     assert verdict.outcome is Outcome.INTERFACE_MISMATCH
     assert status(verdict) == {
         "format": "passed",
@@ -107,11 +109,15 @@ def test_a_wrong_design_fails_tests_with_their_names_and_messages(grader, exampl
         "tests": "failed",
     }
     assert verdict.tests_total == 3 > verdict.tests_passed
-    assert any("test_non_zero" in reason and "not matching" in reason for reason in verdict.reasons)
+    assert any(
+        "test_non_zero" in reason and "not matching" in reason for reason in verdict.reasons
+    )
 
 
 def test_a_compile_error_has_file_and_line(grader, examples):
-    verdict = grader.grade(examples[LFSR], changed(examples[LFSR], "endmodule", "oops endmodule"))
+    verdict = grader.grade(
+        examples[LFSR], changed(examples[LFSR], "endmodule", "oops endmodule")
+    )
     assert verdict.outcome is Outcome.COMPILE_FAILED
     assert status(verdict)["syntax"] == "failed"
     assert any(reason.startswith("rtl/lfsr_8bit.sv:17") for reason in verdict.reasons)
@@ -150,7 +156,13 @@ def test_warnings_about_a_file_named_error_do_not_hide_the_error(grader):
             "lfsr_out",
             "inout",
         ),
-        ("input clock,reset,", "input clock,rst,", MismatchKind.MISSING_PORT, "reset", "nothing"),
+        (
+            "input clock,reset,",
+            "input clock,rst,",
+            MismatchKind.MISSING_PORT,
+            "reset",
+            "nothing",
+        ),
     ],
 )
 def test_each_kind_of_interface_mismatch_is_named(grader, examples, old, new, kind, name, got):
@@ -167,7 +179,9 @@ def test_an_extra_port_that_the_harness_accepts_is_listed_but_passes(grader, exa
     verdict = grader.grade(examples[LFSR], answer)
     assert verdict.outcome is Outcome.PASSED
     assert set(status(verdict).values()) == {"passed"}
-    assert [(m.kind, m.name) for m in verdict.mismatches] == [(MismatchKind.EXTRA_PORT, "parity")]
+    assert [(m.kind, m.name) for m in verdict.mismatches] == [
+        (MismatchKind.EXTRA_PORT, "parity")
+    ]
     assert "`parity`" in verdict.stage(Stage.INTERFACE).reasons[0]
 
 
@@ -264,7 +278,9 @@ def test_grading_can_stop_before_the_tests(executor, examples):
     for until, reached in ((Stage.FORMAT, 1), (Stage.INTERFACE, 2), (Stage.SYNTAX, 3)):
         with contextlib.closing(Grader(executor, until=until)) as grader:
             verdict = grader.grade(examples[LFSR], Answer(files=examples[LFSR].golden))
-        assert list(status(verdict).values()) == ["passed"] * reached + ["skipped"] * (4 - reached)
+        assert list(status(verdict).values()) == ["passed"] * reached + ["skipped"] * (
+            4 - reached
+        )
         assert (verdict.outcome, verdict.reasons) == (
             Outcome.NOT_TESTED,
             (f"graded until {until.value} only",),
@@ -347,9 +363,9 @@ def test_only_what_compilers_ignore_is_normalised():
     assert normalised("a\n\nb") != normalised("a\nb")
     assert normalised("`define A x \\ \n") != normalised("`define A x \\\n")
     for space in ("\N{NO-BREAK SPACE}", "\v", "\x1c", "\x85", "\N{LINE SEPARATOR}", "\f"):
-        assert normalised(f"module m;{space}\nendmodule") != normalised("module m;\nendmodule"), (
-            repr(space)
-        )
+        assert normalised(f"module m;{space}\nendmodule") != normalised(
+            "module m;\nendmodule"
+        ), repr(space)
 
 
 def test_an_infrastructure_error_is_never_cached(counting, examples):

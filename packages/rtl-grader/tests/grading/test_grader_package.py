@@ -35,7 +35,9 @@ def test_grading_an_answer_imports_nothing_of_the_pipeline(cvdp, examples, tmp_p
 
 
 def test_public_names_exist_and_cost_nothing_before_their_use():
-    program = "import rtl_grader, sys; print(len([m for m in sys.modules if 'rtl_grader' in m]));"
+    program = (
+        "import rtl_grader, sys; print(len([m for m in sys.modules if 'rtl_grader' in m]));"
+    )
     program += "print(all(getattr(rtl_grader, name) for name in rtl_grader.PUBLIC))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

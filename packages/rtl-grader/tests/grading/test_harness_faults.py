@@ -46,7 +46,14 @@ ANOTHER = (
 
 
 def problem(
-    top="", first="pass", then="pass", more="", golden=None, sim="icarus", run=RUN, prompt="Add:"
+    top="",
+    first="pass",
+    then="pass",
+    more="",
+    golden=None,
+    sim="icarus",
+    run=RUN,
+    prompt="Add:",
 ):
     test = TEST.format(top=top, first=first, then=then, more=more)
     settings = f"SIM = {sim}\nTOPLEVEL = m\nVERILOG_SOURCES = /code/rtl/m.sv\n"
@@ -68,7 +75,10 @@ def grade(grader, problem, text):
 FAULTS = {
     "a division at the top": ({"top": "ratio = 1 / 0"}, "ZeroDivisionError"),
     "a missing setting at the top": ({"top": "N = int(cocotb.plusargs['N'])"}, "KeyError: 'N'"),
-    "a missing setting in the test": ({"first": "n = int(cocotb.plusargs['N'])"}, "KeyError: 'N'"),
+    "a missing setting in the test": (
+        {"first": "n = int(cocotb.plusargs['N'])"},
+        "KeyError: 'N'",
+    ),
     "a missing setting after some time": (
         {"then": "n = os.environ['NUMBER']"},
         "KeyError: 'NUMBER'",
@@ -95,7 +105,9 @@ def test_a_harness_that_fails_for_every_design_is_broken_and_no_design_is_blamed
         assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
         assert verdict.reasons[0].startswith("the harness fails by itself")
         assert said in verdict.reasons[0]
-    record = validate_problem(problem(**given), grader, level=Level("quick", 0, (1,), ("zeros",)))
+    record = validate_problem(
+        problem(**given), grader, level=Level("quick", 0, (1,), ("zeros",))
+    )
     assert record.status == ("unsupported" if "module" in said else "broken")
     assert said in record.evidence["reason"]
 
@@ -128,7 +140,9 @@ def test_a_linter_that_refuses_every_answer_so_far_does_not_excuse_one(grader):
     given = problem()
     lint = "import sys\nprint('E   ValueError: Linting returned errors.')\nsys.exit('+' not in open('/code/rtl/m.sv').read())\n"
     compose = given.harness["docker-compose.yml"]
-    service = compose.split("services:\n")[1].replace("direct", "lint").replace("run.py", "lint.py")
+    service = (
+        compose.split("services:\n")[1].replace("direct", "lint").replace("run.py", "lint.py")
+    )
     files = {**given.harness, "docker-compose.yml": compose + service, "src/lint.py": lint}
     given = given.model_copy(update={"harness": files})
     assert grade(grader, given, RIGHT).passed
@@ -165,7 +179,9 @@ def test_a_missing_port_that_the_specification_does_not_name_is_said_to_be_its_f
     named = RIGHT.replace("input [7:0] b", "input [7:0] second").replace("a + b", "a + second")
     given = problem(golden=named)
     given = given.model_copy(
-        update={"harness": {p: t.replace("dut.b", "dut.second") for p, t in given.harness.items()}}
+        update={
+            "harness": {p: t.replace("dut.b", "dut.second") for p, t in given.harness.items()}
+        }
     )
     assert grade(grader, given, named).passed
     verdict = grade(grader, given, RIGHT)
@@ -205,9 +221,17 @@ NoneType: None
     ],
 )  # fmt: skip
 def test_the_message_of_a_bench_for_cocotb_1_is_the_first_reason(exception):
-    test = {"name": "test_m.adds", "status": "failed", "message": "Test failed with RANDOM_SEED=0"}
+    test = {
+        "name": "test_m.adds",
+        "status": "failed",
+        "message": "Test failed with RANDOM_SEED=0",
+    }
     step = StepResult(
-        "t", 1, LOG.format(exception=exception), 1.0, sessions=(Session("r", True, False, (test,)),)
+        "t",
+        1,
+        LOG.format(exception=exception),
+        1.0,
+        sessions=(Session("r", True, False, (test,)),),
     )
     assert reasons_of(step)[0] == exception
 
@@ -244,7 +268,9 @@ def test_a_failed_service_is_explained_by_its_exceptions(output, reasons):
 )
 def test_a_verilator_that_cocotb_2_cannot_use_is_a_missing_requirement(sim, run, version, fits):
     lacking = missing_requirements(
-        problem(sim=sim, run=run).harness, {"verilator": version, "iverilog": "12"}, lambda _: True
+        problem(sim=sim, run=run).harness,
+        {"verilator": version, "iverilog": "12"},
+        lambda _: True,
     )
     assert (not lacking) is fits
     assert fits or (version in lacking[0] and "rtl-distill toolchain install" in lacking[0])
@@ -278,9 +304,9 @@ sys.exit("all good" not in subprocess.run(["vvp", "-n", "sim"], stdout=subproces
 
 def test_a_bench_that_is_too_new_for_the_tool_makes_its_problem_unsupported(grader):
     given = problem(golden=RIGHT, run=BENCH_RUN)
-    harness = {path: text for path, text in given.harness.items() if path != "src/test_m.py"} | {
-        "src/bench.sv": BENCH
-    }
+    harness = {
+        path: text for path, text in given.harness.items() if path != "src/test_m.py"
+    } | {"src/bench.sv": BENCH}
     given = given.model_copy(update={"harness": harness})
     record = validate_problem(given, grader, level=Level("quick", 0, (1,), ("zeros",)))
     assert record.status == "unsupported", record.evidence

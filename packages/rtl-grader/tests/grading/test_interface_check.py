@@ -15,7 +15,9 @@ def test_a_missing_module_is_reported_with_the_existing_ones():
     answer = {"rtl/a.sv": "// a module for sums, see module gcd_top\nmodule other; endmodule\n"}
     (mismatch,) = compare(demand, None, answer)
     assert (mismatch.kind, mismatch.got) == (MismatchKind.WRONG_MODULE, "other")
-    (mismatch,) = compare(demand, None, {"rtl/a.sv": "`ifdef NEVER\nmodule top; endmodule\n`endif"})
+    (mismatch,) = compare(
+        demand, None, {"rtl/a.sv": "`ifdef NEVER\nmodule top; endmodule\n`endif"}
+    )
     assert (
         str(mismatch)
         == "wrong module `top`: expected top, got none of that name that can be parsed"
@@ -68,7 +70,9 @@ def test_only_a_missing_port_that_the_harness_uses_is_hopeless():
     assert not is_hopeless(
         (InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="ghost"),), harness
     )
-    assert not is_hopeless((InterfaceMismatch(kind=MismatchKind.WRONG_WIDTH, name="q"),), harness)
+    assert not is_hopeless(
+        (InterfaceMismatch(kind=MismatchKind.WRONG_WIDTH, name="q"),), harness
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,9 @@ def test_only_a_missing_port_that_the_harness_uses_is_hopeless():
 def test_a_fragment_is_called_a_fragment(text):
     expected = Interface(module="top", source=InterfaceSource.SPECIFICATION)
     (mismatch,) = compare(expected, None, {"rtl/top.sv": text})
-    assert str(mismatch) == "a fragment, not the whole file: no module begins in it, expected `top`"
+    assert (
+        str(mismatch)
+        == "a fragment, not the whole file: no module begins in it, expected `top`"
+    )
     (mismatch,) = compare(expected, None, {"rtl/top.sv": f"module other;\n{text}endmodule\n"})
     assert "wrong module `top`: expected top, got other" in str(mismatch)

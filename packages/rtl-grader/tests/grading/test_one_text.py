@@ -110,7 +110,9 @@ def test_no_value_of_a_time_decides_what_a_tool_sees(value):
     _, findings = several_tools(
         f"localparam real T = {value};\nif (T < 2) begin : one {{good}} end else begin : two {{bad}} end\n"
     )
-    assert [finding.what for finding in findings] == [f"the value of the time {value.split()[-1]}"]
+    assert [finding.what for finding in findings] == [
+        f"the value of the time {value.split()[-1]}"
+    ]
 
 
 @pytest.mark.parametrize(

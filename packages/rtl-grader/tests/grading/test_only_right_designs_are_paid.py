@@ -94,9 +94,9 @@ def grade(grader, text, **changes):
 )
 def test_only_a_design_that_takes_the_parameter_is_paid(grader, text):
     verdict = grade(grader, text)
-    assert verdict.outcome is (Outcome.PASSED if text is RIGHT else Outcome.INTERFACE_MISMATCH), (
-        verdict.reasons
-    )
+    assert verdict.outcome is (
+        Outcome.PASSED if text is RIGHT else Outcome.INTERFACE_MISMATCH
+    ), verdict.reasons
     wrong = {m.name for m in verdict.mismatches if m.kind is MismatchKind.WRONG_PARAMETER}
     assert wrong == (set() if text is RIGHT else {"WIDTH"})
 
@@ -127,11 +127,15 @@ def test_the_compiled_program_shows_whether_a_parameter_has_its_value(
         files={"rtl/t.sv": text},
     )
     if done.exit_code != 0:  # Icarus 13 rejects a name that is not a parameter
-        (refused,) = refused_parameters({"argv": [f"-Ptop.WIDTH={wanted}"], "output": done.output})
+        (refused,) = refused_parameters(
+            {"argv": [f"-Ptop.WIDTH={wanted}"], "output": done.output}
+        )
         assert (refused.name, refused.expected) == ("WIDTH", wanted)
         assert not re.match(r"parameter\b.*\bWIDTH", declared)
         return
-    assert bool(compiled.changed_parameters(done.output, "top", {"WIDTH": wanted})) is not arrives
+    assert (
+        bool(compiled.changed_parameters(done.output, "top", {"WIDTH": wanted})) is not arrives
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,9 +196,13 @@ DERIVED = RIGHT.replace("WIDTH = 4", "BYTES = 1, parameter WIDTH = 8 * BYTES")
     ],
 )
 @pytest.mark.parametrize("given", ["context", "prompt"])
-def test_a_computed_default_follows_the_parameters_that_the_harness_sets(grader, text, paid, given):
+def test_a_computed_default_follows_the_parameters_that_the_harness_sets(
+    grader, text, paid, given
+):
     sets = RUNNER.replace("[4, 8]", "[2, 1]").replace('"WIDTH": width', '"BYTES": width')
-    sampled = GRAY_TEST.replace("range(1 << width)", "range(0, 1 << width, 1 + (1 << width >> 6))")
+    sampled = GRAY_TEST.replace(
+        "range(1 << width)", "range(0, 1 << width, 1 + (1 << width >> 6))"
+    )
     right = DERIVED.replace("binary ^", "binary &")
     told = (
         {"context": {"rtl/gray.sv": right}}
@@ -247,7 +255,8 @@ def test_a_harness_that_never_runs_is_an_infrastructure_error(grader):
 
 def test_a_harness_that_fails_for_one_text_only_gives_a_verdict(grader):
     picky = RUNNER.replace(
-        "    runner = ", '    assert "casex" not in open("/code/rtl/gray.sv").read()\n    runner = '
+        "    runner = ",
+        '    assert "casex" not in open("/code/rtl/gray.sv").read()\n    runner = ',
     )
     assert grade(grader, RIGHT, runner=picky).passed
     verdict = grade(grader, RIGHT + "// casex\n", runner=picky)
@@ -340,7 +349,9 @@ def test_a_golden_answer_found_later_invalidates_cached_facts_about_a_problem(gr
     interface = Interface(
         module="gray", parameters=(width,), source=InterfaceSource.CONTEXT, exact=False
     )
-    found = problem.model_copy(update={"golden": {"rtl/gray.sv": RIGHT}, "interface": interface})
+    found = problem.model_copy(
+        update={"golden": {"rtl/gray.sv": RIGHT}, "interface": interface}
+    )
     assert grader.demanded_values(found) == {"WIDTH": [4]}
     answer = Answer(files={"rtl/gray.sv": RIGHT})
     assert grader.key(problem, answer) != grader.key(found, answer)
@@ -357,7 +368,10 @@ def test_a_service_without_simulation_counts_as_one_test(grader):
         grader.grade(problem, Answer(files={"rtl/gray.sv": text}))
         for text in (RIGHT, RIGHT.replace(">> 1", ">> 2"))
     ]
-    assert [(verdict.tests_passed, verdict.tests_total) for verdict in verdicts] == [(3, 3), (1, 3)]
+    assert [(verdict.tests_passed, verdict.tests_total) for verdict in verdicts] == [
+        (3, 3),
+        (1, 3),
+    ]
 
 
 def test_a_task_in_a_given_header_is_allowed():

@@ -80,7 +80,9 @@ def test_a_build_that_fails_leaves_no_program_of_an_earlier_one(grader, name):
     build = f"iverilog -g2012 -s m {option} /src/scale.v"
     script = f"{build} /src/good.v; {build} /code/rtl/m.sv; python3 /src/run.py {program}\n"
     files = {"run__sh": script, "run__py": SIMULATE, "test_m__py": COCOTB_TEST.format("")}
-    problem = problem_of("sh /src/run.sh", good__v=GOOD, scale__v="`timescale 1ns/1ps\n", **files)
+    problem = problem_of(
+        "sh /src/run.sh", good__v=GOOD, scale__v="`timescale 1ns/1ps\n", **files
+    )
     assert grade(grader, problem, RIGHT).passed
     assert grade(grader, problem, BROKEN).outcome is Outcome.COMPILE_FAILED
     if name == "the default name":
@@ -173,7 +175,9 @@ SCRIPTED = {
         {"run__py": WRITES, "tb__txt": BENCH},
     ),
 }
-SAYS = f'{HEAD}assign y = a; initial begin $display("ALL TESTS PASSED"); $finish; end\nendmodule\n'
+SAYS = (
+    f'{HEAD}assign y = a; initial begin $display("ALL TESTS PASSED"); $finish; end\nendmodule\n'
+)
 
 
 @pytest.mark.parametrize("name", SCRIPTED)
@@ -192,7 +196,9 @@ def test_a_verdict_that_a_design_can_forge_is_refused_for_every_answer(grader, n
 )
 def test_a_program_of_verilator_is_refused_before_it_is_built(grader, call):
     problem = problem_of(
-        "sh /src/run.sh", run__sh=f"{call} /src/tb.sv /code/rtl/m.sv && obj_dir/s\n", tb__sv=BENCH
+        "sh /src/run.sh",
+        run__sh=f"{call} /src/tb.sv /code/rtl/m.sv && obj_dir/s\n",
+        tb__sv=BENCH,
     )
     for text in (RIGHT, SAYS):
         verdict = grade(grader, problem, text)
@@ -208,7 +214,9 @@ def test_a_harness_without_a_simulation_is_judged(grader, check):
 
 
 def test_a_bench_beside_cocotb_tests_does_not_pass_on_its_word(grader):
-    script = RUNNER + "import subprocess\n" + PYTHON.replace("import subprocess, sys", "import sys")
+    script = (
+        RUNNER + "import subprocess\n" + PYTHON.replace("import subprocess, sys", "import sys")
+    )
     problem = problem_of(
         "python3 /src/run.py", run__py=script, test_m__py=COCOTB_TEST.format(""), tb__sv=BENCH
     )

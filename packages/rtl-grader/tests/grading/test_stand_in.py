@@ -33,9 +33,12 @@ def test_an_empty_module_has_the_demanded_ports_and_every_parameter_that_the_har
     assert files["rtl/part.sv"] == "// nothing\n"
     text = files["rtl/top.sv"]
     assert all(
-        line in text for line in ("  input clk", "  input [1023:0] a", "  output [2:0] y", "y = ~0")
+        line in text
+        for line in ("  input clk", "  input [1023:0] a", "  output [2:0] y", "y = ~0")
     )
-    assert all(f"parameter {setting}" in text for setting in ("ZERO = 0", "WIDTH = 8", "depth = 8"))
+    assert all(
+        f"parameter {setting}" in text for setting in ("ZERO = 0", "WIDTH = 8", "depth = 8")
+    )
     assert not any(f"parameter {word} " in text for word in ("input", "output", "top", "a"))
     (tmp_path / "top.sv").write_text(text)
     subprocess.run(["iverilog", "-g2012", "-t", "null", tmp_path / "top.sv"], check=True)

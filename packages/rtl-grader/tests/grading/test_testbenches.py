@@ -9,9 +9,7 @@ from rtl_grader.types.verdict import Outcome, Stage
 from tests.growth import assert_linear
 from tests.nouns import a_problem
 
-DESIGN = (
-    "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"
-)
+DESIGN = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"
 BENCH = """module tb;
   reg clk = 0; wire q;
   m dut(.clk(clk), .q(q));
@@ -89,7 +87,8 @@ def test_benches_and_their_helpers_without_ports_are_removed():
         DESIGN + BENCH + "endmodule\n",
         DESIGN + BENCH.replace("initial", "// initial"),
         DESIGN + BENCH.replace("tb", "\\t-b "),
-        DESIGN + "module constants;\n  reg [7:0] rom [0:3];\n  initial rom[0] = 1;\nendmodule\n",
+        DESIGN
+        + "module constants;\n  reg [7:0] rom [0:3];\n  initial rom[0] = 1;\nendmodule\n",
         DESIGN + BENCH + "bind tb m extra();\n",
         "/*\n" + BENCH + "*/\n" + DESIGN,
     ],
@@ -157,4 +156,6 @@ def test_a_right_answer_with_its_bench_passes_and_a_wrong_one_fails(grader, exam
         assert "test bench tb was left out" in verdict.stage(Stage.FORMAT).reasons[0]
     wrong = code.replace("lfsr_out[6] ^", "lfsr_out[5] ^")
     assert wrong != code
-    assert grader.grade(lfsr, Answer(files={path: wrong + bench})).outcome is Outcome.TESTS_FAILED
+    assert (
+        grader.grade(lfsr, Answer(files={path: wrong + bench})).outcome is Outcome.TESTS_FAILED
+    )

@@ -80,7 +80,9 @@ def test_setup_offers_newer_tools_where_those_on_path_are_too_old(
     assert capsys.readouterr().out == ""
 
 
-def test_without_root_or_engine_the_error_names_the_ways_to_install_a_toolchain(home, monkeypatch):
+def test_without_root_or_engine_the_error_names_the_ways_to_install_a_toolchain(
+    home, monkeypatch
+):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{home}/no-engine.sock")
     monkeypatch.setattr(install_module.os, "geteuid", lambda: 1000)
     with pytest.raises(ToolMissingError, match="sim-image"):

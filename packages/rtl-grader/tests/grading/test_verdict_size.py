@@ -24,7 +24,10 @@ def with_body(text):
     ("name", "files"),
     [
         ("extra ports", {PATH: with_ports(f"output extra_{n}" for n in MANY)}),
-        ("many more extra ports", {PATH: with_ports(f"output extra_{n}" for n in range(20_000))}),
+        (
+            "many more extra ports",
+            {PATH: with_ports(f"output extra_{n}" for n in range(20_000))},
+        ),
         ("a port with a long name", {PATH: with_ports([f"output {'x' * 50_000}"])}),
         ("parameters", {PATH: with_body("\n".join(f"parameter P{n} = {n};" for n in MANY))}),
         (
@@ -41,11 +44,17 @@ def with_body(text):
             {PATH: with_body("\n".join(f"assign ghost_{n}.a = other_{n};" for n in MANY))},
         ),
         ("an unknown name of great length", {PATH: with_body(f"assign {'y' * 50_000}.a = z;")}),
-        ("forbidden tasks", {PATH: with_body("\n".join(f'initial $system("{n}");' for n in MANY))}),
+        (
+            "forbidden tasks",
+            {PATH: with_body("\n".join(f'initial $system("{n}");' for n in MANY))},
+        ),
         ("includes", {PATH: "\n".join(f'`include "other_{n}.vh"' for n in MANY) + GOLDEN}),
         (
             "test benches",
-            {PATH: GOLDEN + "\n".join(f"module t{n}; initial #1 $finish; endmodule" for n in MANY)},
+            {
+                PATH: GOLDEN
+                + "\n".join(f"module t{n}; initial #1 $finish; endmodule" for n in MANY)
+            },
         ),
     ],
 )
@@ -69,7 +78,8 @@ def test_a_list_that_is_cut_says_how_many_entries_are_missing_and_a_short_one_is
 def test_a_verdict_lists_the_reasons_of_two_stages(grader):
     flood = with_ports(f"output extra_{n}" for n in MANY)
     verdict = grader.grade(
-        PROBLEM, Answer(files={PATH: flood.replace("endmodule", "initial #1 $fatal; endmodule")})
+        PROBLEM,
+        Answer(files={PATH: flood.replace("endmodule", "initial #1 $fatal; endmodule")}),
     )
     assert verdict.outcome is Outcome.INTERFACE_MISMATCH
     assert [r for r in verdict.reasons if r.endswith("more")] == ["and 2,981 more"]

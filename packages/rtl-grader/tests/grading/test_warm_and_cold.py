@@ -34,12 +34,17 @@ def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold
     ((path, code),) = lfsr.golden.items()
     given = [
         (lfsr, {path: text})
-        for text in (code, code.replace("lfsr_out[6] ^", "lfsr_out[5] ^"), code.replace(";", "", 1))
+        for text in (
+            code,
+            code.replace("lfsr_out[6] ^", "lfsr_out[5] ^"),
+            code.replace(";", "", 1),
+        )
     ]
     given.append((arbiter, arbiter.golden))
     for problem in starter_problems("train", 3, 3):
         wrong = {
-            path: text.replace("~", "").replace("+", "-") for path, text in problem.golden.items()
+            path: text.replace("~", "").replace("+", "-")
+            for path, text in problem.golden.items()
         }
         given += [(problem, problem.golden), (problem, wrong)]
     for problem, files in given:
@@ -159,7 +164,8 @@ def test_a_program_has_the_same_environment(executor, cold, argv):
 
 
 @pytest.mark.parametrize(
-    "names", [("agent", "cocotb_tools", "steps", "calendar"), ("agent", "cocotb_tools", "steps")]
+    "names",
+    [("agent", "cocotb_tools", "steps", "calendar"), ("agent", "cocotb_tools", "steps")],
 )
 def test_a_module_of_the_harness_that_shadows_another_is_imported(executor, cold, names):
     files = {f"src/{name}.py": f"NAME = '{name}'\n" for name in names}

@@ -7,13 +7,16 @@ import json
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_grader.problems.cvdp import FieldError, NotGradableError, problem_from_record, read_cvdp
+from rtl_grader.problems.cvdp import (
+    FieldError,
+    NotGradableError,
+    problem_from_record,
+    read_cvdp,
+)
 from rtl_grader.types.problem import InterfaceSource
 
 CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
-COMPOSE = (
-    "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest /src/test_runner.py\n"
-)
+COMPOSE = "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest /src/test_runner.py\n"
 SINGLE = {
     "id": "single_1",
     "categories": ["cid003", "easy"],

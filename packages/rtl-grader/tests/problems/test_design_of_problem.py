@@ -26,7 +26,9 @@ BODY = "(input a, output y);\n  assign y = a;\nendmodule"
 )
 def test_a_module_is_seen_however_it_is_written(text):
     assert "shared" in [name for name, _ in modules_of(text)]
-    assert "shared" in [name for name, _ in shown_modules(a_problem(context={"rtl/a.sv": text}))]
+    assert "shared" in [
+        name for name, _ in shown_modules(a_problem(context={"rtl/a.sv": text}))
+    ]
 
 
 @pytest.mark.parametrize(

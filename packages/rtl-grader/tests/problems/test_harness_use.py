@@ -13,7 +13,9 @@ def use(text, **further):
 
 def use_in_test(*lines):
     """What the statements of one cocotb test use."""
-    return use("@cocotb.test()\nasync def t(dut):\n" + "".join(f"    {line}\n" for line in lines))
+    return use(
+        "@cocotb.test()\nasync def t(dut):\n" + "".join(f"    {line}\n" for line in lines)
+    )
 
 
 CLOCK = "cocotb.start_soon(Clock(dut.clk, 10).start())"
@@ -60,7 +62,11 @@ def test_waiting_for_an_edge_does_not_drive(wait):
 
 
 def test_clocks_and_signals_with_a_rising_edge_have_one_bit():
-    waits = ("await RisingEdge(dut.done)", "await Edge(dut.bus)", "await FallingEdge(dut.bits[2])")
+    waits = (
+        "await RisingEdge(dut.done)",
+        "await Edge(dut.bus)",
+        "await FallingEdge(dut.bits[2])",
+    )
     assert use_in_test("Clock(dut.clk, 10)", *waits).scalars == {"clk", "done"}
 
 
@@ -92,7 +98,9 @@ DEAD = {
 
 @pytest.mark.parametrize("code", DEAD.values(), ids=DEAD)
 def test_unexecuted_and_guarded_code_does_not_count(code):
-    found = use(f"DEBUG = False\n@cocotb.test()\nasync def t(dut):\n    dut.a.value = 1\n{code}")
+    found = use(
+        f"DEBUG = False\n@cocotb.test()\nasync def t(dut):\n    dut.a.value = 1\n{code}"
+    )
     assert found.names == ("a",)
 
 
@@ -137,7 +145,8 @@ def test_parameters_come_from_the_build_call():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "async def (", "\0", "x = " + "(" * 3000, "x = " + "-" * 200_000 + "1", "dut." * 5]
+    "text",
+    ["", "async def (", "\0", "x = " + "(" * 3000, "x = " + "-" * 200_000 + "1", "dut." * 5],
 )
 def test_invalid_python_names_nothing(text):
     assert use(text).names == ()

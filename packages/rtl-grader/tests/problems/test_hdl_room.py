@@ -13,5 +13,7 @@ def test_hdl_imports_only_types_and_errors_of_the_product():
     assert len(files) > 5
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(("rtl_", "tests")):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(
+                ("rtl_", "tests")
+            ):
                 assert node.module.startswith(BELOW), f"{file.name}:{node.lineno}"

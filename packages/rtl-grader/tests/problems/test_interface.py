@@ -65,7 +65,11 @@ def test_an_include_is_followed_only_among_the_given_files(tmp_path):
 def test_parameters_with_defaults_and_without_locals():
     text = "module m #(parameter A = 3, parameter real R = 1.5, localparam L = 2, parameter [7:0] B = 8'hAF)(); endmodule"
     found = parse_interface({"a.sv": text}, "m", InterfaceSource.GOLDEN)
-    assert [(p.name, p.default) for p in found.parameters] == [("A", 3), ("R", None), ("B", 175)]
+    assert [(p.name, p.default) for p in found.parameters] == [
+        ("A", 3),
+        ("R", None),
+        ("B", 175),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,8 @@ HEADER = "module top(input clk, output [3:0] q);"
 
 def test_the_golden_answer_comes_first():
     found = derive(
-        prompt=f"```verilog\n{HEADER}\n```", golden={"rtl/top.sv": "module top(input x); endmodule"}
+        prompt=f"```verilog\n{HEADER}\n```",
+        golden={"rtl/top.sv": "module top(input x); endmodule"},
     )
     assert (found.source, [p.name for p in found.ports], found.exact) == (
         InterfaceSource.GOLDEN,
@@ -155,7 +160,10 @@ def test_a_golden_parameter_is_demanded_if_prompt_or_harness_names_it():
     assert [
         p.name for p in derive(prompt="The parameter `WIDTH` (4).", golden=golden).parameters
     ] == ["WIDTH"]
-    built = {**HARNESS, "src/test_runner.py": "def test_a():\n    build(parameters={'WIDTH': 8})\n"}
+    built = {
+        **HARNESS,
+        "src/test_runner.py": "def test_a():\n    build(parameters={'WIDTH': 8})\n",
+    }
     assert [p.name for p in derive(harness=built, golden=golden).parameters] == ["WIDTH"]
     assert derive(golden=golden).parameters == ()
 
@@ -167,8 +175,13 @@ def test_parameters_in_the_body_of_a_golden_answer_are_demanded_only_by_the_harn
         (),
         [("clk", 1), ("q", 2)],
     )
-    runner = {**HARNESS, "src/test_runner.py": "def test_a():\n    build(parameters={'W': 8})\n"}
-    assert [p.name for p in derive(harness=runner, golden={"rtl/top.sv": text}).parameters] == ["W"]
+    runner = {
+        **HARNESS,
+        "src/test_runner.py": "def test_a():\n    build(parameters={'W': 8})\n",
+    }
+    assert [p.name for p in derive(harness=runner, golden={"rtl/top.sv": text}).parameters] == [
+        "W"
+    ]
 
 
 def test_an_old_version_gives_directions_but_no_widths_and_parameters():

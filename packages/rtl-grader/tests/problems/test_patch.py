@@ -14,7 +14,8 @@ def body(old, new):
         difflib.unified_diff(old.splitlines(keepends=True), new.splitlines(keepends=True), n=2)
     )[2:]
     return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in lines
     )
 
 

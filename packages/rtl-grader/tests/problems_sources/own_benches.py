@@ -21,7 +21,8 @@ class Benches(FileSource):
     def read(self) -> ProblemSet:
         texts = sorted(self.path.glob("*.md"))
         return read_benches(
-            ((t.name, t.stem, f"{t.stem}_tb.sv", partial(problem, t)) for t in texts), "own-benches"
+            ((t.name, t.stem, f"{t.stem}_tb.sv", partial(problem, t)) for t in texts),
+            "own-benches",
         )
 
 

@@ -19,7 +19,9 @@ from rtl_grader.problems import testbench
 from rtl_grader.types.answer import Answer
 
 BENCHES = [
-    key for key in BASES if key in ("own/bench", "own/loud") or key.startswith(("ve/", "rtllm/"))
+    key
+    for key in BASES
+    if key in ("own/bench", "own/loud") or key.startswith(("ve/", "rtllm/"))
 ]
 """The attacked problems that a Verilog test bench judges."""
 ATTACKS = [
@@ -214,7 +216,8 @@ def test_a_bench_pays_no_constant(grader, links):
         "reg [3:0] x; initial x = 0; assign y = x;",
     ):
         verdict = grader.grade(
-            problem, Answer(files={"rtl/gate.v": f"{GATE}{constant} assign z = 0;\nendmodule\n"})
+            problem,
+            Answer(files={"rtl/gate.v": f"{GATE}{constant} assign z = 0;\nendmodule\n"}),
         )
         assert verdict.reasons == (CONSTANT,)
 
@@ -228,7 +231,8 @@ def test_a_design_that_a_bench_keeps_still_is_no_constant(grader):
 
 
 @pytest.mark.parametrize(
-    "body", ["", "assign y = 4'bx, z = 1'bz;", "reg [3:0] x; assign y = x; initial #9000 x = 0;"]
+    "body",
+    ["", "assign y = 4'bx, z = 1'bz;", "reg [3:0] x; assign y = x; initial #9000 x = 0;"],
 )
 def test_a_bench_pays_no_unknown_constant(grader, body):
     problem = weak_problem(LINKS["named"], "en = 1")
@@ -240,7 +244,9 @@ def test_a_bench_pays_no_unknown_constant(grader, body):
 def test_outputs_that_a_bench_leaves_unknown_are_no_constant(grader):
     body = "reg [3:0] x; assign y = x, z = 0; always @(negedge en) x <= 0; always @(posedge en) x <= a + 1;"
     problem = weak_problem(LINKS["with an output left open"], "a[0] = 1")
-    assert grader.grade(problem, Answer(files={"rtl/gate.v": f"{GATE}{body}\nendmodule\n"})).passed
+    assert grader.grade(
+        problem, Answer(files={"rtl/gate.v": f"{GATE}{body}\nendmodule\n"})
+    ).passed
 
 
 PARTS = """

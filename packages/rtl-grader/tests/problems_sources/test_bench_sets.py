@@ -51,7 +51,9 @@ def test_every_problem_has_prompt_reference_and_interface(verilog_eval):
     assert {p.difficulty for p in verilog_eval.values()} == {"easy", "medium", "hard"}
 
 
-def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(grader, verilog_eval):
+def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(
+    grader, verilog_eval
+):
     """Two of these 78 cannot pass on Icarus 11: a bench with wrong ports, and a cast to an enum. The other half of the published set
     has one more: 153 of 156 pass (98 %)."""
     failed = failures(grader, verilog_eval)
@@ -64,7 +66,8 @@ def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(gra
 
 def test_a_wrong_design_fails_with_the_number_of_mismatches(grader, verilog_eval):
     found = grader.grade(
-        verilog_eval[POPCOUNT], Answer(files={TARGET: f"{HEAD}  assign out = in[0];\nendmodule\n"})
+        verilog_eval[POPCOUNT],
+        Answer(files={TARGET: f"{HEAD}  assign out = in[0];\nendmodule\n"}),
     )
     assert found.outcome.value == "tests_failed"
     assert any("Mismatches:" in reason for reason in found.reasons), found.reasons
@@ -97,7 +100,9 @@ def test_every_design_is_read_with_its_golden_answer_renamed(rtllm):
     assert "src/tdata.txt" in rtllm["rtllm_asyn_fifo"].harness
 
 
-def test_at_least_85_percent_of_the_verified_designs_pass_and_the_others_are_known(grader, rtllm):
+def test_at_least_85_percent_of_the_verified_designs_pass_and_the_others_are_known(
+    grader, rtllm
+):
     failed = failures(grader, rtllm)
     # Icarus 11 does not support an initialised array and `break`, which two benches use.
     assert set(failed) <= {"rtllm_ring_counter", "rtllm_asyn_fifo"}, failed

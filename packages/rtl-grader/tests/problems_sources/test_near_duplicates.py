@@ -20,7 +20,9 @@ The read data are registered and appear one cycle after the read enable. The res
 
 
 def make(identity, prompt, golden=None):
-    return a_problem(id=identity, prompt=prompt, golden={"rtl/m.sv": golden} if golden else None)
+    return a_problem(
+        id=identity, prompt=prompt, golden={"rtl/m.sv": golden} if golden else None
+    )
 
 
 def test_only_a_reworded_twin_moves_to_the_held_out_side():
@@ -40,7 +42,9 @@ def test_only_a_reworded_twin_moves_to_the_held_out_side():
 def test_a_whole_chain_of_twins_moves():
     second = TEXT.replace("sixteen", "32")
     third = second.replace("active high", "active low").replace("registered", "stored")
-    _, out, moved = separate([make("third", third), make("second", second)], [make("first", TEXT)])
+    _, out, moved = separate(
+        [make("third", third), make("second", second)], [make("first", TEXT)]
+    )
     assert {p.id for p in out} == {"first", "second", "third"}
     assert len(moved) == 2
 
@@ -51,7 +55,9 @@ def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
     common = rng.choices(words, k=40)
 
     def reworded(text, changes):
-        return [rng.choice(words) if place in changes else word for place, word in enumerate(text)]
+        return [
+            rng.choice(words) if place in changes else word for place, word in enumerate(text)
+        ]
 
     own = [[*common, *rng.choices(words, k=40)] for _ in range(40)]
     changed = [
@@ -70,7 +76,9 @@ def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
         for one in train
     }
     found = {pair.moved: pair.overlap for pair in pairs(train, held, BY_ID)}
-    assert found == {name: overlap for name, overlap in like.items() if overlap >= measure.limit}
+    assert found == {
+        name: overlap for name, overlap in like.items() if overlap >= measure.limit
+    }
     assert 10 < len(found) < 40
 
 
@@ -109,7 +117,9 @@ def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(dat
     assert moved, "the published agentic set has twins"
     for problem in loaded.every:
         if problem.source != "starter" and problem.id not in moved:
-            assert (int(problem.fingerprint[:8], 16) / 2**32 < 0.2) == (problem in loaded.heldout)
+            assert (int(problem.fingerprint[:8], 16) / 2**32 < 0.2) == (
+                problem in loaded.heldout
+            )
     assert not pairs(loaded.train, loaded.heldout, BY_ID)
     assert {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"} <= {
         p.id for p in loaded.every

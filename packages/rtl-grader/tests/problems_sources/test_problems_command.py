@@ -237,18 +237,24 @@ def test_a_missing_data_set_is_reported_with_the_command_that_fetches_it(
     tmp_path, monkeypatch, words
 ):
     monkeypatch.chdir(tmp_path)
-    more = ("--answers", "answers.jsonl", "--output", "out.jsonl") if words[0] == "grade" else ()
+    more = (
+        ("--answers", "answers.jsonl", "--output", "out.jsonl") if words[0] == "grade" else ()
+    )
     Path("answers.jsonl").write_text("")
     told = str(invoke(*words, *more).exception)
     assert (
-        "cannot read the problem file data/cvdp" if words[0] == "grade" else "there is no data/cvdp"
+        "cannot read the problem file data/cvdp"
+        if words[0] == "grade"
+        else "there is no data/cvdp"
     ) in told
     assert told.endswith("get it with `rtl-distill problems fetch cvdp`")
     assert len(told.splitlines()) == 2
 
 
 @pytest.mark.slow
-def test_an_estimate_needs_no_data_set_and_names_the_command_that_fetches_it(tmp_path, monkeypatch):
+def test_an_estimate_needs_no_data_set_and_names_the_command_that_fetches_it(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     said = " ".join(printed("estimate", "cvdp").split())
     assert (
@@ -272,7 +278,9 @@ def test_list_shows_interfaces_with_source_and_confidence_and_problems_left_out(
 @pytest.mark.slow
 def test_show_prints_a_whole_problem(data):
     source = ("--source", f"cvdp={data / 'cvdp'}")
-    shown = printed("problems", "show", "cvdp_copilot_lfsr_0001", *source, "--golden", "--harness")
+    shown = printed(
+        "problems", "show", "cvdp_copilot_lfsr_0001", *source, "--golden", "--harness"
+    )
     for part in (
         "fingerprint",
         "lfsr_out",

@@ -40,7 +40,9 @@ def starter(folder: Path, data: Path) -> dict[str, Any]:
 
 
 def cvdp(folder: Path, data: Path) -> dict[str, Any]:
-    (folder / "few.jsonl").write_text(f"{(data / 'cvdp' / EXAMPLES).read_text().rstrip()}\ntorn\n")
+    (folder / "few.jsonl").write_text(
+        f"{(data / 'cvdp' / EXAMPLES).read_text().rstrip()}\ntorn\n"
+    )
     return {"path": folder / "few.jsonl"}
 
 
@@ -129,7 +131,9 @@ def test_a_configuration_with_it_is_loaded_shown_and_stored(settings, source, tm
     assert str(type(source).__doc__) in shown
     rows = shown.partition("[[problems.sources]]\n")[2].partition("[tinker]\n")[0].splitlines()
     for above, row in pairwise(rows):
-        assert row.startswith("#") or not row or above.startswith("# "), f"{row} is not explained"
+        assert row.startswith("#") or not row or above.startswith("# "), (
+            f"{row} is not explained"
+        )
 
 
 def test_errors_in_its_table_name_their_lines(settings, tmp_path):
@@ -248,8 +252,12 @@ def test_one_command_lists_the_problems_of_all_sources(tmp_path, data):
         settings = write(folder, data)
         text = f"{kind}={settings['path']}" if "path" in settings else kind
         texts[text] = SOURCES.find(kind)(kind=kind, **settings)
-    listed = command("problems", "list", *(word for text in texts for word in ("--source", text)))
-    for source in texts.values():  # a longer list of generated problems starts with the same ones
+    listed = command(
+        "problems", "list", *(word for text in texts for word in ("--source", text))
+    )
+    for (
+        source
+    ) in texts.values():  # a longer list of generated problems starts with the same ones
         assert all(problem.id in listed for problem in loaded_by(source, seed=0).every)
 
 
@@ -305,6 +313,8 @@ def test_a_stored_run_with_a_missing_source_is_reported(tmp_path):
     config["problems"]["sources"] = [{"kind": "gone:Benches", "path": "x"}]
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="old", status="cancelled", student="s", config=config))
-    said = r"run 'old' cannot be used here\n  `problems.sources.0.kind`: source 'gone.*PYTHONPATH"
+    said = (
+        r"run 'old' cannot be used here\n  `problems.sources.0.kind`: source 'gone.*PYTHONPATH"
+    )
     with pytest.raises(ConfigError, match=said):
         config_of(history, "old")

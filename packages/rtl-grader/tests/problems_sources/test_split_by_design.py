@@ -102,7 +102,9 @@ def test_the_held_out_share_is_near_the_fraction(data, agentic, both):
     verilog_eval = load_problems(
         [VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval")], 0
     )
-    shares = [len(loaded.heldout) / len(loaded.every) for loaded in (agentic, both, verilog_eval)]
+    shares = [
+        len(loaded.heldout) / len(loaded.every) for loaded in (agentic, both, verilog_eval)
+    ]
     assert shares == pytest.approx([0.2, 0.2, 0.2], abs=0.02)
 
 
@@ -113,7 +115,9 @@ def test_a_design_never_changes_sides_as_the_set_grows(data, tmp_path, agentic):
     of_all = {p.id for p in agentic.heldout}
     moved = {move.moved for move in agentic.moved}
     assert {p.id for p in some.heldout} <= of_all
-    assert {p.id for p in some.train} & of_all <= moved, "only problems that belong to a newer one"
+    assert {p.id for p in some.train} & of_all <= moved, (
+        "only problems that belong to a newer one"
+    )
 
 
 CODE = """\
@@ -132,7 +136,10 @@ def cvdp(identity: str, prompt: str, context: dict[str, str], target: str) -> st
     """Line of a single-turn file."""
     compose = "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest\n"
     given = {"id": identity, "prompt": prompt, "context": context, "targets": (target,)}
-    return json.dumps(record_of(a_problem(**given, harness={"docker-compose.yml": compose}))) + "\n"
+    return (
+        json.dumps(record_of(a_problem(**given, harness={"docker-compose.yml": compose})))
+        + "\n"
+    )
 
 
 def test_a_renamed_design_moves_with_all_its_problems(tmp_path):

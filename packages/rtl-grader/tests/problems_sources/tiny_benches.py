@@ -31,7 +31,9 @@ def judged(executor: Executor, problem: Problem, text: str) -> StepResult:
     services, mounts = read_services(problem.harness)
     job = Job(
         files={problem.targets[0]: text},
-        harness={path: text for path, text in problem.harness.items() if path.startswith("src/")},
+        harness={
+            path: text for path, text in problem.harness.items() if path.startswith("src/")
+        },
         steps=services,
         mounts=mounts,
         limits=Limits(wall_s=20, cpu_s=3),

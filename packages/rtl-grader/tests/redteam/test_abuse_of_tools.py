@@ -31,7 +31,10 @@ def sandboxes(request):
 
 @pytest.mark.parametrize(
     "abuse",
-    [pytest.param(a, id=a.name, marks=() if a.name in FAST else pytest.mark.slow) for a in ABUSES],
+    [
+        pytest.param(a, id=a.name, marks=() if a.name in FAST else pytest.mark.slow)
+        for a in ABUSES
+    ],
 )
 def test_abuse_is_contained_and_not_paid(sandboxes, abuse):
     assert play(abuse, problem(), *sandboxes) == []

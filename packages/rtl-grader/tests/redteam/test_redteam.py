@@ -21,7 +21,9 @@ from benchmarks.redteam.tables import read
 from rtl_grader.types.verdict import Outcome
 
 FAST = [(group, name) for group in GROUPS for name in read(group).get("fast", ())]
-BY_NAME = {(group, attack.name): attack for group, attacks in GROUPS.items() for attack in attacks}
+BY_NAME = {
+    (group, attack.name): attack for group, attacks in GROUPS.items() for attack in attacks
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,9 @@ def test_a_plain_wrong_design_is_never_paid_and_a_right_one_always(grader):
     for base in BASES.values():
         if find(base.problem) is not None:
             for core, right in (("wrong", UNPAID), ("switched", UNPAID), ("good", PAID)):
-                attack = Attack(core, "", base.problem, text=base.design(core=core), right=right)
+                attack = Attack(
+                    core, "", base.problem, text=base.design(core=core), right=right
+                )
                 graded = confirmed(grader, grade(grader, "bases", attack))
                 assert not graded.faults, (base.problem, core, graded.outcome, graded.reasons)
 
@@ -81,7 +85,9 @@ def test_the_red_team_has_the_promised_size_and_describes_every_entry():
             if count > 1
         ]
         assert not repeated, (group, repeated)
-        assert all(sum(x is not None for x in (a.text, a.files, a.response)) == 1 for a in members)
+        assert all(
+            sum(x is not None for x in (a.text, a.files, a.response)) == 1 for a in members
+        )
 
 
 def test_each_kind_of_wrong_verdict_is_a_fault():
@@ -140,7 +146,11 @@ def test_a_repeated_grading_does_not_use_the_cache(grader):
 
 def test_the_runner_prints_a_table_and_fails_if_there_are_faults(tmp_path, monkeypatch, capsys):
     offender = Attack(
-        "not honest at all", "a wrong design", "starter/counter", text=COUNTER.design(), right=PAID
+        "not honest at all",
+        "a wrong design",
+        "starter/counter",
+        text=COUNTER.design(),
+        right=PAID,
     )
     monkeypatch.setitem(GROUPS, "offenders", [offender])
     target = tmp_path / "all.json"
@@ -158,7 +168,10 @@ def test_the_runner_prints_a_table_and_fails_if_there_are_faults(tmp_path, monke
 def test_an_unknown_group_is_named():
     with pytest.raises(ValueError, match="nowhere"):
         chosen(["nowhere"])
-    assert {group for group, _ in chosen(["cache", "plain verdict"])} == {"cache", "bench_channel"}
+    assert {group for group, _ in chosen(["cache", "plain verdict"])} == {
+        "cache",
+        "bench_channel",
+    }
     assert len(chosen(every=10)) < 250
 
 
@@ -172,7 +185,9 @@ def test_a_case_of_the_fuzzer_depends_only_on_seed_and_number():
 
 def test_a_finding_is_reduced_and_saved(grader, tmp_path):
     text = COUNTER.design("wire a;\nwire b;\nwire c;\n", before="// one\n// two\n")
-    found = grade(grader, "tasks", Attack("x", "an idea", "starter/counter", text=text, right=PAID))
+    found = grade(
+        grader, "tasks", Attack("x", "an idea", "starter/counter", text=text, right=PAID)
+    )
     assert found.faults == ["honest refused"]
     small = fuzz.smaller(grader, found)
     assert len(str(small.attack.text)) < len(text)

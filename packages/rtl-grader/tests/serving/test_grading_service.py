@@ -58,7 +58,9 @@ def serving(grader, output, queue=64):
         thread = threading.Thread(target=run)
         thread.start()
         try:
-            with httpx.Client(base_url=address.result(60), headers=TOKEN, timeout=300) as client:
+            with httpx.Client(
+                base_url=address.result(60), headers=TOKEN, timeout=300
+            ) as client:
                 yield client
         finally:
             loop.call_soon_threadsafe(task.cancel)
@@ -143,7 +145,9 @@ def test_an_answer_with_a_lone_surrogate_gets_a_record(service):
     assert changed_fields(verdict) == []
 
 
-def test_a_batch_gets_sealed_records_in_order_and_equal_answers_are_graded_once(service, output):
+def test_a_batch_gets_sealed_records_in_order_and_equal_answers_are_graded_once(
+    service, output
+):
     answers = [
         golden(0, "a"),
         {"id": PROBLEMS[1].id, "response": "I do not know.", "sample": 7},
@@ -207,7 +211,9 @@ BROKEN = {
 @pytest.mark.parametrize("body", BROKEN)
 def test_a_malformed_body_is_422_and_names_the_place(service, body):
     before = metric(service, "rtl_grader_graded_total")
-    refused = service.post("/v1/grade", content=body, headers={"Content-Type": "application/json"})
+    refused = service.post(
+        "/v1/grade", content=body, headers={"Content-Type": "application/json"}
+    )
     assert refused.status_code == 422
     assert BROKEN[body] in refused.json()["detail"]
     assert metric(service, "rtl_grader_graded_total") == before
@@ -236,7 +242,9 @@ def partial_request(service, length=100, start=b"{"):
     return connection
 
 
-def test_a_client_that_disconnects_affects_no_other_and_its_answer_is_graded_once(grader, tmp_path):
+def test_a_client_that_disconnects_affects_no_other_and_its_answer_is_graded_once(
+    grader, tmp_path
+):
     with (
         held(grader, tmp_path / "v.jsonl", 64) as (service, go),
         others_unaffected(service, "hung up"),
@@ -282,7 +290,9 @@ def test_failed_gradings_are_not_stored_and_make_the_service_unhealthy(tmp_path)
     with make_executor("bubblewrap") as executor, closing(Grader(executor)) as broken:
         executor.close()
         with serving(broken, tmp_path / "v.jsonl") as service:
-            verdicts = grade(service, *(golden(0, str(number)) for number in range(MOST_FAILED)))
+            verdicts = grade(
+                service, *(golden(0, str(number)) for number in range(MOST_FAILED))
+            )
             assert {verdict["outcome"] for verdict in verdicts} == {"infrastructure_error"}
             assert service.get("/health").status_code == 503
     assert (tmp_path / "v.jsonl").read_bytes() == b""
@@ -301,7 +311,10 @@ def test_a_full_disk_is_503_and_leaves_the_file_intact(grader, tmp_path):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (refused.status_code, "Retry-After" in refused.headers) == (503, True)
-        assert grade(service, {"id": PROBLEMS[0].id, "response": "no"})[0]["outcome"] == "no_answer"
+        assert (
+            grade(service, {"id": PROBLEMS[0].id, "response": "no"})[0]["outcome"]
+            == "no_answer"
+        )
     first, second = map(json.loads, output.read_text().splitlines())
     assert (first, second["outcome"]) == (kept, "no_answer")
 

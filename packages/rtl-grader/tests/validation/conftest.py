@@ -54,7 +54,9 @@ def planted() -> Callable[..., Problem]:
             "src/bench.sv": BENCH,
             **(files or {}),
         }
-        prompt = "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n"
+        prompt = (
+            "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n"
+        )
         return read_problem(
             id=identity, prompt=prompt, context=context or {}, targets=("rtl/inv.sv",), harness=harness,
             golden={"rtl/inv.sv": golden} if golden else None,

@@ -93,9 +93,11 @@ def test_undeserved_passes_are_found_and_others_are_not(run):
     done = run.audit()
     assert (done.passes, done.simulated) == (4 + 12, 3 + 12), "equal answers are simulated once"
     summary = audit_summary(run.history, "r")
-    assert (summary.whole.equal, summary.whole.different, summary.whole.unknown) == (14, 2, 0), (
-        summary
-    )
+    assert (summary.whole.equal, summary.whole.different, summary.whole.unknown) == (
+        14,
+        2,
+        0,
+    ), summary
     assert [row["rollout"] for row in summary.doubtful] == keys[2:4]
     assert all("y is 5, golden 2" in row["detail"] for row in summary.doubtful)
     assert summary.in_words() == "16 passes, 14 proved, 2 doubtful"
@@ -109,7 +111,9 @@ def test_undeserved_passes_are_found_and_others_are_not(run):
 
 def test_the_required_module_is_audited(run):
     """Even if another module precedes it and the file has another name."""
-    harness = {path: text.replace("inv.sv", "design.sv") for path, text in run.half.harness.items()}
+    harness = {
+        path: text.replace("inv.sv", "design.sv") for path, text in run.half.harness.items()
+    }
     changes = {
         "id": "moved",
         "targets": ("rtl/design.sv",),
@@ -200,7 +204,9 @@ def test_without_a_golden_answer_passes_are_compared_with_each_other(run):
     assert [row["share"] for row in rows] == [0.75] * 3 + [0.25] * 2, (
         "copies of one text count once"
     )
-    assert json.loads(rows[3]["trace"]) == [{"a": 13}], "the shortest inputs that separate the two"
+    assert json.loads(rows[3]["trace"]) == [{"a": 13}], (
+        "the shortest inputs that separate the two"
+    )
     assert "3 of 4 independent texts" in rows[0]["detail"]
     assert run.audit().known == 5
     run.answer(half, inverter("{~a[3], ~a[2:0]}"), step=1)

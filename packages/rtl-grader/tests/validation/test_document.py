@@ -43,7 +43,9 @@ def written(
     path: Path, problems: list[Problem], records: dict[str, ValidationRecord], history: History
 ) -> str:
     broken = BrokenLine("set.jsonl", 3, None, "line", HOSTILE, "starter")
-    write_document(path, LoadedProblems(train=problems, broken=[broken]), records, LEVEL, history)
+    write_document(
+        path, LoadedProblems(train=problems, broken=[broken]), records, LEVEL, history
+    )
     return path.read_text()
 
 
@@ -55,7 +57,9 @@ def test_lines_of_header_problems_and_digest(records, history, tmp_path):
     assert head["tools"] == [records[PROBLEMS[0].id].tools]
     assert len(tail["digest"]) == 64
     assert (
-        set(tail["seconds"]) == {row["id"] for row in rows} == {problem.id for problem in PROBLEMS}
+        set(tail["seconds"])
+        == {row["id"] for row in rows}
+        == {problem.id for problem in PROBLEMS}
     )
     row: dict[str, Any] = next(row for row in rows if row["id"] == PROBLEMS[0].id)
     assert (row["status"], row["mutants"]["killed"], row["mutants"]["score"]) == ("fit", 2, 1.0)
@@ -86,8 +90,13 @@ def test_a_stored_validation_has_the_same_digest_as_a_fresh_one(records, history
 
 def test_two_versions_of_a_set_differ_only_in_what_changed(records, history, tmp_path):
     before = written(tmp_path / "a.jsonl", PROBLEMS, records, history).splitlines()
-    slower = {name: record.model_copy(update={"wall_s": 99.0}) for name, record in records.items()}
-    assert written(tmp_path / "b.jsonl", PROBLEMS, slower, history).splitlines()[:-1] == before[:-1]
+    slower = {
+        name: record.model_copy(update={"wall_s": 99.0}) for name, record in records.items()
+    }
+    assert (
+        written(tmp_path / "b.jsonl", PROBLEMS, slower, history).splitlines()[:-1]
+        == before[:-1]
+    )
     weak = records[PROBLEMS[1].id].model_copy(update={"status": "weak"})
     after = written(
         tmp_path / "c.jsonl", PROBLEMS, {**records, PROBLEMS[1].id: weak}, history

@@ -18,7 +18,9 @@ def test_each_answer_is_compared_once(grader, planted):
     assert [one.result for one in told if one] == ["equal", "different", "equal"]
     spent = doubts.spent_s
     assert spent > 0
-    assert doubts.look(grader, problem, [WRONG], 1e-9) == [told[1]], "a known answer costs nothing"
+    assert doubts.look(grader, problem, [WRONG], 1e-9) == [told[1]], (
+        "a known answer costs nothing"
+    )
     assert doubts.spent_s == spent
     copied = {"rtl/inv.sv": RIGHT["rtl/inv.sv"] + "// other\n"}
     assert doubts.look(grader, problem, [copied], 1e-9) == [told[0]], "comments do not matter"
@@ -29,7 +31,9 @@ def test_each_answer_is_compared_once(grader, planted):
 def test_the_time_is_a_share_of_the_grading_time(grader, planted):
     problem, doubts = planted(), Doubts()
     grader.grade(problem, Answer(files=RIGHT))
-    assert doubts.look(grader, problem, [RIGHT], 10.0) == [None], "no answer of a step was graded"
+    assert doubts.look(grader, problem, [RIGHT], 10.0) == [None], (
+        "no answer of a step was graded"
+    )
     doubts.graded_s += 1.0
     other = {"rtl/inv.sv": inverter("4'd15 - a")}
     (found,) = doubts.look(grader, problem, [other], 0.01)
@@ -39,9 +43,12 @@ def test_the_time_is_a_share_of_the_grading_time(grader, planted):
 
 
 @pytest.mark.parametrize(
-    ("texts", "results"), [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])]
+    ("texts", "results"),
+    [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])],
 )
-def test_without_a_golden_answer_three_distinct_texts_are_needed(grader, planted, texts, results):
+def test_without_a_golden_answer_three_distinct_texts_are_needed(
+    grader, planted, texts, results
+):
     forms = ("~a", "4'd15 - a", "a ^ 4'hf", "a")[:texts]
     answers = [{"rtl/inv.sv": inverter(form)} for form in forms]
     problem = planted(golden=None)

@@ -23,7 +23,13 @@ def test_inputs_of_a_starter_harness_are_recorded(grader):
     assert len(trace) > 20
     assert all(len({step[name] for step in trace}) > 1 for name in inputs), "all of them move"
     itself = compare(
-        grader.executor, problem, problem.golden, problem.golden, grader.limits, QUICK, driven=trace
+        grader.executor,
+        problem,
+        problem.golden,
+        problem.golden,
+        grader.limits,
+        QUICK,
+        driven=trace,
     )
     assert itself.agrees
 
@@ -31,7 +37,9 @@ def test_inputs_of_a_starter_harness_are_recorded(grader):
 def test_inputs_of_a_protocol_find_a_difference_that_random_ones_miss(grader):
     problem, golden = problem_of(LOCK), {"rtl/m.sv": LOCK}
     other = {"rtl/m.sv": LOCK.replace("8'h5a", "8'h5b")}
-    assert compare(grader.executor, problem, golden, other, grader.limits, QUICK).result == "same"
+    assert (
+        compare(grader.executor, problem, golden, other, grader.limits, QUICK).result == "same"
+    )
     steps = [(1, 0), (0, 0), (0, 0xFEEDC0DE), (0, 0)]
     trace = [{"clk": clk, "rst": rst, "key": key} for rst, key in steps for clk in (0, 1)]
     told = compare(grader.executor, problem, golden, other, grader.limits, QUICK, driven=trace)

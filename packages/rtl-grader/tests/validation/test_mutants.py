@@ -40,11 +40,14 @@ endmodule
 
 
 def made(source: str, limit: int = 1000, seed: int = 0) -> list[tuple[str, str]]:
-    return [(m.kind, m.files["rtl/m.sv"]) for m in mutants({"rtl/m.sv": source}, "m", limit, seed)]
+    return [
+        (m.kind, m.files["rtl/m.sv"]) for m in mutants({"rtl/m.sv": source}, "m", limit, seed)
+    ]
 
 
 def wrap(
-    body: str, ports: str = "input [3:0] a, input [3:0] b, input clk, input rst, output reg [3:0] y"
+    body: str,
+    ports: str = "input [3:0] a, input [3:0] b, input clk, input rst, output reg [3:0] y",
 ) -> str:
     return f"module m #(parameter W = 3)({ports});\n  {body}\nendmodule\n"
 
@@ -69,7 +72,11 @@ def test_all_kinds_come_from_one_design_and_no_mutant_twice():
 
 
 def test_comments_strings_macros_and_printing_are_not_mutated():
-    kept = ["// a + b < c, posedge clk", "/* if (a) b else c */", '$display("a + b, %0d", a + b);']
+    kept = [
+        "// a + b < c, posedge clk",
+        "/* if (a) b else c */",
+        '$display("a + b, %0d", a + b);',
+    ]
     kept += ["`define TWICE(x) (x + x)", "`TWICE(b)"]
     for kind, text in made(DESIGN):
         dropped = [piece for piece in kept if piece not in text]

@@ -47,7 +47,8 @@ def test_sizes_are_relative_to_the_golden_answer_and_cached(grader, planted):
     forms = ("~a", "{4{a == a}} & ~a", "a == 13 ? 5 : ~a")
     answers = [{"rtl/inv.sv": inverter(form)} for form in forms]
     golden, longer, wrong = (
-        one.netlist for one in audit_passes(grader, problem, answers, Effort.of_cycles(100), cache)
+        one.netlist
+        for one in audit_passes(grader, problem, answers, Effort.of_cycles(100), cache)
     )
     assert golden == longer == Netlist(4, 0, 1, 1.0, 1.0)
     assert wrong.relative_area is None, "a doubtful pass has no relative size"

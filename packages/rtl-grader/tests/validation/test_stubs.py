@@ -27,7 +27,10 @@ def compiles(files: dict[str, str], folder: Path) -> bool:
     for path, text in files.items():
         (folder / Path(path).name).write_text(text)
         paths.append(str(folder / Path(path).name))
-    return subprocess.run(["iverilog", "-g2012", "-t", "null", *paths], check=False).returncode == 0
+    return (
+        subprocess.run(["iverilog", "-g2012", "-t", "null", *paths], check=False).returncode
+        == 0
+    )
 
 
 def problem(golden: str | None, interface: Interface | None) -> Problem:
@@ -156,6 +159,12 @@ def test_an_echo_follows_the_clock_and_a_blip_lasts_a_nanosecond(tmp_path):
     bench = WATCH.replace('$write("%0d/%b ", q, top)', "").replace(
         "initial begin", 'initial $monitor("%0t %b", $time, q); initial begin'
     )
-    clock, blip = (simulate(tmp_path, stub, bench).splitlines()[:3] for stub in ("clock", "blip"))
-    assert blip == ["0 0000", "1 1111", "2 0000"] or blip == ["0 0000", "1000 1111", "2000 0000"]
+    clock, blip = (
+        simulate(tmp_path, stub, bench).splitlines()[:3] for stub in ("clock", "blip")
+    )
+    assert blip == ["0 0000", "1 1111", "2 0000"] or blip == [
+        "0 0000",
+        "1000 1111",
+        "2000 0000",
+    ]
     assert [line.split()[1] for line in clock] == ["0000", "1111", "0000"]

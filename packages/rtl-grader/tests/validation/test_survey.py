@@ -13,7 +13,9 @@ from rtl_grader.validation.level import full_level, quick_level
 from tests.nouns import demo
 
 
-def in_session(tmp_path: Path, work: Callable[[Session], Awaitable[None]], *overrides: str) -> None:
+def in_session(
+    tmp_path: Path, work: Callable[[Session], Awaitable[None]], *overrides: str
+) -> None:
     """Run `work` in a session with two starter problems."""
     settings = demo(tmp_path, "grading.workers=2", *overrides, train=1)
 
@@ -50,7 +52,8 @@ def test_another_golden_answer_is_validated_again(tmp_path):
         await validate_all(session, level)
         problem = session.loaded.train[0]
         changed = {
-            path: text + "// the same, otherwise written\n" for path, text in problem.golden.items()
+            path: text + "// the same, otherwise written\n"
+            for path, text in problem.golden.items()
         }
         session.problems[problem.id] = problem.model_copy(update={"golden": changed})
         again = survey.begin(session, level)
@@ -104,7 +107,9 @@ def test_a_dead_executor_is_no_property_of_a_problem(tmp_path):
 
 
 @pytest.mark.parametrize(("required", "takes_part"), [("true", False), ("false", True)])
-def test_require_golden_excludes_problems_without_a_golden_answer(tmp_path, required, takes_part):
+def test_require_golden_excludes_problems_without_a_golden_answer(
+    tmp_path, required, takes_part
+):
     async def work(session):
         problem = session.loaded.train[0]
         bare = problem.model_copy(update={"golden": None})

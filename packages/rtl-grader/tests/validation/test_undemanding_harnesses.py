@@ -52,7 +52,9 @@ STUBS = Level("full", 0, (1,), ("zeros", "ones", "clock", "counter"))
 
 def problem(look, check, targets=("rtl/uart.sv", "rtl/parity.sv")):
     sources = " ".join(f"/code/{path}" for path in targets)
-    settings = f"SIM = icarus\nTOPLEVEL = uart\nVERILOG_SOURCES = {sources}\nPYTHONPATH = /src\n"
+    settings = (
+        f"SIM = icarus\nTOPLEVEL = uart\nVERILOG_SOURCES = {sources}\nPYTHONPATH = /src\n"
+    )
     harness = {
         "src/run.py": RUN,
         "src/test_uart.py": TEST.format(look=look, check=check),

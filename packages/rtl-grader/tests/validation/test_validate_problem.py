@@ -51,9 +51,7 @@ FIRST_STEP = BENCH.replace("i < 16", "i < 1").replace("a = i;", "a = 0; #1 a = 5
 BY_SEED = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n'
 BY_CHANCE = "import os, sys\nsys.exit(os.urandom(1)[0] % 2)\n"
 HOLDS = 'import sys\nsys.exit(0 if "{}" in open("/code/rtl/inv.sv").read() else 1)\n'
-NO_IMPORT = (
-    "import sys\nsys.exit(\"E   ImportError: cannot import name 'sim_time_utils' from 'cocotb'\")\n"
-)
+NO_IMPORT = "import sys\nsys.exit(\"E   ImportError: cannot import name 'sim_time_utils' from 'cocotb'\")\n"
 NO_TEST = "import cocotb\n\n\n@cocotb.test()\nasync def t(dut): ...\n\n\nraise TypeError('this harness is for another cocotb')\n"
 GIVEN = {"rtl/inv.sv": inverter("4'd3")}
 OFTEN, MUTANTS = Level("full", 0, (1,) * 24, ()), Level("full", 4, (1,), ())
@@ -138,7 +136,9 @@ def test_a_single_survivor_makes_only_a_generated_problem_weak(grader, planted):
     other = validate_problem(problem, grader, level=level)
     assert other.status == "fit", other.evidence
     assert 0.5 < other.evidence["mutants"]["score"] < 0.99
-    starter = validate_problem(problem.model_copy(update={"generated": True}), grader, level=level)
+    starter = validate_problem(
+        problem.model_copy(update={"generated": True}), grader, level=level
+    )
     assert starter.status == "weak"
     assert "mutants are paid, for example" in starter.evidence["reason"]
 
@@ -168,7 +168,9 @@ def test_a_register_that_is_too_short_for_a_counter_is_found(grader):
 
 
 def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader, examples):
-    found = validate_problem(examples[ARBITER], grader, level=Level("full", 4, (1,), ("zeros",)))
+    found = validate_problem(
+        examples[ARBITER], grader, level=Level("full", 4, (1,), ("zeros",))
+    )
     assert found.status == "fit", found.evidence
     assert found.evidence["mutants"]["survivors"]
     for survivor in found.evidence["mutants"]["survivors"]:
@@ -227,7 +229,9 @@ def test_a_harness_that_waits_forever_is_stopped(grader, planted, monkeypatch):
 @pytest.mark.slow
 def test_the_golden_answers_time_limits_stubs_and_mutants_that_hang(grader, planted):
     """The harness computes forever if an output is wrong; the limits would allow two minutes per answer."""
-    waits = HONEST.replace("sys.exit(0", "while 'all good' not in done.stdout: pass\nsys.exit(0")
+    waits = HONEST.replace(
+        "sys.exit(0", "while 'all good' not in done.stdout: pass\nsys.exit(0"
+    )
     before_s = grader.executor.cpu_s
     found = validate_problem(
         planted(waits), grader, level=Level("full", 2, (1,), ("zeros", "ones"))
@@ -307,4 +311,7 @@ def test_every_sixteenth_starter_problem_is_fit_with_a_mutation_score_of_at_leas
         )
     for problem, record in zip(problems, records, strict=True):
         assert record.status == "fit", (problem.id, record.evidence)
-        assert record.evidence["mutants"]["score"] >= 0.99, (problem.id, record.evidence["mutants"])
+        assert record.evidence["mutants"]["score"] >= 0.99, (
+            problem.id,
+            record.evidence["mutants"],
+        )

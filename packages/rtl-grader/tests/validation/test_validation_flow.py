@@ -21,7 +21,8 @@ def problem_file(tmp_path, planted):
         "lacking": "import no_such_module_anywhere\n",
     }
     lines = [
-        json.dumps(record_of(planted(run, identity=identity))) for identity, run in programs.items()
+        json.dumps(record_of(planted(run, identity=identity)))
+        for identity, run in programs.items()
     ]
     lines.append('{"id": "torn", "categories": ["cid003", "easy"], "input": {"prompt": 7}}')
     path = tmp_path / "planted.jsonl"
@@ -62,7 +63,9 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_pa
     async def artifacts():
         async with get_client() as client:
             return [
-                a for a in await client.read_artifacts() if a.key == "validation-demo-validation"
+                a
+                for a in await client.read_artifacts()
+                if a.key == "validation-demo-validation"
             ]
 
     found = asyncio.run(artifacts())
@@ -84,7 +87,11 @@ def test_only_fit_problems_take_part_in_a_run(prefect, overrides):
     async def run():
         async with open_session(settings, with_policy=False) as session:
             found = await validate_problems(session)
-            return found, dict(session.unfit), [p.id for p in session.usable(session.loaded.train)]
+            return (
+                found,
+                dict(session.unfit),
+                [p.id for p in session.usable(session.loaded.train)],
+            )
 
     found, unfit, usable = asyncio.run(run())
     assert usable == ["honest"]

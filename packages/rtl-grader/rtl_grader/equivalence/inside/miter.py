@@ -103,4 +103,6 @@ def _seen(acts: str, ticks: list[str]) -> str:
     if not ticks:
         return _SEEN_AT_ONCE.substitute(acts=acts)
     clocks = f"{{{', '.join(ticks)}}}"
-    return _SEEN.substitute(range=_range(len(ticks)), count=len(ticks), acts=acts, clocks=clocks)
+    return _SEEN.substitute(
+        range=_range(len(ticks)), count=len(ticks), acts=acts, clocks=clocks
+    )

@@ -42,7 +42,11 @@ def _size() -> dict[str, int]:
     top = str(design.top_module().name)[1:]
     cells = list(modules[top]["cells"].values())
     gates = [cell for cell in cells if not _REGISTER.match(cell["type"])]
-    return {"cells": len(cells), "flip_flops": len(cells) - len(gates), "levels": _levels(gates)}
+    return {
+        "cells": len(cells),
+        "flip_flops": len(cells) - len(gates),
+        "levels": _levels(gates),
+    }
 
 
 def _bits_by_direction(cell: dict[str, Any]) -> dict[str, list[Any]]:

@@ -154,7 +154,9 @@ class _BubblewrapCell(Cell):
             hint = _NO_PACKAGES
             if complaint.startswith("bwrap:"):
                 hint = _NO_NAMESPACES
-            raise InfrastructureError(f"the sandbox does not start: {complaint}", hint) from error
+            raise InfrastructureError(
+                f"the sandbox does not start: {complaint}", hint
+            ) from error
         assert hello.get("ready"), hello
 
     def kill(self) -> None:

@@ -16,7 +16,13 @@ from multiprocessing.connection import Connection
 from typing import Self
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import Executor, ExecutorDiedError, Job, JobResult, Message
+from rtl_grader.grading.executors.base import (
+    Executor,
+    ExecutorDiedError,
+    Job,
+    JobResult,
+    Message,
+)
 from rtl_grader.grading.executors.toolchain import Toolchain
 from rtl_grader.grading.executors.wire import ask, job_message, job_result, patience
 

@@ -116,13 +116,18 @@ class DockerExecutor(CellExecutor):
         message = job_message(job, self.toolchain)
 
         def hand_over() -> None:
-            with contextlib.suppress(OSError, ExecutorDiedError), container.connect() as channel:
+            with (
+                contextlib.suppress(OSError, ExecutorDiedError),
+                container.connect() as channel,
+            ):
                 send(channel, message)
 
         with contextlib.closing(container):
             threading.Thread(target=hand_over, daemon=True).start()
             sys.stdout.flush()
-            return subprocess.call([client, "start", "--attach", "--interactive", container.name])
+            return subprocess.call(
+                [client, "start", "--attach", "--interactive", container.name]
+            )
 
     def close(self) -> None:
         """Remove every container of this executor, busy or idle, and its directory."""
@@ -228,7 +233,9 @@ def image_toolchain(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain
         ) from error
     if code:
         complaint = output.strip()[-300:]
-        raise InfrastructureError(f"the image {name} lacks what grading needs: {complaint}", BUILD)
+        raise InfrastructureError(
+            f"the image {name} lacks what grading needs: {complaint}", BUILD
+        )
     return Toolchain.of_root(json.loads(output), {"image": digest})
 
 

@@ -85,7 +85,9 @@ def _from_docker(root: Path) -> str:
             docker.APIClient(version="auto", timeout=600, **docker.utils.kwargs_from_env())
         ) as api:
             digest = str(api.inspect_image(IMAGE)["Id"])
-            container = api.create_container(digest, command=["true"], network_disabled=True)["Id"]
+            container = api.create_container(digest, command=["true"], network_disabled=True)[
+                "Id"
+            ]
             try:
                 command = [*_UNPACK.split(), "-C", str(root)]
                 with subprocess.Popen(command, stdin=subprocess.PIPE) as tar:
@@ -122,7 +124,9 @@ def _from_debootstrap(root: Path) -> str:
     # `bash script`, since wheels do not preserve the executable bit.
     command = ["bash", str(scripts() / "root.sh"), str(root)]
     environment = {**os.environ, "PYTHON": sys.executable}
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    result = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False
+    )
     if result.returncode:
         complaint = result.stderr.strip()[-400:]
         raise ToolMissingError(f"debootstrap failed: {complaint}", "check the network")
@@ -149,5 +153,7 @@ def install_older_cocotb() -> Path:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         complaint = result.stderr.strip()[-300:]
-        raise ToolMissingError(f"pip could not install {_OLDER}: {complaint}", "check the network")
+        raise ToolMissingError(
+            f"pip could not install {_OLDER}: {complaint}", "check the network"
+        )
     return target

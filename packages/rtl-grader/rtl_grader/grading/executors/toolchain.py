@@ -87,7 +87,9 @@ class Toolchain:
             "tools": {**origin, **report["tools"]},
             "modules": frozenset(report["modules"]),
         }
-        return cls(**fields, cocotb1=COCOTB1 if "cocotb1" in report["tools"] else None, root=root)
+        return cls(
+            **fields, cocotb1=COCOTB1 if "cocotb1" in report["tools"] else None, root=root
+        )
 
     @classmethod
     def installed(cls) -> Toolchain | None:
@@ -112,7 +114,9 @@ class Toolchain:
         sandbox would hide it.
         """
         if not all(map(shutil.which, ("iverilog", "vvp"))):
-            raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
+            raise ToolMissingError(
+                "Icarus Verilog is not installed", "apt-get install iverilog"
+            )
         prefixes, directories = _places()
         if hidden := [place for place in prefixes if place.startswith(_WORKSPACE)]:
             raise ToolMissingError(
@@ -202,7 +206,9 @@ def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Directories of the running Python and the simulators outside the system's: (to mount, for PATH)."""
     own = (sys.prefix, sys.base_prefix)
     prefixes = dict.fromkeys((*own, *map(os.path.realpath, own)))
-    cocotb = importlib.util.find_spec("cocotb")  # elsewhere with --user or --system-site-packages
+    cocotb = importlib.util.find_spec(
+        "cocotb"
+    )  # elsewhere with --user or --system-site-packages
     if cocotb is not None and cocotb.origin is not None:
         site = Path(os.path.realpath(cocotb.origin)).parents[1]
         if not any(site.is_relative_to(prefix) for prefix in prefixes):

@@ -85,7 +85,9 @@ class Reports:
             }
             self.sessions.append(state["session"])
         elif kind == "end" and state["session"] is not None:
-            facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
+            facts = {
+                key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")
+            }
             state["session"].update(facts, complete=True)
 
     def end(self, connection):

@@ -91,7 +91,13 @@ class Launcher:
 
         self.base = base
         # The command of this process, without the design.
-        self.prefix = ["vvp", "-M", str(cocotb_tools.config.libs_dir), "-m", "libcocotbvpi_icarus"]
+        self.prefix = [
+            "vvp",
+            "-M",
+            str(cocotb_tools.config.libs_dir),
+            "-m",
+            "libcocotbvpi_icarus",
+        ]
 
     def start(self, job, step, writing):
         """Start a step; return (process id, socket for simulator requests or None)."""
@@ -170,7 +176,9 @@ def _preload_rewriting():
     sys.meta_path[:] = finders
 
     def fromdictargs(options, arguments):
-        same = not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
+        same = (
+            not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
+        )
         if same and not _has_pytest_files(pathlib.Path.cwd()):
             return configuration
         return usual(options, arguments)

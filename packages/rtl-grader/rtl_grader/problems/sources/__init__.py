@@ -234,7 +234,9 @@ def load_problems(
         loaded.train, loaded.heldout = [], loaded.every
     else:
         designs = loaded.designs if split == "design" else None
-        loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)
+        loaded.train, loaded.heldout, loaded.moved = separate(
+            loaded.train, loaded.heldout, designs
+        )
     if not (loaded.heldout if hold_out_all else loaded.train):
         problem_kind = "problem" if hold_out_all else "training problem"
         lines = [f"no {problem_kind} is left"]

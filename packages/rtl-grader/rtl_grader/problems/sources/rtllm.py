@@ -13,7 +13,13 @@ from pathlib import Path
 from rtl_grader.errors import ProblemError
 from rtl_grader.problems.problem_set import ProblemSet
 from rtl_grader.problems.sources import SOURCES, FileSource
-from rtl_grader.problems.testbench import Bench, bench_modules, bench_problem, read_benches, renamed
+from rtl_grader.problems.testbench import (
+    Bench,
+    bench_modules,
+    bench_problem,
+    read_benches,
+    renamed,
+)
 from rtl_grader.problems.testbench.rewrite import prints
 from rtl_grader.types.problem import Problem
 
@@ -90,7 +96,9 @@ def _problem(folder: Path) -> Problem:
         dut=dut,
         top=tops[0],
         marker=marker,
-        data={file.name: _read_data(file) for file in filter(_is_data, sorted(folder.iterdir()))},
+        data={
+            file.name: _read_data(file) for file in filter(_is_data, sorted(folder.iterdir()))
+        },
         golden=golden,
     )
     return bench_problem(bench, SOURCE, folder.name, prompt)

@@ -14,7 +14,16 @@ from importlib.resources import files
 from pathlib import Path
 
 from rtl_grader.hdl.interface import parse_interface
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_grader.hdl.tree import (
+    Edit,
+    Node,
+    SourceTree,
+    children,
+    is_token,
+    name_of,
+    tokens,
+    walk,
+)
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.testbench.rewrite import UNITS, rewritten
@@ -89,7 +98,9 @@ def bench_harness(bench: Bench) -> dict[str, str]:
     return {
         "docker-compose.yml": COMPOSE,
         "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\n{sources}",
-        "src/run_bench.py": (files("rtl_grader.problems.testbench") / "run_bench.py").read_text(),
+        "src/run_bench.py": (
+            files("rtl_grader.problems.testbench") / "run_bench.py"
+        ).read_text(),
         "src/bench.json": json.dumps(settings, indent=1) + "\n",
         "src/bench.sv": text,
         **{f"src/{name}": data for name, data in bench.data.items()},

@@ -19,7 +19,16 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 from rtl_grader.hdl.text import HIDDEN, code_of, macros_of
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_grader.hdl.tree import (
+    Edit,
+    Node,
+    SourceTree,
+    children,
+    is_token,
+    name_of,
+    tokens,
+    walk,
+)
 
 WORD = "RTLWORD"
 """Placeholder in the rewritten text for the word that each run derives from its design."""
@@ -36,7 +45,12 @@ _WATCH = (
 """On one line, so that line numbers stay. After `#0` the outputs have settled."""
 _NAMED = "NamedPortConnection"
 _LINKS = (_NAMED, "OrderedPortConnection")
-UNITS = ("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration")
+UNITS = (
+    "ModuleDeclaration",
+    "InterfaceDeclaration",
+    "ProgramDeclaration",
+    "PackageDeclaration",
+)
 _TIMESCALE = re.compile(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
 _ENDING = re.compile(r"\$(?:finish|stop)")

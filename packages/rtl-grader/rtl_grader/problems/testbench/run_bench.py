@@ -101,9 +101,17 @@ def main():
     # Both end this process, with a word to the grader, when a program must not be run.
     gate.stop_if_refused(["alone"], {})
     gate.stop_if_refused(["sim"], {"RTL_TASKS": ",".join([*bench["tasks"], *CHANNEL_TASKS])})
+    return simulate(word, bench, program)
+
+
+def simulate(word, bench, program):
+    """Run the answer with its bench, and print the log. Returns why the answer fails; None if it passes."""
     with open("log", "wb") as log:
         code = subprocess.call(
-            [simulator(), "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            [simulator(), "-n", "sim", "-none"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
     lines = read(VERDICT_FILE).splitlines() if os.path.isfile(VERDICT_FILE) else []
     print(read("log").replace("_" + word, "")[-8000:])
@@ -124,7 +132,9 @@ def ports_complaint(word, bench, apart, hidden):
     texts = [instance[0].text for instance in apart]
     if hidden and len(apart) == 1:
         finished(
-            alone(word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])),
+            alone(
+                word, bench, [parameters(apart[0], bench["overridden"])], PORT.findall(texts[0])
+            ),
             word,
         )
         texts = [scope.text for scope in scopes(read("alone")) if scope.name == "alone_" + word]

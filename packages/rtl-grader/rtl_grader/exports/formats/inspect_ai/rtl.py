@@ -36,7 +36,9 @@ def rtl(agent: bool = False) -> Task:
         dataset=MemoryDataset(
             [_sample(problem, agent) for problem in PROBLEMS.values()], name=HERE.name
         ),
-        solver=react(tools=[bash(timeout=120), text_editor(timeout=120)]) if agent else generate(),
+        solver=react(tools=[bash(timeout=120), text_editor(timeout=120)])
+        if agent
+        else generate(),
         scorer=verdict(agent),
         sandbox=("docker", str(HERE / "compose.yaml")) if agent else None,
     )
@@ -52,7 +54,9 @@ def _sample(problem: Problem, agent: bool) -> Sample:
         return Sample(
             id=problem.id, input=instruction(problem), files=problem.context, metadata=about
         )
-    chat = [SPEAKERS[message["role"]](content=message["content"]) for message in messages(problem)]
+    chat = [
+        SPEAKERS[message["role"]](content=message["content"]) for message in messages(problem)
+    ]
     return Sample(id=problem.id, input=chat, metadata=about)
 
 

@@ -147,11 +147,15 @@ def root_complaints(program, top="", watched=None):
     for root in compiled.roots(scopes(program)):
         ports = PORT.findall(root.text)
         for name in driven_inputs(root.text, program, ports):
-            complaints.append(f"{root.name} drives its own input {name}, or joins it with another")
+            complaints.append(
+                f"{root.name} drives its own input {name}, or joins it with another"
+            )
         if watched is not None and root.name == top:
             names: dict = {"INPUT": set(), "OUTPUT": set()}
             for direction, _, name in ports:
                 names.setdefault(direction, set()).add(_ESCAPED.sub(r"\1", name))
             if [names["INPUT"], names["OUTPUT"]] != list(map(set, watched)):
-                complaints.append(f"{top} has other ports for the simulator than its text shows")
+                complaints.append(
+                    f"{top} has other ports for the simulator than its text shows"
+                )
     return complaints

@@ -153,7 +153,8 @@ def _witness_results(module):
         cases = itertools.islice(self.results.iter("testcase"), _MAX_TESTS)
         tests = list(map(_test, cases))
         _tell(
-            self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()}
+            self._channel,
+            {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()},
         )
 
     reporter.__init__ = __init__
@@ -211,7 +212,9 @@ class _Ports:
             top = cocotb.top._handle
             ports = (leaves(name, top.get_handle_by_name(name)) for name in names)
             return {
-                name: leaf for port in ports for name, leaf in itertools.islice(port, _MAX_LEAVES)
+                name: leaf
+                for port in ports
+                for name, leaf in itertools.islice(port, _MAX_LEAVES)
             }
 
         try:
@@ -224,7 +227,9 @@ class _Ports:
 
     def _wait(self, name):
         try:
-            self.waiting[name] = self.register(self.inputs[name], self._changed, self.edge, name)
+            self.waiting[name] = self.register(
+                self.inputs[name], self._changed, self.edge, name
+            )
         except Exception:
             self.waiting.pop(name, None)
 
