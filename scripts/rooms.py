@@ -111,7 +111,9 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
             names = ", ".join(sorted(below[room], key=str.lower))
             print(f"{room:<24}{nodes[room]:>8} of {most.get(room, 0):>7}  {names}")
         held = sum(nodes[room] for room in rooms)
-        print(f"{package:<24}{held:>8} of {sum(most.get(room, 0) for room in rooms):>7}\n")
+        print(
+            f"{f'all of {package}':<24}{held:>8} of {sum(most.get(room, 0) for room in rooms):>7}\n"
+        )
     print(f"{'product':<24}{nodes.total():>8} of {sum(most.values()):>7}")
     for line in broken:
         print(line, file=sys.stderr)

@@ -81,7 +81,7 @@ def test_violations_of_limits_are_reported(tmp_path, capsys):
     many = ", ".join(f"a{i}" for i in range(9))
     text = (
         "def long():\n"
-        + "    a = 1\n" * 60
+        + "    a = 1\n" * 61
         + f"def wide({many}): ...\nclass Big:\n"
         + "    a: int\n" * 13
     )
@@ -91,6 +91,20 @@ def test_violations_of_limits_are_reported(tmp_path, capsys):
     assert limits.main(tmp_path) == 1
     errors = capsys.readouterr().err.splitlines()
     assert "flows/one.py:1: long: 61 lines, at most 60" in errors
-    assert "flows/one.py:62: wide: 9 parameters, at most 8" in errors
-    assert "flows/one.py:63: Big: 13 fields, at most 12" in errors
+    assert "flows/one.py:63: wide: 9 parameters, at most 8" in errors
+    assert "flows/one.py:64: Big: 13 fields, at most 12" in errors
     assert [line for line in errors if line.startswith("cli") and "parameters" in line] == []
+
+
+def test_density_is_limited_by_package(tmp_path, capsys):
+    folder = tmp_path / "packages/localtinker/localtinker"
+    folder.mkdir(parents=True)
+    dense = "a = " + " + ".join(["b"] * 12) + "\n"
+    (folder / "app.py").write_text(
+        '"""Docstrings do not count."""\nimport os\n' + dense + "c = 1\n" * 3
+    )
+    assert limits.main(tmp_path) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "localtinker: 6.00 expression nodes a code line, at most 4.5",
+        "localtinker: 20.00 % dense lines, at most 0.5",
+    ]

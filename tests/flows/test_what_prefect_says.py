@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
+from rtl_grader.progress import progress
 from rtl_distill.tasks import artifacts
 from rtl_grader.cli.console import ConsoleProgress
 
@@ -49,7 +50,7 @@ def test_a_server_that_refuses_artifacts_is_reported_once(monkeypatch):
         raise ConnectionError("no server")
 
     async def two_steps():
-        artifacts.progress.set(SimpleNamespace(line=said.append))
+        progress.set(SimpleNamespace(line=said.append))
         publisher = artifacts.Publisher(
             SimpleNamespace(run="r", weights=SimpleNamespace(steps=[1, 2]))
         )

@@ -326,17 +326,15 @@ class _Validation:
             "survivors": survivors[:10],
             "equivalents": same[:10],
         }
-        most = MOST_GENERATED if self.problem.generated else MOST
-        if score is not None and 1 - score > most:
-            return (
-                "weak",
-                f"{len(survivors)} of {judged} mutants are paid, for example {survivors[0]['mutant']}",
-            )
-        if judged == 0:
+        if score is None:
             return (
                 "fit",
                 "the golden answer passes and wrong ones fail; no mutant could be judged",
             )
+        most = MOST_GENERATED if self.problem.generated else MOST
+        if 1 - score > most:
+            paid = f"{len(survivors)} of {judged} mutants are paid"
+            return "weak", f"{paid}, for example {survivors[0]['mutant']}"
         return "fit", f"the golden answer passes, {killed.total()} of {judged} mutants fail"
 
 
