@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from rtl_grader.progress import progress
 from rtl_distill.tasks import artifacts
 from rtl_grader.cli.console import ConsoleProgress
+from rtl_grader.progress import progress
 
 PROGRAM = """
 import logging
