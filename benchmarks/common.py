@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
+from localtinker.errors import LocalTinkerError
 from rtl_core.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,7 +99,7 @@ def _several(default: list[Any], text: str) -> list[Any]:
 def _show_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    if not isinstance(error, UserError):
+    if not isinstance(error, UserError | LocalTinkerError):
         sys.__excepthook__(kind, error, trace)
     else:
         print(f"error: {error}", file=sys.stderr)

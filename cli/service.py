@@ -36,18 +36,22 @@ def serve_grader(
 
         rtl-distill serve-grader cvdp --set grading.workers=dask://10.0.0.5:8786 --host 0.0.0.0 --port 8200
     """
+    from contextlib import closing
+
     from rtl_core.config import load_config
     from rtl_core.run.check.machine import problems_of
     from rtl_distill.tasks.cluster import cluster_of
+    from rtl_grader.http_server import listen
     from rtl_grader.problems.sources import override_of
     from rtl_grader.serving.grading_queue import open_queue
 
     token = token_for(host)
     settings = load_config(config, [*([override_of(source)] if source else []), *(set_ or [])])
-    problems = problems_of(settings).every
-
-    with (
-        cluster_of(settings) as cluster,
-        open_queue(problems, settings.grading, cluster, output, queue) as grading,
-    ):
-        serve_queue(grading, host, port, token)
+    # First, so that a port in use is reported at once and early clients wait.
+    with closing(listen(host, port)) as listener:
+        problems = problems_of(settings).every
+        with (
+            cluster_of(settings) as cluster,
+            open_queue(problems, settings.grading, cluster, output, queue) as grading,
+        ):
+            serve_queue(grading, listener, token)

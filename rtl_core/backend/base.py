@@ -267,7 +267,7 @@ class Trainer(Protocol):
         adam: Adam,
         check: Check | None = None,
     ) -> StepResult:
-        """Run one forward-backward pass over at least one datum, with a loss of learning/losses.py and all
+        """Run one forward-backward pass over at least one datum, with a loss of localtinker/losses.py and all
         its parameters, and one optimizer step. `check` receives the log-probabilities of the result before
         the optimizer step is requested; its error prevents that step."""
 

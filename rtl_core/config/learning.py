@@ -32,7 +32,7 @@ class LearningSection(Section):
     algorithm: str = "grpo"
     """Algorithm that turns graded answers into loss inputs (`rtl_core/algorithms`), or `module:Class` for your own."""
     loss: str = "importance_sampling"
-    """Loss of the train step, by its name in Tinker: `importance_sampling`, `ppo`, `cispo` (learning/losses.py)."""
+    """Loss of the train step, by its name in Tinker: `importance_sampling`, `ppo`, `cispo` (localtinker/losses.py)."""
     loss_parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the loss by their names in Tinker, such as `{clip_low_threshold = 0.0}`. They override
     `clip_low` and `clip_high`."""

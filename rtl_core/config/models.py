@@ -14,6 +14,9 @@ from rtl_core.config.reward import RewardSection
 from rtl_core.config.rules import rules_of
 from rtl_core.config.tinker import TinkerSection
 from rtl_core.prompting.chat import Chat
+from rtl_core.starter.source import (
+    StarterSource as StarterSource,  # registered, also without metadata of the package
+)
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import SplitBy
 from rtl_grader.problems.sources import Source

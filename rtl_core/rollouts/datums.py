@@ -260,7 +260,7 @@ def _with_scores_of(stored: StoredRollout, other: StoredRollout) -> StoredRollou
 
 
 def golden_response(problem: Problem) -> str:
-    """Return the known-good answer in the form of a model's response, which extraction.py reads."""
+    """Return the known-good answer in the form of a model's response, which extraction/response.py reads."""
     files = (
         {target: problem.golden[target] for target in problem.targets} if problem.golden else {}
     )

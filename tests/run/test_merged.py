@@ -377,6 +377,19 @@ def test_a_service_that_does_not_answer_is_named_above_what_the_history_says(run
     assert first in capture.get()
 
 
+def test_a_damaged_registry_of_the_service_leaves_what_the_history_says(run, tmp_path):
+    first = run.history.trained_steps("two")[0].state_path
+    section = run.config.run.model_copy(update={"directory": tmp_path})
+    (tmp_path / "two" / "tinker").mkdir(parents=True)
+    (tmp_path / "two" / "tinker" / "registry.sqlite").write_bytes(b"no database " * 500)
+    elsewhere = run.config.model_copy(update={"run": section})
+    console = Console(width=300)
+    with console.capture() as capture:
+        console.print(asyncio.run(checkpoint_table(run.history, elsewhere)))
+    assert "by the history alone" in capture.get()
+    assert first in capture.get()
+
+
 @pytest.mark.slow
 def test_a_language_model_of_135_million_parameters_is_exported_as_served(smollm2, tmp_path):
     folder = json.dumps(str(smollm2))

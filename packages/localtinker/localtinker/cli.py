@@ -214,3 +214,8 @@ def main() -> None:
     except LocalTinkerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(LocalTinkerError.exit_code)

@@ -3,6 +3,7 @@ that defines it."""
 
 from __future__ import annotations
 
+import logging
 import pkgutil
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from rtl_grader.errors import ConfigError
 
 Entry = TypeVar("Entry")
+_log = logging.getLogger("rtl_distill")
 
 
 class Registry(Generic[Entry]):
@@ -55,7 +57,15 @@ class Registry(Generic[Entry]):
         for module in pkgutil.iter_modules(import_module(self._package).__path__):
             import_module(f"{self._package}.{module.name}")
         for point in entry_points(group=self._group) if self._group else ():
-            point.load()
+            try:
+                point.load()
+            except (
+                Exception
+            ) as error:  # another package's fault must not stop the entries of this one
+                where = f"{point.name} = {point.value}"
+                _log.warning(
+                    "no %s from %s: %s: %s", self._what, where, type(error).__name__, error
+                )
         return dict(sorted(self._registered.items()))
 
     def require(self, name: str) -> str:

@@ -59,6 +59,7 @@ from rtl_core.backend.tinker.connect import (
 from rtl_core.backend.tinker.embedded import (
     describe_saved,
     embedded_readiness,
+    service_errors,
     temporary_folder,
 )
 from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
@@ -339,7 +340,8 @@ class _Tinker:
         if service.is_local:
             from localtinker.registry import live_checkpoints
 
-            return set(live_checkpoints(service.state))
+            with service_errors():
+                return set(live_checkpoints(service.state))
         with sdk_errors():
             return await stored_weights(service)
 

@@ -10,6 +10,7 @@ import tinker
 from localtinker.client.weights import ADAPTER_FILES, download_external
 from localtinker.errors import DownloadError
 from rtl_core.backend.base import Saved
+from rtl_core.backend.tinker.embedded import service_errors
 from rtl_core.backend.tinker.services import services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError, WeightsGoneError
@@ -32,6 +33,7 @@ async def describe(rest: tinker.RestClient, path: str) -> Saved:
     return Saved(info.base_model, info.lora_rank)
 
 
+@service_errors()
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
     """Copy the adapter saved at `state_path` from the folder of the embedded service, which need not be
     running. Raises WeightsGoneError if it no longer exists."""

@@ -12,16 +12,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localtinker.errors import SettingsError
+from localtinker.errors import LocalTinkerError, SettingsError
 from rtl_core.backend.base import Readiness, Saved
 from rtl_core.backend.tinker.services import TinkerService
-from rtl_core.errors import PolicyError
+from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.types.finding import Finding
 
 if TYPE_CHECKING:
     from localtinker.registry import SavedWeights
 
 
+@contextmanager
+def service_errors() -> Iterator[None]:
+    """Translate errors of the service's files, such as a damaged registry, into ours."""
+    try:
+        yield
+    except LocalTinkerError as error:
+        raise ConfigError(error.message, error.hint) from error
+
+
+@service_errors()
 def local_models(service: TinkerService) -> dict[str, Path]:
     """Return a mapping of name to folder of the models that the run's embedded service serves."""
     from localtinker.registry import find_checkpoint
@@ -142,6 +152,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@service_errors()
 def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
     """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises
     PolicyError if no run has them; its message names the configuration key."""
@@ -166,6 +177,7 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
     return Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
 
 
+@service_errors()
 def copy_saved_weights(service: TinkerService) -> None:
     """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder.
     They keep their path. Raises PolicyError if no run has them."""

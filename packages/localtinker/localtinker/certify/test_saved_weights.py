@@ -192,7 +192,7 @@ async def test_ttl(bench: Bench) -> str:
 @option(
     "external download",
     needs=("start from a state",),
-    without="`rtl-distill export` cannot fetch the adapter, and gradients cannot be compared with torch",
+    without="the adapter of a run cannot be exported, and gradients cannot be compared with torch",
 )
 async def test_download(bench: Bench) -> str:
     """The adapter of a saved state can be downloaded in peft's format."""

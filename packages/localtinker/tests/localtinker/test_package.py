@@ -52,3 +52,21 @@ def test_the_console_script_has_both_commands():
         )
         assert output.returncode == 0, output.stderr
         assert option in output.stdout
+
+
+def test_a_path_that_cannot_be_used_is_a_message(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "file").touch()
+    words = (
+        "serve-tinker",
+        "--model",
+        str(tmp_path / "model"),
+        "--state",
+        str(tmp_path / "file" / "state"),
+    )
+    code = "from localtinker.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,14 +55,21 @@ def serve_grader(
 
         rtl-grader serve-grader --source rtllm=../RTLLM --port 8200
     """
+    from contextlib import closing
+
     from rtl_grader.cli.problems import load
+    from rtl_grader.http_server import listen
     from rtl_grader.serving.grading_queue import open_queue
     from rtl_grader.settings import GradingSection
 
     token = token_for(host)
     settings = GradingSection(executor=executor, workers=jobs, timeout_s=timeout, cpu_s=timeout)
-    with open_queue(load(source).every, settings, None, output, queue) as grading:
-        serve_queue(grading, host, port, token)
+    # First, so that a port in use is reported at once and early clients wait.
+    with (
+        closing(listen(host, port)) as listener,
+        open_queue(load(source).every, settings, None, output, queue) as grading,
+    ):
+        serve_queue(grading, listener, token)
 
 
 def token_for(host: str) -> str:
@@ -78,16 +86,14 @@ def token_for(host: str) -> str:
     return token or secrets.token_hex(16)
 
 
-def serve_queue(grading: GradingQueue, host: str, port: int, token: str) -> None:
+def serve_queue(grading: GradingQueue, listener: socket.socket, token: str) -> None:
     """Serve a queue until a signal, and print the client's environment variables once it answers."""
     import asyncio
-    from contextlib import closing
 
-    from rtl_grader.http_server import listen, serve
+    from rtl_grader.http_server import serve
     from rtl_grader.serving.app import create_app
 
     def announce(address: str) -> None:
         typer.echo(f"export RTL_DISTILL_GRADER_URL={address}\nexport {GRADER_TOKEN}={token}")
 
-    with closing(listen(host, port)) as listener:
-        asyncio.run(serve(create_app(grading, token), listener, announce, grace_s=10))
+    asyncio.run(serve(create_app(grading, token), listener, announce, grace_s=10))

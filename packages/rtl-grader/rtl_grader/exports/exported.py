@@ -32,7 +32,6 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
 from rtl_grader.problems.sources import (
-    SOURCES,
     FileSource,
     ProblemSource,
     load_problems,
@@ -45,6 +44,8 @@ from rtl_grader.types.verdict import Outcome, Verdict
 
 TASKS = "tasks.jsonl"
 OWN_LICENCE = "Apache-2.0"
+OWN = ("rtl_grader", "rtl_core")
+"""Packages whose generated problems have this project's licence."""
 LICENCE_FILES = ("*LICEN[CS]E*", "*NOTICE*")
 
 
@@ -107,7 +108,7 @@ def export_tasks(
 def _licence(source: ProblemSource, folder: Path) -> str:
     """Return `Task.licence` of a source's problems. Copies the licence files beside the data."""
     if not isinstance(source, FileSource):
-        return OWN_LICENCE if source.kind in SOURCES.entries else ""
+        return OWN_LICENCE if type(source).__module__.split(".")[0] in OWN else ""
     beside = source.path if source.path.is_dir() else source.path.parent
     paths = sorted(path for pattern in LICENCE_FILES for path in beside.glob(pattern))
     files = [path for path in paths if path.is_file()]

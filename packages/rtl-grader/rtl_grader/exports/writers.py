@@ -46,7 +46,7 @@ def harbor(folder: Path) -> str:
                 "rename it with letters, digits, `.`, `_` and `-`",
             )
         _harbor_task(problem, folder / problem.id)
-    return f"rtl-grader serve-grader ... (the same sources), then harbor run -p {folder} -a AGENT -m MODEL"
+    return f"a `serve-grader` with the same problems, then harbor run -p {folder} -a AGENT -m MODEL"
 
 
 def _harbor_task(problem: Problem, folder: Path) -> None:
@@ -92,7 +92,7 @@ def nemo_gym(folder: Path) -> str:
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     _write(folder / "resources_servers/rtl/data", {"rtl.jsonl": text})
-    return f"rtl-grader serve-grader ... (the same sources), then in {folder}: gym eval run --resources-server rtl ..."
+    return f"a `serve-grader` with the same problems, then in {folder}: gym eval run --resources-server rtl ..."
 
 
 WRITERS: dict[str, Callable[[Path], str]] = {

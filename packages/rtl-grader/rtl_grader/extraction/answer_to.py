@@ -15,7 +15,7 @@ from rtl_grader.types.problem import Problem
 
 def answer_to(problem: Problem, response: str) -> Answer:
     """Extract the targets of `problem` from a response, or the reason why there are none, by the rules in
-    extraction.py.
+    response.py.
 
     Never raises, and takes time linear in the length of any response.
     """

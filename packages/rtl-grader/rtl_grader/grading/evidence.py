@@ -42,7 +42,7 @@ FORGEABLE = (
 HARNESS_FAILED = "the harness fails by itself"
 """Prefix of the reason of an infrastructure error that neither another answer nor a retry can fix."""
 TOO_OLD = (
-    "cannot read valid SystemVerilog (slang can); newer tools: rtl-distill toolchain install"
+    "cannot read valid SystemVerilog (slang can); newer tools: rtl-grader toolchain install"
 )
 """End of the first reason when a tool does not understand an answer that is right by its form."""
 _OVERRUNS = {

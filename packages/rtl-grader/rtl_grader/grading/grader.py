@@ -82,6 +82,7 @@ class Grader:
     def but(self, **changes: Any) -> Grader:
         """Return a grader with some attributes replaced. It shares everything else with this one."""
         other = copy.copy(self)
+        assert changes.keys() <= vars(other).keys(), changes
         vars(other).update(changes)
         return other
 

@@ -24,7 +24,7 @@ _SIMULATOR = re.compile(
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
     "cocotbext": "pip install the cocotbext package that the harness names",
-    "cocotb.runner": "this is a harness for cocotb 1.x: rtl-distill toolchain install",
+    "cocotb.runner": "this is a harness for cocotb 1.x: rtl-grader toolchain install",
 }
 
 
@@ -93,7 +93,7 @@ def missing_requirements(
         )
     shortcoming = shortcomings(available).get("verilator")
     if shortcoming and generation == 2 and simulator(harness) == "verilator":
-        needs.append(f"a newer Verilator ({shortcoming}): rtl-distill toolchain install")
+        needs.append(f"a newer Verilator ({shortcoming}): rtl-grader toolchain install")
     return needs
 
 

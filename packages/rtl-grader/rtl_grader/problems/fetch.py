@@ -62,8 +62,8 @@ def remedy(path: Path) -> str:
         if path.name in entry.files or path == entry.folder:
             folder = path if path == entry.folder else path.parent
             into = "" if folder == entry.folder else f" --into {folder}"
-            return f"get it with `rtl-distill problems fetch {name}{into}`"
-    return "check the path; `rtl-distill problems fetch cvdp` gets the public set"
+            return f"get it with `rtl-grader problems fetch {name}{into}`"
+    return "check the path; `rtl-grader problems fetch cvdp` gets the public set"
 
 
 class FileRecord(BaseModel):

@@ -32,7 +32,7 @@ Do not use $finish, $stop, file I/O, final blocks or tool-specific macros."""
 
 
 def answer_format(targets: Sequence[str]) -> str:
-    """Instruction on the form of the answer (see extraction.py)."""
+    """Instruction on the form of the answer (see extraction/response.py)."""
     if len(targets) == 1:
         return (
             f"Answer with the complete content of `{targets[0]}` in one fenced code block "

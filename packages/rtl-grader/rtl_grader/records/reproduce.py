@@ -84,7 +84,7 @@ def reproduce(
                     seed=conditions.seed,
                     seeds=conditions.seeds,
                     until=conditions.until,
-                    _known={},
+                    _facts={},
                 )
             _learn(pool.grader.known_good, line, record)
             work.append((claim, line, graders[name]))

@@ -60,7 +60,7 @@ class BubblewrapExecutor(CellExecutor):
     def __init__(self, toolchain: Toolchain | None = None, *, warm: bool = True) -> None:
         """Start a first cell to check that the sandbox works here.
 
-        `toolchain` defaults to the installed one (`rtl-distill toolchain install`), else this machine's own
+        `toolchain` defaults to the installed one (`rtl-grader toolchain install`), else this machine's own
         tools, with one warning if they are older than the simulation image's.
 
         `warm` keeps a started Python and simulator in each cell and forks every job from them; otherwise

@@ -42,7 +42,7 @@ do command -v "$python" >/dev/null && exec "$python" -c "$0"
 done
 exit 127"""
 """Runs the probe with our Python, or with the one on the image's PATH."""
-BUILD = "make sim-image (packages/rtl-grader/rtl_grader/grading/sim/build.sh)"
+BUILD = "make sim-image, or build.sh in the folder rtl_grader/grading/sim"
 LABEL = "rtl-distill.owner"
 _PIP_INSTALL = re.compile(r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", re.S)
 _WITHOUT_EFFECT = re.compile(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", re.I)

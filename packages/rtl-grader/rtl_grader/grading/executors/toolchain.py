@@ -44,7 +44,7 @@ _ETC = "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime passwd group 
 
 
 def tools_home() -> Path:
-    """Directory of `rtl-distill toolchain install`; RTL_DISTILL_TOOLS overrides it."""
+    """Directory of `rtl-grader toolchain install`; RTL_DISTILL_TOOLS overrides it."""
     home = os.environ.get("RTL_DISTILL_TOOLS")
     if home:
         return Path(home)
@@ -103,7 +103,7 @@ class Toolchain:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolMissingError(
                 f"the toolchain in {root} cannot be used: {error!r}",
-                "rtl-distill toolchain install",
+                "rtl-grader toolchain install",
             ) from error
 
     @classmethod
@@ -242,7 +242,7 @@ def warn_of_older(icarus: str) -> None:
     """Warn, once per version, that another Icarus may give other verdicts."""
     for text in shortcomings({"iverilog": icarus}).values():
         logging.getLogger("rtl_distill").warning(
-            "%s (versions are stored with each verdict); to get newer tools: rtl-distill toolchain install",
+            "%s (versions are stored with each verdict); to get newer tools: rtl-grader toolchain install",
             text,
         )
 
