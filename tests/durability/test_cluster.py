@@ -12,6 +12,7 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.run.check.machine import problems_of
 from rtl_distill.tasks.cluster import ClusterExecutor, _common_tools, cluster_of
 from rtl_grader.grading.answer_file import AnswerLine
 from rtl_grader.grading.executors.base import Job, Step
@@ -128,9 +129,10 @@ def test_a_run_survives_kills_of_server_worker_and_a_grading_worker(cluster, dep
 def test_the_grading_service_grades_on_the_cluster(cluster, tmp_path):
     address = cluster.address.replace("tcp://", "dask://")
     config = load_config("demo", [override_of(["starter"]), f'grading.workers="{address}"'])
+    problems = problems_of(config).every
     with (
         cluster_of(config) as workers,
-        open_queue(config, workers, tmp_path / "v.jsonl", 16) as queue,
+        open_queue(problems, config.grading, workers, tmp_path / "v.jsonl", 16) as queue,
     ):
         assert workers is not None
         assert queue.pool.threads == workers.slots
