@@ -26,14 +26,16 @@ from rtl_core.learning.kl import k1
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.prompting.chat import Chat
 from rtl_core.starter import starter_problems
-from rtl_grader.extraction.answer_to import answer_to
-from rtl_grader.grading.executors import make_executor
-from rtl_grader.grading.grader import Grader
-from rtl_grader.grading.pool import GraderPool
-from rtl_grader.prompts import build_messages
-from rtl_grader.types.answer import Answer
-from rtl_grader.types.problem import Problem
-from rtl_grader.types.verdict import Verdict
+from rtl_grader import (
+    Answer,
+    Grader,
+    GraderPool,
+    Problem,
+    Verdict,
+    answer_to,
+    build_messages,
+    make_executor,
+)
 
 Grading = Callable[[Problem, Sequence[Answer]], Awaitable[list[Verdict]]]
 PROBLEMS = 12
@@ -58,22 +60,16 @@ async def group_of(
     grade: Grading,
 ) -> Group:
     """Sample answers to one problem; then grade them and score them with the teacher concurrently."""
-    prompt_P, settings = (
-        chat.encode(build_messages(problem, config.prompting.template)),
-        config.sampling,
+    prompt_P = chat.encode(build_messages(problem, config.prompting.template))
+    size = config.sampling.group_size
+    sampling = SamplingParams(
+        config.sampling.max_tokens, config.sampling.temperature, chat.stop
     )
-    sampling = SamplingParams(settings.max_tokens, settings.temperature, chat.stop)
-    answers = await backend.sample(
-        Weights("student", sampler), prompt_P, settings.group_size, sampling
-    )
+    answers = await backend.sample(Weights("student", sampler), prompt_P, size, sampling)
+    scores = [backend.logprobs(Weights("teacher"), prompt_P, one.tokens_T) for one in answers]
     verdicts, teacher = await asyncio.gather(
-        grade(problem, [answer_to(problem, answer.text) for answer in answers]),
-        asyncio.gather(
-            *(
-                backend.logprobs(Weights("teacher"), prompt_P, answer.tokens_T)
-                for answer in answers
-            )
-        ),
+        grade(problem, [answer_to(problem, one.text) for one in answers]),
+        asyncio.gather(*scores),
     )
     graded = [
         Graded(problem, v, a.text, a.tokens_T, a.stop_reason)
@@ -82,17 +78,15 @@ async def group_of(
     rewards_G = np.array([reward(one, config.reward.weights).total for one in graded])
     advantages_G = group_advantages(rewards_G, normalise_std=True)
     datums, kl = [], []
-    for one, verdict, advantage, teacher_T in zip(
-        answers, verdicts, advantages_G, teacher, strict=True
-    ):
+    rows = zip(answers, verdicts, advantages_G, teacher, strict=True)
+    for one, verdict, advantage, teacher_T in rows:
         student_T = np.array(one.logprobs_T, np.float32)
         kl.append(k1(student_T, teacher_T).mean())
         # a_t = A_i − λ (s_t − q_t); the teacher corrects only answers that did not pass.
         weight = 0.0 if verdict.passed else config.learning.kl_weight
         advantages_T = token_advantages(advantage, student_T, teacher_T, kl_weight=weight)
-        datums.append(
-            Datum(prompt_P, one.tokens_T, {"logprobs": student_T, "advantages": advantages_T})
-        )
+        inputs = {"logprobs": student_T, "advantages": advantages_T}
+        datums.append(Datum(prompt_P, one.tokens_T, inputs))
     passed = float(np.mean([verdict.passed for verdict in verdicts]))
     return Group(datums, float(rewards_G.mean()), passed, float(np.mean(kl)))
 
@@ -101,34 +95,24 @@ async def train(steps: int, folder: str) -> None:
     """Train for `steps` steps, each on new problems, and print the progress."""
     config = load_config("demo", [f"run.directory={folder}"])
     learning = config.learning
-    adam = Adam(
-        learning.learning_rate,
-        learning.beta1,
-        learning.beta2,
-        learning.eps,
-        learning.grad_clip_norm,
-    )
+    names = ("learning_rate", "beta1", "beta2", "eps", "grad_clip_norm")
+    adam = Adam(*(getattr(learning, name) for name in names))
     problems = starter_problems("train", steps * PROBLEMS, seed=0)
     provider = backend_of(config)
     chat = Chat(provider.tokenizer(config, config.tinker.student))
-    with closing(make_executor(config.grading.executor)) as executor:
-        async with provider.open(config, print) as backend:
-            with closing(GraderPool(Grader(executor), 2)) as pool:
-                trainer, sampler = await backend.open_trainer(None), None
-                for step in range(steps):
-                    chosen = problems[step * PROBLEMS :][:PROBLEMS]
-                    made = (
-                        group_of(problem, config, chat, backend, sampler, pool.grade)
-                        for problem in chosen
-                    )
-                    groups = await asyncio.gather(*made)
-                    datums = [datum for group in groups for datum in group.datums]
-                    await trainer.step(datums, learning.loss, learning.loss_settings, adam)
-                    sampler = (await trainer.save(f"loop-{step}", None)).sampler_path
-                    rewards, passed, kl = np.mean([group[1:] for group in groups], axis=0)
-                    print(
-                        f"step {step + 1}: reward {rewards:.2f}, pass {passed:.2f}, KL to the teacher {kl:.3f}"
-                    )
+    grader = Grader(make_executor(config.grading.executor))
+    async with provider.open(config, print) as backend:
+        with closing(GraderPool(grader, 2)) as pool:
+            trainer, sampler = await backend.open_trainer(None), None
+            for step in range(steps):
+                chosen = problems[step * PROBLEMS :][:PROBLEMS]
+                work = [group_of(p, config, chat, backend, sampler, pool.grade) for p in chosen]
+                groups = await asyncio.gather(*work)
+                datums = [datum for group in groups for datum in group.datums]
+                await trainer.step(datums, learning.loss, learning.loss_settings, adam)
+                sampler = (await trainer.save(f"loop-{step}", None)).sampler_path
+                rewards, passed, kl = np.mean([group[1:] for group in groups], axis=0)
+                print(f"step {step + 1}: reward {rewards:.2f}, pass {passed:.2f}, KL {kl:.3f}")
 
 
 if __name__ == "__main__":
