@@ -57,6 +57,7 @@ _TIME = re.compile(
     re.A,
 )
 """A literal of time. Its value depends on the time unit, which only some tools are given, except as a delay."""
+_BRANCHING = re.compile(r"`\s*(?:if|els|endif)")
 _SYNTHESIS_COMMENT = re.compile("translate_o|synthesis", re.I)
 _TRANSLATE_OFF = re.compile(r"((?://|/\*)[^\n]*?translate)_(o(?:ff|n))", re.I)
 _ASSERTION_CONTROL = re.compile(
@@ -98,8 +99,10 @@ def decided(text: str, macros: Collection[str]) -> str:
     text = _SPACED.sub("\\\\\n", text)
     text = _CONDITION.sub(unless_known, text)
     text = _ICARUS.sub(reversed_condition, text)
-    branches = _DEAD.finditer(code_of(text))
-    return emptied(text, (branch.span(1) for branch in branches))
+    spans = [branch.span(1) for branch in _DEAD.finditer(code_of(text))]
+    # Tools differ in whether a string or a comment of a skipped branch hides the end of the branch.
+    certain = (span for span in spans if not _BRANCHING.search(text, *span))
+    return emptied(text, certain)
 
 
 def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool = True) -> str:
