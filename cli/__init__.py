@@ -13,7 +13,6 @@ import sys
 import typer
 
 from localtinker.errors import LocalTinkerError
-from rtl_core.errors import UserError
 from rtl_grader.cli.running import run
 
 # Command name -> module with a function of that name, whose docstring is the help text; those of the two
@@ -85,12 +84,4 @@ def _add(name: str) -> None:
 def main() -> None:
     """Run the command line. User errors print one message and set the exit code; other errors keep their traceback."""
     register(*(name for name in sys.argv[1:2] if name in COMMANDS))
-    run(_with_service_errors)
-
-
-def _with_service_errors() -> None:
-    """Run the app; errors of the Tinker service become errors for the user."""
-    try:
-        app()
-    except LocalTinkerError as error:
-        raise UserError(error.message, error.hint) from None
+    run(app, LocalTinkerError)

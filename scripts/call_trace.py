@@ -25,7 +25,7 @@ from typing import Any
 from rtl_grader.grading import analysis
 
 ROOT = Path(__file__).parents[1]
-MOST = 30
+MOST = 26
 """Maximum number of functions between the command and the sandbox."""
 original_ask = analysis.ask
 CallPath = tuple[CodeType, ...]
