@@ -57,7 +57,8 @@ _TIME = re.compile(
     re.A,
 )
 """A literal of time. Its value depends on the time unit, which only some tools are given, except as a delay."""
-_BRANCHING = re.compile(r"`\s*(?:if|els|endif)")
+_MISREAD = re.compile(r"[`\"]|/[/*]|\*/")
+"""What a tool may act on in a skipped string, comment or escaped name that it does not take for one."""
 _SYNTHESIS_COMMENT = re.compile("translate_o|synthesis", re.I)
 _TRANSLATE_OFF = re.compile(r"((?://|/\*)[^\n]*?translate)_(o(?:ff|n))", re.I)
 _ASSERTION_CONTROL = re.compile(
@@ -100,9 +101,17 @@ def decided(text: str, macros: Collection[str]) -> str:
     text = _CONDITION.sub(unless_known, text)
     text = _ICARUS.sub(reversed_condition, text)
     spans = [branch.span(1) for branch in _DEAD.finditer(code_of(text))]
-    # Tools differ in whether a string or a comment of a skipped branch hides the end of the branch.
-    certain = (span for span in spans if not _BRANCHING.search(text, *span))
-    return emptied(text, certain)
+    return emptied(text, (span for span in spans if _ends_alike(text, *span)))
+
+
+def _ends_alike(text: str, start: int, end: int) -> bool:
+    """Whether all tools end a skipped branch at the same place: not all of them know its strings, comments
+    and escaped names as such."""
+    for hidden in HIDDEN.finditer(text, start, end):
+        marks = 2 if hidden[0][0] == "/" else 1  # `//` and `/*`, or a quote or a backslash
+        if _MISREAD.search(hidden[0][marks:].removesuffix("*/").removesuffix('"')):
+            return False
+    return True
 
 
 def neutralise(text: str, macros: Collection[str] = (), *, several_tools: bool = True) -> str:

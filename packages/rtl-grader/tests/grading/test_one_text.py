@@ -31,6 +31,9 @@ ATTACKS = {
     "endif with a tail": "`ifdef NO\n`endif_of_no\n{bad}`endif\n{good}",
     "comment in a string that is skipped": '`ifdef NO\n"/*"\n`endif\n{good}`ifdef NO\n"*/"\n`endif\n',
     "directive in a string that is skipped": '`ifdef NO\n"`endif"\n{bad}"`ifdef NO"\n`endif\n{good}',
+    "directive in a string and a comment that are skipped": '`ifdef NO\n"`endif /*"\n{bad}// */\n`endif\n{good}',
+    "escaped name that is skipped": "`ifdef NO\nwire \\/* ;\n`endif\n{good}`ifdef NO\nwire \\*/ ;\n`endif\n",
+    "quote in a comment that is skipped": '`ifdef NO\n// "\n`endif\n{good}`ifdef NO\n// "\n`endif\n',
     "comment that ends a line of a macro": "`define Q // \\\n{good}",
     "comment over the end of a macro": "`define Q /*\n{good}`define P */",
     "condition in a macro that is skipped": "`ifdef NO\n`define Q a \\\n`else\n{bad}`endif\n{good}",
@@ -72,12 +75,17 @@ HONEST = {
 }
 
 
+def written(text):
+    """The answer with a text in its module."""
+    return PLAIN.format(text.format(good=GOOD, bad=BAD))
+
+
 def several_tools(text):
     """The text as graded, and the findings of the screen, for a harness that lints and simulates."""
     harness = {"src/run.py": "verilator --lint-only -DWIDE=3; iverilog"}
     context = {"rtl/defs.svh": "`define depth 4\n"}
     problem = a_problem(harness=harness, context=context, targets=["rtl/m.sv"])
-    files, _ = as_graded(problem, {"rtl/m.sv": PLAIN.format(text.format(good=GOOD, bad=BAD))})
+    files, _ = as_graded(problem, {"rtl/m.sv": written(text)})
     return files["rtl/m.sv"], screen(files, context, "m")
 
 
@@ -101,7 +109,8 @@ def test_two_designs_in_one_text_are_refused_or_become_one(tmp_path, name):
     text, findings = several_tools(ATTACKS[name])
     if not findings:
         simulated, linted = preprocessed(tmp_path, text)
-        assert simulated == linted
+        as_written, _ = preprocessed(tmp_path, written(ATTACKS[name]))
+        assert simulated == linted == as_written
 
 
 @pytest.mark.parametrize("value", ["1ns", "1_0.5us", "2 * 1s"])
@@ -130,7 +139,8 @@ def test_an_honest_text_is_not_refused_and_is_the_same_for_all(tmp_path, name):
     text, findings = several_tools(HONEST[name])
     assert findings == []
     simulated, linted = preprocessed(tmp_path, text)
-    assert simulated == linted
+    as_written, _ = preprocessed(tmp_path, written(HONEST[name]))
+    assert simulated == linted == as_written
     assert "assigny=a;" in simulated
     assert "assigny=~a;" not in simulated
 

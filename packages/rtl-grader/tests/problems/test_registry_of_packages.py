@@ -1,11 +1,12 @@
 """Entries that other installed packages register."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
-from rtl_core.config import load_config
 from rtl_grader import registry
-from rtl_grader.problems.sources import SOURCES
 from rtl_grader.registry import Registry
+from tests.places import REPOSITORY
 
 
 def broken():
@@ -20,8 +21,15 @@ def test_a_package_that_cannot_be_imported_does_not_stop_the_other_entries(monke
     assert "no source from gone = gone.source: ModuleNotFoundError" in caplog.text
 
 
-def test_the_starter_set_needs_no_installed_metadata(monkeypatch):
-    monkeypatch.setattr(registry, "entry_points", lambda group: [])
-    monkeypatch.delitem(vars(SOURCES), "entries", raising=False)
-    assert load_config("demo", environment={}).problems.sources[0].kind == "starter"
-    assert "starter" in SOURCES.entries
+WITHOUT_METADATA = """
+import importlib.metadata
+importlib.metadata.entry_points = lambda **choice: []
+from rtl_core.config import load_config
+print(load_config("demo", environment={}).problems.sources[0].kind)
+"""
+
+
+def test_the_starter_set_needs_no_installed_metadata():
+    words = [sys.executable, "-c", WITHOUT_METADATA]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.stdout == "starter\n", done.stderr
