@@ -94,7 +94,13 @@ class Problem(BaseModel):
     """Mapping of path to text of the harness files. They are written last and overwrite others."""
     golden: dict[str, str] | None = None
     """Mapping of path to complete text of a known-good answer."""
+    frame: dict[str, str] = Field(default_factory=dict)
+    """Path of a target -> its text with `[MASKED]` once. An answer writes what stands there, or the whole file."""
     interface: Interface | None = None
+    origin: str = ""
+    """What the problem was made of: a project, a file or a row."""
+    licence: str = ""
+    """Licence of what it was made of, as its source states it."""
     generated: bool = False
     """Whether the source generated the problem with its harness. The splits of such a source share no
     specification, even if texts are similar, and its harness must detect nearly all wrong designs."""
@@ -115,6 +121,8 @@ class Problem(BaseModel):
             "targets": self.targets,
             "harness": self.harness,
         }
+        if self.frame:
+            parts["frame"] = self.frame
         return hashlib.sha256(
             json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
         ).hexdigest()

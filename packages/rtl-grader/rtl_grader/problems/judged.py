@@ -1,0 +1,132 @@
+"""Problems whose golden answer is the judge: an answer passes if it behaves like the golden one.
+
+Such a problem's harness holds one service and `JUDGE_FILE`: what to judge, and how. The grader adds the rest
+(rtl_grader.traces): the test bench that drives both designs apart from each other, and the comparison of
+what they give.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from rtl_grader.hdl.text import code_of, modules
+from rtl_grader.problems.interface import derive_interface
+from rtl_grader.types.files import Files
+from rtl_grader.types.problem import Difficulty, Problem
+from rtl_grader.types.section import Section
+
+JUDGE_FILE = "src/judge.json"
+_TYPE = re.compile(r"\b([A-Za-z_]\w*)\s*(?:#\s*\(|\s[A-Za-z_\\])")
+"""A word before a parameter list or a name: the module of an instance, a type or a keyword."""
+COMPOSE = """\
+services:
+
+  judge:
+    image: __OSS_SIM_IMAGE__
+    volumes:
+      - ./src/:/src/:ro
+    working_dir: /code/rundir
+    env_file: ./src/.env
+    command: python3 /src/judge.py
+"""
+
+
+class Judging(Section):
+    """How the golden answer judges others, beside the simulation under fixed seeds."""
+
+    proof: Literal["never", "undecided", "passes"] = "never"
+    """When equality is proved by model checking. `undecided`: where the simulation gives no result, so that
+    only a proof passes an answer. `passes`: also for answers that the simulation passes."""
+    proof_share: float = Field(default=1.0, gt=0, le=1)
+    """Share of the answers to prove, chosen by the hash of their text."""
+    proof_cpu_s: float = Field(default=10.0, gt=0)
+    """CPU seconds for each proof."""
+    valid: str | None = None
+    """Latency tolerance: name of the one-bit output that marks values. The values of the other outputs while it
+    is 1 are compared in order, whenever they come. By default outputs are compared at every time."""
+
+
+def judged_problem(
+    *,
+    id: str,
+    source: str,
+    category: str,
+    difficulty: Difficulty,
+    prompt: str,
+    golden: Files,
+    top: str,
+    context: Files | None = None,
+    compiled: Sequence[str] = (),
+    include: Sequence[str] = (),
+    define: Mapping[str, str] | None = None,
+    judging: Judging | None = None,
+    **fields: Any,
+) -> Problem:
+    """A problem that its golden answer judges.
+
+    Args:
+        golden: path in the workspace (`rtl/x.sv`) -> text; its paths are the targets.
+        context: files that the model sees and that are in the workspace, such as packages and headers.
+        compiled: those of `context` that are compiled, in this order, before the answer.
+        include: further folders of the workspace that are searched for included files, beside `rtl`.
+        define: macros that both designs are compiled with.
+        fields: further fields of `Problem`, such as `origin`, `family` or `frame`.
+
+    Raises ValueError when the golden answer's interface cannot be read.
+    """
+    context = dict(context or {})
+    text = json.dumps(sorted(golden.items()))
+    settings = {
+        "top": top,
+        "design": list(golden),
+        "compiled": list(compiled),
+        "include": list(include),
+        "define": dict(define or {}),
+        "judging": (judging or Judging()).model_dump(),
+        "golden": hashlib.sha256(text.encode()).hexdigest(),
+    }
+    files = " ".join(f"/code/{path}" for path in [*compiled, *golden])
+    harness = {
+        "docker-compose.yml": COMPOSE,
+        "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\nVERILOG_SOURCES = {files}\nTOPLEVEL = {top}\n",
+        JUDGE_FILE: json.dumps(settings, indent=1) + "\n",
+    }
+    interface = derive_interface(
+        prompt=prompt, context=context, targets=golden, harness=harness, golden=dict(golden)
+    )
+    if interface is None or interface.module != top:
+        raise ValueError(f"the ports of the golden answer's module {top} cannot be read")
+    return Problem(
+        id=id,
+        source=source,
+        category=category,
+        difficulty=difficulty,
+        prompt=prompt,
+        context=context,
+        targets=tuple(golden),
+        harness=harness,
+        golden=dict(golden),
+        interface=interface,
+        **fields,
+    )
+
+
+def is_judged(harness: Files) -> bool:
+    """Whether the golden answer is the judge of a problem with this harness."""
+    return JUDGE_FILE in harness
+
+
+def top_of(text: str) -> str | None:
+    """The module of a text that no other one of it instantiates: the last one if there are several, None
+    without modules."""
+    units = [unit for unit in modules(code_of(text)) if unit.name]
+    used = {word for unit in units for word in _TYPE.findall(unit.body)}
+    names = [unit.name for unit in units]
+    tops = [name for name in names if name not in used]
+    return (tops or names or [None])[-1]
