@@ -100,6 +100,8 @@ class Pair:
             raise IncomparableError("the interface of the top module is not known")
         if bad := unusable(interface):
             raise IncomparableError(f"port {bad} has no known width or direction")
+        if all(port.direction == "input" for port in interface.ports):
+            raise IncomparableError(f"{interface.module} has no outputs to compare")
         golden, _ = as_graded(problem, golden)
         other, _ = as_graded(problem, other)
         if not other:

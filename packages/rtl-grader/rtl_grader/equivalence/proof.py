@@ -113,6 +113,6 @@ def _run_script(
 @cache
 def _scripts() -> dict[str, str]:
     inside = Path(__file__).parent / "inside"
-    names = ("prover.py", "miter.py", "sizer.py")
+    names = ("prover.py", "miter.py", "structure.py", "sizer.py")
     scripts = {f"src/{name}": (inside / name).read_text() for name in names}
     return {**scripts, "src/verilog_text.py": Path(verilog_text.__file__).read_text()}
