@@ -54,9 +54,11 @@ from rtl_grader.grading.jobs import (
     witness_environment,
     workspace_files,
 )
+from rtl_grader.grading.judging import judge_files
 from rtl_grader.grading.limits import Budget
 from rtl_grader.grading.requirements import cocotb_generation, is_scripted
 from rtl_grader.hdl.interface import hdl_files
+from rtl_grader.problems.judged import is_judged
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Port, Problem
@@ -140,9 +142,8 @@ class Grading:
 
     def trial(self) -> list[str]:
         """Run the harness with these files and grade nothing; return its possible own faults."""
-        return evidence.own_faults(
-            self._run(*read_services(self.problem.harness)), self.problem
-        )
+        services, mounts = read_services(self.problem.harness)
+        return evidence.own_faults(self._run(services, mounts, self._harness), self.problem)
 
     # Screen and interface
 
@@ -217,7 +218,9 @@ class Grading:
         # If a port that the harness drives is missing, one failing test is enough.
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
-        results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
+        if hopeless:
+            services = stop_at_first_failure(services)
+        results = self._run(services, mounts, self._harness)
         if is_scripted(self.problem.harness) and not all(
             result.is_attested for result in results
         ):
@@ -335,6 +338,14 @@ class Grading:
         results = self.grader.executor.run(job).steps
         self.steps += results
         return results
+
+    @property
+    def _harness(self) -> Files:
+        """The problem's harness as it runs: with what the grader adds where the golden answer judges."""
+        harness = self.problem.harness
+        if is_judged(harness):
+            return {**harness, **judge_files(self.grader, self.problem)}
+        return harness
 
     @cached_property
     def _budget(self) -> Budget | None:
