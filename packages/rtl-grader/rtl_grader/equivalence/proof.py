@@ -16,7 +16,7 @@ from typing import Any, Literal
 from rtl_grader.equivalence.pair import HDL, Pair
 from rtl_grader.equivalence.side_by_side import Trace, Values
 from rtl_grader.grading.executors.base import Step
-from rtl_grader.traces.bench import sandbox_scripts
+from rtl_grader.traces.bench import PROVER, sandbox_scripts
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Interface
 
@@ -113,5 +113,5 @@ def _run_script(
 @cache
 def _scripts() -> dict[str, str]:
     sizer = (Path(__file__).parent / "inside" / "sizer.py").read_text()
-    scripts = {f"src/{name}": text for name, text in sandbox_scripts().items()}
+    scripts = {f"src/{name}": text for name, text in sandbox_scripts(*PROVER).items()}
     return {**scripts, "src/sizer.py": sizer}

@@ -17,6 +17,7 @@ from rtl_grader.grading.cache import MemoryCache, cache_key
 from rtl_grader.grading.evidence import HARNESS_FAILED, TOO_OLD
 from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.interface_check import demanded_values
+from rtl_grader.grading.judging import proof_s
 from rtl_grader.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
 from rtl_grader.grading.requirements import (
     draws_random,
@@ -282,6 +283,7 @@ class Grader:
             design=tuple(design),
             harness=tuple(map(basename, harness)),
             several_tools=uses_several_tools(harness),
+            constructs=proof_s(problem) > 0,
         )
         return self._analyst.analyse(request)
 

@@ -12,10 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rtl_grader.hdl import text as verilog_text
 from rtl_grader.hdl.text import code_of
 from rtl_grader.traces.stimuli import Driven, Stimuli, positions
 from rtl_grader.verilog_templates import verilog_templates
 
+JUDGE = ("judge.py", "tracing.py", "comparing.py")
+PROVER = ("prover.py", "miter.py", "verilog_text.py")
+"""Scripts that judge an answer, and those that prove that it equals the golden one."""
 SETTLE = 1_000
 """Nanoseconds from a change of inputs to the look at the outputs."""
 SETTLE_DELAYS = 20_000
@@ -34,38 +38,41 @@ def settle_of(texts: Sequence[str]) -> int:
 def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) -> dict[str, str]:
     """Files for the sandbox, by name: a bench and stimuli for each set of parameters, and `trace.json`, which
     says what they are. Each bench drives one instance of the design; all of them run in one simulation."""
-    longest = max(len(stimuli.steps) for _, stimuli in sets)
     files = {}
     plan: list[dict[str, Any]] = []
     for number, (design, stimuli) in enumerate(sets):
-        inputs = list(positions(design.inputs))
-        outputs = list(positions(design.outputs))
-        bits = inputs[-1][2] + 1 if inputs else 1
-        files[f"bench{number}.sv"] = _TEMPLATES.get_template("trace.sv.jinja").render(
-            number=number,
-            module=design.interface.module,
-            values=design.values,
-            inputs=inputs,
-            outputs=outputs,
-            bits=bits,
-            width=outputs[-1][2] + 1 if outputs else 1,
-            steps=len(stimuli.steps),
-            longest=longest,
-            settle=settle,
+        files[f"bench{number}.sv"] = bench(design, number, settle)
+        files[f"stimuli{number}"] = packed(
+            "\n".join(format(step, "x") for step in stimuli.steps)
         )
-        words = "\n".join(format(step, "x") for step in stimuli.steps)
-        files[f"stimuli{number}"] = packed(words)
         plan.append(
             {
                 "values": dict(design.values),
-                "steps": len(stimuli.steps),
                 "first": stimuli.first,
                 "inputs": [[port.name, port.width] for port in design.inputs],
                 "outputs": [[port.name, port.width] for port in design.outputs],
+                "clocks": list(design.clocks),
+                "resets": [[name, name in design.low] for name in design.resets],
             }
         )
     files["trace.json"] = json.dumps(plan)
     return files
+
+
+def bench(design: Driven, number: int = 0, settle: int = SETTLE) -> str:
+    """A test bench for a design, with words that the sandbox replaces (benches/trace.sv.jinja)."""
+    inputs = list(positions(design.inputs))
+    outputs = list(positions(design.outputs))
+    return _TEMPLATES.get_template("trace.sv.jinja").render(
+        number=number,
+        module=design.interface.module,
+        values=design.values,
+        inputs=inputs,
+        outputs=outputs,
+        bits=inputs[-1][2] + 1 if inputs else 1,
+        width=outputs[-1][2] + 1 if outputs else 1,
+        settle=settle,
+    )
 
 
 def packed(text: str) -> str:
@@ -74,10 +81,8 @@ def packed(text: str) -> str:
 
 
 @cache
-def sandbox_scripts() -> Mapping[str, str]:
-    """The scripts of `inside` and what they import, by name."""
-    from rtl_grader.hdl import text
-
+def sandbox_scripts(*names: str) -> Mapping[str, str]:
+    """Scripts of `inside`, by name; `verilog_text.py` is hdl/text.py, which the prover imports."""
     inside = Path(__file__).parent / "inside"
-    scripts = {path.name: path.read_text() for path in sorted(inside.glob("*.py"))}
-    return {**scripts, "verilog_text.py": Path(text.__file__).read_text()}
+    places = {"verilog_text.py": Path(verilog_text.__file__)}
+    return {name: places.get(name, inside / name).read_text() for name in names}

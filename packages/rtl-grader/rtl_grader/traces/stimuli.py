@@ -16,6 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rtl_grader.traces.inside.comparing import replay_steps
 from rtl_grader.types.problem import Interface, Port
 
 Values = Mapping[str, int]
@@ -122,18 +123,8 @@ def replayed(design: Driven, trace: Trace, clock: tuple[str, bool] | None = None
         clock: the only clock of the designs, and whether its rising edge counts; then each step of the trace is
             a cycle of it. Else registers sample the inputs before the step in which their clock changes.
     """
-    inputs = _Inputs(design, "")
-    for values in trace:
-        for first in (True, False):
-            for name, value in values.items():
-                if (name in design.clocks) == first and not (clock and name == clock[0]):
-                    inputs.put(name, value)
-            inputs.step()
-        if clock:
-            for level in (clock[1], not clock[1]):
-                inputs.put(clock[0], int(level))
-                inputs.step()
-    return Stimuli(inputs.steps)
+    inputs = [(port.name, port.width or 1) for port in design.inputs]
+    return Stimuli(replay_steps(inputs, trace, list(design.clocks), clock))
 
 
 def numbers(text: str) -> dict[int | None, list[int]]:

@@ -1,15 +1,17 @@
 """Judges an answer by its golden one: simulates the answer with stimuli that depend only on the problem, and
 compares what it gives with what the golden answer gave. Runs in the sandbox: `python3 /src/judge.py`.
 
-The golden answer's trace is in `src/expected`, which is unpacked after the simulation has ended. Without that
-file the design is the golden answer, and its trace is the last line of the output. The results go to the
-grader over the sandbox's channel; nothing that a design prints does.
+The golden answer's trace is in `src/expected`, which is unpacked after the simulation has ended. With `src/golden`
+a proof follows (`prover.py`). Without both the design is the golden answer, and its trace is the last line of the
+output. The results go to the grader over the sandbox's channel; nothing that a design prints does.
 """
 
 import base64
 import json
 import os
 import re
+import resource
+import subprocess
 import sys
 import zlib
 
@@ -20,60 +22,141 @@ from tracing import gate, read
 SOURCE = "/code/src/"
 NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
 MOST_WORDS = 1000
+MOST_STEPS_TOLD = 20
+READING_CPU_S = 10
+"""CPU seconds in which Yosys reads or encodes one design."""
+PROOF_BYTES = 3 << 30
+"""Address space of a process of the proof."""
 
 
 def main():
-    with open(SOURCE + "judge.json") as file:
-        settings = json.load(file)
-    with open(SOURCE + "trace.json") as file:
-        sets = json.load(file)
-    paths = [f"/code/{path}" for path in (*settings["compiled"], *settings["design"])]
-    present = [path for path in paths if path.endswith((".v", ".sv")) and os.path.isfile(path)]
+    settings = json.loads(read(SOURCE + "judge.json"))
+    sets = json.loads(read(SOURCE + "trace.json"))
     options = ["-I", "/code/rtl"]
     for folder in settings["include"]:
         options += ["-I", f"/code/{folder}"]
     options += [f"-D{name}={value}" for name, value in settings["define"].items()]
-    design = tracing.Design(present, options)
-    if not os.path.exists(SOURCE + "expected"):
-        print("\n" + json.dumps(expect(design, sets)))
+    answer = present(settings, "/code/")
+    design = tracing.Design([*compiled(settings), *answer], options)
+    plan = json.loads(read(SOURCE + "plan.json"))
+    if plan["role"] == "golden":
+        print("\n" + json.dumps(expect(design, sets, settings, plan)))
         return 0
-    return judge(design, sets)
+    if not answer:
+        return refuse("the answer has no file that could be simulated")
+    return judge(design, sets, settings, plan)
 
 
-def expect(design, sets):
-    """The golden answer's traces: {why} or {sets: numbers of those that can judge, expected}."""
-    good = []
+def compiled(settings):
+    return [f"/code/{path}" for path in settings["compiled"]]
+
+
+def present(settings, place):
+    """The design's HDL files below a folder that exist."""
+    paths = [place + path for path in settings["design"]]
+    return [path for path in paths if path.endswith((".v", ".sv")) and os.path.isfile(path)]
+
+
+def stimuli_of(number):
+    return tracing.unpacked(read(f"{SOURCE}stimuli{number}"))
+
+
+def compared(golden, other, each, settings, stimuli):
+    """The comparison of two traces that the problem asks for."""
+    valid = settings["judging"]["valid"]
+    if not valid:
+        return comparing.Comparison(golden, other, each["outputs"], each["first"])
+    steps = [int(line, 16) for line in stimuli.split(b"\n")]
+    return comparing.InOrder(golden, other, each, steps, valid)
+
+
+# The golden answer
+
+
+def expect(design, sets, settings, plan):
+    """The golden answer's traces: {why} or {sets: numbers of those that can judge, expected}. With `proof` in the
+    plan a proof that it equals itself stands in for a trace."""
+    good = {}
     for number, each in enumerate(sets):
-        said, compiles, _ = design.compile([number])
-        why = f"it does not compile: {said.strip()[:500]}"
-        if compiles:
-            (lines,), why = design.simulate([number])
-            if len(lines) < each["steps"]:
-                why = f"its simulation ended after {len(lines)} of {each['steps']} inputs{why}"
-            else:
-                why = comparing.weakness(lines, each["outputs"], each["first"])
-            print(f"set {number}: {why}")
+        stimuli = stimuli_of(number)
+        said, compiles, _ = design.compile({number: stimuli})
+        if not compiles:
+            why = f"it does not compile: {first_errors(said)}"
+        else:
+            why = trace_weakness(design, number, each, settings, stimuli)
         if why and number == 0:
+            if plan["proof"]:
+                proof = prove(design, settings, plan, design.files)
+                why += "" if proof["outcome"] == "equal" else f"; not proved: {proof['why']}"
+                return {"why": why, "proved": proof["outcome"] == "equal"}
             return {"why": why}
         if not why and not NO_PARAMETER.search(said):
-            good.append(number)
+            good[number] = stimuli
     design.compile(good)
     traces, _ = design.simulate(good)
     text = b"\n\n".join(b"\n".join(lines) for lines in traces)
-    return {"sets": good, "expected": base64.b64encode(zlib.compress(text, 6)).decode()}
+    packed = base64.b64encode(zlib.compress(text, 6)).decode()
+    return {"why": "", "sets": list(good), "expected": packed}
 
 
-def judge(design, sets):
+def trace_weakness(design, number, each, settings, stimuli):
+    """Why the golden answer's trace cannot judge; empty if it can."""
+    (lines,), ended = design.simulate([number])
+    steps = stimuli.count(b"\n") + 1
+    if len(lines) < steps:
+        return f"its simulation ended after {len(lines)} of {steps} inputs{ended}"
+    if why := comparing.weakness(lines, each["outputs"], each["first"]):
+        return why
+    valid = settings["judging"]["valid"]
+    if not valid:
+        return ""
+    if valid not in dict(each["outputs"]) or not each["clocks"]:
+        return f"it has no clock, or no output {valid} that could mark values"
+    queues = compared(lines, lines, each, settings, stimuli).queues(lines)
+    values = sum(len(queue) for _, queue in queues)
+    if values < comparing.LEAST_VALUES:
+        return f"its output {valid} is 1 in {values} cycles only"
+    return ""
+
+
+# The answer
+
+
+def judge(design, sets, settings, plan):
     """Compare the answer with the golden one, and report each output in each group of steps as a test."""
-    if not design.files:
-        return refuse("the answer has no file that could be simulated")
-    numbers = list(range(len(sets)))
-    said, compiles, command = design.compile(numbers)
+    if not os.path.exists(SOURCE + "expected"):
+        return judge_by_proof(design, settings, plan, plan["why"])
+    stimuli = {number: stimuli_of(number) for number in range(len(sets))}
+    said, compiles, command = design.compile(stimuli)
     failed = ""
+    numbers = list(stimuli)
     if not compiles and len(sets) > 1:
         failed = said
         numbers = [0]
-        said, compiles, command = design.compile(numbers)
+        said, compiles, command = design.compile({0: stimuli[0]})
+    if not compiles and plan["proof"] == "undecided":
+        return judge_by_proof(design, settings, plan, first_errors(said))
+    report_build(command, said, compiles)
+    if not compiles:
+        return refuse(said)
+    if foreign := design.foreign():
+        return refuse(f"the answer includes {foreign}, which is not a file of the problem")
+    traces, ended = design.simulate(numbers)
+    tests = []
+    expected = tracing.unpacked(read(SOURCE + "expected")).split(b"\n\n")
+    for number, golden in enumerate(expected):
+        each = sets[number]
+        lines, why = [], f", since it does not compile: {first_errors(failed)}"
+        if number in numbers:
+            lines, why = traces[number], ended
+        comparison = compared(golden.split(b"\n"), lines, each, settings, stimuli[number])
+        tests += results(comparison, each, stimuli[number], why)
+    if plan["proof"] == "passes" and all(step is None for step, _, _ in tests):
+        return attest(tests, [proof_test(design, sets[0], settings, plan)])
+    return attest(tests)
+
+
+def report_build(command, said, compiles):
     gate.witness.report(
         {
             "kind": "build",
@@ -83,62 +166,29 @@ def judge(design, sets):
             "parameters": [],
         }
     )
-    if not compiles:
-        return refuse(said)
-    if foreign := design.foreign():
-        return refuse(f"the answer includes {foreign}, which is not a file of the problem")
-    traces, ended = design.simulate(numbers)
-    traces += [[] for _ in sets[len(numbers) :]]
-    expected = tracing.unpacked(read(SOURCE + "expected")).split(b"\n\n")
-    tests = []
-    for number, golden in enumerate(expected):
-        why = ended
-        if number not in numbers:
-            why = f", since it does not compile: {first_error(failed)}"
-        tests += results(sets, number, golden, traces[number], why)
-    return attest(tests)
 
 
-def results(sets, number, golden, lines, why):
+def results(comparison, each, stimuli, why):
     """One test for each output and group of steps: (step of the first difference or None, name, message)."""
-    each = sets[number]
     values = ", ".join(f"{name}={value}" for name, value in each["values"].items())
     suffix = f" with {values}" if values else ""
-    golden = golden.split(b"\n")
-    if lines == golden:
-        comparison = comparing.Comparison(golden, golden, each["outputs"], each["first"])
-    else:
-        comparison = comparing.Comparison(golden, lines, each["outputs"], each["first"])
-    stimuli = None
+    first = comparison.first_differences()
+    steps = stimuli.split(b"\n") if first else []
     tests = []
-    first = dict(comparison.unknown)
-    for place, step in comparison.wrong.items():
-        first[place] = min(step, first.get(place, step))
     for name, _ in each["outputs"]:
         for group in comparison.groups():
-            step = first.get((name, group))
-            message = ""
+            step, message = first.get((name, group), (None, ""))
             if step is not None:
-                if stimuli is None:
-                    packed = read(f"{SOURCE}stimuli{number}")
-                    stimuli = tracing.unpacked(packed).split(b"\n")
-                message = words(comparison, name, step, each, stimuli, why)
+                inputs = comparing.stimulus_words(int(steps[step], 16), each["inputs"])
+                message += why if message.startswith("is missing") else ""
+                message = f"after {step + 1} inputs, {inputs or 'none'}: {message}"
             tests.append((step, f"{name}, phase {group + 1}{suffix}", message))
-    return tests
+    return sorted(tests, key=lambda result: result[0] or 0)
 
 
-def words(comparison, name, step, each, stimuli, why):
-    """`after 7 inputs, a=1, b=0: is 1, golden 0`."""
-    said = comparison.words(name, step)
-    if step >= len(comparison.other):
-        return said + why
-    inputs = comparing.stimulus_words(int(stimuli[step], 16), each["inputs"])
-    return f"after {step + 1} inputs, {inputs}: {said}" if inputs else said
-
-
-def first_error(said):
-    lines = [line for line in said.splitlines() if "error" in line] or said.splitlines()
-    return lines[0][:300] if lines else "no output"
+def first_errors(said):
+    lines = [line for line in said.splitlines() if "error" in line or "sorry" in line]
+    return "; ".join(lines[:3] or said.splitlines()[:1] or ["no output"])[:400]
 
 
 def refuse(why):
@@ -146,25 +196,130 @@ def refuse(why):
     return 1
 
 
-def attest(tests):
-    """Report (step of the first difference, name, message) of all tests to the grader, the first difference
-    first."""
-    last = 1 << 60
-    ordered = sorted(tests, key=lambda test: last if test[0] is None else test[0])
+# The proof
+
+
+def judge_by_proof(design, settings, plan, why):
+    """Pass the answer only if it is proved equal, since a simulation gives no result."""
+    if not os.path.exists(SOURCE + "golden"):
+        print(f"no proof was made: {plan['unproved']}")
+        proof = {"outcome": "undecided", "why": plan["unproved"]}
+    else:
+        proof = prove(design, settings, plan, golden_files(settings))
+    if proof["outcome"] == "equal":
+        return attest([], [entry("proof", "passed", f"proved equal; not simulated: {why}")])
+    said = f"not simulated: {why}\nerror: not proved equal to the golden answer: {proof['why']}"
+    if proof["outcome"] == "different":
+        return attest([], [entry("proof", "failed", f"differs {in_words(proof['trace'])}")])
+    report_build(["proof"], said, False)
+    return refuse(said)
+
+
+def proof_test(design, each, settings, plan):
+    """The result of a proof after a simulation that showed no difference, as a test: it fails only if the
+    simulator confirms the difference."""
+    if not os.path.exists(SOURCE + "golden"):
+        return entry("proof", "skipped", f"not proved: {plan['unproved']}")
+    golden = golden_files(settings)
+    proof = prove(design, settings, plan, golden)
+    if proof["outcome"] == "equal":
+        return entry("proof", "passed", "proved equal")
+    if proof["outcome"] != "different":
+        return entry("proof", "skipped", f"not proved: {proof['why']}")
+    trace, clock = proof["trace"], proof["clock"]
+    steps = comparing.replay_steps(each["inputs"], trace, each["clocks"], clock)
+    stimuli = b"\n".join(b"%x" % step for step in steps)
+    traces = []
+    for files in ([*compiled(settings), *golden], design.files):
+        replayed = tracing.Design(files, design.options)
+        _, compiles, _ = replayed.compile({0: stimuli})
+        traces.append(replayed.simulate([0])[0][0] if compiles else [])
+    # The property holds until the last cycle.
+    last = len(steps) - len(steps) // max(1, len(trace))
+    comparison = comparing.Comparison(*traces, each["outputs"], max(0, last))
+    for (name, _), (_, said) in sorted(comparison.first_differences().items()):
+        return entry("proof", "failed", f"{in_words(trace)}: {name} {said}")
+    return entry(
+        "proof", "skipped", "not proved: a difference that the simulator does not show"
+    )
+
+
+def in_words(trace):
+    """The shortest inputs that tell two designs apart."""
+    steps = [", ".join(f"{name}={value}" for name, value in step.items()) for step in trace]
+    more = f"{len(steps) - MOST_STEPS_TOLD} more, " if len(steps) > MOST_STEPS_TOLD else ""
+    return f"after the inputs {more}" + "; ".join(steps[-MOST_STEPS_TOLD:])
+
+
+def golden_files(settings):
+    """Unpack the golden answer's files to a folder that the answer could not name."""
+    folder = f"/code/rundir/{os.urandom(12).hex()}/"
+    for path, text in json.loads(tracing.unpacked(read(SOURCE + "golden"))).items():
+        os.makedirs(os.path.dirname(folder + path), exist_ok=True)
+        tracing.write(folder + path, text.encode())
+    return present(settings, folder)
+
+
+def prove(design, settings, plan, golden):
+    """What `prover.py` says of the design and the golden answer's files: {outcome, why, trace, clock}."""
+    common = compiled(settings)
+    spec = {
+        **plan["spec"],
+        "values": {},
+        "golden": golden if golden is design.files else [*common, *golden],
+        "other": design.files,
+        "top": settings["top"],
+    }
+    tracing.write("spec.json", json.dumps(spec).encode())
+    done = subprocess.run(
+        [sys.executable, SOURCE + "prover.py", "spec.json"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: limit(max(READING_CPU_S, spec["cpu_s"])),
+    )
+    proof = {"outcome": "undecided", "why": f"the proof ended with code {done.returncode}"}
+    try:
+        proof.update(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError):
+        print(done.stdout.decode(errors="replace")[-2000:])
+    if proof["outcome"] == "bounded":
+        proof["why"] = f"proved for {proof['depth']} cycles, not further"
+    return proof
+
+
+def limit(cpu_s):
+    seconds = int(cpu_s) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (PROOF_BYTES, PROOF_BYTES))
+
+
+# The report
+
+
+def entry(name, status, message):
+    """A test as the grader gets it."""
+    return {
+        "name": name,
+        "status": status,
+        "message": message[:MOST_WORDS],
+        "file": "/src/judge.py",
+        "ns": "",
+    }
+
+
+def attest(results, more=()):
+    """Report all results to the grader, the differences first, and further tests."""
+    ordered = sorted(results, key=lambda result: result[0] is None)
     reports = [
-        {
-            "name": name,
-            "status": "passed" if step is None else "failed",
-            "message": message[:MOST_WORDS],
-            "file": "/src/judge.py",
-            "ns": "",
-        }
+        entry(name, "passed" if step is None else "failed", message)
         for step, name, message in ordered
     ]
+    reports += more
     gate.witness.report_tests(reports)
-    failed = [test for test in reports if test["status"] == "failed"]
-    for test in failed[:3]:
-        print(f"{test['name']}: {test['message']}")
+    failed = [report for report in reports if report["status"] == "failed"]
+    for report in failed[:3]:
+        print(f"{report['name']}: {report['message']}")
     print(f"{len(reports) - len(failed)} of {len(reports)} passed")
     return 1 if failed else 0
 

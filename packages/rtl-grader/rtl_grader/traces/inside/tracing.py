@@ -43,18 +43,28 @@ class Design:
         self.word = "w" + digest.hexdigest()[:24]
         self.mark = os.urandom(9).hex()
 
-    def compile(self, numbers):
-        """Compile with these benches. Returns (what the compiler says, whether it succeeded, its command)."""
+    def compile(self, stimuli):
+        """Compile with benches: `stimuli` is number -> lines of hexadecimal digits, bytes, one line a step.
+
+        Returns (what the compiler says, whether it succeeded, its command).
+        """
         os.makedirs(self.word, exist_ok=True)
+        steps = {number: text.count(b"\n") + 1 for number, text in stimuli.items()}
         benches = []
-        for number in numbers:
-            text = read(f"{self.place}bench{number}.sv")
-            text = text.replace("RTLWORD", self.word).replace("RTLMARK", self.mark)
+        for number, text in stimuli.items():
+            bench = read(f"{self.place}bench{number}.sv")
+            words = {
+                "RTLWORD": self.word,
+                "RTLMARK": self.mark,
+                "RTLSTEPS": steps[number],
+                "RTLREST": max(steps.values()) - steps[number],
+            }
+            for name, value in words.items():
+                bench = bench.replace(name, str(value))
             benches.append(f"bench{number}.sv")
-            write(f"{self.word}/{benches[-1]}", text.encode())
-            stimuli = f"{self.word}/stimuli{number}_{self.word}"
-            write(stimuli, unpacked(read(f"{self.place}stimuli{number}")))
-        tops = [word for number in numbers for word in ("-s", f"bench{number}_{self.word}")]
+            write(f"{self.word}/{benches[-1]}", bench.encode())
+            write(f"{self.word}/stimuli{number}_{self.word}", text)
+        tops = [word for number in stimuli for word in ("-s", f"bench{number}_{self.word}")]
         command = [tool("iverilog"), "-g2012", "-Minclude=included", *self.options, *tops]
         command += ["-o", "sim", *benches, *self.files]
         done = subprocess.run(
