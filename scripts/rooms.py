@@ -52,6 +52,7 @@ PACKAGES = {
         "rtl_grader.settings",
         "rtl_grader.exports",
         "rtl_grader.grading",
+        "rtl_grader.traces",
         "rtl_grader.prompts",
         "rtl_grader.extraction",
         "rtl_grader.problems",

@@ -53,6 +53,7 @@ BROUGHT_BY = {
 INSIDE = (
     "packages/rtl-grader/rtl_grader/grading/inside/",
     "packages/rtl-grader/rtl_grader/equivalence/inside/",
+    "packages/rtl-grader/rtl_grader/traces/inside/",
     "packages/rtl-grader/rtl_grader/problems/testbench/",
     "packages/rtl-grader/rtl_grader/exports/formats/",
     "rtl_core/starter/bench/",

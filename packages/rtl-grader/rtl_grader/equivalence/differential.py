@@ -16,7 +16,7 @@ cycles. Designs that are not told apart are reported as the same, with the numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
@@ -27,15 +27,13 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
-from rtl_grader.problems.interface import documents
+from rtl_grader.traces.parameters import other_values
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Interface, Problem
 
 _VALID = re.compile(r"(^|_)(valid|vld|dv|done)|valid$", re.I)
 LEAST_VALUES = 50
 """Number of values that must be compared before a difference is attributed to latency."""
-MAX_VALUE = 1 << 16
-"""Largest default of a parameter for which other values are tried."""
 MOST_STEPS = 3_000
 """Number of changes of a harness' inputs that are kept, from the start; each is a line of a bench."""
 _UNKNOWN = str.maketrans("xzXZ", "0000")
@@ -194,40 +192,8 @@ def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
     return replace(replayed, trace=proof.trace)
 
 
-def other_values(problem: Problem, interface: Interface) -> list[Values]:
-    """The non-default values that the harness or the specification gives to each parameter, one at a time."""
-    defaults: dict[str, int] = {}
-    for parameter in interface.parameters:
-        if parameter.default is not None and 0 < parameter.default < MAX_VALUE:
-            defaults[parameter.name] = parameter.default
-    harness = [text for _, text in sorted(problem.harness.items())]
-    sets: list[Values] = []
-    for texts in (harness, documents(problem.prompt, problem.context)):
-        others = [(name, _set_by(texts, name, value)) for name, value in defaults.items()]
-        turns = max((len(values) for _, values in others), default=0)
-        for turn in range(turns):
-            for name, values in others:
-                if turn < len(values) and {name: values[turn]} not in sets:
-                    sets.append({name: values[turn]})
-    return sets
-
-
 def _in_words(values: Values) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _set_by(texts: Iterable[str], name: str, default: int) -> list[int]:
-    """Non-default values that texts give a parameter, as far as they have them as numbers."""
-    word = re.escape(name)
-    patterns = (
-        rf"\b{word}\b['\"`]?\s*[:=]\s*['\"`]?(\d+(?:,\s*\d+|,? (?:or|and) \d+)*)\b(?!')",  # a dictionary, an assignment
-        rf"-[PGp](?:\w+\.)?{word}=(\d+)\b",  # a simulator's option
-        rf"['\"]{word}['\"]\s*,\s*[\[(]([\d,\s]+)[\])]",  # pytest.mark.parametrize("WIDTH", [4, 8])
-    )
-    text = "\n".join(texts)
-    matches = [match for pattern in patterns for match in re.findall(pattern, text)]
-    numbers = dict.fromkeys(map(int, re.findall(r"\d+", " ".join(matches))))
-    return [number for number in numbers if number != default and 0 < number < MAX_VALUE]
 
 
 def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:

@@ -11,7 +11,6 @@ from posixpath import basename
 from typing import Literal
 
 from rtl_grader.equivalence.side_by_side import Effort, Trace, Values, bench, hidden, replay
-from rtl_grader.equivalence.unseen import unseen
 from rtl_grader.grading.design import as_graded
 from rtl_grader.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_grader.grading.limits import Limits
@@ -22,6 +21,7 @@ from rtl_grader.hdl.text import code_of, macros_of
 from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.problems.testbench import renamed
+from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Interface, InterfaceSource, Problem
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from rtl_grader.equivalence.pair import HDL, Pair
 from rtl_grader.equivalence.side_by_side import Trace, Values
 from rtl_grader.grading.executors.base import Step
-from rtl_grader.hdl import text as verilog_text
+from rtl_grader.traces.bench import PROVER, sandbox_scripts
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Interface
 
@@ -112,7 +112,6 @@ def _run_script(
 
 @cache
 def _scripts() -> dict[str, str]:
-    inside = Path(__file__).parent / "inside"
-    names = ("prover.py", "miter.py", "structure.py", "sizer.py")
-    scripts = {f"src/{name}": (inside / name).read_text() for name in names}
-    return {**scripts, "src/verilog_text.py": Path(verilog_text.__file__).read_text()}
+    sizer = (Path(__file__).parent / "inside" / "sizer.py").read_text()
+    scripts = {f"src/{name}": text for name, text in sandbox_scripts(*PROVER).items()}
+    return {**scripts, "src/sizer.py": sizer}

@@ -24,7 +24,8 @@ from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.executors.base import ExecutorDiedError, Message
 from rtl_grader.grading.executors.wire import ask, receive, send
 from rtl_grader.grading.screen import ScreenFinding, screen
-from rtl_grader.hdl.interface import is_valid, parse_interface
+from rtl_grader.hdl.interface import hdl_files, is_valid, parse_interface
+from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource
 
@@ -56,6 +57,8 @@ class AnalysisRequest:
     """Base names of the harness' files."""
     several_tools: bool = True
     """Whether the harness uses more than Icarus."""
+    constructs: bool = False
+    """Whether to look for what a proof does not see, for `Analysis.constructs`."""
     validity: bool = False
     """Whether to elaborate `answer` for `Analysis.valid`."""
 
@@ -68,6 +71,8 @@ class Analysis(BaseModel):
     """The interface of the requested module; None if the module is missing."""
     findings: tuple[ScreenFinding, ...] = ()
     """Forbidden constructs in the design."""
+    constructs: dict[str, str] = {}
+    """What a proof does not see of the answer with its context (traces/unseen.py): kind -> words."""
     valid: bool = False
     """Whether the answer was elaborated without errors."""
     failed: str | None = None
@@ -176,8 +181,12 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
         return Analysis(valid=is_valid(answer))
     if top is None:
         return Analysis()
-    interface = parse_interface({**context, **answer}, top, InterfaceSource.CONTEXT)
-    return Analysis(interface=interface)
+    sources = {**context, **answer}
+    interface = parse_interface(sources, top, InterfaceSource.CONTEXT)
+    constructs = {}
+    if request.constructs:
+        constructs = unseen("\n".join(hdl_files(sources).values()))
+    return Analysis(interface=interface, constructs=constructs)
 
 
 def _serve() -> None:

@@ -7,6 +7,7 @@ import copy
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from posixpath import basename
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from rtl_grader.grading.cache import MemoryCache, cache_key
 from rtl_grader.grading.evidence import HARNESS_FAILED, TOO_OLD
 from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.interface_check import demanded_values
+from rtl_grader.grading.judging import proof_s
 from rtl_grader.grading.limits import NO_BUDGET, Budget, KnownGood, Limits
 from rtl_grader.grading.requirements import (
     draws_random,
@@ -26,6 +28,7 @@ from rtl_grader.grading.stages import Grading
 from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.problems.harness_use import macro_file
+from rtl_grader.traces.stimuli import USUAL
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
@@ -35,6 +38,8 @@ REGRADE_FACTOR = 2.0
 """A cached CPU-time overrun is graded again when the answer may now use more than this multiple of its old limit."""
 MORE_SEEDS_SHARE = 0.25
 """Further seeds are tried only when the first grading used at most this share of the CPU limit."""
+MOST_FACTS = 4_000
+"""Number of newest facts about problems that a grader keeps; a judged problem's has about 100 kB."""
 _INSTALLS = re.compile(r"^\s*RUN\b.*\binstall\b", re.M)
 _T = TypeVar("_T")
 
@@ -76,8 +81,10 @@ class Grader:
         self._analyst = Analyst()
         self.excuses_answers = True
         """Whether an answer whose failure is the harness' own fault gets an infrastructure error."""
-        self._facts: dict[tuple[object, ...], Any] = {}
-        """Facts about problems, see `_once`."""
+        self.judge_effort = USUAL
+        """How long golden answers that judge are simulated, and so are the answers that they judge."""
+        self._facts: dict[tuple[object, ...], Future[Any]] = {}
+        """Facts about problems, see `once`."""
 
     def but(self, **changes: Any) -> Grader:
         """Return a grader with some attributes replaced. It shares everything else with this one."""
@@ -189,7 +196,7 @@ class Grader:
         grading = Grading(
             self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed
         )
-        return self._once("faults", problem, grading.trial)
+        return self.once("faults", problem, grading.trial)
 
     def budget(self, problem: Problem, answer: Answer) -> Budget | None:
         """Return the CPU budget of an answer; None when no known-good answer sets one."""
@@ -215,7 +222,7 @@ class Grader:
 
     def lacking(self, problem: Problem) -> list[str]:
         """Descriptions of what the harness needs and the executor lacks; cached per problem."""
-        return self._once(
+        return self.once(
             "lacking",
             problem,
             lambda: missing_requirements(
@@ -225,15 +232,24 @@ class Grader:
 
     def demanded_values(self, problem: Problem) -> dict[str, list[int]]:
         """See `interface_check.demanded_values`; cached per problem."""
-        return self._once("demanded", problem, lambda: demanded_values(problem))
+        return self.once("demanded", problem, lambda: demanded_values(problem))
 
-    def _once(self, what: str, problem: Problem, find: Callable[[], _T]) -> _T:
-        """Return the result of `find`, cached per problem. Two threads may both compute it; the results are equal."""
+    def once(self, what: str, problem: Problem, find: Callable[[], _T]) -> _T:
+        """Return the result of `find`, computed once per problem: other threads wait for it. What the latest
+        problems need is kept."""
         # A golden answer found among samples comes with an interface but does not change the fingerprint.
         key = (what, problem.fingerprint, problem.interface, problem.golden is None)
-        if key not in self._facts:
-            self._facts[key] = find()
-        return self._facts[key]
+        own: Future[_T] = Future()
+        fact = self._facts.setdefault(key, own)
+        if fact is own:
+            try:
+                own.set_result(find())
+            except BaseException as error:
+                self._facts.pop(key, None)
+                own.set_exception(error)
+        while len(self._facts) > MOST_FACTS:
+            self._facts.pop(next(iter(self._facts)), None)
+        return fact.result()
 
     def _has_module(self, problem: Problem) -> Callable[[str], bool]:
         """Return a check for the executor's modules. It accepts any module where an image with the harness'
@@ -267,6 +283,7 @@ class Grader:
             design=tuple(design),
             harness=tuple(map(basename, harness)),
             several_tools=uses_several_tools(harness),
+            constructs=proof_s(problem) > 0,
         )
         return self._analyst.analyse(request)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from rtl_grader.grading.executors.toolchain import Versions, shortcomings
 from rtl_grader.problems.executed import parse_python
 from rtl_grader.problems.harness_use import is_used
+from rtl_grader.problems.judged import is_judged
 from rtl_grader.types.files import Files
 
 _VERILATED = re.compile(r"verilator\b.{0,300}?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
@@ -54,10 +55,10 @@ def uses_cocotb(harness: Files) -> bool:
 
 
 def is_scripted(harness: Files) -> bool:
-    """Whether a simulation can only be one of the harness' own scripts: without cocotb or a rewritten test bench."""
-    return "src/bench.json" not in harness and not any(
-        "cocotb" in text for text in harness.values()
-    )
+    """Whether a simulation can only be one of the harness' own scripts: without cocotb or a rewritten test bench, and
+    not judged by the golden answer."""
+    attests = is_judged(harness) or "src/bench.json" in harness
+    return not attests and not any("cocotb" in text for text in harness.values())
 
 
 def uses_several_tools(harness: Files) -> bool:

@@ -54,9 +54,16 @@ from rtl_grader.grading.jobs import (
     witness_environment,
     workspace_files,
 )
+from rtl_grader.grading.judging import (
+    constructs_words,
+    judged_harness,
+    proof_notes,
+    proof_s,
+)
 from rtl_grader.grading.limits import Budget
 from rtl_grader.grading.requirements import cocotb_generation, is_scripted
 from rtl_grader.hdl.interface import hdl_files
+from rtl_grader.problems.judged import is_judged
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Port, Problem
@@ -93,6 +100,8 @@ class Grading:
     mismatches: Mismatches = ()
     ports: tuple[Port, ...] | None = None
     """Ports that the answer's text declares; None before the analysis, or if no interface is demanded."""
+    constructs: dict[str, str] = field(default_factory=dict)
+    """What a proof does not see of the answer, see traces/unseen.py."""
     failed_tests: bool = False
     """Whether a simulation completed with a failing test, although no port that it needs is missing."""
     steps: list[StepResult] = field(default_factory=list)
@@ -140,9 +149,8 @@ class Grading:
 
     def trial(self) -> list[str]:
         """Run the harness with these files and grade nothing; return its possible own faults."""
-        return evidence.own_faults(
-            self._run(*read_services(self.problem.harness)), self.problem
-        )
+        services, mounts = read_services(self.problem.harness)
+        return evidence.own_faults(self._run(services, mounts, self._harness), self.problem)
 
     # Screen and interface
 
@@ -152,6 +160,7 @@ class Grading:
         analysis = self.grader.analyse(self.problem, self.files)
         wall_s = time.monotonic() - start
         objections = tuple(map(str, analysis.findings))
+        self.constructs = analysis.constructs
         if analysis.failed:
             objections = (analysis.failed,)
         if objections:
@@ -217,7 +226,9 @@ class Grading:
         # If a port that the harness drives is missing, one failing test is enough.
         hopeless = is_hopeless(self.mismatches, self.problem.harness)
         services, mounts = read_services(self.problem.harness)
-        results = self._run(stop_at_first_failure(services) if hopeless else services, mounts)
+        if hopeless:
+            services = stop_at_first_failure(services)
+        results = self._run(services, mounts, self._harness)
         if is_scripted(self.problem.harness) and not all(
             result.is_attested for result in results
         ):
@@ -256,7 +267,7 @@ class Grading:
                 f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches
             )
             self._amend_interface("passed", notes)
-        return self._verdict(Outcome.PASSED, (), passed, total)
+        return self._verdict(Outcome.PASSED, proof_notes(results), passed, total)
 
     def _a_service_failed(self, results: Results, hopeless: bool) -> Verdict:
         """Return the verdict on an answer that does not compile or fails tests, unless the harness fails
@@ -336,9 +347,20 @@ class Grading:
         self.steps += results
         return results
 
+    @property
+    def _harness(self) -> Files:
+        """The problem's harness as it runs: with what the grader adds where the golden answer judges."""
+        harness = self.problem.harness
+        if not is_judged(harness):
+            return harness
+        unproved = constructs_words("answer", self.constructs)
+        return judged_harness(self.grader, self.problem, self.files, unproved)
+
     @cached_property
     def _budget(self) -> Budget | None:
-        return self.grader.budget(self.problem, self.answer)
+        budget = self.grader.budget(self.problem, self.answer)
+        more_s = proof_s(self.problem)
+        return budget and replace(budget, cpu_s=budget.cpu_s + more_s)
 
     @cached_property
     def _environment(self) -> Environment:

@@ -104,6 +104,16 @@ def report(message):
         os.close(channel)
 
 
+def report_tests(tests):
+    """Report a simulation that had these tests and that no cocotb looked at."""
+    channel = _connect()
+    if channel is not None:
+        end = {"tests": tests, "digest": None, "changes": 0, "moved": True, "pacer": ""}
+        _tell(channel, {"kind": "begin", "file": ""})
+        _tell(channel, {"kind": "end", **end})
+        os.close(channel)
+
+
 def _tell(channel, message):
     import json
 

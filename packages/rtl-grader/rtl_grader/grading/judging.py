@@ -1,0 +1,237 @@
+"""What the sandbox gets to judge an answer by the golden one (problems/judged.py): stimuli, test bench, scripts,
+and what the golden answer gives, which is simulated once per problem.
+
+The golden answer's text is in no answer's sandbox, except compressed where a proof is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from posixpath import basename
+from typing import TYPE_CHECKING, Any
+
+from rtl_grader.errors import InfrastructureError
+from rtl_grader.grading.compose import read_services
+from rtl_grader.grading.design import as_graded
+from rtl_grader.grading.evidence import HARNESS_FAILED, Reasons, Results
+from rtl_grader.grading.executors.base import Job
+from rtl_grader.hdl.clocking import clocks_and_resets
+from rtl_grader.hdl.interface import hdl_files, parse_interface
+from rtl_grader.problems.judged import JUDGE_FILE, Judging, is_judged
+from rtl_grader.traces.bench import (
+    JUDGE,
+    PROVER,
+    packed,
+    sandbox_scripts,
+    settle_of,
+    trace_files,
+)
+from rtl_grader.traces.parameters import likely_values
+from rtl_grader.traces.stimuli import Driven, Effort, Stimuli, Values, stimuli
+from rtl_grader.traces.unseen import unseen
+from rtl_grader.types.files import Files
+from rtl_grader.types.problem import Interface, InterfaceSource, Problem
+
+if TYPE_CHECKING:
+    from rtl_grader.grading.grader import Grader
+
+PARAMETER_SETS = 4
+"""Number of other values of parameters that are tried at most."""
+PARAMETER_SHARE = 0.3
+"""Effort for each of them, as a share of that for the default values."""
+MOST_OUTPUT_MB = 64
+PROOF_CPU_S = 40.0
+"""CPU time for reading and encoding both designs, beside that of the proof itself."""
+_INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a judged problem's sandboxes get beside the harness: path -> text."""
+
+    files: Files = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """What an answer's sandbox must do (`src/plan.json`)."""
+    why: str = ""
+    """Why the golden answer cannot judge, in words."""
+
+
+def judging_of(problem: Problem) -> Judging | None:
+    """How the golden answer judges; None if it does not."""
+    if not is_judged(problem.harness):
+        return None
+    settings = json.loads(problem.harness[JUDGE_FILE])
+    return Judging.model_validate(settings["judging"])
+
+
+def judged_harness(grader: Grader, problem: Problem, answer: Files, unproved: str) -> Files:
+    """The harness of a judged problem with all that its script needs for one answer.
+
+    Args:
+        unproved: why the answer cannot be proved to be equal, in words; empty if it can.
+
+    Raises InfrastructureError if the golden answer cannot judge, or the executor fails.
+    """
+    what = f"judged {grader.judge_effort}"
+    judged = grader.once(what, problem, lambda: _judged(grader, problem))
+    if judged.why:
+        reason = f"{HARNESS_FAILED}: the golden answer cannot judge: {judged.why}"
+        raise InfrastructureError(reason)
+    plan = dict(judged.plan)
+    files = {**problem.harness, **judged.files}
+    if not _is_drawn(problem, answer):
+        plan["proof"] = ""
+    elif plan["proof"] and not plan["unproved"]:
+        plan["unproved"] = unproved
+        if not unproved:
+            files |= _source(sandbox_scripts(*PROVER))
+            files["src/golden"] = packed(json.dumps(problem.golden))
+    return {**files, "src/plan.json": json.dumps(plan)}
+
+
+def proof_s(problem: Problem) -> float:
+    """CPU seconds that a grading may need beside the simulation."""
+    judging = judging_of(problem)
+    if judging is None or judging.proof == "never":
+        return 0.0
+    return judging.proof_cpu_s + PROOF_CPU_S
+
+
+def proof_notes(results: Results) -> Reasons:
+    """What proofs say about an answer that passes."""
+    tests = (test for result in results for test in result.tests)
+    return tuple(test["message"] for test in tests if test["name"] == "proof")
+
+
+def _is_drawn(problem: Problem, answer: Files) -> bool:
+    """Whether an answer is among the share that is proved."""
+    judging = judging_of(problem)
+    assert judging is not None
+    digest = hashlib.sha256(json.dumps(sorted(answer.items())).encode()).digest()
+    drawn = int.from_bytes(digest[:4], "big") < judging.proof_share * 2**32
+    return judging.proof == "undecided" or (judging.proof == "passes" and drawn)
+
+
+def _judged(grader: Grader, problem: Problem) -> Judged:
+    """Simulate the golden answer alone, with each set of parameters, and keep what it gives."""
+    if not problem.golden or problem.interface is None:
+        return Judged(why="there is none")
+    if why := undrivable(problem.interface):
+        return Judged(why=why)
+    golden, _ = as_graded(problem, problem.golden)
+    sets = parameter_sets(problem, golden, grader.judge_effort)
+    settle = settle_of([*golden.values(), *hdl_files(problem.context).values()])
+    plan = _plan(grader, problem, golden, sets[0][0])
+    files = {**sandbox_scripts(*JUDGE), **trace_files(sets, settle)}
+    wants_proof = plan["proof"] == "undecided" and not plan["unproved"]
+    first = {**plan, "role": "golden", "proof": wants_proof}
+    files |= sandbox_scripts(*PROVER) if wants_proof else {}
+    trace = _trace(grader, problem, golden, {**files, "plan.json": json.dumps(first)})
+    if trace.get("proved"):
+        return Judged(_source(files), {**plan, "why": trace["why"]})
+    if trace["why"]:
+        return Judged(why=trace["why"])
+    usable = [sets[number] for number in trace["sets"]]
+    files = {**sandbox_scripts(*JUDGE), **trace_files(usable, settle)}
+    return Judged(_source({**files, "expected": trace["expected"]}), plan)
+
+
+def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> dict[str, Any]:
+    judging = judging_of(problem)
+    assert judging is not None
+    resets = [[name, name in design.low] for name in design.resets]
+    spec = {"clocks": list(design.clocks), "resets": resets, "cpu_s": judging.proof_cpu_s}
+    proof = "" if judging.proof == "never" else judging.proof
+    unproved = _unproved(grader, problem, golden) if proof else ""
+    return {"role": "answer", "proof": proof, "unproved": unproved, "spec": spec}
+
+
+def _unproved(grader: Grader, problem: Problem, golden: Files) -> str:
+    """Why nothing can be proved to equal the golden answer; empty if it can."""
+    if not grader.executor.has_module("pyosys"):
+        return "pyosys is not installed where answers are graded"
+    names = set(map(basename, golden))
+    includes = [name for text in golden.values() for name in _INCLUDE.findall(text)]
+    if own := names.intersection(map(basename, includes)):
+        return f"the golden answer includes its own file {min(own)}"
+    return constructs_words("golden answer", unseen(_text(problem, golden)))
+
+
+def constructs_words(who: str, constructs: Mapping[str, str]) -> str:
+    """Why a design is not proved, from what a proof does not see of it; empty without such constructs."""
+    words = [f"{kind} {name}".strip() for kind, name in constructs.items()]
+    return f"the {who} has {', '.join(words)}" if words else ""
+
+
+def _text(problem: Problem, files: Files) -> str:
+    return "\n".join(hdl_files({**problem.context, **files}).values())
+
+
+def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> dict[str, Any]:
+    """What the sandbox says about the golden answer: {why, sets, expected}, see inside/judge.py."""
+    steps, mounts = read_services(problem.harness)
+    most = {"output_kb": MOST_OUTPUT_MB << 10, "output_mb": MOST_OUTPUT_MB}
+    job = Job(
+        files={**problem.context, **golden},
+        harness={**problem.harness, **_source(files)},
+        steps=steps,
+        mounts=mounts,
+        limits=grader.limits.model_copy(update=most),
+        seed=grader.seed,
+    )
+    (result,) = grader.executor.run(job).steps
+    if result.overrun:
+        return {"why": f"its simulation exceeds a limit ({result.overrun})"}
+    if result.refused:
+        return {"why": f"it must not be simulated: {'; '.join(result.refused)}"}
+    try:
+        return dict(json.loads(result.output.splitlines()[-1]))
+    except (IndexError, ValueError):
+        return {"why": f"the sandbox ended with {result.exit_code}: {result.output[-500:]}"}
+
+
+def undrivable(interface: Interface) -> str:
+    """Why a test bench cannot drive or watch a design with this interface; empty if it can."""
+    for port in interface.ports:
+        if port.direction not in ("input", "output"):
+            return f"its port {port.name} is {port.direction or port.form}"
+        if port.width is None:
+            return f"the width of its port {port.name} is not known"
+    return ""
+
+
+def parameter_sets(
+    problem: Problem, golden: Files, effort: Effort
+) -> Sequence[tuple[Driven, Stimuli]]:
+    """How to drive the golden answer: with its default parameters, and with other values."""
+    assert problem.interface is not None
+    sources = {**hdl_files(problem.context), **golden}
+    text = "\n".join(golden.values())
+    sets = []
+    for values in ({}, *likely_values(problem, problem.interface, golden.values())):
+        design = _driven(sources, problem.interface, values, golden)
+        if design is not None and len(sets) <= PARAMETER_SETS:
+            share = effort.times(PARAMETER_SHARE) if values else effort
+            sets.append((design, stimuli(design, share, text)))
+    return sets
+
+
+def _driven(sources: Files, default: Interface, values: Values, golden: Files) -> Driven | None:
+    interface: Interface | None = default
+    if values:
+        interface = parse_interface(sources, default.module, InterfaceSource.GOLDEN, values)
+    if interface is None or undrivable(interface):
+        return None
+    inputs = [port for port in interface.ports if port.direction == "input"]
+    bits = [port.name for port in inputs if port.width == 1]
+    clocks, resets, low = clocks_and_resets(golden, bits)
+    return Driven(interface, clocks, resets, low, values)
+
+
+def _source(files: Mapping[str, str]) -> Files:
+    """Files below `src`."""
+    return {f"src/{name}": text for name, text in files.items()}

@@ -1,0 +1,127 @@
+"""Compiles and simulates one design with its test benches, and reads what they printed. Runs in the sandbox, with
+Python's standard library, Icarus Verilog and the sandbox's /guard/lib.
+
+The design is in the same simulation as the bench. It can print, end the simulation, or hang. It cannot print
+a line of the bench: each begins with a random mark that is chosen when the design is already given. The names
+of the bench hold a word made of the design's text, so no name of the design leads there.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import zlib
+
+try:
+    import gate
+except ImportError as missing:
+    sys.exit(f"this sandbox cannot look into compiled programs: {missing}")
+
+PLACES = ("/code/",)
+"""Folders whose files a design may include."""
+HIDDEN = ("/code/src/", "/code/rundir/")
+
+
+def unpacked(text):
+    """What `packed` (bench.py) made of a text, as bytes."""
+    return zlib.decompress(base64.b64decode(text))
+
+
+class Design:
+    """A design in a folder of its own: `files` are its HDL files, in the order of compilation."""
+
+    def __init__(self, files, options, place="/code/src/"):
+        self.files = files
+        self.options = options
+        self.place = place
+        digest = hashlib.sha256()
+        for path in files:
+            with open(path, "rb") as file:
+                digest.update(b"%d:" % os.path.getsize(path) + file.read())
+        self.word = "w" + digest.hexdigest()[:24]
+        self.mark = os.urandom(9).hex()
+
+    def compile(self, stimuli):
+        """Compile with benches: `stimuli` is number -> lines of hexadecimal digits, bytes, one line a step.
+
+        Returns (what the compiler says, whether it succeeded, its command).
+        """
+        os.makedirs(self.word, exist_ok=True)
+        steps = {number: text.count(b"\n") + 1 for number, text in stimuli.items()}
+        benches = []
+        for number, text in stimuli.items():
+            bench = read(f"{self.place}bench{number}.sv")
+            words = {
+                "RTLWORD": self.word,
+                "RTLMARK": self.mark,
+                "RTLSTEPS": steps[number],
+                "RTLREST": max(steps.values()) - steps[number],
+            }
+            for name, value in words.items():
+                bench = bench.replace(name, str(value))
+            benches.append(f"bench{number}.sv")
+            write(f"{self.word}/{benches[-1]}", bench.encode())
+            write(f"{self.word}/stimuli{number}_{self.word}", text)
+        tops = [word for number in stimuli for word in ("-s", f"bench{number}_{self.word}")]
+        command = [tool("iverilog"), "-g2012", "-Minclude=included", *self.options, *tops]
+        command += ["-o", "sim", *benches, *self.files]
+        done = subprocess.run(
+            command,
+            cwd=self.word,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        said = done.stdout.decode(errors="replace").replace("_" + self.word, "")
+        return said, done.returncode == 0, command
+
+    def foreign(self):
+        """The first file that the design includes from a place that is not its own; None if there is none."""
+        for line in read(f"{self.word}/included").split("\n"):
+            path = os.path.realpath(os.path.join(self.word, line))
+            if line and (path.startswith(HIDDEN) or not path.startswith(PLACES)):
+                return line
+        return None
+
+    def simulate(self, numbers):
+        """Run the program. Returns (the lines of each bench, how the simulator ended if not by itself)."""
+        here = os.getcwd()
+        os.chdir(self.word)
+        gate.stop_if_refused(["sim"], {})
+        with open("log", "wb") as log:
+            code = subprocess.call(
+                [tool("vvp"), "-n", "sim", "-none"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        with open("log", "rb") as log:
+            text = log.read()
+        os.chdir(here)
+        ended = f" (the simulator ended with code {code})" if code else ""
+        return [self.lines(text, number) for number in numbers], ended
+
+    def lines(self, text, number):
+        """What the bench of this number printed, one line a step; what the design prints is between the lines."""
+        return re.findall(rb"%s%d ([01xz]+)\n" % (self.mark.encode(), number), text)
+
+
+def tool(name):
+    """The program itself: what stands before it in PATH to look at programs is called here by its functions."""
+    for place in os.environ.get("PATH", "").split(":"):
+        program = os.path.join(place, name)
+        if place and not place.startswith("/guard") and os.access(program, os.X_OK):
+            return program
+    return name
+
+
+def read(path):
+    with open(path, errors="replace") as file:
+        return file.read()
+
+
+def write(path, data):
+    with open(path, "wb") as file:
+        file.write(data)

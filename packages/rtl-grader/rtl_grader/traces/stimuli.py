@@ -1,0 +1,347 @@
+"""Inputs that tell designs apart: every pattern if they are few, else random ones under a fixed seed.
+
+A step is one change of the inputs; after each the outputs are looked at. With clocks: phases of random inputs
+with resets now and then, in which one input also changes between the edges; stretches in which inputs are
+mostly held; and long runs with single bits held, so that counters get far. Values are random, corners,
+literals of the golden design, or values that another input of the same width had shortly before.
+
+Not covered: states deeper than the steps reach.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rtl_grader.traces.inside.comparing import replay_steps
+from rtl_grader.types.problem import Interface, Port
+
+Values = Mapping[str, int]
+"""Parameter -> its value in an instance."""
+Trace = Sequence[Mapping[str, int]]
+"""Values of all inputs, by step."""
+PHASES = 12
+STRETCHES = 8
+RUNS = 6
+SEED = 20
+MOST_BITS = 12_000_000
+"""Inputs and outputs of all steps together have at most about this many bits."""
+_LITERAL = re.compile(r"(\d+)?'[sS]?([bodhBODH])([0-9a-fA-F_]+)\b|(?<![\w'.])(\d{1,9})\b(?!')")
+_BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried before two designs are called the same."""
+
+    exhaustive_bits: int = 12
+    """Combinational designs with at most this many input bits are tested exhaustively."""
+    vectors: int = 4000
+    """Random patterns for the others."""
+    cycles: int = 80
+    """Clock cycles of each of the twelve phases with resets now and then."""
+    stretch: int = 120
+    """Clock cycles of each of the eight stretches without a reset, inputs mostly held."""
+    run: int = 600
+    """Clock cycles of each of six runs without a reset, with single bits held; the first two are twice as long."""
+
+    @classmethod
+    def of_cycles(cls, cycles: int) -> Effort:
+        """Two runs of `cycles` clock cycles, four of half as many, and half as many in phases and in stretches;
+        or as many random patterns."""
+        return cls(
+            exhaustive_bits=16,
+            vectors=cycles,
+            cycles=max(8, cycles // (2 * PHASES)),
+            stretch=max(8, cycles // (2 * STRETCHES)),
+            run=max(8, cycles // 2),
+        )
+
+    def times(self, factor: float) -> Effort:
+        """The same for a share of the work."""
+        names = ("vectors", "cycles", "stretch", "run")
+        return replace(
+            self, **{name: max(8, int(getattr(self, name) * factor)) for name in names}
+        )
+
+
+USUAL = Effort()
+
+
+@dataclass(frozen=True)
+class Stimuli:
+    """All inputs by step, as one vector each: the first input has the lowest bits."""
+
+    steps: Sequence[int]
+    first: int = 0
+    """The first step whose outputs count: before it nothing has been reset."""
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What a test bench must know of a design to drive it."""
+
+    interface: Interface
+    """The ports as they are with the parameters at `values`; all widths are known."""
+    clocks: Sequence[str]
+    resets: Sequence[str]
+    low: Collection[str]
+    """Those of `resets` that are active low."""
+    values: Values
+
+    @property
+    def inputs(self) -> list[Port]:
+        return [port for port in self.interface.ports if port.direction == "input"]
+
+    @property
+    def outputs(self) -> list[Port]:
+        return [port for port in self.interface.ports if port.direction == "output"]
+
+
+def stimuli(design: Driven, effort: Effort, literals: str = "") -> Stimuli:
+    """Inputs for a design. `literals` is a text whose numbers are tried as values."""
+    bits = sum(port.width or 0 for port in design.interface.ports)
+    count = effort.vectors + 4 * (
+        PHASES * effort.cycles + STRETCHES * effort.stretch + (RUNS + 2) * effort.run
+    )
+    if bits * count > MOST_BITS:
+        effort = effort.times(MOST_BITS / (bits * count))
+    inputs = _Inputs(design, literals)
+    if design.clocks:
+        return Stimuli(inputs.steps, inputs.clocked(effort))
+    inputs.patterns(effort)
+    return Stimuli(inputs.steps)
+
+
+def replayed(design: Driven, trace: Trace, clock: tuple[str, bool] | None = None) -> Stimuli:
+    """Only the inputs of a trace.
+
+    Args:
+        clock: the only clock of the designs, and whether its rising edge counts; then each step of the trace is
+            a cycle of it. Else registers sample the inputs before the step in which their clock changes.
+    """
+    inputs = [(port.name, port.width or 1) for port in design.inputs]
+    return Stimuli(replay_steps(inputs, trace, list(design.clocks), clock))
+
+
+def numbers(text: str) -> dict[int | None, list[int]]:
+    """The literals of a text by their width in bits, None for those without a width."""
+    results: dict[int | None, dict[int, None]] = defaultdict(dict)
+    for width, base, digits, plain in _LITERAL.findall(text):
+        try:
+            value = int(plain or digits.replace("_", ""), 10 if plain else _BASES[base.lower()])
+        except ValueError:
+            continue
+        results[int(width) if width else None][value] = None
+    return {width: list(values) for width, values in results.items()}
+
+
+class _Inputs:
+    """The inputs of a design, and the steps so far."""
+
+    def __init__(self, design: Driven, literals: str) -> None:
+        self.steps: list[int] = []
+        self._design = design
+        self._random = random.Random(SEED)
+        self._word = 0
+        self._places: dict[str, tuple[int, int]] = {}
+        start = 0
+        for port in design.inputs:
+            self._places[port.name] = start, port.width or 1
+            start += port.width or 1
+        self.bits = start
+        controls = {*design.clocks, *design.resets}
+        self._data = [name for name in self._places if name not in controls]
+        self._single = [name for name in self._data if self._places[name][1] == 1]
+        self._literals = self._by_width(numbers(literals))
+        self._recent: dict[int, deque[int]] = defaultdict(lambda: deque([0], maxlen=6))
+
+    def _by_width(self, literals: Mapping[int | None, list[int]]) -> dict[int, list[int]]:
+        """The literals that fit an input, by the input's width: those of its own width, else the others."""
+        results = {}
+        for width in {width for _, width in self._places.values()}:
+            values = literals.get(width) or literals.get(None, [])
+            results[width] = [value for value in values if value < 1 << width]
+        return results
+
+    def put(self, name: str, value: int) -> None:
+        start, width = self._places[name]
+        mask = (1 << width) - 1
+        self._word = self._word & ~(mask << start) | (value & mask) << start
+
+    def step(self) -> None:
+        self.steps.append(self._word)
+
+    def clocked(self, effort: Effort) -> int:
+        """Drive a design with clocks. Returns the first step after the first reset."""
+        self._reset(2)
+        first = len(self.steps) if self._design.resets else 0
+        for phase in range(PHASES):
+            self._phase(phase, effort.cycles)
+        for phase in range(STRETCHES):
+            ways = self._ways(phase)
+            self._reset(2)
+            self._hold(ways, effort.stretch)
+        for run in range(RUNS):
+            self._draw(2)
+            ways = dict.fromkeys(self._data, 3)
+            for at, name in enumerate(self._single):
+                ways[name] = (1, int(at == 0))[run] if run < 2 else self._below(2)
+            self._reset(0)
+            self._hold(ways, effort.run * (2 if run < 2 else 1))
+        return first
+
+    def patterns(self, effort: Effort) -> None:
+        """Drive a design without clocks."""
+        if not self.bits:
+            self.step()
+        elif self.bits <= effort.exhaustive_bits:
+            self.steps += range(1 << self.bits)
+        else:
+            self.steps += [0, (1 << self.bits) - 1]
+            for at in range(effort.vectors):
+                if at % 2:
+                    self._change_one()
+                else:
+                    self._draw(2)
+                self.step()
+
+    def _below(self, limit: int) -> int:
+        return int(self._random.random() * limit)
+
+    def _value(self, width: int, density: int) -> int:
+        if width == 1:
+            return int(self._below(4) < density)
+        kind = self._below(12)
+        ones = (1 << width) - 1
+        literals = self._literals[width]
+        recent = self._recent[width]
+        value = self._random.getrandbits(width)
+        if kind < 2:
+            value = kind * ones
+        elif kind == 2:
+            value = 1 << self._below(width)
+        elif kind == 3:
+            value = self._random.getrandbits(min(width, 3))
+        elif kind in (4, 5) and literals:
+            value = literals[self._below(len(literals))]
+        elif kind == 6:
+            value = recent[self._below(len(recent))]
+        recent.append(value)
+        return value
+
+    def _draw(self, density: int, ways: Mapping[str, int] | None = None) -> None:
+        """New values of all data inputs, or of those whose way is 3."""
+        for name in self._data:
+            if ways is None or ways[name] == 3:
+                self.put(name, self._value(self._places[name][1], density))
+
+    def _change_one(self) -> None:
+        """A new value of one data input."""
+        if self._data:
+            name = self._data[self._below(len(self._data))]
+            self.put(name, self._value(self._places[name][1], 2))
+
+    def _levels(self, active: bool) -> None:
+        for name in self._design.resets:
+            self.put(name, int((name in self._design.low) != active))
+
+    def _reset(self, density: int) -> None:
+        """Three cycles in reset, then out of it; `density` 0 holds the data inputs."""
+        for name in self._design.clocks:
+            self.put(name, 0)
+        self._levels(True)
+        if density:
+            self._draw(density)
+        self.step()
+        for _ in range(3):
+            self._turn()
+        self._levels(False)
+        self.step()
+
+    def _turn(self) -> None:
+        """One cycle of every clock."""
+        for name in self._design.clocks:
+            for level in (1, 0):
+                self.put(name, level)
+                self.step()
+
+    def _tick(self) -> None:
+        """One cycle of the only clock, perhaps with another input between its edges; or some edges of several."""
+        clocks = self._design.clocks
+        if len(clocks) == 1:
+            self.put(clocks[0], 1)
+            self.step()
+            if self._below(4) == 0:
+                self._change_one()
+                self.step()
+            self.put(clocks[0], 0)
+            self.step()
+            return
+        for name in clocks:
+            if self._below(2):
+                start, _ = self._places[name]
+                self._word ^= 1 << start
+                self.step()
+
+    def _phase(self, phase: int, cycles: int) -> None:
+        """Random inputs; resets are mostly inactive, in each fourth phase mostly active."""
+        usual = phase % 4 == 3
+        density = 1 + phase % 3
+        self._levels(not usual)
+        self._draw(density)
+        self.step()
+        for _ in range(3):
+            self._tick()
+        self._levels(usual)
+        self.step()
+        for cycle in range(cycles):
+            self._draw(density)
+            self.step()
+            for name in self._design.resets:
+                if self._below(24) == 0:
+                    start, _ = self._places[name]
+                    self._word ^= 1 << start
+                    self.step()
+            self._tick()
+            if cycle % 8 == 7:
+                before = self._word
+                self._levels(usual)
+                if self._word != before:
+                    self.step()
+
+    def _ways(self, phase: int) -> dict[str, int]:
+        """How each data input behaves in a stretch: 0 and 1 hold it at all zeros or ones, 2 at a random value, 3
+        draws it again in each cycle. The first two single bits, often enable and direction, alternate."""
+        ways = {name: self._below(4) for name in self._data}
+        for at, name in enumerate(self._single[:2]):
+            ways[name] = 1 - (phase >> at & 1)
+        return ways
+
+    def _hold(self, ways: Mapping[str, int], cycles: int) -> None:
+        for name, way in ways.items():
+            width = self._places[name][1]
+            if way < 3:
+                held = self._value(width, 2) if way == 2 else -way
+                self.put(name, held)
+            elif width > 1 or way == 3:
+                self.put(name, self._value(width, 2))
+        self.step()
+        for _ in range(cycles):
+            before = self._word
+            self._draw(2, ways)
+            if self._word != before:
+                self.step()
+            self._turn()
+
+
+def positions(ports: Sequence[Port]) -> Iterator[tuple[Port, int, int]]:
+    """Yield (port, lowest bit, highest bit) of ports in one vector."""
+    start = 0
+    for port in ports:
+        width = port.width or 1
+        yield port, start, start + width - 1
+        start += width
