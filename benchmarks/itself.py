@@ -23,8 +23,8 @@ from typing import Any
 from benchmarks.common import options, show
 from benchmarks.equivalence import LIMITS, answers
 from rtl_grader.equivalence.differential import compare
+from rtl_grader.equivalence.effort import USUAL
 from rtl_grader.equivalence.pair import Comparison
-from rtl_grader.equivalence.side_by_side import USUAL
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.problems.judged import judged_problem, top_of
 from rtl_grader.types.problem import Problem

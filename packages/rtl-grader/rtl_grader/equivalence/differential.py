@@ -19,15 +19,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rtl_grader.equivalence.effort import USUAL, Effort
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_grader.equivalence.proof import prove
-from rtl_grader.equivalence.side_by_side import USUAL, Effort, Trace, Values
 from rtl_grader.grading.executors.base import Executor, Wave
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
 from rtl_grader.traces.parameters import other_values
+from rtl_grader.traces.stimuli import Trace, Values
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Interface, Problem
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rtl_grader.equivalence.differential import compare
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Pair
 from rtl_grader.equivalence.proof import prove
-from rtl_grader.equivalence.side_by_side import Effort
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.hdl.interface import parse_interface

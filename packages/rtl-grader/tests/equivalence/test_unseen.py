@@ -7,7 +7,7 @@ import pytest
 
 from rtl_core.starter import starter_problems
 from rtl_grader.equivalence.differential import compare
-from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.traces.unseen import unseen
