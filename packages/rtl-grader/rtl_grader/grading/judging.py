@@ -133,8 +133,9 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
     trace = _trace(grader, problem, golden, {**files, "plan.json": json.dumps(first)})
     if trace.get("proved"):
         return Judged(_source(files), {**plan, "why": trace["why"]})
-    if trace["why"]:
-        return Judged(why=trace["why"])
+    if why := trace["why"]:
+        unproved = plan["unproved"] if plan["proof"] == "undecided" else ""
+        return Judged(why=f"{why}; not proved: {unproved}" if unproved else why)
     usable = [sets[number] for number in trace["sets"]]
     files = {**sandbox_scripts(*JUDGE), **trace_files(usable, settle)}
     return Judged(_source({**files, "expected": trace["expected"]}), plan)
