@@ -117,6 +117,8 @@ def own() -> dict[str, Problem]:
         "own/bench": _bench("bench", "tb", "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
         "own/loud": _bench("loud", "main", "Your Design Passed", ""),
         "own/judged": _judged("judged"),
+        "own/judged_inc": _judged("judged_inc"),
+        "own/judged_proof": _judged("judged_proof", proof="undecided"),
         "own/judged_bus": _judged("judged_bus"),
         "own/judged_valid": _judged("judged_valid", valid="valid"),
     }
