@@ -7,6 +7,7 @@ from benchmarks.redteam.tables import attacks
 _TABLES = (
     "bench_channel",
     "bench_designs",
+    "judged",
     "preprocessor",
     "files",
     "simulation_end",

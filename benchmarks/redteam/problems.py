@@ -6,14 +6,17 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import DATA
-from benchmarks.redteam.attack import INC
+from benchmarks.redteam.attack import BASES, INC
 from benchmarks.redteam.tables import read
 from rtl_core.starter import Spec, problem_of
 from rtl_core.starter.record import COMPOSE
+from rtl_grader.hdl.text import module_names
 from rtl_grader.problems.cvdp import problem_from_record, read_cvdp
 from rtl_grader.problems.interface import derive_interface
+from rtl_grader.problems.judged import Judging, judged_problem
 from rtl_grader.problems.sources.rtllm import read_rtllm
 from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
 from rtl_grader.problems.testbench import Bench, bench_harness
@@ -89,6 +92,23 @@ def _bench(name: str, top: str, marker: str, passed: str) -> Problem:
     )
 
 
+def _judged(name: str, **judging: Any) -> Problem:
+    """A problem that its golden answer judges: the good design of its base."""
+    base = BASES[f"own/{name}"]
+    golden = base.design(core="good")
+    top = module_names(golden)[0]
+    return judged_problem(
+        id=f"redteam_{name}",
+        source="redteam",
+        category="cid003",
+        difficulty="easy",
+        prompt=f"Write this module:\n```verilog\n{base.head}```\n",
+        golden={f"rtl/{top}.sv": golden},
+        top=top,
+        judging=Judging(**judging),
+    )
+
+
 @cache
 def own() -> dict[str, Problem]:
     """The red team's own problems, one for each kind of harness, so that the tests need no data."""
@@ -96,6 +116,11 @@ def own() -> dict[str, Problem]:
         **{f"own/{name}": _cocotb(name) for name in read("problems")["own"]},
         "own/bench": _bench("bench", "tb", "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
         "own/loud": _bench("loud", "main", "Your Design Passed", ""),
+        "own/judged": _judged("judged"),
+        "own/judged_inc": _judged("judged_inc"),
+        "own/judged_proof": _judged("judged_proof", proof="undecided"),
+        "own/judged_bus": _judged("judged_bus"),
+        "own/judged_valid": _judged("judged_valid", valid="valid"),
     }
 
 

@@ -68,11 +68,8 @@ def judging_of(problem: Problem) -> Judging | None:
     return Judging.model_validate(settings["judging"])
 
 
-def judged_harness(grader: Grader, problem: Problem, answer: Files, unproved: str) -> Files:
+def judged_harness(grader: Grader, problem: Problem, answer: Files) -> Files:
     """The harness of a judged problem with all that its script needs for one answer.
-
-    Args:
-        unproved: why the answer cannot be proved to be equal, in words; empty if it can.
 
     Raises InfrastructureError if the golden answer cannot judge, or the executor fails.
     """
@@ -85,11 +82,11 @@ def judged_harness(grader: Grader, problem: Problem, answer: Files, unproved: st
     files = {**problem.harness, **judged.files}
     if not _is_drawn(problem, answer):
         plan["proof"] = ""
-    elif plan["proof"] and not plan["unproved"]:
-        plan["unproved"] = unproved
-        if not unproved:
-            files |= _source(sandbox_scripts(*PROVER))
-            files["src/golden"] = packed(json.dumps(problem.golden))
+    elif not plan["unproved"]:
+        constructs = grader.analyse(problem, answer).constructs
+        plan["unproved"] = constructs_words("answer", constructs)
+        files |= _source(sandbox_scripts(*PROVER))
+        files["src/golden"] = packed(json.dumps(problem.golden))
     return {**files, "src/plan.json": json.dumps(plan)}
 
 
@@ -133,8 +130,9 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
     trace = _trace(grader, problem, golden, {**files, "plan.json": json.dumps(first)})
     if trace.get("proved"):
         return Judged(_source(files), {**plan, "why": trace["why"]})
-    if trace["why"]:
-        return Judged(why=trace["why"])
+    if why := trace["why"]:
+        unproved = plan["unproved"] if plan["proof"] == "undecided" else ""
+        return Judged(why=f"{why}; not proved: {unproved}" if unproved else why)
     usable = [sets[number] for number in trace["sets"]]
     files = {**sandbox_scripts(*JUDGE), **trace_files(usable, settle)}
     return Judged(_source({**files, "expected": trace["expected"]}), plan)

@@ -55,7 +55,6 @@ from rtl_grader.grading.jobs import (
     workspace_files,
 )
 from rtl_grader.grading.judging import (
-    constructs_words,
     judged_harness,
     proof_notes,
     proof_s,
@@ -100,8 +99,6 @@ class Grading:
     mismatches: Mismatches = ()
     ports: tuple[Port, ...] | None = None
     """Ports that the answer's text declares; None before the analysis, or if no interface is demanded."""
-    constructs: dict[str, str] = field(default_factory=dict)
-    """What a proof does not see of the answer, see traces/unseen.py."""
     failed_tests: bool = False
     """Whether a simulation completed with a failing test, although no port that it needs is missing."""
     steps: list[StepResult] = field(default_factory=list)
@@ -160,7 +157,6 @@ class Grading:
         analysis = self.grader.analyse(self.problem, self.files)
         wall_s = time.monotonic() - start
         objections = tuple(map(str, analysis.findings))
-        self.constructs = analysis.constructs
         if analysis.failed:
             objections = (analysis.failed,)
         if objections:
@@ -353,8 +349,7 @@ class Grading:
         harness = self.problem.harness
         if not is_judged(harness):
             return harness
-        unproved = constructs_words("answer", self.constructs)
-        return judged_harness(self.grader, self.problem, self.files, unproved)
+        return judged_harness(self.grader, self.problem, self.files)
 
     @cached_property
     def _budget(self) -> Budget | None:

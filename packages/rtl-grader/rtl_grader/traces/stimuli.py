@@ -30,6 +30,7 @@ SEED = 20
 MOST_BITS = 12_000_000
 """Inputs and outputs of all steps together have at most about this many bits."""
 _LITERAL = re.compile(r"(\d+)?'[sS]?([bodhBODH])([0-9a-fA-F_]+)\b|(?<![\w'.])(\d{1,9})\b(?!')")
+_PART = re.compile(r"\b([A-Za-z_]\w*)\s*\[\s*(\d{1,5})\s*:\s*(\d{1,5})\s*\]")
 _BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 
 
@@ -101,15 +102,15 @@ class Driven:
         return [port for port in self.interface.ports if port.direction == "output"]
 
 
-def stimuli(design: Driven, effort: Effort, literals: str = "") -> Stimuli:
-    """Inputs for a design. `literals` is a text whose numbers are tried as values."""
+def stimuli(design: Driven, effort: Effort, text: str = "") -> Stimuli:
+    """Inputs for a design. The numbers in a text, such as the golden design's, are tried as values."""
     bits = sum(port.width or 0 for port in design.interface.ports)
     count = effort.vectors + 4 * (
         PHASES * effort.cycles + STRETCHES * effort.stretch + (RUNS + 2) * effort.run
     )
     if bits * count > MOST_BITS:
         effort = effort.times(MOST_BITS / (bits * count))
-    inputs = _Inputs(design, literals)
+    inputs = _Inputs(design, text)
     if design.clocks:
         return Stimuli(inputs.steps, inputs.clocked(effort))
     inputs.patterns(effort)
@@ -139,10 +140,19 @@ def numbers(text: str) -> dict[int | None, list[int]]:
     return {width: list(values) for width, values in results.items()}
 
 
+def fields(text: str, names: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+    """The parts of vectors that a text selects with constants: name -> [(lowest bit, bits)]."""
+    parts: dict[str, dict[tuple[int, int], None]] = defaultdict(dict)
+    for name, high, low in _PART.findall(text):
+        if name in names and int(high) >= int(low):
+            parts[name][int(low), int(high) - int(low) + 1] = None
+    return {name: list(places) for name, places in parts.items()}
+
+
 class _Inputs:
     """The inputs of a design, and the steps so far."""
 
-    def __init__(self, design: Driven, literals: str) -> None:
+    def __init__(self, design: Driven, text: str) -> None:
         self.steps: list[int] = []
         self._design = design
         self._random = random.Random(SEED)
@@ -156,13 +166,16 @@ class _Inputs:
         controls = {*design.clocks, *design.resets}
         self._data = [name for name in self._places if name not in controls]
         self._single = [name for name in self._data if self._places[name][1] == 1]
-        self._literals = self._by_width(numbers(literals))
+        self._fields = fields(text, self._data)
+        self._literals = self._by_width(numbers(text))
         self._recent: dict[int, deque[int]] = defaultdict(lambda: deque([0], maxlen=6))
 
     def _by_width(self, literals: Mapping[int | None, list[int]]) -> dict[int, list[int]]:
-        """The literals that fit an input, by the input's width: those of its own width, else the others."""
+        """The literals that fit an input, or a part of one, by width: those of its own width, else the others."""
+        widths = {width for _, width in self._places.values()}
+        widths |= {width for parts in self._fields.values() for _, width in parts}
         results = {}
-        for width in {width for _, width in self._places.values()}:
+        for width in widths:
             values = literals.get(width) or literals.get(None, [])
             results[width] = [value for value in values if value < 1 << width]
         return results
@@ -212,7 +225,8 @@ class _Inputs:
     def _below(self, limit: int) -> int:
         return int(self._random.random() * limit)
 
-    def _value(self, width: int, density: int) -> int:
+    def _value(self, name: str, density: int) -> int:
+        _, width = self._places[name]
         if width == 1:
             return int(self._below(4) < density)
         kind = self._below(12)
@@ -230,20 +244,31 @@ class _Inputs:
             value = literals[self._below(len(literals))]
         elif kind == 6:
             value = recent[self._below(len(recent))]
+        elif kind in (7, 8):
+            value = self._with_fields(name, value)
         recent.append(value)
+        return value
+
+    def _with_fields(self, name: str, value: int) -> int:
+        """The value with literals in most of the parts that the design selects from the input."""
+        for low, width in self._fields.get(name, ()):
+            literals = self._literals.get(width, [])
+            if literals and self._below(4):
+                literal = literals[self._below(len(literals))]
+                value = value & ~(((1 << width) - 1) << low) | literal << low
         return value
 
     def _draw(self, density: int, ways: Mapping[str, int] | None = None) -> None:
         """New values of all data inputs, or of those whose way is 3."""
         for name in self._data:
             if ways is None or ways[name] == 3:
-                self.put(name, self._value(self._places[name][1], density))
+                self.put(name, self._value(name, density))
 
     def _change_one(self) -> None:
         """A new value of one data input."""
         if self._data:
             name = self._data[self._below(len(self._data))]
-            self.put(name, self._value(self._places[name][1], 2))
+            self.put(name, self._value(name, 2))
 
     def _levels(self, active: bool) -> None:
         for name in self._design.resets:
@@ -325,10 +350,10 @@ class _Inputs:
         for name, way in ways.items():
             width = self._places[name][1]
             if way < 3:
-                held = self._value(width, 2) if way == 2 else -way
+                held = self._value(name, 2) if way == 2 else -way
                 self.put(name, held)
             elif width > 1 or way == 3:
-                self.put(name, self._value(width, 2))
+                self.put(name, self._value(name, 2))
         self.step()
         for _ in range(cycles):
             before = self._word

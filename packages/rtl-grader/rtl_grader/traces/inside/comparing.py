@@ -9,7 +9,8 @@ drives. In order: the same for the values of outputs while an output marks them 
 from itertools import zip_longest
 
 GROUPS = 8
-"""Parts of a trace for which results are counted apart."""
+"""Parts of a trace for which results are counted apart, fewer for a design with many outputs."""
+MOST_RESULTS = 1_000
 LATENCY = 64
 """Clock cycles within which a value must come after it came from the other design, or a reset."""
 LEAST_VALUES = 8
@@ -32,6 +33,7 @@ class Comparison:
         for name, bits in outputs:
             self.slices[name] = slice(end - bits, end)
             end -= bits
+        self.parts = max(1, min(GROUPS, MOST_RESULTS // max(1, len(outputs))))
         self.wrong: dict = {}
         self.unknown: dict = {}
         self.unsure = 0
@@ -44,7 +46,7 @@ class Comparison:
 
     def group(self, step):
         """Number of the group of a step, from 0."""
-        return (step - self.first) * GROUPS // max(1, len(self.golden) - self.first)
+        return (step - self.first) * self.parts // max(1, len(self.golden) - self.first)
 
     def groups(self):
         """Numbers of all groups that have steps."""

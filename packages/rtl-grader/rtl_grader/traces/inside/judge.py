@@ -1,9 +1,9 @@
 """Judges an answer by its golden one: simulates the answer with stimuli that depend only on the problem, and
 compares what it gives with what the golden answer gave. Runs in the sandbox: `python3 /src/judge.py`.
 
-The golden answer's trace is in `src/expected`, which is unpacked after the simulation has ended. With `src/golden`
-a proof follows (`prover.py`). Without both the design is the golden answer, and its trace is the last line of the
-output. The results go to the grader over the sandbox's channel; nothing that a design prints does.
+The golden answer's trace is in `src/expected`, which is unpacked after the simulation has ended. A proof may
+follow (`prover.py`). Where `src/plan.json` says that the design is the golden answer itself, its trace is the last
+line of the output. The results go to the grader over the sandbox's channel; nothing that a design prints does.
 """
 
 import base64
@@ -201,11 +201,7 @@ def refuse(why):
 
 def judge_by_proof(design, settings, plan, why):
     """Pass the answer only if it is proved equal, since a simulation gives no result."""
-    if not os.path.exists(SOURCE + "golden"):
-        print(f"no proof was made: {plan['unproved']}")
-        proof = {"outcome": "undecided", "why": plan["unproved"]}
-    else:
-        proof = prove(design, settings, plan, golden_files(settings))
+    proof = prove(design, settings, plan, plan["unproved"] or golden_files(settings))
     if proof["outcome"] == "equal":
         return attest([], [entry("proof", "passed", f"proved equal; not simulated: {why}")])
     said = f"not simulated: {why}\nerror: not proved equal to the golden answer: {proof['why']}"
@@ -218,9 +214,7 @@ def judge_by_proof(design, settings, plan, why):
 def proof_test(design, each, settings, plan):
     """The result of a proof after a simulation that showed no difference, as a test: it fails only if the
     simulator confirms the difference."""
-    if not os.path.exists(SOURCE + "golden"):
-        return entry("proof", "skipped", f"not proved: {plan['unproved']}")
-    golden = golden_files(settings)
+    golden = plan["unproved"] or golden_files(settings)
     proof = prove(design, settings, plan, golden)
     if proof["outcome"] == "equal":
         return entry("proof", "passed", "proved equal")
@@ -261,13 +255,19 @@ def golden_files(settings):
 
 
 def prove(design, settings, plan, golden):
-    """What `prover.py` says of the design and the golden answer's files: {outcome, why, trace, clock}."""
-    common = compiled(settings)
+    """What `prover.py` says of the design and the golden answer's files: {outcome, why, trace, clock}. `golden` may be
+    the reason, in words, why nothing is proved."""
+    if isinstance(golden, str):
+        return {"outcome": "undecided", "why": golden}
+    # No include is left: the proof makes copies of the golden answer, which the answer could name.
+    text, why = design.preprocess()
+    if why:
+        return {"outcome": "undecided", "why": why}
     spec = {
         **plan["spec"],
         "values": {},
-        "golden": golden if golden is design.files else [*common, *golden],
-        "other": design.files,
+        "golden": golden if golden is design.files else [*compiled(settings), *golden],
+        "other": [text],
         "top": settings["top"],
     }
     tracing.write("spec.json", json.dumps(spec).encode())
@@ -289,9 +289,12 @@ def prove(design, settings, plan, golden):
 
 
 def limit(cpu_s):
-    seconds = int(cpu_s) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (PROOF_BYTES, PROOF_BYTES))
+    """Limit a process of the proof, as far as the sandbox has not done so."""
+    limits = ((resource.RLIMIT_CPU, int(cpu_s) + 1), (resource.RLIMIT_AS, PROOF_BYTES))
+    for kind, most in limits:
+        _, hard = resource.getrlimit(kind)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
 
 
 # The report

@@ -19,6 +19,7 @@ try:
 except ImportError as missing:
     sys.exit(f"this sandbox cannot look into compiled programs: {missing}")
 
+HDL = (".v", ".sv", ".vh", ".svh")
 PLACES = ("/code/",)
 """Folders whose files a design may include."""
 HIDDEN = ("/code/src/", "/code/rundir/")
@@ -48,7 +49,7 @@ class Design:
 
         Returns (what the compiler says, whether it succeeded, its command).
         """
-        os.makedirs(self.word, exist_ok=True)
+        self.prepare()
         steps = {number: text.count(b"\n") + 1 for number, text in stimuli.items()}
         benches = []
         for number, text in stimuli.items():
@@ -65,8 +66,33 @@ class Design:
             write(f"{self.word}/{benches[-1]}", bench.encode())
             write(f"{self.word}/stimuli{number}_{self.word}", text)
         tops = [word for number in stimuli for word in ("-s", f"bench{number}_{self.word}")]
-        command = [tool("iverilog"), "-g2012", "-Minclude=included", *self.options, *tops]
-        command += ["-o", "sim", *benches, *self.files]
+        said, code, command = self.run([*tops, "-o", "sim", *benches, *self.files])
+        return said, code == 0, command
+
+    def preprocess(self):
+        """Write the text that Icarus' preprocessor makes of the design. Returns (its path, why there is none)."""
+        self.prepare()
+        said, code, _ = self.run(["-E", "-o", "text.sv", *self.files])
+        if code:
+            return "", f"Icarus cannot preprocess it: {said[:300]}"
+        if foreign := self.foreign():
+            return "", f"it includes {foreign}, which is not a file of the problem"
+        return os.path.abspath(f"{self.word}/text.sv"), ""
+
+    def prepare(self):
+        """Make the folder, with the data files beside the design where `$readmemh` looks for them."""
+        if os.path.exists(self.word):
+            return
+        os.mkdir(self.word)
+        for folder in sorted(set(map(os.path.dirname, self.files))):
+            os.symlink(folder, f"{self.word}/{os.path.basename(folder)}")
+            for name in os.listdir(folder):
+                if not name.endswith(HDL) and not os.path.lexists(f"{self.word}/{name}"):
+                    os.symlink(f"{folder}/{name}", f"{self.word}/{name}")
+
+    def run(self, words):
+        """Run the compiler in the folder. Returns (what it says, its exit code, its command)."""
+        command = [tool("iverilog"), "-g2012", "-Minclude=included", *self.options, *words]
         done = subprocess.run(
             command,
             cwd=self.word,
@@ -75,7 +101,7 @@ class Design:
             stderr=subprocess.STDOUT,
         )
         said = done.stdout.decode(errors="replace").replace("_" + self.word, "")
-        return said, done.returncode == 0, command
+        return said, done.returncode, command
 
     def foreign(self):
         """The first file that the design includes from a place that is not its own; None if there is none."""
