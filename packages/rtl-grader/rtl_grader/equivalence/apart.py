@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -91,14 +91,29 @@ class Traces:
         return "same", f"{len(self.golden)} inputs tried"
 
     def in_order(self, valid: str) -> Outcome:
-        """Whether the other outputs have equal values in order while `valid` is 1. If so, the words begin with the
-        number of values."""
+        """Whether the other outputs have equal values in order while `valid` is 1, and all outputs in resets. If
+        so, the words begin with the number of values."""
         steps = self.stimuli.steps
         result = comparing.InOrder(self.golden, self.other, self.design, steps, valid)
+        for step in self._in_reset() if self.golden != self.other else ():
+            wrong, _ = result.differences(self.golden[step], self.other[step])
+            for name in wrong:
+                words = comparing.Comparison.words(result, name, step)
+                return "different", f"in reset {name} {words}"
         for (name, _), (_, words) in result.first_differences().items():
             return "different", f"{name} {words}"
         queues = result.queues(self.golden)
         return "same", f"{sum(len(values) for _, values in queues)} values"
+
+    def _in_reset(self) -> Iterator[int]:
+        """The steps in which the first clock rises while a reset is active."""
+        clock, active, idle = comparing.controls(self.design)
+        before = 0
+        for step, word in enumerate(self.stimuli.steps[: len(self.other)]):
+            rises = word & ~before & clock
+            if rises and word & active ^ idle and step >= self.stimuli.first:
+                yield step
+            before = word
 
 
 def _first_line(text: str) -> str:

@@ -240,7 +240,7 @@ def _context_of(problem: Problem) -> dict[str, str]:
     }
     in_order = sorted(files, key=lambda path: harness.find(basename(path)) % sys.maxsize)
     macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
-    return {"macros.sv": macros, **{path: files[path] for path in in_order}}
+    return {"macros/macros.sv": macros, **{path: files[path] for path in in_order}}
 
 
 def _hdl_of(files: Mapping[str, str]) -> dict[str, str]:
