@@ -151,14 +151,7 @@ def ranges(source: Source) -> Table:
         "Healthy ranges of the configuration (health.ranges), and the measured values. A run that "
         "is outside a range for "
         "health.patience consecutive steps stops.",
-        [
-            ("metric", "code"),
-            ("range", "right"),
-            ("last", "right"),
-            ("lowest", "right"),
-            ("highest", "right"),
-            ("steps outside", "right"),
-        ],
+        "`metric` | range: | last: | lowest: | highest: | steps outside:",
         rows,
     )
 
@@ -172,12 +165,7 @@ def set_aside(source: Source) -> Table:
         "set-aside",
         "Groups set aside",
         "Groups that were sampled and then replaced or not used.",
-        [
-            ("reason", "left"),
-            ("groups", "right"),
-            ("in steps", "right"),
-            ("last step", "right"),
-        ],
+        "reason | groups: | in steps: | last step:",
         lines,
         wide=False,
     )
