@@ -4,7 +4,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from localtinker.registry import find_checkpoint
+from localtinker.registry import live_checkpoints
 from rtl_core.history.store import History
 
 BROKEN = {
@@ -52,7 +52,7 @@ def last_saved(history: History, run: str, state: Path) -> Path | None:
     """The folder with adapter and optimizer of a run's last step, as the embedded service keeps them in the
     folder `state`."""
     last = history.last_trained_step(run)
-    saved = find_checkpoint(state, last.state_path) if last and last.state_path else None
+    saved = live_checkpoints(state).get(last.state_path) if last and last.state_path else None
     return saved.folder(state) if saved else None
 
 

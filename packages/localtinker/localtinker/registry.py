@@ -142,6 +142,11 @@ class Registry:
                 f"the service cannot write to {self._blobs.parent}: the disk is full"
             ) from error
 
+    def _insert(self, table: str, *row: Any, otherwise: str = "abort") -> None:
+        """Insert a row. `otherwise`: what SQLite does if there is a row with its key."""
+        places = ", ".join("?" * len(row))
+        self._run(f"insert or {otherwise} into {table} values ({places})", *row)
+
     def _get(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
         """Return a row by its id. Raises NotFoundError, whose message begins with `missing`."""
         rows = self._run(f"select * from {table} where id = ?", row_id)
@@ -154,10 +159,8 @@ class Registry:
         self, session_id: str, display_name: str | None, user_metadata: dict | None
     ) -> None:
         now = self._clock()
-        self._run(
-            "insert into sessions values (?, ?, ?, 0, ?, ?)",
-            *(session_id, now, now, display_name, json.dumps(user_metadata)),
-        )
+        metadata = json.dumps(user_metadata)
+        self._insert("sessions", session_id, now, now, False, display_name, metadata)
 
     def touch_session(self, session_id: str) -> bool:
         """Record a heartbeat. False if the session is unknown or finished."""
@@ -188,10 +191,8 @@ class Registry:
         user_metadata: dict | None,
     ) -> None:
         now = self._clock()
-        self._run(
-            "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
-            *(run_id, session_id, base_model, lora, now, now, json.dumps(user_metadata)),
-        )
+        row = run_id, session_id, base_model, lora, now, now, json.dumps(user_metadata)
+        self._insert("runs", *row, otherwise="replace")
 
     def touch_run(self, run_id: str) -> None:
         self._run("update runs set last_request = ? where id = ?", self._clock(), run_id)
@@ -210,10 +211,8 @@ class Registry:
     def add_sampler(
         self, sampler_id: str, session_id: str, base_model: str, model_path: str | None
     ) -> None:
-        self._run(
-            "insert or ignore into samplers values (?, ?, ?, ?, ?)",
-            *(sampler_id, session_id, base_model, model_path, self._clock()),
-        )
+        row = sampler_id, session_id, base_model, model_path, self._clock()
+        self._insert("samplers", *row, otherwise="ignore")
 
     def sampler(self, sampler_id: str) -> sqlite3.Row:
         return self._get("samplers", sampler_id, "sampling_session_id: no sampler")
@@ -296,12 +295,11 @@ class Registry:
         expires = None if ttl_seconds is None else now + ttl_seconds
         row = (
             *(path, run_id, kind, name, files.blob, files.base_model, files.lora),
-            *(int(files.has_optimizer), files.size_bytes, now, expires, 0, ephemeral_of),
+            *(files.has_optimizer, files.size_bytes, now, expires, False, ephemeral_of),
             json.dumps(user_metadata),
         )
         try:
-            places = ", ".join("?" * len(row))
-            self._run(f"insert or replace into checkpoints values ({places})", *row)
+            self._insert("checkpoints", *row, otherwise="replace")
         finally:
             self.release_blob(files.blob)
         return path
@@ -315,10 +313,9 @@ class Registry:
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
         """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
-        where, args = ("", ()) if run_id is None else ("and run_id = ?2", (run_id,))
-        sql = f"{_LIVE} and ephemeral_of is null {where} order by created desc, path"
-        rows = self._run(sql, self._clock(), *args)
-        return [_checkpoint(row) for row in rows]
+        where = "ephemeral_of is null and (?2 is null or run_id = ?2)"
+        sql = f"{_LIVE} and {where} order by created desc, path"
+        return list(map(_checkpoint, self._run(sql, self._clock(), run_id)))
 
     def update_checkpoint(self, path: str, **changes: Any) -> None:
         self.checkpoint(path)
@@ -345,12 +342,6 @@ class Registry:
             unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]
         for folder in unused:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
-    """Return the live checkpoint at a tinker:// path of a state folder. Read-only; a service may be using
-    the folder."""
-    return live_checkpoints(state).get(path)
 
 
 def live_checkpoints(state: Path) -> dict[str, SavedWeights]:

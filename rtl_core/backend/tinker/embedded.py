@@ -34,14 +34,13 @@ def service_errors() -> Iterator[None]:
 @service_errors()
 def local_models(service: TinkerService) -> dict[str, Path]:
     """Return a mapping of name to folder of the models that the run's embedded service serves."""
-    from localtinker.registry import find_checkpoint
+    from localtinker.registry import live_checkpoints
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
     names = set(service.models.values())
-    for path in service.weights.values():
-        if checkpoint := find_checkpoint(service.state, path):
-            names.add(checkpoint.base_model)
+    saved = live_checkpoints(service.state) if service.weights else {}
+    names.update(saved[path].base_model for path in service.weights.values() if path in saved)
     folders = service.config.tinker.local_models
     # With two services, each serves only its own models.
     models = {
@@ -156,11 +155,11 @@ def _locked(folder: Path) -> Iterator[None]:
 def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
     """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises
     PolicyError if no run has them; its message names the configuration key."""
-    from localtinker.registry import find_checkpoint
+    from localtinker.registry import live_checkpoints
 
     directory = service.config.run.directory
     for folder in (service.state, *sorted(directory.glob("*/tinker"))):
-        if weights := find_checkpoint(folder, path):
+        if weights := live_checkpoints(folder).get(path):
             return folder, weights
     raise PolicyError(
         f"{key}: no run in {directory} has {path}",

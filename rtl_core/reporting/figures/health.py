@@ -11,7 +11,7 @@ from rtl_core.reporting.blocks import Block, Figure, Source, Table, cells, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.text import cell
-from rtl_core.reporting.theme import PERCENT, axis
+from rtl_core.reporting.theme import PERCENT, axis, layout
 
 _RANGE = """
 SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,
@@ -70,13 +70,8 @@ def kl_weight(source: Source) -> Figure:
     caption = (
         "The penalty on a token for each nat of KL to the teacher, as scheduled or controlled."
     )
-    yaxis2 = axis(
-        "nats per token",
-        overlaying="y",
-        side="right",
-        rangemode="tozero",
-        showgrid=False,
-        tickfont={"color": "@muted", "size": 11.5},
+    right = axis(
+        "nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False
     )
     return source.by_step(
         "kl-weight",
@@ -85,7 +80,7 @@ def kl_weight(source: Source) -> Figure:
         data if len(set(weights)) > 1 else [],
         axis("λ", rangemode="tozero"),
         margin={"r": 60},
-        yaxis2=yaxis2,
+        yaxis2=layout(yaxis=right)["yaxis"],
     )
 
 
