@@ -20,9 +20,10 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Json
 
 from localtinker.errors import NotFoundError, RequestError, SettingsError
 
@@ -51,20 +52,20 @@ LOCK_TIMEOUT_S = 10.0  # how long to wait for another service on the same folder
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blob:
+class Blob(BaseModel):
     """The folder with the files of an adapter, and its base model and configuration."""
+
+    model_config = ConfigDict(frozen=True)
 
     blob: str
     """Name of the folder."""
     base_model: str
     lora: str
-    """`LoraSpec.to_json()`."""
+    """A `LoraSpec` as JSON."""
     has_optimizer: bool
     size_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class SavedWeights(Blob):
     """A blob under a tinker:// path."""
 
@@ -76,7 +77,7 @@ class SavedWeights(Blob):
     expires: float | None
     public: bool
     ephemeral_of: str | None
-    user_metadata: dict[str, str] | None
+    user_metadata: Json[dict[str, str] | None] | None
 
     def folder(self, state: Path) -> Path:
         """Return the folder of the files, for a service with this state folder."""
@@ -309,13 +310,13 @@ class Registry:
         rows = self._run(f"{_LIVE} and path = ?2", self._clock(), path)
         if not rows:
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
-        return _checkpoint(rows[0])
+        return SavedWeights(**rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
         """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
         where = "ephemeral_of is null and (?2 is null or run_id = ?2)"
         sql = f"{_LIVE} and {where} order by created desc, path"
-        return list(map(_checkpoint, self._run(sql, self._clock(), run_id)))
+        return [SavedWeights(**row) for row in self._run(sql, self._clock(), run_id)]
 
     def update_checkpoint(self, path: str, **changes: Any) -> None:
         self.checkpoint(path)
@@ -355,7 +356,7 @@ def live_checkpoints(state: Path) -> dict[str, SavedWeights]:
         if not db.execute("select 1 from sqlite_master where name = 'checkpoints'").fetchall():
             return {}
         rows = db.execute(_LIVE, (time.time(),))
-        return {row["path"]: _checkpoint(row) for row in rows}
+        return {row["path"]: SavedWeights(**row) for row in rows}
 
 
 @contextmanager
@@ -380,14 +381,6 @@ def parse_path(path: str, field: str) -> tuple[str, str, str]:
         )
     run, kind, name = match.groups()
     return run, kind, name
-
-
-def _checkpoint(row: sqlite3.Row) -> SavedWeights:
-    fields = dict(row)
-    for flag in ("has_optimizer", "public"):
-        fields[flag] = bool(fields[flag])
-    fields["user_metadata"] = json.loads(fields["user_metadata"] or "null")
-    return SavedWeights(**fields)
 
 
 def _flush(path: Path) -> None:

@@ -323,7 +323,9 @@ class Clients:
         load: Load = lambda model: None,
     ) -> None:
         """Create a client. `load` may load saved weights into its model; if it fails, no client is created."""
-        self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
+        self._registry.add_run(
+            model_id, session_id, base.name, spec.model_dump_json(), metadata
+        )
         model = self._model(model_id, base, spec, load)
         self._clients[model_id] = Client(model_id, session_id, base, spec, model)
 

@@ -173,7 +173,7 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
     from localtinker.lora import LoraSpec
 
     _, saved = _find(service, path, key)
-    return Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
+    return Saved(saved.base_model, LoraSpec.model_validate_json(saved.lora).rank)
 
 
 @service_errors()
