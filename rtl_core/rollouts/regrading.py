@@ -139,9 +139,9 @@ def open_regrading(
         waiting: dict[str, list[str]] = {}
         n_known = 0
         for name, rollouts in by_problem.items():
-            left = [rollout for rollout in rollouts if rollout not in done]
-            n_known += len(rollouts) - len(left)
-            if left:
-                waiting[name] = left
+            rest = [rollout for rollout in rollouts if rollout not in done]
+            n_known += len(rollouts) - len(rest)
+            if rest:
+                waiting[name] = rest
         problems = problems_as_recorded(history, run, waiting)
         yield Regrading(run, label, history, pool, problems, waiting, n_known)

@@ -285,10 +285,10 @@ class Service:
         else:
             client = self.clients.get(model_id)
             mine = client.spec.describe()
-            saved = spec.describe()
-            if (client.base.name, mine) != (checkpoint.base_model, saved):
+            theirs = spec.describe()
+            if (client.base.name, mine) != (checkpoint.base_model, theirs):
                 raise RequestError(
-                    f"path: {request.path} belongs to {checkpoint.base_model!r} with {saved}, this client to "
+                    f"path: {request.path} belongs to {checkpoint.base_model!r} with {theirs}, this client to "
                     f"{client.base.name!r} with {mine}"
                 )
             key = _key(model_id, request.seq_id)

@@ -40,14 +40,14 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
     from localtinker.registry import live_checkpoints
 
     state = services_of(config)[0].state
-    saved = live_checkpoints(state).get(state_path)
-    if saved is None:
+    checkpoint = live_checkpoints(state).get(state_path)
+    if checkpoint is None:
         raise WeightsGoneError(
             f"the weights at {state_path} no longer exist", "see `rtl-distill checkpoints RUN`"
         )
     folder.mkdir(parents=True, exist_ok=True)
     return [
-        Path(shutil.copyfile(saved.folder(state) / name, folder / name))
+        Path(shutil.copyfile(checkpoint.folder(state) / name, folder / name))
         for name in ADAPTER_FILES
     ]
 

@@ -39,8 +39,10 @@ def local_models(service: TinkerService) -> dict[str, Path]:
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
     names = set(service.models.values())
-    saved = live_checkpoints(service.state) if service.weights else {}
-    names.update(saved[path].base_model for path in service.weights.values() if path in saved)
+    checkpoints = live_checkpoints(service.state) if service.weights else {}
+    names.update(
+        checkpoints[path].base_model for path in service.weights.values() if path in checkpoints
+    )
     folders = service.config.tinker.local_models
     # With two services, each serves only its own models.
     models = {
@@ -172,8 +174,8 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
     """Describe the saved weights at `path`, which `key` names. Raises PolicyError if there are none."""
     from localtinker.lora import LoraSpec
 
-    _, saved = _find(service, path, key)
-    return Saved(saved.base_model, LoraSpec.model_validate_json(saved.lora).rank)
+    _, weights = _find(service, path, key)
+    return Saved(weights.base_model, LoraSpec.model_validate_json(weights.lora).rank)
 
 
 @service_errors()

@@ -106,9 +106,9 @@ def staleness(source: Source) -> Figure:
     oldest = ("staleness/max", "oldest", "@muted", "%{y:.2f}", {"dash": "dot"})
     data = source.curves(("staleness/mean", "mean", "@after", "%{y:.2f}"), oldest)
     caption = "Train steps between the weights that sampled an answer and the weights that train on it."
-    shown = data if any(any(trace["y"]) for trace in data) else []
+    traces = data if any(any(trace["y"]) for trace in data) else []
     yaxis = axis("steps behind", rangemode="tozero")
-    return source.by_step("staleness", "Staleness", caption, shown, yaxis, height=260)
+    return source.by_step("staleness", "Staleness", caption, traces, yaxis, height=260)
 
 
 def pools(source: Source) -> Figure:
