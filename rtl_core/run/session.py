@@ -19,9 +19,9 @@ from rtl_core.backend.base import (
     Backend,
     Provider,
     Readiness,
-    check_start,
 )
 from rtl_core.backend.registry import backend_of
+from rtl_core.backend.start import check_start
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.episodes.tools import definitions

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import httpx
 
-from rtl_core.backend.base import check_same_tokens
+from rtl_core.backend.start import check_same_tokens
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, UserError
 from rtl_core.history.connection import connect
