@@ -49,7 +49,6 @@ from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.progress import at_intervals, log_line, progress
 from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
 from rtl_grader.types.problem import Problem
-from rtl_grader.words import counted
 
 HEARTBEAT_S = 30.0
 LOG_S = 60.0
@@ -341,12 +340,8 @@ def log_slow_steps() -> None:
 
 def _log_left_out(loaded: LoadedProblems) -> None:
     tell = progress.get()
-    for broken in loaded.broken:
-        tell.line(f"left out: {broken}")
-    if loaded.left_out:
-        first, number = loaded.left_out[0], counted(len(loaded.left_out), "problem")
-        example = f"{first.id}: {first.reason}"
-        tell.line(f"left out: {number} that cannot be graded here (such as {example})")
+    for reason in (*loaded.broken_in_words, *loaded.left_out_in_words):
+        tell.line(f"left out: {reason}")
 
 
 def _prepare_prompts(

@@ -125,8 +125,12 @@ def is_judged(harness: Files) -> bool:
 def top_of(text: str) -> str | None:
     """The module of a text that no other one of it instantiates: the last one if there are several, None
     without modules."""
+    return (tops_of(text) or [None])[-1]
+
+
+def tops_of(text: str) -> list[str]:
+    """The modules of a text that no other one of it instantiates; all of them if each is instantiated."""
     units = [unit for unit in modules(code_of(text)) if unit.name]
     used = {word for unit in units for word in _TYPE.findall(unit.body)}
     names = [unit.name for unit in units]
-    tops = [name for name in names if name not in used]
-    return (tops or names or [None])[-1]
+    return [name for name in names if name not in used] or names

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rtl_grader.problems.design import Design
-from rtl_grader.problems.near_duplicates import NearDuplicate
+from rtl_grader.problems.near_duplicates import BY_DESIGN, NearDuplicate, pairs
 from rtl_grader.types.problem import Problem
 
 SplitBy = Literal["design", "id"]
 """What a split keeps together: `problems.split` of a configuration."""
+MOST_LINES = 20
+"""Broken or moved problems that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,58 @@ class LoadedProblems:
         return [*self.train, *self.heldout]
 
     @property
+    def left_out_in_words(self) -> list[str]:
+        """What was left out: a line for each source and reason, with the number and some ids."""
+        groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for entry in self.left_out:
+            groups[entry.source, entry.reason].append(entry.id)
+        lines = []
+        for (source, reason), ids in groups.items():
+            count = f"{len(ids):,} of {source} ({_some(ids)})" if len(ids) > 1 else ids[0]
+            lines.append(f"{count}: {reason}")
+        return lines
+
+    @property
+    def broken_in_words(self) -> list[str]:
+        """What could not be read: a line for each broken one; for more than `MOST_LINES` of one reason the first, and
+        their number."""
+        groups: dict[tuple[str, str, str], list[BrokenLine]] = defaultdict(list)
+        for line in self.broken:
+            groups[line.source, line.field, line.reason].append(line)
+        lines = []
+        for group in groups.values():
+            lines += [str(line) for line in group[:MOST_LINES]]
+            if len(group) > MOST_LINES:
+                lines[-1] += f" (and {len(group) - MOST_LINES:,} more lines)"
+        return lines
+
+    @property
+    def moved_in_words(self) -> list[str]:
+        """The problems that moved to the held-out side: a line each, or their number when there are many."""
+        lines = [str(pair) for pair in self.moved[:MOST_LINES]]
+        if len(self.moved) > MOST_LINES:
+            lines.append(f"and {len(self.moved) - MOST_LINES:,} more are held out too")
+        return lines
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over the fingerprints of both splits, in any order."""
         rows = sorted(f"train {problem.fingerprint}" for problem in self.train)
         rows += sorted(f"heldout {problem.fingerprint}" for problem in self.heldout)
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def leave_out_near_duplicates(loaded: LoadedProblems, evaluation: Sequence[Problem]) -> None:
+    """Leave out the problems of both splits that are near-duplicates of one of these evaluation problems."""
+    source_of = {problem.id: problem.source for problem in evaluation}
+    close = {pair.moved: pair for pair in pairs(loaded.every, evaluation, BY_DESIGN)}
+    for problem in loaded.every:
+        if problem.id in close:
+            reason = f"is a near-duplicate of a problem of {source_of[close[problem.id].like]}"
+            loaded.left_out.append(LeftOut(problem.id, reason, problem.source))
+    loaded.train = [problem for problem in loaded.train if problem.id not in close]
+    loaded.heldout = [problem for problem in loaded.heldout if problem.id not in close]
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join([*ids[:3], "..."] if len(ids) > 3 else ids)

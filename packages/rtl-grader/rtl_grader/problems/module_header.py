@@ -1,0 +1,60 @@
+"""The header of a module, for a specification that does not name the module or its ports."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from rtl_grader.hdl.text import HIDDEN, code_of, modules
+from rtl_grader.types.problem import Interface
+
+HeaderRule = Literal["missing", "always", "never"]
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_SUBROUTINE = re.compile(r"\b(function|task)\b.*?\bend\1\b", re.S)
+_DECLARATION = re.compile(r"\b(?:input|output|inout)\b[^;]*;")
+_CONSTANT = re.compile(r"\b(?:parameter|localparam)\b[^;]*;")
+_DIRECTION = re.compile(r"\b(?:input|output|inout)\b")
+
+
+def with_header(text: str, design: str, interface: Interface, rule: HeaderRule) -> str:
+    """A specification with the module's header, if the rule demands it.
+
+    Args:
+        design: the golden answer; its module is that of the interface.
+        rule: `missing`: only when the text does not name the module and all its ports.
+    """
+    if rule == "never" or (rule == "missing" and _names_all(text, interface)):
+        return text
+    header = module_header(design, interface.module)
+    return f"{text.rstrip()}\n\nUse this module header:\n\n```verilog\n{header}\n```\n"
+
+
+def _names_all(text: str, interface: Interface) -> bool:
+    names = {interface.module, *(port.name for port in interface.ports)}
+    return names <= set(_WORD.findall(text))
+
+
+def module_header(design: str, name: str) -> str:
+    """The header of a module without comments: to its first semicolon, and for a list of names alone also
+    the declarations of its ports and of the constants that these use."""
+    text = HIDDEN.sub(lambda hidden: "" if hidden[0].startswith("/") else hidden[0], design)
+    code = code_of(text)
+    module = next(module for module in modules(code) if module.name == name)
+    end = code.index(";", module.start) + 1
+    lines = [line.rstrip() for line in text[module.start : end].splitlines() if line.strip()]
+    if not _DIRECTION.search(module.header):
+        lines += _declarations(module.body)
+    return "\n".join(lines)
+
+
+def _declarations(body: str) -> list[str]:
+    body = _SUBROUTINE.sub("", body)
+    ports = [" ".join(match.split()) for match in _DECLARATION.findall(body)]
+    needed = {word for port in ports for word in _WORD.findall(port)}
+    constants: list[str] = []
+    for match in reversed(_CONSTANT.findall(body)):
+        words = set(_WORD.findall(match))
+        if words & needed - {"parameter", "localparam"}:
+            constants.insert(0, " ".join(match.split()))
+            needed |= words - {"parameter", "localparam"}
+    return [f"  {line}" for line in (*constants, *ports)]
