@@ -11,8 +11,8 @@ from rtl_grader.types.problem import Interface
 HeaderRule = Literal["missing", "always", "never"]
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SUBROUTINE = re.compile(r"\b(function|task)\b.*?\bend\1\b", re.S)
-_DECLARATION = re.compile(r"\b(?:input|output|inout)\b[^;]*;")
-_CONSTANT = re.compile(r"\b(?:parameter|localparam)\b[^;]*;")
+_PORTS = re.compile(r"\b(?:input|output|inout)\b[^;]*;")
+_CONSTANTS = re.compile(r"\b(?:parameter|localparam)\b[^;]*;")
 _DIRECTION = re.compile(r"\b(?:input|output|inout)\b")
 
 
@@ -35,26 +35,23 @@ def _names_all(text: str, interface: Interface) -> bool:
 
 
 def module_header(design: str, name: str) -> str:
-    """The header of a module without comments: to its first semicolon, and for a list of names alone also
-    the declarations of its ports and of the constants that these use."""
+    """The header of a module without comments: to its first semicolon, and of its body the declarations of
+    ports and of the constants that the ports use."""
     text = HIDDEN.sub(lambda hidden: "" if hidden[0].startswith("/") else hidden[0], design)
     code = code_of(text)
     module = next(module for module in modules(code) if module.name == name)
     end = code.index(";", module.start) + 1
     lines = [line.rstrip() for line in text[module.start : end].splitlines() if line.strip()]
-    if not _DIRECTION.search(module.header):
-        lines += _declarations(module.body)
+    body = _SUBROUTINE.sub(lambda match: " " * len(match[0]), code[end : module.end])
+    ports = [] if _DIRECTION.search(module.header) else list(_PORTS.finditer(body))
+    needed = set(_WORD.findall(" ".join([module.header, *(port[0] for port in ports)])))
+    constants: list[re.Match[str]] = []
+    for constant in reversed(list(_CONSTANTS.finditer(body))):
+        words = set(_WORD.findall(constant[0])) - {"parameter", "localparam"}
+        if words & needed:
+            constants.insert(0, constant)
+            needed |= words
+    for declaration in (*constants, *ports):
+        start, stop = declaration.span()
+        lines.append("  " + " ".join(text[end + start : end + stop].split()))
     return "\n".join(lines)
-
-
-def _declarations(body: str) -> list[str]:
-    body = _SUBROUTINE.sub("", body)
-    ports = [" ".join(match.split()) for match in _DECLARATION.findall(body)]
-    needed = {word for port in ports for word in _WORD.findall(port)}
-    constants: list[str] = []
-    for match in reversed(_CONSTANT.findall(body)):
-        words = set(_WORD.findall(match))
-        if words & needed - {"parameter", "localparam"}:
-            constants.insert(0, " ".join(match.split()))
-            needed |= words - {"parameter", "localparam"}
-    return [f"  {line}" for line in (*constants, *ports)]

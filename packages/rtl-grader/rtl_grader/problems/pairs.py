@@ -27,9 +27,7 @@ _THOUGHT = re.compile(r".*</think>", re.S)
 _SYSTEM = re.compile(r"<s>\s*\[INST\]|<<SYS>>.*?<</SYS>>|\[/INST\]", re.S)
 _HEADER_MARK = "Module header:"
 _VHDL = re.compile(r"^\s*(?:entity|architecture)\s+\w+\s+(?:is|of)\b", re.I | re.M)
-_CALLS = frozenset(
-    ["GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "REDUCE", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID"]
-)
+_CALLS = re.compile(r"GLOBAL|STACK_GLOBAL|INST|OBJ|REDUCE|NEWOBJ\w*|BUILD|EXT\d|(?:BIN)?PERSID")
 """Operations of a pickle that import or call something."""
 
 
@@ -280,7 +278,7 @@ def _code_in_pickle(data: bytes, name: str) -> str:
     texts: list[str] = []
     try:
         for operation, argument, _ in pickletools.genops(data):
-            if operation.name in _CALLS:
+            if _CALLS.fullmatch(operation.name):
                 raise FieldError(name, "is a pickle that would run code; it was not run")
             if isinstance(argument, str):
                 texts.append(argument)

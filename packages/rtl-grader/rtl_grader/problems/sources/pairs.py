@@ -31,7 +31,7 @@ _COPY = "its golden answer is that of an earlier problem of the set"
 
 @SOURCES.register("pairs")
 class PairsSource(FileSource):
-    """Pairs of a specification and a golden answer, which judges: RTLCoder, CodeV-R1, VeriThoughts, ..., or your own."""
+    """Pairs of a specification and a golden answer, which judges: RTLCoder, CodeV-R1, VeriThoughts, ..., your own."""
 
     path: Path
     """A file of JSON Lines, JSON, CSV or Parquet, a folder of them, or a glob such as `data/*.parquet`."""
