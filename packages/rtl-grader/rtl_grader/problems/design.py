@@ -70,6 +70,8 @@ def shown_modules(problem: Problem) -> list[tuple[str, str]]:
 
 def modules_of(text: str) -> list[tuple[str, str]]:
     """(name, code without comments and string contents) of each whole module in a text, perhaps prose with code."""
+    if "endmodule" not in text:
+        return []
     code = code_of(text)
     return [
         (module.name, code[module.start : module.end])

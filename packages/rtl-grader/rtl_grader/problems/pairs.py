@@ -84,8 +84,7 @@ def columns_of(row: Mapping[str, Any], own: Columns) -> Columns | None:
     for form in FORMS:
         specification = own.specification or form.specification
         golden = own.golden or form.golden
-        needed = {specification[0], golden}
-        if needed <= row.keys() or all(_at(row, path) is not None for path in needed):
+        if _at(row, golden) is not None and _at(row, specification[0]) is not None:
             return Columns(
                 specification,
                 golden,
@@ -201,11 +200,11 @@ def design_in(text: str) -> str:
     return design
 
 
-def _at(row: Any, path: str) -> Any:
+def _at(row: Mapping[str, Any], path: str) -> Any:
     """The value at a JSON path, None if there is none. A text on the way is read as JSON."""
-    if not path or (isinstance(row, Mapping) and path in row):
-        return row.get(path) if path else None
-    value = row
+    if path in row or "." not in path:
+        return row.get(path)
+    value: Any = row
     for key in path.split("."):
         value = _structure(value)
         if isinstance(value, Mapping):

@@ -16,7 +16,7 @@ from rtl_grader.problems.cvdp import FieldError, NotGradableError
 from rtl_grader.problems.design import Design, difficulty_of
 from rtl_grader.problems.fetch import known_set, read_record
 from rtl_grader.problems.judged import Judging, judged_problem, tops_of
-from rtl_grader.problems.module_header import HeaderRule, with_header
+from rtl_grader.problems.module_header import HeaderRule
 from rtl_grader.problems.pairs import Columns, Pair, columns_of, pair_of
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rows import Row, files_at, read_rows
@@ -138,6 +138,7 @@ class PairsSource(FileSource):
                 context=pair.context,
                 compiled=[path for path in pair.context if path.endswith((".v", ".sv"))],
                 judging=self.judge,
+                header=self.header,
                 family=pair.family,
                 frame={target: pair.masked} if pair.masked else {},
                 origin=_first(row.value, _ORIGINS) or place,
@@ -147,9 +148,6 @@ class PairsSource(FileSource):
             raise NotGradableError(
                 "the ports of its golden answer's top module cannot be read"
             ) from error
-        if problem.interface is not None:
-            prompt = with_header(problem.prompt, pair.design, problem.interface, self.header)
-            problem = problem.model_copy(update={"prompt": prompt})
         design = "".join(compact(pair.design).split())
         return problem, {(design, pair.masked)}
 
