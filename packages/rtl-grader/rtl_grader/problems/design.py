@@ -18,9 +18,7 @@ from rtl_grader.types.problem import Difficulty, Problem
 _CVDP_ID = re.compile(r"cvdp_[a-z]+_(?P<ip>.+?)_\d{4}(?:_|$)")
 _HEAD = re.compile(r"\w+\s+(?:automatic\s+|static\s+)?[\w$]+\s*(?:[#(;]|import\b)", re.A)
 """How a module begins in code, and hardly ever in prose about modules."""
-_TOKEN = re.compile(
-    r"[\w$]+|'[sS]?[bodhBODH]\s*[\w?]+|(?:<<<|>>>|===|!==|<<|>>|<=|>=|==|!=|&&|\|\||~\^|\^~|~&|~\||\*\*|[+-]:)|[^\w\s]"
-)
+_TOKEN = re.compile(r"[\w$']+|[<>=!&|~^*+-]+|[^\w\s]")
 _CONVENTIONS = frozenset(
     {"top", "top_module", "topmodule", "refmodule", "dut", "tb", "testbench"}
 )

@@ -110,9 +110,10 @@ def judged_problem(
     if interface is None:
         raise ValueError(f"the ports of the golden answer's module {top} cannot be read")
     prompt = with_header(prompt, "\n".join(golden.values()), interface, header)
-    named = {word for text in documents(prompt, context) for word in WORD.findall(text)}
-    parameters = tuple(one for one in interface.parameters if one.name in named)
-    interface = interface.model_copy(update={"parameters": parameters})
+    if interface.parameters:
+        named = {word for text in documents(prompt, context) for word in WORD.findall(text)}
+        parameters = tuple(one for one in interface.parameters if one.name in named)
+        interface = interface.model_copy(update={"parameters": parameters})
     return Problem(
         id=id,
         source=source,
@@ -142,6 +143,8 @@ def top_of(text: str) -> str | None:
 def tops_of(text: str) -> list[str]:
     """The modules of a text that no other one of it instantiates; all of them if each is instantiated."""
     units = [unit for unit in modules(code_of(text)) if unit.name]
-    used = {word for unit in units for word in _TYPE.findall(unit.body)}
     names = [unit.name for unit in units]
+    if len(units) == 1:
+        return names
+    used = {word for unit in units for word in _TYPE.findall(unit.body)}
     return [name for name in names if name not in used] or names

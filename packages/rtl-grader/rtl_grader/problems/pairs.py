@@ -23,7 +23,6 @@ from rtl_grader.types.files import Files
 
 MASK = "[MASKED]"
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)", re.S | re.M)
-_THOUGHT = re.compile(r".*</think>", re.S)
 _SYSTEM = re.compile(r"<s>\s*\[INST\]|<<SYS>>.*?<</SYS>>|\[/INST\]", re.S)
 _HEADER_MARK = "Module header:"
 _VHDL = re.compile(r"^\s*(?:entity|architecture)\s+\w+\s+(?:is|of)\b", re.I | re.M)
@@ -188,8 +187,9 @@ def design_in(text: str) -> str:
 
     Test benches are left out. Raises NotGradableError when it is VHDL or holds no module.
     """
-    text = _THOUGHT.sub("", text.replace("\r\n", "\n"))
-    blocks = [block for block in _FENCE.findall(text) if modules(code_of(block))]
+    *_, text = text.replace("\r\n", "\n").rpartition("</think>")
+    fenced = _FENCE.findall(text) if "```" in text or "~~~" in text else []
+    blocks = [block for block in fenced if modules(code_of(block))]
     design = blocks[-1] if blocks else text
     units = modules(code_of(design))
     benches = [(unit.start, unit.end) for unit in units if unit.is_bench]
@@ -241,7 +241,9 @@ def _specification(value: Any) -> str:
         messages = [entry for entry in value if isinstance(entry, Mapping)]
         users = [str(entry.get("content")) for entry in messages if entry.get("role") == "user"]
         value = "\n\n".join(users)
-    return _SYSTEM.sub("", value).strip() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return (_SYSTEM.sub("", value) if "[INST]" in value else value).strip()
 
 
 def _golden(value: Any, name: str) -> str:
