@@ -36,7 +36,8 @@ class Row(NamedTuple):
     """A row of a file."""
 
     number: int
-    """The line of JSON Lines, or of a CSV row that cannot be read; otherwise the row. Counted from 1."""
+    """Counted from 1: the line of JSON Lines, the row of other files. Of a CSV row that cannot be read DuckDB's
+    number, which counts the header."""
     value: Mapping[str, Any] | str
     """Its columns, or what is wrong with it."""
 
