@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from rtl_grader.errors import ProblemError
+from rtl_grader.words import counted
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
@@ -197,7 +198,7 @@ def fetch(
             licence = tags[0].removeprefix("license:")
         size = sum(file.size for file in files)
         announce(
-            f"{repository}: {len(files)} files, {size / 1e6:,.1f} MB, licence: {licence or 'not stated'}"
+            f"{repository}: {counted(len(files), 'file')}, {size / 1e6:,.1f} MB, licence: {licence or 'not stated'}"
         )
         for file in files:
             if _is_whole(folder / file.path, file):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rtl_grader.problems.design import Design
-from rtl_grader.problems.near_duplicates import BY_DESIGN, NearDuplicate, pairs
+from rtl_grader.problems.near_duplicates import STRICT, NearDuplicate, pairs
 from rtl_grader.types.problem import Problem
 
 SplitBy = Literal["design", "id"]
@@ -80,15 +80,8 @@ class LoadedProblems:
 
     @property
     def left_out_in_words(self) -> list[str]:
-        """What was left out: a line for each source and reason, with the number and some ids."""
-        groups: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for entry in self.left_out:
-            groups[entry.source, entry.reason].append(entry.id)
-        lines = []
-        for (source, reason), ids in groups.items():
-            count = f"{len(ids):,} of {source} ({_some(ids)})" if len(ids) > 1 else ids[0]
-            lines.append(f"{count}: {reason}")
-        return lines
+        """What was left out: a line for each source and reason."""
+        return [f"{entry.id}: {entry.reason}" for entry in by_reason(self.left_out)]
 
     @property
     def broken_in_words(self) -> list[str]:
@@ -123,7 +116,7 @@ class LoadedProblems:
 def leave_out_near_duplicates(loaded: LoadedProblems, evaluation: Sequence[Problem]) -> None:
     """Leave out the problems of both splits that are near-duplicates of one of these evaluation problems."""
     source_of = {problem.id: problem.source for problem in evaluation}
-    close = {pair.moved: pair for pair in pairs(loaded.every, evaluation, BY_DESIGN)}
+    close = {pair.moved: pair for pair in pairs(loaded.every, evaluation, STRICT)}
     for problem in loaded.every:
         if problem.id in close:
             reason = f"is a near-duplicate of a problem of {source_of[close[problem.id].like]}"
@@ -132,5 +125,14 @@ def leave_out_near_duplicates(loaded: LoadedProblems, evaluation: Sequence[Probl
     loaded.heldout = [problem for problem in loaded.heldout if problem.id not in close]
 
 
-def _some(ids: Sequence[str]) -> str:
-    return ", ".join([*ids[:3], "..."] if len(ids) > 3 else ids)
+def by_reason(left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    """One entry for each source and reason. If it is about several problems, its id is their number and some ids."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for entry in left_out:
+        groups[entry.source, entry.reason].append(entry.id)
+    entries = []
+    for (source, reason), ids in groups.items():
+        some = ", ".join([*ids[:3], "..."] if len(ids) > 3 else ids)
+        name = ids[0] if len(ids) == 1 else f"{len(ids):,} of {source} ({some})"
+        entries.append(LeftOut(name, reason, source))
+    return entries
