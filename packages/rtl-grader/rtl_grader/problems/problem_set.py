@@ -85,25 +85,13 @@ class LoadedProblems:
 
     @property
     def broken_in_words(self) -> list[str]:
-        """What could not be read: a line for each broken one; for more than `MOST_LINES` of one reason the first, and
-        their number."""
-        groups: dict[tuple[str, str, str], list[BrokenLine]] = defaultdict(list)
-        for line in self.broken:
-            groups[line.source, line.field, line.reason].append(line)
-        lines = []
-        for group in groups.values():
-            lines += [str(line) for line in group[:MOST_LINES]]
-            if len(group) > MOST_LINES:
-                lines[-1] += f" (and {len(group) - MOST_LINES:,} more lines)"
-        return lines
+        """What could not be read: a line each, or the number of lines when there are many."""
+        return _first(self.broken)
 
     @property
     def moved_in_words(self) -> list[str]:
         """The problems that moved to the held-out side: a line each, or their number when there are many."""
-        lines = [str(pair) for pair in self.moved[:MOST_LINES]]
-        if len(self.moved) > MOST_LINES:
-            lines.append(f"and {len(self.moved) - MOST_LINES:,} more are held out too")
-        return lines
+        return _first(self.moved)
 
     @property
     def fingerprint(self) -> str:
@@ -136,3 +124,9 @@ def by_reason(left_out: Iterable[LeftOut]) -> list[LeftOut]:
         name = ids[0] if len(ids) == 1 else f"{len(ids):,} of {source} ({some})"
         entries.append(LeftOut(name, reason, source))
     return entries
+
+
+def _first(entries: Sequence[object]) -> list[str]:
+    lines = list(map(str, entries[:MOST_LINES]))
+    more = len(entries) - MOST_LINES
+    return [*lines, f"and {more:,} more"] if more > 0 else lines
