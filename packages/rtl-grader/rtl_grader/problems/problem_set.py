@@ -11,11 +11,10 @@ from typing import Literal
 from rtl_grader.problems.design import Design
 from rtl_grader.problems.near_duplicates import STRICT, NearDuplicate, pairs
 from rtl_grader.types.problem import Problem
+from rtl_grader.words import first_lines
 
 SplitBy = Literal["design", "id"]
 """What a split keeps together: `problems.split` of a configuration."""
-MOST_LINES = 20
-"""Broken or moved problems that are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +85,12 @@ class LoadedProblems:
     @property
     def broken_in_words(self) -> list[str]:
         """What could not be read: a line each, or the number of lines when there are many."""
-        return _first(self.broken)
+        return first_lines(self.broken)
 
     @property
     def moved_in_words(self) -> list[str]:
         """The problems that moved to the held-out side: a line each, or their number when there are many."""
-        return _first(self.moved)
+        return first_lines(self.moved)
 
     @property
     def fingerprint(self) -> str:
@@ -124,9 +123,3 @@ def by_reason(left_out: Iterable[LeftOut]) -> list[LeftOut]:
         name = ids[0] if len(ids) == 1 else f"{len(ids):,} of {source} ({some})"
         entries.append(LeftOut(name, reason, source))
     return entries
-
-
-def _first(entries: Sequence[object]) -> list[str]:
-    lines = list(map(str, entries[:MOST_LINES]))
-    more = len(entries) - MOST_LINES
-    return [*lines, f"and {more:,} more"] if more > 0 else lines

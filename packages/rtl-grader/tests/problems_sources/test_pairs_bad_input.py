@@ -10,9 +10,10 @@ import pytest
 
 from rtl_grader.errors import ConfigError, ProblemError
 from rtl_grader.problems import rows
-from rtl_grader.problems.problem_set import MOST_LINES, LoadedProblems
+from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.problems.sources import load_problems, source_of
 from rtl_grader.problems.sources.pairs import PairsSource
+from rtl_grader.words import MOST_LINES
 
 GOOD = {
     "prompt": "Invert.",
