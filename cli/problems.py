@@ -99,28 +99,31 @@ def export(
 
         rtl-distill problems export --as harbor --source starter build/harbor
     """
-    export_to(folder, as_, *sources_of(config, source), heldout, count)
+    sources, seed, split, exclude = sources_of(config, source)
+    export_to(folder, as_, sources, seed, split, exclude, heldout, count)
 
 
 def sources_of(
     config: str, source: list[str] | None
-) -> tuple[tuple[ProblemSource, ...], int, SplitBy]:
+) -> tuple[tuple[ProblemSource, ...], int, SplitBy, tuple[ProblemSource, ...]]:
     """Return the sources given by `--source` or else by the configuration, the seed for generated problems,
-    and how to split."""
+    how to split, and the sets whose near-duplicates are left out."""
     from rtl_core.config import load_config
     from rtl_grader.problems.sources import source_of
 
     if source:
-        return tuple(map(source_of, source)), 0, "design"
+        return tuple(map(source_of, source)), 0, "design", ()
     settings = load_config(config)
-    return settings.problems.sources, settings.run.seed, settings.problems.split
+    problems = settings.problems
+    return problems.sources, settings.run.seed, problems.split, problems.exclude
 
 
 def load(config: str, source: list[str] | None) -> LoadedProblems:
     """Load the problems given by `--source`, or else by the configuration."""
     from rtl_grader.problems.sources import load_problems
 
-    return load_problems(*sources_of(config, source))
+    sources, seed, split, exclude = sources_of(config, source)
+    return load_problems(sources, seed, split, exclude=exclude)
 
 
 @problems.command()
@@ -169,8 +172,8 @@ def synthesize(
         )
     if output.exists() and output.stat().st_size:
         raise ConfigError(f"--output {output}: the file exists", "name a new one")
-    sources, run_seed, split = sources_of(config, source)
-    loaded = load_problems(sources, run_seed, split)
+    sources, run_seed, split, exclude = sources_of(config, source)
+    loaded = load_problems(sources, run_seed, split, exclude=exclude)
     # Fail before the work if the file cannot be written.
     output.parent.mkdir(parents=True, exist_ok=True)
     output.touch()

@@ -90,12 +90,12 @@ def print_problems(loaded: LoadedProblems) -> None:
         share = heldout[kind] / (train[kind] + heldout[kind])
         counts = f"{train[kind]} to train on, {heldout[kind]} held out"
         typer.echo(f"  {kind}: {counts} ({share:.1%})")
-    for moved in loaded.moved:
+    for moved in loaded.moved_in_words:
         typer.echo(f"moved: {moved}")
-    for broken in loaded.broken:
+    for broken in loaded.broken_in_words:
         typer.echo(f"broken: {broken}")
-    for entry in loaded.left_out:
-        typer.echo(f"left out: {entry.id}: {entry.reason}")
+    for reason in loaded.left_out_in_words:
+        typer.echo(f"left out: {reason}")
 
 
 def _interface(problem: Problem) -> str:
@@ -172,7 +172,7 @@ def fetch(
         str,
         typer.Argument(
             metavar="NAME|OWNER/REPOSITORY",
-            help="A known set (cvdp), or a data set repository on the hub.",
+            help="A known set (cvdp, codev-r1, ...; an unknown name lists them), or a data set repository on the hub.",
         ),
     ] = "cvdp",
     folder: Annotated[
@@ -189,16 +189,21 @@ def fetch(
             help="Files to fetch (default: the known set's, else *.jsonl). May be repeated.",
         ),
     ] = None,
-    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Branch, tag or commit (default: the known set's, else main)."),
+    ] = None,
 ) -> None:
     """Download a problem set from the Hugging Face hub, and record licence, size and SHA-256 of each file
-    in `fetched.json`.
+    in `fetched.json`. Licence and size are printed before.
 
     A file that already has the size and hash listed by the hub is not downloaded again.
 
     Examples:
 
         rtl-grader problems fetch cvdp
+
+        rtl-grader problems fetch codev-r1
 
         rtl-grader problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "*no_commercial*.jsonl"
     """
@@ -221,10 +226,13 @@ def fetch(
         known.repository if known else what,
         into,
         patterns=pattern or (known.files if known else ["*.jsonl"]),
-        revision=revision,
+        revision=revision or (known.revision if known else "main"),
         licence=same_repository.licence if same_repository else None,
+        announce=typer.echo,
     )
     _print_fetched(fetched, into, downloaded)
+    if known:
+        typer.echo(f"read it with --source {known.kind}={into}")
 
 
 def _print_fetched(fetched: FetchRecord, folder: Path, downloaded: Sequence[str]) -> None:
@@ -256,7 +264,7 @@ def export(
 
         rtl-grader problems export --as verifiers --source cvdp=data/cvdp build/verifiers
     """
-    export_to(folder, as_, sources_of(source), 0, "design", heldout, count)
+    export_to(folder, as_, sources_of(source), 0, "design", (), heldout, count)
 
 
 def export_to(
@@ -265,6 +273,7 @@ def export_to(
     sources: Sequence[ProblemSource],
     seed: int,
     split: SplitBy,
+    exclude: Sequence[ProblemSource],
     heldout: bool,
     count: int | None,
 ) -> None:
@@ -272,7 +281,9 @@ def export_to(
     from rtl_grader.exports.exported import export_tasks
     from rtl_grader.exports.writers import WRITERS
 
-    tasks = export_tasks(sources, seed, split, folder, heldout=heldout, count=count)
+    tasks = export_tasks(
+        sources, seed, split, folder, heldout=heldout, count=count, exclude=exclude
+    )
     command = WRITERS[as_](folder)
     typer.echo(f"{len(tasks)} problems written to {folder}")
     if unlicensed := sum(task.problem is None for task in tasks):

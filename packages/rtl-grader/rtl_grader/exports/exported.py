@@ -73,6 +73,7 @@ def export_tasks(
     *,
     heldout: bool = False,
     count: int | None = None,
+    exclude: Sequence[ProblemSource] = (),
 ) -> list[Task]:
     """Write tasks and licences of the training or held-out problems to a new folder, at most `count` per source.
 
@@ -80,7 +81,7 @@ def export_tasks(
     """
     if folder.exists() and any(folder.iterdir()):
         raise ProblemError(f"{folder} is not empty", "name a new folder")
-    loaded = load_problems(sources, seed, split)
+    loaded = load_problems(sources, seed, split, exclude=exclude)
     chosen = {problem.id: problem for problem in (loaded.heldout if heldout else loaded.train)}
     if not chosen:
         raise ProblemError("no held-out problem to export", "check problems.sources")

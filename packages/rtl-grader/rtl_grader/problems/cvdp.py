@@ -139,10 +139,10 @@ def _single_turn(record: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the Problem that a single-turn record holds."""
     question = _field(record, "input", dict)
     prompt = _text(question, "prompt", MAX_PROMPT_CHARS, "input.")
-    context = _files(question.get("context") or {}, "input.context")
-    harness = _files(_field(record, "harness", dict).get("files"), "harness.files")
+    context = files_of(question.get("context") or {}, "input.context")
+    harness = files_of(_field(record, "harness", dict).get("files"), "harness.files")
     output = _field(record, "output", dict)
-    files = _files(output.get("context"), "output.context", withheld=True)
+    files = files_of(output.get("context"), "output.context", withheld=True)
     is_published = files and all(text.strip() for text in files.values())
     return {
         "prompt": prompt,
@@ -159,9 +159,9 @@ def _agentic(record: Mapping[str, Any]) -> dict[str, Any]:
     if record.get("system_message"):
         system = _text(record, "system_message", MAX_PROMPT_CHARS)
     prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
-    context = _files(record.get("context") or {}, "context")
-    harness = _files(record.get("harness"), "harness")
-    patch = _files(record.get("patch"), "patch", withheld=True)
+    context = files_of(record.get("context") or {}, "context")
+    harness = files_of(record.get("harness"), "harness")
+    patch = files_of(record.get("patch"), "patch", withheld=True)
     return {
         "system": system,
         "prompt": prompt,
@@ -245,7 +245,7 @@ def _checked(field_name: str, text: str, limit: int) -> str:
     return text
 
 
-def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
+def files_of(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
     """Check a mapping of safe relative paths to texts; `withheld` allows null for an unpublished text."""
     if value is None:
         raise FieldError(field_name, "is missing")

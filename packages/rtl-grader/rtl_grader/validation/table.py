@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rtl_grader.problems.problem_set import BrokenLine, LeftOut
+from rtl_grader.problems.problem_set import BrokenLine, LeftOut, by_reason
 from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, ValidationStatus
+
+MOST_SHOWN = 50
+"""Unfit problems that the table names one by one."""
 
 
 @dataclass
@@ -55,7 +59,7 @@ def by_source(
     left_out: Iterable[LeftOut] = (),
 ) -> tuple[dict[str, SourceRow], list[Unfit]]:
     """Return source -> counts, and all unfit problems. Broken lines count as broken, problems that a reader
-    left out as unsupported."""
+    left out as unsupported, with one entry for each reason."""
     rows: dict[str, SourceRow] = defaultdict(SourceRow)
     unfit: list[Unfit] = []
     for problem_id, record in records.items():
@@ -80,8 +84,10 @@ def by_source(
         place = f"{line.file}:{line.line} {line.id or ''}".strip()
         reason = f"{line.field}: {line.reason}"
         unfit.append(Unfit(line.source, place, "broken", reason))
+    left_out = list(left_out)
     for entry in left_out:
         rows[entry.source].counts["unsupported"] += 1
+    for entry in by_reason(left_out):
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
     return dict(sorted(rows.items())), sorted(unfit, key=_by_source_and_status)
 
@@ -91,7 +97,8 @@ def _by_source_and_status(unfit: Unfit) -> tuple[str, int, str]:
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
-    """Table of counts by source, followed by a line for each unfit problem."""
+    """Table of counts by source, followed by a line for each unfit problem, at most `MOST_SHOWN` of a source
+    and status."""
     sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0))
     sums.add_column("source ", no_wrap=True)
     # Headings of two lines, so that the table fits a terminal of 80 columns.
@@ -102,9 +109,14 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
         counts = [str(row.counts[name] or "·") for name in VALIDATION_STATUSES]
         sums.add_row(source, *counts, row.golden, score_text(row))
     details = []
-    for one in unfit:
-        line = f"{one.status}: {one.problem} ({one.source}): {one.reason}"
-        details.append(Text(line))
+    for (source, status), group in groupby(unfit, lambda one: (one.source, one.status)):
+        members = list(group)
+        for one in members[:MOST_SHOWN]:
+            details.append(Text(f"{status}: {one.problem} ({source}): {one.reason}"))
+        if more := members[MOST_SHOWN:]:
+            details.append(
+                Text(f"{status}: {len(more):,} more of {source}; `--audit FILE` lists all")
+            )
     return Group(sums, *details)
 
 

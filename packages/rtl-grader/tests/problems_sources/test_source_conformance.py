@@ -50,6 +50,13 @@ def benches(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": TINY}
 
 
+def pairs(folder: Path, data: Path) -> dict[str, Any]:
+    golden = (INVERTER / "inv.sv").read_text()
+    row = {"instruction": (INVERTER / "inv.md").read_text(), "output": golden}
+    (folder / "few.jsonl").write_text(f"{json.dumps(row)}\ntorn\n")
+    return {"path": folder / "few.jsonl"}
+
+
 def own(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": INVERTER}
 
@@ -66,7 +73,7 @@ def cocotb(folder: Path, data: Path) -> dict[str, Any]:
 
 
 SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own, COCOTB: cocotb,
+    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, "pairs": pairs, OWN: own, COCOTB: cocotb,
 }  # fmt: skip
 """Kind -> a function that writes a few problems to a folder and returns the settings that read them."""
 
@@ -195,6 +202,7 @@ def test_it_returns_the_same_complete_problems_each_time(source):
 def test_broken_files_are_reported_and_the_others_read(source):
     expected = {
         "cvdp": "few.jsonl:2: no id: line: is not JSON",
+        "pairs": "few.jsonl:2: no id: line: is not JSON",
         OWN: "torn.md:1: torn: torn_tb.sv: No such file",
         COCOTB: "few.json:2: torn: entry: problem() missing 3",
     }
@@ -285,7 +293,7 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
     [
         (
             "cvpd",
-            "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name",
+            "there is no source 'cvpd'; choose one of cvdp, pairs, rtllm, starter, verilog-eval, or module:name",
         ),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
         (":Benches", "is not of the form module:name"),

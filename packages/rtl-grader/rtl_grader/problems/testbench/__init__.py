@@ -21,13 +21,13 @@ from rtl_grader.hdl.tree import (
     children,
     is_token,
     name_of,
-    tokens,
     walk,
 )
+from rtl_grader.problems.design import difficulty_of
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.testbench.rewrite import UNITS, rewritten
-from rtl_grader.types.problem import Difficulty, InterfaceSource, Problem
+from rtl_grader.types.problem import InterfaceSource, Problem
 
 COMPOSE = """\
 services:
@@ -190,11 +190,3 @@ def _is_signal(node: Node) -> bool:
     if kind in ("NamedBlockClause", "NamedLabel"):
         return name_of(parent) not in UNITS
     return kind in _SIGNALS
-
-
-def difficulty_of(golden: str) -> Difficulty:
-    """Estimate the difficulty from the number of tokens of the golden answer, for sets that state none."""
-    count = sum(1 for token in tokens(SourceTree(golden).root) if token.rawText)
-    if count < 80:
-        return "easy"
-    return "medium" if count < 220 else "hard"
