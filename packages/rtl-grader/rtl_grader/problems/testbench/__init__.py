@@ -89,9 +89,7 @@ class Build:
         """A `` `define `` for each macro."""
         return [f"`define {name} {value}" for name, value in self.define.items()]
 
-    def environment(
-        self, simulator: str, top: str, designs: Iterable[str], *more: str
-    ) -> str:
+    def environment(self, simulator: str, top: str, designs: Iterable[str], *more: str) -> str:
         """The text of the harness' `.env` for these files of the answer, with `more` lines."""
         sources = " ".join(f"/code/{path}" for path in (*self.given, *designs))
         words = [f"-D{name}={value}" for name, value in self.define.items()]

@@ -89,6 +89,20 @@ def prints(text: str, marker: Marker) -> bool:
     return any(True for _ in _verdicts(SourceTree(text), marker))
 
 
+def printed(text: str) -> list[str]:
+    """The string literals of a bench's printing calls, without quotes."""
+    calls = _verdicts(SourceTree(text), "")
+    literals = (token for call in calls for token in tokens(call.arguments))
+    return [token.rawText[1:-1] for token in literals if name_of(token) == "StringLiteral"]
+
+
+def has_faults(text: str) -> bool:
+    """Whether a bench reports errors by `$error`, `$fatal`, an assertion or an exit code."""
+    tree = SourceTree(text)
+    calls = re.compile(rf"{_FAULTS.pattern}|\$finish_and_return")
+    return bool(tree.of(*_ASSERTIONS)) or any(True for _ in _statements(tree, calls))
+
+
 def rewritten(
     sources: Mapping[str, str],
     *,
