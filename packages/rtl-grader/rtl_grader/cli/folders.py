@@ -13,7 +13,7 @@ from rich.table import Table
 from rtl_grader.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rtl_grader.problems.folder.problem import Understanding
+    from rtl_grader.problems.folder.reader import Understanding
     from rtl_grader.types.problem import Problem
     from rtl_grader.validation.record import ValidationRecord
 

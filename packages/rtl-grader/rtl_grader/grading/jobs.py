@@ -111,7 +111,7 @@ def compile_step(problem: Problem, files: Files, *, top_level: bool) -> Step:
     """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
     argv = _COMPILE.split()
     words = " ".join(_ARGUMENTS.findall(_settings(problem.harness))).split()
-    argv += [word for word in words if word.startswith(("-D", "-I"))]
+    argv += [word for word in words if word.startswith("-D")]
     if top_level:
         for top in top_levels(problem.harness)[:1]:
             argv += ["-s", top]

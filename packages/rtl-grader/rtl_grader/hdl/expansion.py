@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from posixpath import basename
 from typing import Any
 
@@ -35,10 +34,10 @@ def expanded(
     Raises ValueError with place and reason for what slang cannot read.
     """
     manager = pyslang.SourceManager()
-    for path, text in headers.items():
-        parts = PurePosixPath(path).parts
+    for path in {basename(path): path for path in headers}.values():
+        parts = path.split("/")
         for start in range(len(parts)):
-            _assign(manager, "/".join(parts[start:]), text)
+            _assign(manager, "/".join(parts[start:]), headers[path])
     # In one folder with the headers, and with a number, since two may have one name.
     buffers = []
     for number, (path, text) in enumerate(sources.items()):

@@ -1,22 +1,26 @@
-"""The files of a folder: reading them safely, and lists of them."""
+"""The files of a folder, which are read safely, and the variables of Makefiles."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.problems.folder.description import FolderError
+from rtl_grader.problems.rtl.filelist import text_of
 
-MAX_BYTES = 1 << 20
-MAX_FILES = 5000
 SOURCES = (".v", ".sv")
-_VHDL = (".vhd", ".vhdl")
-_OPTION = re.compile(r"\+(incdir|define)\+(.*)")
+VHDL = (".vhd", ".vhdl")
+UNKNOWN = "\0"
+"""Stands in a Makefile's value for what only running `make` could tell."""
+_ASSIGNMENT = re.compile(r"^ *(?:export +)?(\w+)[ \t]*([?+:]*)=[ \t]*([^#\n]*)", re.M)
+_REFERENCE = re.compile(r"\$[({]([^$(){}]*)[)}]")
+_HERE = re.compile(
+    r"PWD|CURDIR|shell pwd|dir\b.*|(?:abspath|realpath)\s*\.?|lastword\s*|MAKEFILE_LIST"
+)
 
 
 @dataclass(frozen=True)
@@ -27,114 +31,66 @@ class Folder:
 
     @cached_property
     def paths(self) -> list[str]:
-        """All files, sorted, without hidden ones. Raises FolderError for too many."""
-        paths: list[str] = []
-        for place, folders, names in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            here = os.path.relpath(place, self.root)
-            shown = [name for name in sorted(names) if not name.startswith(".")]
-            paths += [os.path.normpath(os.path.join(here, name)) for name in shown]
-            if len(paths) > MAX_FILES:
-                raise FolderError(
-                    "folder", f"holds more than {MAX_FILES} files: make it smaller"
-                )
-        return paths
+        """All files, sorted, without hidden ones."""
+        files = (path.relative_to(self.root) for path in self.root.rglob("*") if path.is_file())
+        return sorted(str(path) for path in files if not re.search(r"(?:^|/)\.", str(path)))
 
     @cached_property
     def hdl(self) -> dict[str, str]:
         """The Verilog files: path -> text."""
         return {path: self.text(path) for path in self.paths if path.endswith(HDL_SUFFIXES)}
 
-    def text(self, path: str, key: str = "") -> str:
+    def text(self, path: str) -> str:
         """A file's text. Raises FolderError for one that is outside, missing, too large, binary or VHDL."""
-        key = key or path
         full = self.root / path
         if not full.resolve().is_relative_to(self.root.resolve()):
-            raise FolderError(key, f"{path} leads out of the folder: copy the file into it")
-        if path.endswith(_VHDL):
-            raise FolderError(key, f"{path} is VHDL, which cannot be graded: give Verilog")
+            raise FolderError(path, "leads out of the folder: copy the file into it")
+        if path.endswith(VHDL):
+            raise FolderError(path, "is VHDL, which cannot be graded: give Verilog")
         try:
-            if full.stat().st_size > MAX_BYTES:
-                raise FolderError(key, f"{path} is larger than {MAX_BYTES >> 20} MiB")
-            data = full.read_bytes()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise FolderError(key, f"{path}: {reason}: mend the name") from None
-        if b"\0" in data:
-            raise FolderError(key, f"{path} is binary, not text")
-        return data.decode("utf-8", errors="replace")
+            text = text_of(full)
+        except ValueError as error:
+            raise FolderError(path, f"{error}: mend it, or name other files") from None
+        if "\0" in text:
+            raise FolderError(path, "is binary: leave it out")
+        return text
 
     def glob(self, patterns: Iterable[str], key: str) -> list[str]:
         """Files that match globs, in the order of the globs. Raises FolderError for one without a match."""
-        paths: dict[str, None] = {}
+        paths: list[str] = []
         for pattern in patterns:
-            if os.path.isabs(pattern) or ".." in Path(pattern).parts:
-                reason = f"{pattern} leads out of the folder: name a path inside it"
-                raise FolderError(key, reason)
-            matches = sorted(
-                str(path.relative_to(self.root)) for path in self.root.glob(pattern)
-            )
+            if ".." in pattern or pattern.startswith("/"):
+                raise FolderError(
+                    key, f"{pattern} leads out of the folder: copy it into the folder"
+                )
+            matches = sorted(self.root.glob(pattern))
             if not matches:
                 raise FolderError(key, f"no file is called {pattern}")
-            paths.update(dict.fromkeys(matches))
-        return list(paths)
+            paths += [str(match.relative_to(self.root)) for match in matches]
+        return paths
 
 
-@dataclass
-class FileList:
-    """The contents of a file list."""
+def make_variables(text: str) -> dict[str, str]:
+    """Variables of a Makefile, which is not run: name -> value, with references and `UNKNOWN` for functions.
 
-    sources: list[str] = field(default_factory=list)
-    include: list[str] = field(default_factory=list)
-    define: dict[str, str] = field(default_factory=dict)
-
-
-def read_filelist(folder: Folder, path: str) -> FileList:
-    """Read a `.f` file: sources, `+incdir+`, `+define+`, `-f`, `-I`, `-D`, comments. Names are relative to
-    its folder, else to the problem's. Raises FolderError for a missing file, a loop, or an unknown option."""
-    result = FileList()
-    _read_list(folder, path, result, ())
-    return result
-
-
-def _read_list(folder: Folder, path: str, result: FileList, within: tuple[str, ...]) -> None:
-    if path in within:
-        raise FolderError(path, "the file list includes itself: remove that line")
-    words = iter(_words(folder.text(path, "filelist")))
-    for word in words:
-        if option := _OPTION.fullmatch(word):
-            values = option[2].split("+")
-            if option[1] == "define":
-                result.define.update(_macro(value) for value in values)
-            else:
-                result.include += [_found(folder, path, value) for value in values]
-        elif word in ("-f", "-F"):
-            nested = _found(folder, path, next(words, ""))
-            _read_list(folder, nested, result, (*within, path))
-        elif word.startswith("-D"):
-            result.define.update([_macro(word[2:])])
-        elif word.startswith("-I"):
-            result.include.append(_found(folder, path, word[2:] or next(words, "")))
-        elif word.startswith(("-", "+")):
-            raise FolderError(path, f"the option {word} is not known: remove it")
+    Conditions are ignored: the assignments of all branches count, as far as each adds or is the first.
+    """
+    raw = {"SIM": "icarus"}
+    for name, kind, value in _ASSIGNMENT.findall(re.sub(r"\\\n\s*", " ", text)):
+        if kind == "+":
+            raw[name] = f"{raw.get(name, '')} {value}"
         else:
-            result.sources.append(_found(folder, path, word))
+            raw.setdefault(name, value)
+    return {name: _expanded(value, raw) for name, value in raw.items()}
 
 
-def _words(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        code, *_ = re.split(r"//|#", line, maxsplit=1)
-        yield from code.split()
+def _expanded(value: str, variables: dict[str, str]) -> str:
+    def replaced(reference: re.Match[str]) -> str:
+        name = reference[1].strip()
+        if _HERE.fullmatch(name):
+            return "."
+        return variables.get(name, "" if name.isidentifier() else UNKNOWN)
 
-
-def _macro(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return name, value or "1"
-
-
-def _found(folder: Folder, listed_in: str, name: str) -> str:
-    for base in (os.path.dirname(listed_in), ""):
-        path = os.path.normpath(os.path.join(base, name))
-        if (folder.root / path).exists():
-            return path
-    raise FolderError(listed_in, f"there is no {name}: mend the line, or add the file")
+    for _ in range(20):  # references to references; one to itself ends here
+        value = _REFERENCE.sub(replaced, value)
+    return UNKNOWN if "$" in value else value.strip()

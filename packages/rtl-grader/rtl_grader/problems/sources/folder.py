@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.problems.design import Design, shown_modules
-from rtl_grader.problems.folder.problem import SOURCE, Understanding, problem_places, understand
+from rtl_grader.problems.folder.reader import SOURCE, Understanding, problem_places, understand
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem

@@ -69,9 +69,7 @@ class Build:
     given: Files = field(default_factory=dict)
     """Files that are compiled before the answer, in this order: path -> text."""
     headers: Files = field(default_factory=dict)
-    """Files that are only included."""
-    include: tuple[str, ...] = ()
-    """Folders that are searched for included files."""
+    """Files that are only included, with the names below `rtl` by which they are."""
     define: Mapping[str, str | int] = field(default_factory=dict)
     """Macros of the command line."""
     plusargs: tuple[str, ...] = ()
@@ -93,7 +91,6 @@ class Build:
         """The text of the harness' `.env` for these files of the answer, with `more` lines."""
         sources = " ".join(f"/code/{path}" for path in (*self.given, *designs))
         words = [f"-D{name}={value}" for name, value in self.define.items()]
-        words += [f"-I/code/{folder}" for folder in self.include]
         lines = [
             f"SIM = {simulator}",
             "TOPLEVEL_LANG = verilog",
@@ -167,7 +164,6 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "designs": designs,
         "given": [*build.given],
         "files": [*designs, *build.given, *build.headers],
-        "include": [f"/code/{folder}" for folder in build.include],
         "define": build.macros,
         "plusargs": [*build.plusargs],
         "dut": bench.dut,

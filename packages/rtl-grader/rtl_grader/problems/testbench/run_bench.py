@@ -70,7 +70,7 @@ def main():
     with open("design.sv", "wb") as file:
         file.write(head.encode() + b"".join([*map(source, bench["given"]), *answer]))
 
-    both = compiler("sim", bench["top"].replace(WORD, word), bench, "bench.sv", "design.sv")
+    both = compiler("sim", bench["top"].replace(WORD, word), "bench.sv", "design.sv")
     # Two compilers at a time, unless the one has to show the parameters that the other is given.
     apart = None if bench["overridden"] else alone(word, bench, [""])
     said, code = finished(both, word)
@@ -187,13 +187,22 @@ def alone(word, bench, settings, ports=()):
         for number, setting in enumerate(settings)
     ]
     write("alone.sv", "\n".join([f"module {top};", *wires, *held, "endmodule", ""]))
-    return compiler("alone", top, bench, "-Minclude=included", "alone.sv", "design.sv")
+    return compiler("alone", top, "-Minclude=included", "alone.sv", "design.sv")
 
 
-def compiler(output, top, bench, *words):
-    folders = ["-I" + path for path in bench["include"]]
+def compiler(output, top, *words):
     return subprocess.Popen(
-        ["iverilog", "-g2012", "-Wno-timescale", "-s", top, "-o", output, *folders, *words],
+        [
+            "iverilog",
+            "-g2012",
+            "-Wno-timescale",
+            "-s",
+            top,
+            "-I/code/rtl",
+            "-o",
+            output,
+            *words,
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
