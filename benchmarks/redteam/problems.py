@@ -13,6 +13,7 @@ from benchmarks.redteam.tables import read
 from rtl_core.starter import Spec, problem_of
 from rtl_core.starter.record import COMPOSE
 from rtl_grader.problems.cvdp import problem_from_record, read_cvdp
+from rtl_grader.problems.folder.reader import understand
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.sources.rtllm import read_rtllm
 from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
@@ -89,6 +90,13 @@ def _bench(name: str, top: str, marker: str, passed: str) -> Problem:
     )
 
 
+def _folder(name: str) -> Problem:
+    """A folder with a design, given files and a bench."""
+    reading = understand(name, OWN / name, OWN / name / "problem.toml")
+    assert reading.problem is not None, reading.error
+    return reading.problem
+
+
 @cache
 def own() -> dict[str, Problem]:
     """The red team's own problems, one for each kind of harness, so that the tests need no data."""
@@ -96,6 +104,7 @@ def own() -> dict[str, Problem]:
         **{f"own/{name}": _cocotb(name) for name in read("problems")["own"]},
         "own/bench": _bench("bench", "tb", "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
         "own/loud": _bench("loud", "main", "Your Design Passed", ""),
+        "own/given": _folder("given"),
     }
 
 

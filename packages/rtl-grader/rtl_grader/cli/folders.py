@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rtl_grader.validation.record import ValidationRecord
 
 BenchForm = Literal["cocotb", "verilog", "none"]
+SKELETONS = Path(__file__).parents[1] / "problems/folder/skeleton"
 COLUMNS = ("spec", "top", "answer", "given", "bench", "verdict", "ports", "inside")
 
 
@@ -31,11 +33,11 @@ def new(
 
         rtl-distill problems new problems/adder --bench verilog
     """
-    from rtl_grader.problems.folder.new import write_skeleton
-
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty", "give a new folder")
-    for path in write_skeleton(folder, bench):
+    for part in ("common", bench):
+        shutil.copytree(SKELETONS / part, folder, dirs_exist_ok=True)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         typer.echo(path)
     typer.echo(f"next: rtl-grader problems check {folder} --validate")
 

@@ -1,8 +1,6 @@
 """A folder with a design that needs everything which a folder can state: given files, a package, an include, macros,
 plusargs, two answer files, and data for the design and for its Verilog bench."""
 
-from pathlib import Path
-
 FILES = {
     "problem.toml": """\
 answer = ["rtl/scaler.sv", "rtl/doubler.v"]
@@ -58,19 +56,3 @@ module tb_scaler;
 endmodule
 """,
 }  # fmt: skip
-
-
-def write(folder: Path, **changes: str) -> Path:
-    """Write the files, with `changes` by name (`/` and `.` as `_`)."""
-    return write_files(
-        folder, {path: changes.get(path.replace("/", "_").replace(".", "_"), text) for path, text in FILES.items()}
-    )
-
-
-def write_files(folder: Path, files: dict[str, str]) -> Path:
-    """Write files, path -> text."""
-    for path, text in files.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-    return folder

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import PLAIN, WITH_BENCH, write_files
 from tiny_benches import TINY
 
 from rtl_core.config import RunConfig, load_config, to_toml
@@ -65,8 +66,15 @@ def cocotb(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": folder / "few.json"}
 
 
+def folder(folder: Path, data: Path) -> dict[str, Any]:
+    write_files(folder / "set/inv", WITH_BENCH)
+    write_files(folder / "set/torn", PLAIN | {"spec.md": ""} | {"problem.toml": "torn"})
+    return {"path": folder / "set"}
+
+
 SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
     "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own, COCOTB: cocotb,
+    "folder": folder,
 }  # fmt: skip
 """Kind -> a function that writes a few problems to a folder and returns the settings that read them."""
 
@@ -285,7 +293,7 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
     [
         (
             "cvpd",
-            "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name",
+            "there is no source 'cvpd'; choose one of cvdp, folder, rtllm, starter, verilog-eval, or module:name",
         ),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
         (":Benches", "is not of the form module:name"),

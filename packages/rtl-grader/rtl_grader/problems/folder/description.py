@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from rtl_grader.types.section import Section
 
@@ -49,6 +49,14 @@ class BenchKeys(Section):
     ends by `$finish` without `$error`, `$fatal`, a failing assertion or an exit code."""
     failed: re.Pattern[str] | None = Field(default=None, alias="fail")
     """Regular expression that must match no line which the Verilog bench prints."""
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> BenchKeys:
+        forms = ("cocotb", "verilog", "makefile", "equivalence")
+        stated = [form for form in forms if getattr(self, form)]
+        if len(stated) > 1:
+            raise ValueError(f"name one of {', '.join(stated)}")
+        return self
 
 
 class Description(Section):

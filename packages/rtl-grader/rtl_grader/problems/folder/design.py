@@ -70,15 +70,14 @@ def only_top(stated: str, duts: Iterable[str], texts: Files) -> str:
     Raises FolderError for none and for several.
     """
     units = [unit for text in texts.values() for unit in modules(code_of(text))]
-    own = {unit.name for unit in units}
-    candidates = sorted({stated} & own) if stated else sorted(own.intersection(duts))
-    if not candidates and not stated:
-        used = {word for unit in units for word in words_of(unit.body)}
-        candidates = [name for name in sorted(own - used) if name]
+    own = {unit.name for unit in units if unit.name}
+    candidates = own & {stated} if stated else own.intersection(duts) or own
+    if len(candidates) > 1:
+        candidates = candidates.difference(*(words_of(unit.body) for unit in units))
     if len(candidates) != 1:
-        choice = ", ".join(candidates or sorted(own)) or "no Verilog file defines one"
+        choice = ", ".join(sorted(candidates or own)) or "no Verilog file defines one"
         raise FolderError("top", f"name the module that an answer defines ({choice[:400]})")
-    return candidates[0]
+    return candidates.pop()
 
 
 def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str, str]:

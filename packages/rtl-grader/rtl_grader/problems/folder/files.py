@@ -16,7 +16,7 @@ SOURCES = (".v", ".sv")
 VHDL = (".vhd", ".vhdl")
 UNKNOWN = "\0"
 """Stands in a Makefile's value for what only running `make` could tell."""
-_ASSIGNMENT = re.compile(r"^ *(?:export +)?(\w+)[ \t]*([?+:]*)=[ \t]*([^#\n]*)", re.M)
+_ASSIGNMENT = re.compile(r"^[ \t]*(?:export +)?(\w+)[ \t]*([?+:]*)=[ \t]*([^#\n]*)", re.M)
 _REFERENCE = re.compile(r"\$[({]([^$(){}]*)[)}]")
 _HERE = re.compile(
     r"PWD|CURDIR|shell pwd|dir\b.*|(?:abspath|realpath)\s*\.?|lastword\s*|MAKEFILE_LIST"

@@ -327,9 +327,8 @@ class _Reader:
         own = definitions({path: self.texts[path] for path in self.bench.paths})
         tops = [top for top in tops if top in own and self.stated.bench.top in ("", top)]
         if self.top not in used or len(tops) != 1:
-            reason = (
-                f"needs one top module and an instance of {self.top}; it has {tops} and {used}"
-            )
+            uses = " ".join(self.bench.duts)
+            reason = f"one top module must hold {self.top}; there are {tops}, which hold {uses}"
             raise FolderError("bench.top", reason)
         design, golden = next(iter(self.golden.items()))
         return bench_harness(Bench(

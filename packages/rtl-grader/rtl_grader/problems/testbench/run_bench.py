@@ -122,10 +122,12 @@ def simulate(word, bench, program):
         )
     lines = read(VERDICT_FILE).splitlines() if os.path.isfile(VERDICT_FILE) else []
     printed = [line for line in lines if line not in (ENDED, FAULT)]
-    print(read("log").replace("_" + word, "")[-8000:])
+    said = read("log").replace("_" + word, "")
+    print(said[-8000:])
     print("\n".join(printed)[-2000:])
     if FAULT in lines:
-        return FAULT
+        first = re.search(r"^(?:ERROR|FATAL): .*", said, re.M)
+        return f"{FAULT}: {first[0][:400]}" if first else FAULT
     if code:
         return f"the simulator ended with code {code}"
     if STILL in lines:
