@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rtl_grader.errors import ProblemError
@@ -30,8 +31,8 @@ class FolderSource(FileSource):
             if reading.problem:
                 result.problems.append(reading.problem)
             elif error := reading.error:
-                place, name = error.place, reading.name
-                broken = BrokenLine(reading.place, 1, name, place, error.reason, SOURCE)
+                file = os.path.relpath(reading.place, self.path)
+                broken = BrokenLine(file, 1, reading.name, error.place, error.reason, SOURCE)
                 result.broken.append(broken)
         return result
 
