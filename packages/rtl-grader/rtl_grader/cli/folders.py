@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from rtl_grader.errors import ConfigError
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 BenchForm = Literal["cocotb", "verilog", "none"]
 SKELETONS = Path(__file__).parents[1] / "problems/folder/skeleton"
-COLUMNS = ("spec", "top", "answer", "given", "bench", "verdict", "ports", "inside")
 
 
 def new(
@@ -67,9 +64,8 @@ def check(
     readings = understandings(folder)
     problems = [reading.problem for reading in readings if reading.problem]
     records = _validated(problems, mutants) if validate else {}
-    console = Console(width=10_000)  # one line per fact; the terminal folds it
     for reading in readings:
-        console.print(_table(reading, records), highlight=False, markup=False)
+        typer.echo("\n".join(_lines(reading, records)))
     unfit = [record for record in records.values() if not record.status.startswith("fit")]
     broken = len(readings) - len(problems)
     typer.echo(f"{len(problems)} of {len(readings)} folders can be used")
@@ -89,17 +85,14 @@ def _validated(problems: Sequence[Problem], mutants: int) -> Mapping[str, Valida
         return validate_all(problems, pool, quick_level(mutants, 1))
 
 
-def _table(reading: Understanding, records: Mapping[str, ValidationRecord]) -> Table:
-    """What is known about one folder, a row for each fact."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    rows = {"problem": reading.name}
-    rows.update((column, reading.notes.get(column, "")) for column in COLUMNS)
+def _lines(reading: Understanding, records: Mapping[str, ValidationRecord]) -> Iterator[str]:
+    """A table of what is known about one folder: a line for each fact."""
+    rows = {"problem": reading.name, **reading.notes}
     if reading.error:
         rows["mend"] = f"{reading.place}: {reading.error}"
     if reading.problem and (record := records.get(reading.problem.id)):
         rows["validation"] = f"{record.status}: {record.evidence['reason']}"
     for name, text in rows.items():
         if text:
-            table.add_row(name, text)
-    table.add_row("")
-    return table
+            yield f"{name:<12}{text}"
+    yield ""

@@ -21,8 +21,10 @@ _KEPT = re.compile(
 )
 """Directives that are no preprocessor's; they survive as comments."""
 _COMMENT = re.compile(r"/\*KEPT (.*?)\*/")
-_NUMBER = re.compile(r"^\d+:")
-_UPWARDS = re.compile(r'(`include\s*")(?:\.\./)+')
+_ERROR = re.compile(r"(?:^|/)(?:\d+:)?([^/\n:]*:\d+:)\d+: (?:fatal )?error: (.*)", re.M)
+_INCLUDE = re.compile(r'(`include\s*")(?:\.\.?/)*([^"\n]*)')
+_SLASH = "|"
+"""In place of the slash, so that all files are in one folder."""
 
 
 def expanded(
@@ -30,14 +32,13 @@ def expanded(
 ) -> str:
     """Return the text of `sources` (path -> text, in compilation order) without macros and includes.
 
-    Included files are found among `headers` by the end of their path; no file of this machine is read.
+    Included files are found among `headers` (name in the include, without `../` -> text); no file of this machine is
+    read.
     Raises ValueError with place and reason for what slang cannot read.
     """
     manager = pyslang.SourceManager()
-    for path in {basename(path): path for path in headers}.values():
-        parts = path.split("/")
-        for start in range(len(parts)):
-            _assign(manager, "/".join(parts[start:]), headers[path])
+    for name, text in headers.items():
+        _assign(manager, name.replace("/", _SLASH), text)
     # In one folder with the headers, and with a number, since two may have one name.
     buffers = []
     for number, (path, text) in enumerate(sources.items()):
@@ -62,14 +63,12 @@ def _assign(manager: pyslang.SourceManager, path: str, text: str) -> Any:
     for match in _KEPT.finditer(code):
         parts += [text[at : match.start()], f"/*KEPT {match[1].strip()}*/"]
         at = match.end()
-    text = _UPWARDS.sub(r"\1", "".join([*parts, text[at:]]).replace("\0", " "))
+    text = "".join([*parts, text[at:]]).replace("\0", " ")
+    text = _INCLUDE.sub(lambda match: match[1] + match[2].replace("/", _SLASH), text)
     return manager.assignText(_NOWHERE + path, text)
 
 
 def _complaint(manager: pyslang.SourceManager, diagnostic: Any) -> str:
-    place = manager.getFullyOriginalLoc(diagnostic.location)
-    line = manager.getLineNumber(place)
-    file = basename(manager.getFileName(place))
     words = pyslang.DiagnosticEngine.reportAll(manager, [diagnostic])
-    reason = re.search(r"error: (.*)", words)
-    return f"{_NUMBER.sub('', file)}:{line}: {reason[1] if reason else words}"
+    error = _ERROR.search(words)
+    return f"{error[1]} {error[2].replace(_SLASH, '/')}" if error else words

@@ -19,7 +19,7 @@ _INCLUDE = re.compile(r'`include\s*"(?:\.\.?/)*([^"\n]*)"')
 STRING = re.compile(r'"([^"\\\n]+)"')
 _COMMENT = re.compile(r"(?:\s*(?://[^\n]*|/\*.*?\*/))+\s*\Z", re.S)
 _SPEC = re.compile(
-    r"(spec\.md)|(readme\.md)|((?!requirements|license|copying|cmake)[^/]*\.txt)", re.I
+    r"spec\.md|readme\.md|(?!requirements|license|copying|cmake)[^/]*\.txt", re.I
 )
 
 
@@ -84,11 +84,12 @@ def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str
     """(where it is, its text) of the specification; `text` is that of the file with the module `top`."""
     if re.search(r"\s", stated):
         return "problem.toml", stated
-    matches = {path: match for path in folder.paths if (match := _SPEC.fullmatch(path))}
-    best = min((match.lastindex or 0 for match in matches.values()), default=0)
-    paths = [path for path, match in matches.items() if match.lastindex == best]
-    if stated or len(paths) == 1:
-        return stated or paths[0], folder.text(stated or paths[0])
+    names = {path.lower(): path for path in folder.paths if _SPEC.fullmatch(path)}
+    if len(names) > 1:  # of several texts none is certain
+        names = {name: names[name] for name in names if name.endswith(".md")}
+    if stated or names:
+        place = stated or names[max(names)]  # spec.md before readme.md
+        return place, folder.text(place)
     unit = next(unit for unit in modules(code_of(text)) if unit.name == top)
     comment = _COMMENT.search(text[: unit.start])
     if not comment:

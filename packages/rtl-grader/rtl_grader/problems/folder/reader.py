@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from posixpath import basename
+from typing import Any
 
 from rtl_grader.hdl.expansion import expanded
 from rtl_grader.problems.folder.bench import BenchFiles, find_bench, read_inside, verdict_of
@@ -39,7 +40,7 @@ from rtl_grader.types.problem import Problem
 
 SOURCE = "folder"
 _INSIDE = "\nThe test bench also reads these names inside the module: {}.\n"
-_FLAG = re.compile(r"(?<!\S)(?:-(D)|-(I)|\+)(\w+)=?(\S*)")
+_FLAG = re.compile(r"(?<!\S)(-D|\+)(\w+)=?(\S*)")
 _ARGUMENTS = ("COMPILE_ARGS", "EXTRA_ARGS", "SIM_ARGS", "PLUSARGS", "COCOTB_PLUSARGS")
 
 
@@ -120,7 +121,7 @@ class _Reader:
                 names = " ".join(read_inside(self.bench_text, interface))
                 self.notes["inside"] = names
                 prompt += _INSIDE.format(names) if names else ""
-        about = {
+        about: dict[str, Any] = {
             "id": f"{SOURCE}_{re.sub(r'[^A-Za-z0-9]', '_', name)}",
             "source": SOURCE,
             "category": "cid003",
@@ -208,26 +209,29 @@ class _Reader:
         apart = {*self.answer, *self.bench.paths}
         if not stated:
             return needed(self.texts, self.answer, apart)
-        sources = (path for path in self._sources(stated) if path.endswith(SOURCES))
-        return [path for path in sources if path not in apart]
+        given = [path for path in self._sources(stated) if path not in apart]
+        return [path for path in given if path.endswith(SOURCES)]
 
     def _sources(self, paths: list[str]) -> list[str]:
+        """The paths. Raises FolderError for a file that is no Verilog."""
         for path in paths:
             if path not in self.texts:
-                self.folder.text(path)
+                self.folder.text(path)  # says what is wrong with it
                 raise FolderError(path, "is no Verilog file of this folder")
         return paths
 
     @cached_property
     def headers(self) -> dict[str, str]:
         """Name by which a file is included -> its path."""
+        return self._included([*self.answer, *self.given])
+
+    def _included(self, roots: Iterable[str]) -> dict[str, str]:
         folders = [*self.stated.include, *self._paths(self.listing.include)]
-        folders += self._made_paths(name for _, is_folder, name, _ in self.flags if is_folder)
-        return included(self.texts, [*self.answer, *self.given], folders)
+        return included(self.texts, roots, folders)
 
     @cached_property
-    def flags(self) -> list[tuple[str, str, str, str]]:
-        """(`D` or empty, `I` or empty, name, value) of the Makefile's arguments; plusargs have neither letter."""
+    def flags(self) -> list[tuple[str, str, str]]:
+        """(`-D` or `+`, name, value) of the Makefile's arguments."""
         return _FLAG.findall(" ".join(self.make.get(name, "") for name in _ARGUMENTS))
 
     @cached_property
@@ -276,16 +280,20 @@ class _Reader:
 
     @cached_property
     def build(self) -> Build:
-        macros = {name: value or 1 for is_macro, _, name, value in self.flags if is_macro}
-        flags = (flag for flag in self.flags if not flag[0] and not flag[1])
-        plusargs = [f"+{name}={value}" if value else f"+{name}" for *_, name, value in flags]
+        macros: dict[str, int | str] = {}
+        plusargs = [*self.stated.bench.plusargs]
+        for kind, name, value in self.flags:
+            if kind == "-D":
+                macros[name] = value or 1
+            else:
+                plusargs.append(f"+{name}={value}".rstrip("="))
         places = {place: path for path in self.shown for place in self.data[path]}
         return Build(
             further=dict([*self.golden.items()][1:]),
             given=self.moved(self.given),
             headers={f"rtl/{name}": self.texts[path] for name, path in self.headers.items()},
             define={**macros, **self.listing.define, **self.stated.define},
-            plusargs=(*self.stated.bench.plusargs, *plusargs),
+            plusargs=tuple(plusargs),
             places=dict(zip(places, self.inside(places.values()), strict=True)),
         )
 
@@ -304,11 +312,15 @@ class _Reader:
             path = " ".join(self._made_paths([modules.partition(",")[0].strip() + ".py"]))
         runs = [*self.stated.bench.parameters] or [make_parameters(self.make)]
         self.notes["verdict"] = f"cocotb tests, with {len(runs)} sets of parameters"
-        return cocotb_harness(self.folder, path, self.build, self.hidden, {
-            "simulator": self.stated.simulator, "top": self.top, "designs": self.golden, "runs": runs,
+        settings = {
+            "simulator": self.stated.simulator,
+            "top": self.top,
+            "designs": self.golden,
+            "runs": runs,
             "unit": self.make.get("COCOTB_HDL_TIMEUNIT", "1ns"),
             "precision": self.make.get("COCOTB_HDL_TIMEPRECISION", "1ps"),
-        })  # fmt: skip
+        }
+        return cocotb_harness(self.folder, path, self.build, self.hidden, settings)
 
     @cached_property
     def bench_text(self) -> str:
@@ -316,13 +328,14 @@ class _Reader:
         own = self.bench.paths
         beside = needed(self.texts, own, {*own, *self.answer, *self.given})
         sources = {path: self.texts[path] for path in (*self.given, *beside, *own)}
-        return expanded(sources, self.texts, self.build.define)
+        headers = {name: self.texts[path] for name, path in self._included(sources).items()}
+        return expanded(sources, headers, self.build.define)
 
     def _verilog_harness(self) -> dict[str, str]:
         verdict = verdict_of(self.bench_text, self.stated.bench)
-        self.notes["verdict"] = (
-            f"a line with {verdict.passed}" if verdict.passed else "no error"
-        )
+        self.notes["verdict"] = "no error"
+        if verdict.passed:
+            self.notes["verdict"] = f"a line with {verdict.passed}"
         tops, used = bench_modules(self.bench_text)
         own = definitions({path: self.texts[path] for path in self.bench.paths})
         tops = [top for top in tops if top in own and self.stated.bench.top in ("", top)]
@@ -331,7 +344,15 @@ class _Reader:
             reason = f"one top module must hold {self.top}; there are {tops}, which hold {uses}"
             raise FolderError("bench.top", reason)
         design, golden = next(iter(self.golden.items()))
-        return bench_harness(Bench(
-            {"bench.sv": self.bench_text}, design, self.top, tops[0], marker="",
-            golden=golden, data=self.hidden, build=self.build, own=verdict,
-        ))  # fmt: skip
+        bench = Bench(
+            sources={"bench.sv": self.bench_text},
+            design=design,
+            dut=self.top,
+            top=tops[0],
+            marker="",
+            golden=golden,
+            data=self.hidden,
+            build=self.build,
+            own=verdict,
+        )
+        return bench_harness(bench)

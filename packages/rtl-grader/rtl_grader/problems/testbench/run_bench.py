@@ -90,7 +90,8 @@ def main():
     if code:
         return "the answer does not compile without the test bench:\n" + said
     included = read("included").splitlines() if os.path.exists("included") else []
-    if not set(map(os.path.normpath, included)) <= {"/code/" + path for path in bench["files"]}:
+    files = {"/code/" + path for path in bench["files"]}
+    if not files.issuperset(map(os.path.normpath, included)):
         return "the answer includes a file that was not given, which is not allowed here"
     program = read("alone")
     apart = instances(program, bench["dut"])
