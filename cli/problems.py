@@ -1,4 +1,4 @@
-"""Commands about problem sets: `problems` (sources, list, show, fetch, export, synthesize) and `validate`."""
+"""Commands about problem sets: `problems` (sources, list, show, new, check, ...) and `validate`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rtl_distill.cli.arguments import (
     SourceOption,
     VerboseOption,
 )
+from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.problems import (
     CountOption,
     FolderArgument,
@@ -40,6 +41,8 @@ problems = typer.Typer(
     rich_markup_mode="markdown",
 )
 problems.command()(sources)
+problems.command()(new)
+problems.command()(check)
 
 
 @problems.command("list")

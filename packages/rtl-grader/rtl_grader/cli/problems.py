@@ -1,4 +1,4 @@
-"""Commands about problem sets: `problems` (sources, list, show, fetch, export)."""
+"""Commands about problem sets: `problems` (sources, list, show, new, check, fetch, export)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.options import SourceOption
 from rtl_grader.errors import ConfigError, ProblemError
 
@@ -46,11 +47,15 @@ CountOption = Annotated[
 ]
 
 
+problems.command()(new)
+problems.command()(check)
+
+
 @problems.command()
 def sources() -> None:
     """List the kinds of problem sources: their form in `--source`, and their keys in `[[problems.sources]]`.
 
-    Use `module:Class` for a source class of your own; docs/architecture.md shows one.
+    `folder` reads your own designs; `module:Class` is a source class of your own, see docs/architecture.md.
     """
     from rtl_grader.problems.sources import SOURCES
 

@@ -318,11 +318,21 @@ def _test(case):
         "name": "{}.{}".format(owner, case.get("name")),
         "status": status,
         "message": message[:_MAX_TEXT],
-        # The report names the file of the outermost function, which is cocotb's own for parametrised and
-        # generated tests.
-        "file": getattr(sys.modules.get(owner), "__file__", None) or case.get("file") or "",
+        "file": _file_of(owner) or case.get("file") or "",
         "ns": case.get("sim_time_ns") or "",
     }
+
+
+def _file_of(module):
+    """The file of a test's module, since the report's is cocotb's own for parametrised and generated tests; for
+    a library of this Python, whose folder no job can write, its path there after `library:`."""
+    import sysconfig
+
+    file = os.path.realpath(getattr(sys.modules.get(module), "__file__", None) or "/")
+    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        if file.startswith(os.path.realpath(folder) + "/") and not os.access(folder, os.W_OK):
+            return f"library:{os.path.relpath(file, os.path.realpath(folder))}"
+    return "" if file == "/" else file
 
 
 def _witness_builds(module):
