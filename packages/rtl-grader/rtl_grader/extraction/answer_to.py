@@ -40,7 +40,9 @@ def within_frame(frame: str, text: str) -> str:
     this module, and the frame has code around it, it replaces the module. Any other text replaces `MASKED`."""
     before, _, after = frame.partition(MASKED)
     whole, code = code_of(frame), code_of(text)
-    masked = next((unit for unit in modules(whole) if unit.start <= len(before) < unit.end), None)
+    masked = next(
+        (unit for unit in modules(whole) if unit.start <= len(before) < unit.end), None
+    )
     own = modules(code)
     if masked is None or masked.name not in {unit.name for unit in own}:
         return f"{before}{text.strip()}{after}"

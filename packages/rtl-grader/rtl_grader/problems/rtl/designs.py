@@ -124,7 +124,9 @@ class Library:
         if unit.no_design:
             raise ValueError(unit.no_design)
         if not _PLAIN_PATH.fullmatch(file.path):
-            raise ValueError("the path of its file has other characters than letters and digits")
+            raise ValueError(
+                "the path of its file has other characters than letters and digits"
+            )
         need = _Need(seen={file.path})
         self._need_of_unit(file, unit, need)
         compiled = [other for other in need.compiled if other.path not in need.headers]

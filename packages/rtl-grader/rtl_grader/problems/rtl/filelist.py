@@ -54,14 +54,16 @@ class Listing:
 def listing_of(path: Path) -> Listing:
     """List the files of a folder, filelist, core or RTL file, or of all that a glob matches."""
     listing = Listing()
-    matches = [path] if path.exists() else map(Path, sorted(glob.glob(str(path), recursive=True)))
+    matches = (
+        [path] if path.exists() else map(Path, sorted(glob.glob(str(path), recursive=True)))
+    )
     for match in matches:
         _add(listing, Path(os.path.abspath(match)))
     return listing
 
 
 def text_of(path: Path) -> str:
-    """Read a file, with plain line ends. Raises ValueError with the reason why it cannot be read."""
+    """Read a file. Raises ValueError with the reason why it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -72,7 +74,13 @@ def text_of(path: Path) -> str:
         raise ValueError("it is not UTF-8") from None
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror}") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return normal(text)
+
+
+def normal(text: str) -> str:
+    """The text with plain line ends, without blank lines around it, as it is extracted from a response."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return plain.strip("\n").rstrip() + "\n"
 
 
 def _add(listing: Listing, path: Path) -> None:

@@ -16,7 +16,7 @@ from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.problems.cvdp import json_lines
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
-from rtl_grader.problems.rtl.filelist import Listing, listing_of, text_of
+from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_of
 
 MAX_ROW_BYTES = 16 << 20
 _LICENCES = ("LICEN[CS]E*", "COPYING*")
@@ -116,7 +116,7 @@ def _row(path: Path, line: int, row: dict[str, Any] | str, licence: str) -> Libr
         place = normpath(name)
         if place.startswith(("..", "/")):
             raise ValueError(f"files: {name[:80]!r} is no path of the project")
-        source = SourceFile(_in_workspace(place), text.replace("\r\n", "\n"), origin)
+        source = SourceFile(_in_workspace(place), normal(text), origin)
         own = {unit.name for unit in source.scan.units}
         # RTL-BenchLS repeats all modules of a design in one more file.
         if not own or own - names:

@@ -47,11 +47,9 @@ def problems_of(
     if MASKED in text or "```" in text:
         raise ValueError(f"its file has `{MASKED}` or ``` in its text")
     whole = _whole(design, judging)
+    body = [design.unit.body] if design.unit.body else []
     for task in tasks:
-        if task == "module":
-            chosen = [design.unit.body] if design.unit.body else []
-        else:
-            chosen = _chosen(design, masks, seed)
+        chosen = body if task == "module" else _chosen(design, masks, seed)
         for mask in chosen:
             yield _masked(whole, design, task, mask)
 

@@ -81,6 +81,11 @@ class FileSource(ProblemSource):
         return Design(problem.id)
 
     @classmethod
+    def is_there(cls, path: Path) -> bool:
+        """Whether there is something to read at `path`."""
+        return path.exists()
+
+    @classmethod
     def how_to_get(cls, path: Path) -> str:
         """Hint for a missing `path`."""
         return "put it there or change the path"
@@ -90,7 +95,7 @@ class FileSource(ProblemSource):
         """Return the source at the path `text`, with nothing held out."""
         if not text:
             raise ConfigError("where is it?", f"write {kind}{cls.form}")
-        if not Path(text).exists():
+        if not cls.is_there(Path(text)):
             raise ConfigError(f"there is no {text}", cls.how_to_get(Path(text)))
         return cls(kind=kind, path=Path(text), heldout_fraction=0.0)
 
@@ -194,7 +199,7 @@ def override_of(texts: Sequence[str], option: str = "--source") -> str:
     overrides."""
     tables = []
     for text in texts:
-        entry = source_of(text, option).model_dump(mode="json", exclude_none=True)
+        entry = source_of(text, option).model_dump(mode="json", exclude_defaults=True)
         pairs = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
         tables.append(f"{{{', '.join(pairs)}}}")
     return f"problems.sources=[{', '.join(tables)}]"

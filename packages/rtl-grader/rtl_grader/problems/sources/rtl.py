@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -36,10 +37,14 @@ class RtlSource(FileSource):
     """Most parts of a module that are masked, each in a problem of its own."""
     seed: int = 0
     """Seed of the choice of these parts."""
-    define: dict[str, str] = {}
+    define: dict[str, str] = Field(default_factory=dict)
     """Macros that are defined, beside those of a filelist or core."""
     judge: Judging = Judging()
     """How answers are compared with the design."""
+
+    @classmethod
+    def is_there(cls, path: Path) -> bool:
+        return path.exists() or bool(glob.glob(str(path), recursive=True))
 
     def design_of(self, problem: Problem) -> Design:
         """The project, if there are several, else all modules that instances connect."""
@@ -66,16 +71,18 @@ class RtlSource(FileSource):
         return contents
 
     def _is_chosen(self, name: str) -> bool:
-        without = [glob[1:] for glob in self.modules if glob.startswith("!")]
-        return any(fnmatchcase(name, glob) for glob in self.modules) and not any(
-            fnmatchcase(name, glob) for glob in without
+        without = [entry[1:] for entry in self.modules if entry.startswith("!")]
+        return any(fnmatchcase(name, entry) for entry in self.modules) and not any(
+            fnmatchcase(name, entry) for entry in without
         )
 
     def _problems(self, library: Library, file: SourceFile, unit: Unit) -> list[Problem]:
         design = library.design(file, unit)
         lines = sum(text.count("\n") for text in (file.text, *design.context.values()))
         if lines > self.max_lines:
-            raise ValueError(f"it is shown with {lines} lines, more than max_lines = {self.max_lines}")
+            raise ValueError(
+                f"it is shown with {lines} lines, more than max_lines = {self.max_lines}"
+            )
         problems = problems_of(design, self.tasks, self.per_module, self.seed, self.judge)
         made = list(problems)
         if not made:
