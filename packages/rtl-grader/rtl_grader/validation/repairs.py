@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from rtl_grader.work import Tally, process_all
 
 TRIES = 4
 """Mutants that are graded at most for each repair task."""
-MOST_REASONS = 6
+MOST_OUTPUTS = 6
+_DIFFERENCE = re.compile(r"(\S+), phase \d+( with [^:]*)?: (.*)", re.S)
+"""A reason of the judge: an output, a group of inputs, perhaps values of parameters, and what differs."""
 _MACROS = "rtl/defined_macros.v"
 Row = dict[str, Any]
 
@@ -123,7 +126,7 @@ def _prefixes(output: Path) -> set[str]:
     return {identity.rpartition("_")[0] for identity in ids}
 
 
-def _row(problem: Problem, mutant: Mutant, identity: str, reasons: Iterable[str]) -> Row:
+def _row(problem: Problem, mutant: Mutant, identity: str, reasons: Sequence[str]) -> Row:
     assert problem.interface is not None
     (text,) = mutant.files.values()
     ((path, golden),) = (problem.golden or {}).items()
@@ -141,16 +144,20 @@ def _row(problem: Problem, mutant: Mutant, identity: str, reasons: Iterable[str]
     }
 
 
-def _report(top: str, text: str, reasons: Iterable[str]) -> str:
-    """The bug report: differences, and the file with the bug."""
-    differences = []
-    for reason in list(reasons)[:MOST_REASONS]:
-        differences.append(f"- {reason.replace(', golden ', ', expected ')}")
+def _report(top: str, text: str, reasons: Sequence[str]) -> str:
+    """The bug report: the first difference of each output, and the file with the bug."""
+    differences: dict[str, str] = {}
+    for reason in reasons:
+        if parts := _DIFFERENCE.fullmatch(reason):
+            output, values, words = parts.groups()
+            words = words.replace(", golden ", ", expected ")
+            differences.setdefault(output, f"- `{output}`{values or ''}: {words}")
+    shown = list(differences.values())[:MOST_OUTPUTS] or [f"- {reason}" for reason in reasons]
     return "\n".join(
         [
             f"The module `{top}` below has a bug. What it gives, and what is expected:",
             "",
-            *differences,
+            *shown,
             "",
             "Correct it, and write the whole file.",
             "",

@@ -23,7 +23,7 @@ MAX_FILE_BYTES = 1 << 20
 _VHDL = (".vhd", ".vhdl")
 _LISTS = (".f", ".flist")
 _ENTRY = re.compile(r"[^\s\"]+|\"[^\"]*\"")
-_COMMENT = re.compile(r"//[^\n]*|^\s*#[^\n]*", re.M)
+_COMMENT = re.compile(r"(?:^|(?<=\s))(?://|#)[^\n]*", re.M)
 _ROWS = ".jsonl"
 _COMPILED = re.compile(r"(?i)(?:system)?verilogSource")
 

@@ -52,7 +52,7 @@ _INSIDE = (_MASKED.keys() | set(_OPENED.split())) - _CLOSED
 _HEADER = {"PackageImportDeclaration", "ParameterDeclarationStatement"}
 """Members before the body that belong to a module's interface."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.A)
-_BENCH_NAME = re.compile(r"(?i)(?:tb|test|testbench)_|.*_(?:tb|test|testbench)|testbench|tb")
+_BENCH_NAME = re.compile(r"(?i)(?:tb|test|testbench)_.*|.*_(?:tb|test|testbench)|testbench|tb")
 _ENDS = re.compile(r"\$(?:finish|stop)\b")
 _DELAY = re.compile(r"#\s*\(?\s*\d")
 _IMPORT = re.compile(r"\bimport\s+([A-Za-z_]\w*)\s*::", re.A)

@@ -74,7 +74,10 @@ def _whole(design: RtlDesign, judging: Judging) -> Problem:
         licence=design.licence,
     )
     assert problem.interface is not None
-    forms = [port.name for port in problem.interface.ports if port.width is None]
+    ports = problem.interface.ports
+    if not any(port.direction == "output" for port in ports):
+        raise ValueError("it has no output")
+    forms = [port.name for port in ports if port.width is None]
     if forms:
         raise ValueError(f"the width of its port {forms[0]} cannot be read")
     return problem
