@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rtl_project import project
 from tiny_benches import TINY
 
 from rtl_core.config import RunConfig, load_config, to_toml
@@ -50,6 +51,10 @@ def benches(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": TINY}
 
 
+def rtl(folder: Path, data: Path) -> dict[str, Any]:
+    return {"path": project(folder)}
+
+
 def own(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": INVERTER}
 
@@ -66,7 +71,7 @@ def cocotb(folder: Path, data: Path) -> dict[str, Any]:
 
 
 SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own, COCOTB: cocotb,
+    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, "rtl": rtl, OWN: own, COCOTB: cocotb,
 }  # fmt: skip
 """Kind -> a function that writes a few problems to a folder and returns the settings that read them."""
 
@@ -285,7 +290,7 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
     [
         (
             "cvpd",
-            "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name",
+            "there is no source 'cvpd'; choose one of cvdp, rtl, rtllm, starter, verilog-eval, or module:name",
         ),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
         (":Benches", "is not of the form module:name"),

@@ -25,6 +25,7 @@ _LISTS = (".f", ".flist")
 _ENTRY = re.compile(r"[^\s\"]+|\"[^\"]*\"")
 _COMMENT = re.compile(r"(?:^|(?<=\s))(?://|#)[^\n]*", re.M)
 _ROWS = ".jsonl"
+_INCLUDE = re.compile(r'`include[ \t]*"([^"\n]+)"')
 _COMPILED = re.compile(r"(?i)(?:system)?verilogSource")
 
 
@@ -59,7 +60,27 @@ def listing_of(path: Path) -> Listing:
     )
     for match in matches:
         _add(listing, Path(os.path.abspath(match)))
+    if listing.files and not path.is_dir():
+        _add_headers(listing)
     return listing
+
+
+def _add_headers(listing: Listing) -> None:
+    """Add what the listed files include from their own folders and from those to search, within the root."""
+    root = listing.root.resolve()
+    waiting = list(listing.files)
+    while waiting:
+        file = waiting.pop()
+        try:
+            names = _INCLUDE.findall(text_of(file))
+        except ValueError:
+            continue  # named when the files are read
+        for name in names:
+            places = (_below(folder, name) for folder in (file.parent, *listing.include))
+            header = next(filter(Path.is_file, places), None)
+            if header and header not in listing.files and header.resolve().is_relative_to(root):
+                listing.files[header] = None
+                waiting.append(header)
 
 
 def text_of(path: Path) -> str:
