@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 from rtl_grader.errors import ProblemError
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
-from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.problems.judged import JUDGE_FILE, is_judged
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.files import Files
@@ -29,8 +27,16 @@ from rtl_grader.work import Tally, process_all
 TRIES = 4
 """Mutants that are graded at most for each repair task."""
 MOST_OUTPUTS = 6
-_DIFFERENCE = re.compile(r"(\S+), phase \d+( with [^:]*)?: (.*)", re.S)
-"""A reason of the judge: an output, a group of inputs, perhaps values of parameters, and what differs."""
+_REPORT = """\
+The module `{top}` below has a bug. What it gives, and what is expected:
+
+{words}
+
+Correct it, and write the whole file.
+
+```verilog
+{text}```
+"""
 _MACROS = "rtl/defined_macros.v"
 Row = dict[str, Any]
 
@@ -107,36 +113,25 @@ def _designs(problems: Iterable[Problem]) -> dict[str, Problem]:
 
 
 def _prefixes(output: Path) -> set[str]:
-    """Prefixes of the ids in a file. A line that was cut off at the end is removed.
-
-    Raises ProblemError when it holds anything but repair tasks.
-    """
-    if not output.exists():
-        return set()
-    data = output.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
+    """Prefixes of the ids in a file. Raises ProblemError when it holds anything but repair tasks."""
+    lines = output.read_text(encoding="utf-8").splitlines() if output.exists() else []
     try:
-        ids = [str(json.loads(line)["id"]) for line in whole.splitlines()]
+        return {str(json.loads(line)["id"]).rpartition("_")[0] for line in lines}
     except (ValueError, KeyError, TypeError):
-        raise ProblemError(
-            f"{output} holds something other than repair tasks", "choose a new file"
-        ) from None
-    if len(whole) < len(data):
-        output.write_bytes(whole)
-    return {identity.rpartition("_")[0] for identity in ids}
+        hint = "choose a new file"
+        raise ProblemError(f"{output} holds other lines than repair tasks", hint) from None
 
 
 def _row(problem: Problem, mutant: Mutant, identity: str, reasons: Sequence[str]) -> Row:
     assert problem.interface is not None
     (text,) = mutant.files.values()
-    ((path, golden),) = (problem.golden or {}).items()
-    settings = json.loads(problem.harness[JUDGE_FILE])
+    (golden,) = (problem.golden or {}).values()
     return {
         "id": identity,
         "specification": _report(problem.interface.module, text, reasons),
         "golden": golden,
         "top": problem.interface.module,
-        "context": _context(problem, path, settings),
+        "context": _context(problem),
         "task": "repair",
         "mutation": mutant.description,
         "origin": problem.origin,
@@ -146,39 +141,15 @@ def _row(problem: Problem, mutant: Mutant, identity: str, reasons: Sequence[str]
 
 def _report(top: str, text: str, reasons: Sequence[str]) -> str:
     """The bug report: the first difference of each output, and the file with the bug."""
-    differences: dict[str, str] = {}
-    for reason in reasons:
-        if parts := _DIFFERENCE.fullmatch(reason):
-            output, values, words = parts.groups()
-            words = words.replace(", golden ", ", expected ")
-            differences.setdefault(output, f"- `{output}`{values or ''}: {words}")
-    shown = list(differences.values())[:MOST_OUTPUTS] or [f"- {reason}" for reason in reasons]
-    return "\n".join(
-        [
-            f"The module `{top}` below has a bug. What it gives, and what is expected:",
-            "",
-            *shown,
-            "",
-            "Correct it, and write the whole file.",
-            "",
-            f"```verilog\n{text.rstrip()}\n```",
-        ]
-    )
+    first = {reason.partition(", phase ")[0]: reason for reason in reversed(reasons)}
+    words = "\n".join(f"- {reason}" for reason in list(first.values())[-MOST_OUTPUTS:])
+    return _REPORT.format(top=top, words=words.replace(", golden ", ", expected "), text=text)
 
 
-def _context(problem: Problem, path: str, settings: Mapping[str, Any]) -> Files:
-    """The files beside the golden answer: macros first, then those to compile in their order, then headers where an
-    include finds them."""
+def _context(problem: Problem) -> Files:
+    """The files beside the golden answer: macros first, then those to compile in their order, then headers."""
+    settings = json.loads(problem.harness[JUDGE_FILE])
     macros = [f"`define {name} {value}\n" for name, value in settings["define"].items()]
     files = {_MACROS: "".join(macros)} if macros else {}
-    files |= {name: problem.context[name] for name in settings["compiled"]}
-    for name, text in hdl_files(problem.context).items():
-        if name not in files and name != path:
-            files[_included_as(name, settings["include"])] = text
-    return files
-
-
-def _included_as(path: str, folders: Iterable[str]) -> str:
-    """Path of a header below `rtl` with which the includes of these folders find it."""
-    holders = [folder for folder in folders if path.startswith(f"{folder}/")]
-    return f"rtl/{path.removeprefix(max(holders, key=len, default='rtl') + '/')}"
+    files |= {path: problem.context[path] for path in settings["compiled"]}
+    return {**files, **problem.context}

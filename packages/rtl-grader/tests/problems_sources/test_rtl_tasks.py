@@ -100,13 +100,6 @@ def test_the_masked_file_is_shown_once_with_what_it_needs(folder):
         )
 
 
-def test_the_body_is_asked_for_with_a_module_that_uses_it(folder):
-    problems = read(folder).problems
-    module = next(p for p in problems if p.family == "module" and p.interface.module == "count")
-    part = next(p for p in problems if p.family == "complete" and p.interface.module == "count")
-    assert set(module.context) - set(part.context) == {"rtl/src/top.sv"}
-
-
 def test_golden_answers_and_their_pieces_are_read_back(folder):
     for problem in read(folder, per_module=20).problems:
         block = f"```verilog\n{masked_piece(problem)}\n```"
@@ -123,11 +116,10 @@ def test_modules_are_chosen_by_globs(folder, modules, names):
 
 
 def test_a_module_with_too_many_lines_is_left_out(folder):
-    assert reasons(read(folder, max_lines=10)) == {
-        "count.sv: count": "it is shown with 14 lines, more than max_lines = 10",
-        "top.sv: top": "it is shown with 23 lines, more than max_lines = 10",
-        "tb_top.sv: tb_top": "it is a test bench by its name",
-    }
+    long = "its file and those that it needs have more lines than max_lines = 15"
+    contents = read(folder, max_lines=15)
+    assert {p.interface.module for p in contents.problems} == {"count"}
+    assert reasons(contents)["top.sv: top"] == long
 
 
 def test_several_projects_are_held_out_as_a_whole(tmp_path):

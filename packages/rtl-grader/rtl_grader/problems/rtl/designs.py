@@ -1,242 +1,161 @@
 """Designs of a set of RTL files: each module with the files that it needs, in the order of their compilation.
 
 A name is looked for in the module's own file first, then in the other files; among several files that define it, in
-those of the same folder. A file whose macros are used without an include is compiled before.
+those of the same folder. A file whose macros are used without an include is compiled before. Headers are in the
+workspace where the includes find them from `rtl`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import dirname, normpath
 
 from rtl_grader.problems.rtl.scan import Scan, Unit, scan
+from rtl_grader.types.files import Files
 
+MAX_DEPTH = 200
+"""Most levels of instances, packages and includes."""
 _PLAIN_PATH = re.compile(r"[\w./+-]+", re.A)
-MAX_INCLUDE_DEPTH = 16
 _LICENCE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n*]+)")
 
 
 @dataclass(eq=False)
 class SourceFile:
-    """An RTL file, with its path in the workspace (`rtl/x.sv`)."""
+    """An RTL file."""
 
     path: str
+    """Its path in the workspace (`rtl/x.sv`)."""
     text: str
     origin: str
     """Where it comes from, for the user."""
 
     @cached_property
     def scan(self) -> Scan:
+        """What the file defines and needs."""
         return scan(self.text)
 
-    def defines(self, name: str) -> bool:
-        """Whether it defines a unit of this name."""
-        return any(unit.name == name for unit in self.scan.units)
-
-
-@dataclass(frozen=True, eq=False)
-class RtlDesign:
-    """A module, and what it needs."""
-
-    file: SourceFile
-    unit: Unit
-    cluster: str
-    """The same for all modules that are connected by instances."""
-    compiled: tuple[SourceFile, ...]
-    headers: tuple[SourceFile, ...]
-    include: tuple[str, ...]
-    """Folders of the workspace that are searched for the headers."""
-    define: Mapping[str, str]
-    user: SourceFile | None
-    """The shortest other file with a module that instantiates it."""
-    licence: str
-
     @property
-    def context(self) -> dict[str, str]:
-        """Path -> text of the files that it needs."""
-        return {file.path: file.text for file in (*self.headers, *self.compiled)}
+    def licence(self) -> str:
+        """The licence that its head names; empty without one."""
+        match = _LICENCE.search(self.text, 0, 4000)
+        return match[1].strip() if match else ""
 
 
 @dataclass(eq=False)
-class _Need:
-    """Files that a design needs so far."""
+class Need:
+    """Files that a design needs: path in the workspace -> text."""
 
-    compiled: list[SourceFile] = field(default_factory=list)
-    headers: dict[str, SourceFile] = field(default_factory=dict)
-    include: dict[str, None] = field(default_factory=dict)
-    seen: set[str] = field(default_factory=set)
+    compiled: Files = field(default_factory=dict)
+    """In the order of their compilation."""
+    headers: Files = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Library:
-    """All files of a project.
+    """All files of a project."""
 
-    Args:
-        files: in the order of their source.
-        include: folders of the workspace that are searched for included files.
-        define: macros that are defined from outside.
-        project: its name, if there are several. Its modules are held out together.
-        tops: modules to ask about; None: all.
-    """
+    files: list[SourceFile]
+    define: Mapping[str, str] = field(default_factory=dict)
+    """Macros that are defined from outside."""
+    licence: str = ""
+    project: str = ""
+    """Its name, if there are several. Its modules are held out together."""
+    top: str | None = None
+    """The module to ask about; None: all."""
 
-    def __init__(
-        self,
-        files: Sequence[SourceFile],
-        include: Sequence[str] = (),
-        define: Mapping[str, str] | None = None,
-        licence: str = "",
-        project: str = "",
-        tops: frozenset[str] | None = None,
-    ) -> None:
-        self.files = files
-        self._by_path = {file.path: file for file in files}
-        self._include = include
-        self._define = define or {}
-        self._licence = licence
-        self._project = project
-        self._tops = tops
-        self._units: dict[str, list[tuple[SourceFile, Unit]]] = defaultdict(list)
-        self._macros: dict[str, list[SourceFile]] = defaultdict(list)
-        for file in files:
-            for unit in file.scan.units:
-                self._units[unit.name].append((file, unit))
-            for macro in file.scan.defines:
-                self._macros[macro].append(file)
+    def modules(self) -> list[tuple[SourceFile, Unit]]:
+        """The modules to ask about."""
+        pairs = [(file, unit) for file in self.files for unit in file.scan.units]
+        return [
+            (file, unit)
+            for file, unit in pairs
+            if unit.is_module and self.top in (None, unit.name)
+        ]
 
-    def modules(self) -> Iterator[tuple[SourceFile, Unit]]:
-        """Yield the modules to ask about."""
-        for file, unit in self._modules():
-            if self._tops is None or unit.name in self._tops:
-                yield file, unit
-
-    def _modules(self) -> Iterator[tuple[SourceFile, Unit]]:
-        for file in self.files:
-            for unit in file.scan.units:
-                if unit.kind == "module":
-                    yield file, unit
-
-    def design(self, file: SourceFile, unit: Unit) -> RtlDesign:
-        """Return the design of a module. Raises ValueError when there is nothing to ask about it, or when
-        something that it needs is missing or ambiguous."""
+    def need(self, file: SourceFile, unit: Unit) -> Need:
+        """Return what a module needs. Raises ValueError when there is nothing to ask about it, or when something that
+        it needs is missing or ambiguous."""
         if unit.no_design:
             raise ValueError(unit.no_design)
         if not _PLAIN_PATH.fullmatch(file.path):
-            raise ValueError(
-                "the path of its file has other characters than letters and digits"
-            )
-        need = _Need(seen={file.path})
-        self._need_of_unit(file, unit, need)
-        compiled = [other for other in need.compiled if other.path not in need.headers]
-        _check_single([*compiled, file])
-        licence = _LICENCE.search(file.text, 0, 4000)
-        return RtlDesign(
-            file=file,
-            unit=unit,
-            cluster=self._project or self._clusters.get(unit.name, unit.name),
-            compiled=tuple(compiled),
-            headers=tuple(need.headers.values()),
-            include=tuple(need.include),
-            define=self._define,
-            user=self._users.get(unit.name),
-            licence=licence[1].strip() if licence else self._licence,
-        )
+            raise ValueError("the path of its file has characters beside letters and digits")
+        need = Need()
+        self._add(file, unit.uses, need, set(), 0)
+        del need.compiled[file.path]
+        for path in need.headers.keys() & need.compiled.keys():
+            del need.compiled[path]
+        return need
 
-    def _need_of_unit(self, file: SourceFile, unit: Unit, need: _Need) -> None:
-        """Add what a unit instantiates, the deepest first."""
-        waiting = [(file, unit, False)]
-        while waiting:
-            holder, current, is_ready = waiting.pop()
-            if is_ready:
-                self._need_of_file(holder, need)
-                if holder is not file and holder not in need.compiled:
-                    need.compiled.append(holder)
-                continue
-            mark = f"{holder.path} {current.name}"
-            if mark in need.seen:
-                continue
-            need.seen.add(mark)
-            waiting.append((holder, current, True))
-            for name in sorted(current.uses, reverse=True):
-                waiting.append((*self._definition(name, holder), False))
+    def cluster(self, unit: Unit) -> str:
+        """A name that is the same for all modules that are held out together: of the project, or of the first by the
+        alphabet that instances connect it with."""
+        return self.project or self._clusters.get(unit.name, unit.name)
 
-    def _need_of_file(self, file: SourceFile, need: _Need) -> None:
-        """Add the headers and packages of a file, and other files whose macros it uses."""
-        texts = {file.path: file}
-        self._include_all(file, texts, need, (file.path,))
-        scans = [text.scan for text in texts.values()]
-        for package in sorted(name for each in scans for name in each.packages):
-            self._add_before(self._definition(package, file)[0], need)
-        defined = {name for each in scans for name in each.defines} | self._define.keys()
-        for each in scans:
-            for name, is_needed in each.macros.items():
-                holders = self._macros.get(name, [])
-                if name not in defined and (is_needed or len(holders) == 1):
-                    self._add_before(_only(holders, f"the macro `{name}"), need)
-
-    def _add_before(self, file: SourceFile, need: _Need) -> None:
-        if file.path not in need.seen:
-            need.seen.add(file.path)
-            self._need_of_file(file, need)
-            if file not in need.compiled:
-                need.compiled.append(file)
-
-    def _include_all(
-        self,
-        file: SourceFile,
-        texts: dict[str, SourceFile],
-        need: _Need,
-        within: tuple[str, ...],
+    def _add(
+        self, file: SourceFile, uses: Collection[str], need: Need, seen: set[str], depth: int
     ) -> None:
-        """Add the files that a file includes, directly or not, to `texts`, and note where they are searched."""
-        for name, is_needed in file.scan.includes.items():
-            try:
-                header, folder = self._header(name, file)
-            except ValueError:
-                if is_needed:
-                    raise
+        """Add a file, after what it needs itself."""
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it needs more than {MAX_DEPTH} files one below the other")
+        included: list[SourceFile] = []
+        self._include(file, included, need, (file.path,))
+        scans = [file.scan, *(header.scan for header in included)]
+        defined = self.define.keys() | {name for each in scans for name in each.defines}
+        needed = [(name, self._units) for each in scans for name in sorted(each.packages)]
+        needed += [(name, self._units) for name in sorted(uses)]
+        for each in scans:
+            for name in sorted(each.macros - defined):
+                if not each.has_conditions or name in self._macros:
+                    needed.append((name, self._macros))
+        for name, holders in needed:
+            shown = f"the macro `{name}" if holders is self._macros else name
+            holder = _nearest(file, shown, holders.get(name, []))
+            units = {unit.name: unit for unit in holder.scan.units}
+            mark = f"{holder.path} {name}"
+            if holder not in included and mark not in seen:
+                seen.add(mark)
+                unit = units.get(name)
+                self._add(holder, unit.uses if unit else (), need, seen, depth + 1)
+        need.compiled.setdefault(file.path, file.text)
+
+    def _include(
+        self, file: SourceFile, included: list[SourceFile], need: Need, within: tuple[str, ...]
+    ) -> None:
+        """Add the files that a file includes, directly or not."""
+        for name in sorted(file.scan.includes):
+            own = normpath(f"{dirname(file.path)}/{name}")
+            holders = [other for other in self.files if other.path.endswith(f"/{name}")]
+            exact = [other for other in self.files if other.path == own]
+            if file.scan.has_conditions and not (exact or holders):
                 continue
-            if header.path in within or len(within) > MAX_INCLUDE_DEPTH:
+            header = _nearest(file, f"the included file {name}", exact or holders)
+            if header.path in within or len(within) > MAX_DEPTH:
                 raise ValueError(f"its includes form a loop at {header.path}")
-            need.headers[header.path] = header
-            need.include[folder] = None
-            if header.path not in texts:
-                texts[header.path] = header
-                self._include_all(header, texts, need, (*within, header.path))
+            need.headers[normpath(f"rtl/{name}")] = header.text
+            if header not in included:
+                included.append(header)
+                self._include(header, included, need, (*within, header.path))
 
-    def _header(self, name: str, file: SourceFile) -> tuple[SourceFile, str]:
-        """Return an included file, and the folder from which it has this name."""
-        for folder in (dirname(file.path), *self._include):
-            header = self._by_path.get(normpath(f"{folder}/{name}"))
-            if header is not None:
-                return header, folder
-        suffix = f"/{normpath(name)}"
-        headers = [other for other in self.files if other.path.endswith(suffix)]
-        header = _only(headers, f"the included file {name}")
-        return header, header.path.removesuffix(suffix)
+    @cached_property
+    def _units(self) -> dict[str, list[SourceFile]]:
+        return _holders((unit.name, file) for file in self.files for unit in file.scan.units)
 
-    def _definition(self, name: str, file: SourceFile) -> tuple[SourceFile, Unit]:
-        holders = self._units.get(name, [])
-        for is_near in (
-            lambda other: other is file,
-            lambda other: dirname(other.path) == dirname(file.path),
-        ):
-            near = [holder for holder in holders if is_near(holder[0])]
-            if len(near) == 1:
-                return near[0]
-        holder = _only([holder for holder, _ in holders], name)
-        return next(pair for pair in holders if pair[0] is holder)
+    @cached_property
+    def _macros(self) -> dict[str, list[SourceFile]]:
+        return _holders((name, file) for file in self.files for name in file.scan.defines)
 
     @cached_property
     def _clusters(self) -> dict[str, str]:
-        """Module -> the first name, by the alphabet, of the modules that instances connect it with."""
         neighbours: dict[str, set[str]] = defaultdict(set)
-        for _, unit in self._modules():
-            for used in unit.uses & self._units.keys():
-                neighbours[unit.name].add(used)
-                neighbours[used].add(unit.name)
+        for file in self.files:
+            for unit in file.scan.units:
+                for used in unit.uses & self._units.keys():
+                    neighbours[unit.name].add(used)
+                    neighbours[used].add(unit.name)
         clusters: dict[str, str] = {}
         for name in sorted(neighbours):
             waiting = [name]
@@ -247,32 +166,23 @@ class Library:
                     waiting += neighbours[current]
         return clusters
 
-    @cached_property
-    def _users(self) -> dict[str, SourceFile]:
-        users: dict[str, SourceFile] = {}
-        for file, unit in sorted(self._modules(), key=lambda pair: len(pair[0].text)):
-            for name in unit.uses if not unit.no_design else ():
-                if not file.defines(name):
-                    users.setdefault(name, file)
-        return users
+
+def _holders(pairs: Iterable[tuple[str, SourceFile]]) -> dict[str, list[SourceFile]]:
+    holders: dict[str, list[SourceFile]] = defaultdict(list)
+    for name, file in pairs:
+        holders[name].append(file)
+    return holders
 
 
-def _only(files: Sequence[SourceFile], what: str) -> SourceFile:
-    """The single file with something. Raises ValueError when none or several have it."""
-    if not files:
-        raise ValueError(f"no file defines {what}")
-    distinct = {file.path: file for file in files}
-    if len(distinct) > 1:
-        names = " and ".join(sorted(distinct)[:2])
-        raise ValueError(f"{what} is ambiguous: {names} define it")
-    return files[0]
-
-
-def _check_single(files: Iterable[SourceFile]) -> None:
-    """Raise ValueError when two of the files define a unit of the same name."""
-    holder: dict[str, str] = {}
-    for file in files:
-        for unit in file.scan.units:
-            other = holder.setdefault(unit.name, file.path)
-            if other != file.path:
-                raise ValueError(f"{other} and {file.path} define {unit.name}")
+def _nearest(file: SourceFile, name: str, holders: list[SourceFile]) -> SourceFile:
+    """The file that defines a name for another file. Raises ValueError when none or several do."""
+    if file in holders:
+        return file
+    near = [other for other in holders if dirname(other.path) == dirname(file.path)]
+    nearest = near if len(near) == 1 else holders
+    if not nearest:
+        raise ValueError(f"no file defines {name}")
+    if len(nearest) > 1:
+        names = " and ".join(other.path for other in nearest[:2])
+        raise ValueError(f"{name} is ambiguous: {names} define it")
+    return nearest[0]

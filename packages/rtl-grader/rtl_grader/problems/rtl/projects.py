@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from posixpath import normpath
 from typing import Any
@@ -19,7 +20,6 @@ from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_of
 
 MAX_ROW_BYTES = 16 << 20
-_LICENCES = ("LICEN[CS]E*", "COPYING*")
 _SOURCE = "rtl"
 
 
@@ -43,33 +43,21 @@ def _projects(
     has_several = path.is_dir() and not any(entry.is_file() for entry in path.iterdir())
     groups: dict[str, list[Path]] = defaultdict(list)
     for file in listing.files:
-        name = file.relative_to(root).parts[0] if has_several else listing.name
+        name = file.relative_to(root).parts[0] if has_several else ""
         groups[name].append(file)
     for name, files in groups.items():
         folder = root / name if has_several else root
-        yield Library(
-            _sources(files, folder, root, contents),
-            include=[_in_workspace(str(entry.relative_to(root))) for entry in listing.include],
-            define={**listing.define, **define},
-            licence=_licence(folder),
-            project=name if has_several else "",
-        )
-
-
-def _sources(
-    files: list[Path], folder: Path, root: Path, contents: ProblemSet
-) -> list[SourceFile]:
-    sources: dict[str, SourceFile] = {}
-    for file in files:
-        origin = str(file.relative_to(root))
-        name = _in_workspace(str(file.relative_to(folder)))
-        if name in sources:
-            name = f"rtl/{file.relative_to(folder)}"
-        try:
-            sources[name] = SourceFile(name, text_of(file), origin)
-        except ValueError as error:
-            contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
-    return list(sources.values())
+        sources = []
+        for file in files:
+            origin = str(file.relative_to(root))
+            try:
+                text = text_of(file)
+            except ValueError as error:
+                contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
+                continue
+            path = _in_workspace(str(file.relative_to(folder)))
+            sources.append(SourceFile(path, text, origin))
+        yield Library(sources, {**listing.define, **define}, _licence(folder), project=name)
 
 
 def _in_workspace(path: str) -> str:
@@ -78,13 +66,9 @@ def _in_workspace(path: str) -> str:
 
 def _licence(folder: Path) -> str:
     """First line of the licence in a folder; empty without one."""
-    for pattern in _LICENCES:
-        for file in sorted(folder.glob(pattern)):
-            try:
-                lines = text_of(file).splitlines()
-            except ValueError:
-                continue
-            return next((line.strip()[:200] for line in lines if line.strip()), "")
+    for file in sorted(folder.glob("LICEN[CS]E*")):
+        with suppress(ValueError):
+            return text_of(file).split("\n", 1)[0].strip()[:200]
     return ""
 
 
@@ -129,5 +113,5 @@ def _row(path: Path, line: int, row: dict[str, Any] | str, licence: str) -> Libr
         sources,
         licence=str(row.get("license") or licence)[:200],
         project=str(row.get("task_id") or origin),
-        tops=None if top is None else frozenset({top}),
+        top=top,
     )

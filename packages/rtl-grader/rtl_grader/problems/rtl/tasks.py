@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from rtl_grader.problems.judged import Judging, judged_problem
-from rtl_grader.problems.rtl.designs import RtlDesign
-from rtl_grader.problems.rtl.scan import Mask
+from rtl_grader.problems.rtl.designs import Library, Need, SourceFile
+from rtl_grader.problems.rtl.scan import Mask, Unit
 from rtl_grader.types.problem import MASKED, Difficulty, Problem
 
 SOURCE = "rtl"
@@ -21,7 +22,6 @@ Task = Literal["complete", "module"]
 MIN_TOKENS = 4
 EASY_TOKENS, MEDIUM_TOKENS = 30, 120
 """Most tokens of an easy and of a medium mask."""
-MAX_USER_LINES = 200
 _CATEGORIES = {"complete": "cid002", "module": "cid003"}
 _PROMPTS = {
     "complete": "A part of the module `{module}` is replaced by `{masked}`. Write the code that stands there.",
@@ -32,100 +32,92 @@ _PROMPTS = {
 }
 
 
-def problems_of(
-    design: RtlDesign,
-    tasks: Iterable[Task],
-    masks: int,
-    seed: int,
-    judging: Judging,
-) -> Iterator[Problem]:
-    """Yield the problems about a design: at most `masks` completions of different sizes, and the module.
+@dataclass(frozen=True)
+class RtlDesign:
+    """A module to ask about."""
 
-    Raises ValueError when the interface cannot be read, or when a mask or a fence cannot be told from the text.
-    """
-    text = design.file.text
-    if MASKED in text or "```" in text:
-        raise ValueError(f"its file has `{MASKED}` or ``` in its text")
-    whole = _whole(design, judging)
-    body = [design.unit.body] if design.unit.body else []
-    for task in tasks:
-        chosen = body if task == "module" else _chosen(design, masks, seed)
-        for mask in chosen:
-            yield _masked(whole, design, task, mask)
+    file: SourceFile
+    unit: Unit
+    need: Need
+    library: Library
 
+    def problems(
+        self, tasks: Sequence[Task], masks: int, seed: int, judging: Judging
+    ) -> list[Problem]:
+        """The problems about the design: at most `masks` completions of different sizes, and its body.
 
-def _whole(design: RtlDesign, judging: Judging) -> Problem:
-    """The design as a problem without a mask, which all its tasks share."""
-    file = design.file
-    problem = judged_problem(
-        id=file.path,
-        source=SOURCE,
-        category="cid003",
-        difficulty="medium",
-        prompt=file.text,
-        golden={file.path: file.text},
-        top=design.unit.name,
-        context=design.context,
-        compiled=[other.path for other in design.compiled],
-        include=design.include,
-        define=design.define,
-        judging=judging,
-        origin=f"{design.cluster}: {file.origin}",
-        licence=design.licence,
-    )
-    assert problem.interface is not None
-    ports = problem.interface.ports
-    if not any(port.direction == "output" for port in ports):
-        raise ValueError("it has no output")
-    forms = [port.name for port in ports if port.width is None]
-    if forms:
-        raise ValueError(f"the width of its port {forms[0]} cannot be read")
-    return problem
+        Raises ValueError when there are none, or when the interface cannot be read or a mask not be told from the text.
+        """
+        text = self.file.text
+        if MASKED in text or "```" in text:
+            raise ValueError(f"its file has `{MASKED}` or ``` in its text")
+        body = [self.unit.body] if self.unit.body else []
+        chosen: list[tuple[Task, Mask]] = []
+        if "complete" in tasks:
+            chosen += [("complete", mask) for mask in self._chosen(masks, seed)]
+        if "module" in tasks:
+            chosen += [("module", mask) for mask in body]
+        if not chosen:
+            raise ValueError("no part of it can be masked")
+        whole = self._whole(judging)
+        return [self._masked(whole, task, mask) for task, mask in chosen]
 
+    def _whole(self, judging: Judging) -> Problem:
+        """The design as a problem without a mask, which all its tasks share."""
+        path, need = self.file.path, self.need
+        problem = judged_problem(
+            id=path,
+            source=SOURCE,
+            category="cid003",
+            difficulty="medium",
+            prompt=self.file.text,
+            golden={path: self.file.text},
+            top=self.unit.name,
+            context={**need.headers, **need.compiled},
+            compiled=list(need.compiled),
+            define=self.library.define,
+            judging=judging,
+            origin=f"{self.library.cluster(self.unit)}: {self.file.origin}",
+            licence=self.file.licence or self.library.licence,
+        )
+        ports = problem.interface.ports if problem.interface else ()
+        if not any(port.direction == "output" for port in ports):
+            raise ValueError("it has no output")
+        if any(port.width is None for port in ports):
+            raise ValueError("the width of one of its ports cannot be read")
+        return problem
 
-def _chosen(design: RtlDesign, most: int, seed: int) -> list[Mask]:
-    """At most so many masks, drawn by seed: of each difficulty in turn."""
-    rng = random.Random(f"{seed}/{design.file.path}/{design.unit.name}")
-    waiting: dict[Difficulty, list[Mask]] = defaultdict(list)
-    for mask in sorted(design.unit.masks, key=lambda mask: (mask.start, mask.end)):
-        if mask.tokens >= MIN_TOKENS:
-            waiting[_difficulty(mask)].append(mask)
-    order = sorted(waiting)
-    rng.shuffle(order)
-    for difficulty in order:
-        rng.shuffle(waiting[difficulty])
-    chosen: list[Mask] = []
-    while len(chosen) < most and any(waiting.values()):
-        for difficulty in order:
-            if waiting[difficulty] and len(chosen) < most:
-                chosen.append(waiting[difficulty].pop())
-    return chosen
+    def _chosen(self, most: int, seed: int) -> list[Mask]:
+        """At most so many masks, drawn by seed: of each difficulty in turn."""
+        rng = random.Random(f"{seed}/{self.file.path}/{self.unit.name}")
+        masks = [mask for mask in self.unit.masks if mask.tokens >= MIN_TOKENS]
+        rng.shuffle(masks)
+        taken: Counter[Difficulty] = Counter()
+        turns = {}
+        for mask in masks:
+            level = _difficulty(mask)
+            turns[mask] = taken[level], level
+            taken[level] += 1
+        return sorted(masks, key=turns.__getitem__)[:most]
+
+    def _masked(self, whole: Problem, task: Task, mask: Mask) -> Problem:
+        data, path = self.file.text.encode(), self.file.path
+        before, after = data[: mask.start].decode(), data[mask.end :].decode()
+        frame = f"{before}{MASKED}{after}"
+        request = _PROMPTS[task].format(module=self.unit.name, masked=MASKED)
+        digest = hashlib.sha256(f"{self.file.origin}\n{frame}".encode()).hexdigest()[:8]
+        changes = {
+            "id": f"{self.unit.name}_{task}_{digest}",
+            "category": _CATEGORIES[task],
+            "difficulty": _difficulty(mask),
+            "family": task,
+            "prompt": f"{request}\n\nFile `{path}`:\n```\n{frame.rstrip()}\n```",
+            "frame": {path: frame},
+        }
+        return whole.model_copy(update=changes)
 
 
 def _difficulty(mask: Mask) -> Difficulty:
     if mask.tokens <= EASY_TOKENS:
         return "easy"
     return "medium" if mask.tokens <= MEDIUM_TOKENS else "hard"
-
-
-def _masked(whole: Problem, design: RtlDesign, task: Task, mask: Mask) -> Problem:
-    text, path = design.file.text, design.file.path
-    frame = f"{text[: mask.start]}{MASKED}{text[mask.end :]}"
-    request = _PROMPTS[task].format(module=design.unit.name, masked=MASKED)
-    prompt = f"{request}\n\nFile `{path}`:\n```\n{frame.rstrip()}\n```"
-    context = whole.context
-    user = design.user
-    if task == "module" and user is not None and user.text.count("\n") <= MAX_USER_LINES:
-        context = {**context, user.path: user.text}
-    digest = hashlib.sha256(f"{design.file.origin}\n{frame}".encode()).hexdigest()[:8]
-    return whole.model_copy(
-        update={
-            "id": f"{design.unit.name}_{task}_{digest}",
-            "category": _CATEGORIES[task],
-            "difficulty": _difficulty(mask),
-            "family": task,
-            "prompt": prompt,
-            "context": context,
-            "frame": {path: frame},
-        }
-    )

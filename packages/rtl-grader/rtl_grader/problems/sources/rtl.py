@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rtl_grader.problems.problem_set import LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.projects import projects_of
 from rtl_grader.problems.rtl.scan import Unit
-from rtl_grader.problems.rtl.tasks import SOURCE, Task, problems_of
+from rtl_grader.problems.rtl.tasks import SOURCE, RtlDesign, Task
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
 
@@ -72,19 +73,17 @@ class RtlSource(FileSource):
 
     def _is_chosen(self, name: str) -> bool:
         without = [entry[1:] for entry in self.modules if entry.startswith("!")]
-        return any(fnmatchcase(name, entry) for entry in self.modules) and not any(
-            fnmatchcase(name, entry) for entry in without
-        )
+        return _matches(name, self.modules) and not _matches(name, without)
 
     def _problems(self, library: Library, file: SourceFile, unit: Unit) -> list[Problem]:
-        design = library.design(file, unit)
-        lines = sum(text.count("\n") for text in (file.text, *design.context.values()))
-        if lines > self.max_lines:
-            raise ValueError(
-                f"it is shown with {lines} lines, more than max_lines = {self.max_lines}"
-            )
-        problems = problems_of(design, self.tasks, self.per_module, self.seed, self.judge)
-        made = list(problems)
-        if not made:
-            raise ValueError("no part of it can be masked")
-        return made
+        need = library.need(file, unit)
+        texts = (file.text, *need.headers.values(), *need.compiled.values())
+        if sum(text.count("\n") for text in texts) > self.max_lines:
+            most = f"max_lines = {self.max_lines}"
+            raise ValueError(f"its file and those that it needs have more lines than {most}")
+        design = RtlDesign(file, unit, need, library)
+        return design.problems(self.tasks, self.per_module, self.seed, self.judge)
+
+
+def _matches(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, entry) for entry in globs)
