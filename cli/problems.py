@@ -30,6 +30,7 @@ from rtl_grader.cli.problems import (
     print_problems,
     sources,
 )
+from rtl_grader.cli.repair import repair
 
 if TYPE_CHECKING:
     from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
@@ -76,6 +77,7 @@ def show(
 
 
 problems.command()(fetch)
+problems.command()(repair)
 
 
 @problems.command()

@@ -1,4 +1,4 @@
-"""Commands about problem sets: `problems` (sources, list, show, new, check, fetch, export)."""
+"""Commands about problem sets: `problems` (sources, list, show, new, check, fetch, repair, export)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.options import SourceOption
+from rtl_grader.cli.repair import repair
 from rtl_grader.errors import ConfigError, ProblemError
 
 if TYPE_CHECKING:
@@ -248,6 +249,9 @@ def _print_fetched(fetched: FetchRecord, folder: Path, downloaded: Sequence[str]
     typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
     names = ", ".join(downloaded)
     typer.echo(f"downloaded: {names}" if names else "unchanged: nothing was downloaded")
+
+
+problems.command()(repair)
 
 
 @problems.command()

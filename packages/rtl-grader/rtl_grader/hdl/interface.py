@@ -23,8 +23,8 @@ from rtl_grader.hdl.tree import parsing_options
 from rtl_grader.types.problem import Direction, Interface, InterfaceSource, Parameter, Port
 
 _NOWHERE = "/nowhere-on-disk/"
-_HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
-HDL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
+HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
+HDL_SUFFIXES = (".v", ".sv", *HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _GENERATED = re.compile(r"(?<=\})[\w.:]+\$\d+")
@@ -104,7 +104,7 @@ def syntax_tree(
         name = basename(path)
         place = name if path_of[name] == path else path
         buffer = manager.assignText(_NOWHERE + place, text)
-        group = headers if path.endswith(_HEADER_SUFFIXES) else designs
+        group = headers if path.endswith(HEADER_SUFFIXES) else designs
         group.append(buffer)
     # Headers are read where they are included. A set of headers alone is read as it is.
     tree = slang_syntax.SyntaxTree.fromBuffers(designs or headers, manager, options)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from rtl_grader.registry import Registry
-from rtl_grader.types.problem import Problem
+from rtl_grader.types.problem import MASKED, Problem
 
 Message = dict[str, str]
 Template = Callable[[Problem, Mapping[str, str]], list[Message]]
@@ -29,6 +29,13 @@ The specification outranks good style and habit. An automatic test bench connect
 - reset name, polarity and kind (synchronous or asynchronous), bit order and priority order are exactly as specified;
 - latency and the values at reset are exactly as specified.
 Do not use $finish, $stop, file I/O, final blocks or tool-specific macros."""
+
+
+MASKED_FORMAT = (
+    f"Answer with the code in the place of `{MASKED}` alone, in one fenced code block (```verilog ... ```) and with "
+    "no other code block."
+)
+"""Instruction on the form of an answer to a masked part."""
 
 
 def answer_format(targets: Sequence[str]) -> str:

@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rtl_grader.prompts import SYSTEM, TEMPLATES, Message, answer_format, with_context
+from rtl_grader.prompts import (
+    MASKED_FORMAT,
+    SYSTEM,
+    TEMPLATES,
+    Message,
+    answer_format,
+    with_context,
+)
 from rtl_grader.types.problem import Port, Problem
 
 BRIEF = (
@@ -67,7 +74,8 @@ def _exact(
     problem: Problem, context: Mapping[str, str], demands: str | None = None
 ) -> list[Message]:
     question = with_context(problem.prompt, context)
-    parts = [question, demands, answer_format(problem.targets)]
+    form = MASKED_FORMAT if problem.frame else answer_format(problem.targets)
+    parts = [question, demands, form]
     user = "\n\n".join(filter(None, parts))
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
 

@@ -21,6 +21,8 @@ CATEGORIES = {
     "cid016": "debugging",
 }
 """CVDP categories that can be graded by simulation."""
+MASKED = "[MASKED]"
+"""What stands in a `Problem.frame` in the place of the part to write."""
 
 
 class InterfaceSource(StrEnum):
@@ -95,7 +97,7 @@ class Problem(BaseModel):
     golden: dict[str, str] | None = None
     """Mapping of path to complete text of a known-good answer."""
     frame: dict[str, str] = Field(default_factory=dict)
-    """Path of a target -> its text with `[MASKED]` once. An answer writes what stands there, or the whole file."""
+    """Path of a target -> its text with `MASKED` once. An answer writes what stands there, or the whole file."""
     interface: Interface | None = None
     origin: str = ""
     """What the problem was made of: a project, a file or a row."""

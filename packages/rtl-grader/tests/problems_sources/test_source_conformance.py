@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from folders import PLAIN, WITH_BENCH, write_files
+from rtl_project import project
 from tiny_benches import TINY
 
 from rtl_core.config import RunConfig, load_config, to_toml
@@ -56,6 +57,10 @@ def pairs(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": folder / "few.jsonl"}
 
 
+def rtl(folder: Path, data: Path) -> dict[str, Any]:
+    return {"path": project(folder)}
+
+
 def own(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": INVERTER}
 
@@ -67,7 +72,7 @@ def folder(folder: Path, data: Path) -> dict[str, Any]:
 
 
 SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, "pairs": pairs, OWN: own,
+    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, "pairs": pairs, "rtl": rtl, OWN: own,
     "folder": folder,
 }  # fmt: skip
 """Kind -> a function that writes a few problems to a folder and returns the settings that read them."""
@@ -288,7 +293,7 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
     [
         (
             "cvpd",
-            "there is no source 'cvpd'; choose one of cvdp, folder, pairs, rtllm, starter, verilog-eval, or module:name",
+            "there is no source 'cvpd'; choose one of cvdp, folder, pairs, rtl, rtllm, starter, verilog-eval, or module:name",
         ),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
         (":Benches", "is not of the form module:name"),

@@ -1,8 +1,8 @@
 """The RTL files of a folder, a filelist, a FuseSoC core, or a glob of them.
 
 A filelist (`.f`, `.flist`) names files, `+incdir+DIR`, `+define+NAME=VALUE` and other filelists (`-f`, `-F`), all
-relative to itself. Of a core (`.core`, CAPI2) the files of all filesets in Verilog or SystemVerilog are read, and the
-defaults of parameters of the type `vlogdefine`. No link out of a folder is followed.
+relative to itself. Of a core (`.core`, CAPI2) the RTL files of all filesets are read, except those under a condition,
+and parameters of the type `vlogdefine`. No link out of a folder is followed.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rtl_grader.hdl.interface import HDL_SUFFIXES
+from rtl_grader.hdl.interface import HDL_SUFFIXES, HEADER_SUFFIXES
 
 MAX_FILE_BYTES = 1 << 20
 _VHDL = (".vhd", ".vhdl")
 _LISTS = (".f", ".flist")
-_ENTRY = re.compile(r"[^\s\"]+|\"[^\"]*\"")
-_COMMENT = re.compile(r"//[^\n]*|^\s*#[^\n]*", re.M)
+_WORD = re.compile(r"[^\s\"]+")
+_OF_FILES = ("-f", "-F", "-v")
+"""Options before the name of a file, which tells by itself what it is."""
+_COMMENT = re.compile(r"(?:^|(?<=\s))(?://|#)[^\n]*", re.M)
 _ROWS = ".jsonl"
-_COMPILED = re.compile(r"(?i)(?:system)?verilogSource")
 
 
 @dataclass
@@ -39,8 +39,6 @@ class Listing:
     include: list[Path] = field(default_factory=list)
     """Folders that are searched for included files."""
     define: dict[str, str] = field(default_factory=dict)
-    name: str = ""
-    """Name of a core."""
     left_out: list[tuple[str, str]] = field(default_factory=list)
     """(file or line, why it is not read)"""
 
@@ -49,6 +47,23 @@ class Listing:
         """The folder that holds all files."""
         folders = [file.parent for file in (*self.files, *self.rows)]
         return Path(os.path.commonpath([*folders, *self.include]))
+
+    def leave_out(self, path: Path, reason: str) -> None:
+        """Say why something is not read."""
+        self.left_out.append((str(path), reason))
+
+    def takes(self, path: Path) -> bool:
+        """Take a file if it is RTL, rows, or VHDL, which is left out. Return whether it is."""
+        suffix = path.suffix.lower()
+        if suffix in HDL_SUFFIXES:
+            self.files[path] = None
+        elif suffix == _ROWS:
+            self.rows.append(path)
+        elif suffix in _VHDL:
+            self.leave_out(path, "VHDL is not read")
+        else:
+            return False
+        return True
 
 
 def listing_of(path: Path) -> Listing:
@@ -59,11 +74,22 @@ def listing_of(path: Path) -> Listing:
     )
     for match in matches:
         _add(listing, Path(os.path.abspath(match)))
+    if listing.files and not path.is_dir():
+        _add_headers(listing)
     return listing
 
 
+def _add_headers(listing: Listing) -> None:
+    """Add the headers in the folders of the listed files and in those to search."""
+    folders = [*(file.parent for file in listing.files), *listing.include]
+    for folder in dict.fromkeys(folders):
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in HEADER_SUFFIXES and path.is_file() and not path.is_symlink():
+                listing.files[path] = None
+
+
 def text_of(path: Path) -> str:
-    """Read a file, with plain line ends. Raises ValueError with the reason why it cannot be read."""
+    """Read a file. Raises ValueError with the reason why it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -74,89 +100,63 @@ def text_of(path: Path) -> str:
         raise ValueError("it is not UTF-8") from None
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror}") from None
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return normal(text)
 
 
-def _add(listing: Listing, path: Path) -> None:
+def normal(text: str) -> str:
+    """The text with plain line ends, without blank lines around it, as it is extracted from a response."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return plain.strip("\n").rstrip() + "\n"
+
+
+def _add(listing: Listing, path: Path, within: tuple[Path, ...] = ()) -> None:
+    """Add what a user names."""
     suffix = path.suffix.lower()
     if path.is_dir():
         _add_folder(listing, path)
+    elif not path.is_file():
+        listing.leave_out(path, "there is no such file")
     elif suffix in _LISTS:
-        _add_filelist(listing, path, ())
+        _add_filelist(listing, path, within)
     elif suffix == ".core":
         _add_core(listing, path)
-    elif suffix == _ROWS:
-        listing.rows.append(path)
-    else:
-        _add_file(listing, path)
-
-
-def _add_file(listing: Listing, path: Path, *, named: bool = True) -> None:
-    """Add an RTL file. `named`: whether the user named it, so that another file is left out with a reason."""
-    suffix = path.suffix.lower()
-    if suffix in _VHDL:
-        listing.left_out.append((str(path), "VHDL is not read"))
-    elif suffix in HDL_SUFFIXES and path.is_file():
-        listing.files[path] = None
-    elif named:
-        reason = "is no Verilog" if path.exists() else "there is no such file"
-        listing.left_out.append((str(path), reason))
+    elif not listing.takes(path):
+        listing.leave_out(path, "it is no Verilog")
 
 
 def _add_folder(listing: Listing, root: Path) -> None:
     real = root.resolve()
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(folder, name)
+        for path in (Path(folder, name) for name in (*folders, *sorted(names))):
             if path.is_symlink() and not path.resolve().is_relative_to(real):
-                listing.left_out.append((str(path), "it is a link out of the folder"))
-            elif path.suffix == _ROWS:
-                listing.rows.append(path)
-            else:
-                _add_file(listing, path, named=False)
-        for name in folders:
-            if Path(folder, name).is_symlink():
-                listing.left_out.append(
-                    (str(Path(folder, name)), "links to folders are not followed")
-                )
+                listing.leave_out(path, "it is a link out of the folder")
+            elif path.is_file():
+                listing.takes(path)
 
 
 def _add_filelist(listing: Listing, path: Path, within: tuple[Path, ...]) -> None:
     if path in within:
-        listing.left_out.append((str(path), "the filelist includes itself"))
-        return
+        return listing.leave_out(path, "the filelist includes itself")
     try:
         text = text_of(path)
     except ValueError as error:
-        listing.left_out.append((str(path), str(error)))
-        return
-    words = iter(_ENTRY.findall(_COMMENT.sub("", text)))
-    for word in words:
-        word = word.strip('"')
+        return listing.leave_out(path, str(error))
+    for word in _WORD.findall(_COMMENT.sub("", text)):
         if "$" in word:
-            listing.left_out.append(
-                (f"{path}: {word}", "environment variables are not expanded")
-            )
-        elif word in ("-f", "-F"):
-            _add_filelist(listing, _below(path.parent, next(words, "")), (*within, path))
-        elif word == "-v":
-            _add_file(listing, _below(path.parent, next(words, "")))
+            listing.leave_out(path / word, "environment variables are not expanded")
         elif word.startswith("+incdir+"):
-            folders = word.removeprefix("+incdir+").split("+")
-            listing.include += [_below(path.parent, folder) for folder in folders if folder]
+            for folder in filter(None, word[len("+incdir+") :].split("+")):
+                listing.include.append(_below(path.parent, folder))
         elif word.startswith("+define+"):
-            _define(listing, word.removeprefix("+define+").split("+"))
-        elif word.startswith(("-", "+")):
-            listing.left_out.append((f"{path}: {word}", "the option is not read"))
-        else:
-            _add(listing, _below(path.parent, word))
-
-
-def _define(listing: Listing, definitions: Iterable[str]) -> None:
-    for definition in filter(None, definitions):
-        name, _, value = definition.partition("=")
-        listing.define[name] = value or "1"
+            for definition in filter(None, word[len("+define+") :].split("+")):
+                name, _, value = definition.partition("=")
+                listing.define[name] = value or "1"
+        elif word.startswith(("-", "+")) and word not in _OF_FILES:
+            listing.leave_out(path / word, "the option is not read")
+        elif word not in _OF_FILES:
+            _add(listing, _below(path.parent, word), (*within, path))
+    return None
 
 
 def _below(folder: Path, name: str) -> Path:
@@ -167,46 +167,22 @@ def _add_core(listing: Listing, path: Path) -> None:
     try:
         core = yaml.safe_load(text_of(path))
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        listing.left_out.append((str(path), f"the core cannot be read: {error}"[:200]))
-        return
+        return listing.leave_out(path, f"the core cannot be read: {error}"[:200])
     if not isinstance(core, dict) or "CAPI=2" not in core:
-        listing.left_out.append((str(path), "it is no core of CAPI2"))
-        return
-    vendor, *others = _word(core.get("name")).split(":")
-    listing.name = others[1] if len(others) > 1 else vendor
+        return listing.leave_out(path, "it is no core of CAPI2")
     for fileset in _tables(core.get("filesets")).values():
-        for file, about in _core_files(fileset):
-            _add_core_file(listing, path.parent, file, about)
+        files = fileset.get("files")
+        for entry in files if isinstance(files, list) else ():
+            for name in entry if isinstance(entry, dict) else [entry]:
+                if isinstance(name, str) and name.lower().endswith((*HDL_SUFFIXES, *_VHDL)):
+                    _add(listing, _below(path.parent, name))
     for name, parameter in _tables(core.get("parameters")).items():
         value = parameter.get("default")
-        if parameter.get("paramtype") == "vlogdefine" and value not in (None, False):
-            listing.define[name] = "1" if value is True else _word(value)
+        if parameter.get("paramtype") == "vlogdefine" and isinstance(value, (str, int)):
+            listing.define[str(name)] = str(int(value) if value is True else value)
+    return None
 
 
-def _add_core_file(listing: Listing, folder: Path, file: str, about: dict[str, Any]) -> None:
-    is_compiled = _COMPILED.match(_word(about.get("file_type")))
-    if is_compiled or file.lower().endswith(_VHDL):
-        _add_file(listing, _below(folder, file))
-    if include_path := _word(about.get("include_path")):
-        listing.include.append(_below(folder, include_path))
-
-
-def _word(value: Any) -> str:
-    """A scalar as text; empty for anything else, which may be huge."""
-    return str(value) if isinstance(value, (str, int, float)) else ""
-
-
-def _tables(value: Any) -> dict[str, dict[str, Any]]:
+def _tables(value: Any) -> dict[Any, dict[str, Any]]:
     entries = value.items() if isinstance(value, dict) else ()
-    return {_word(key): entry for key, entry in entries if isinstance(entry, dict)}
-
-
-def _core_files(fileset: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the files of a fileset with their attributes, except those under a condition (`tool_x? (file)`)."""
-    shared = {"file_type": fileset.get("file_type")}
-    files = fileset.get("files")
-    for entry in files if isinstance(files, list) else ():
-        names = entry if isinstance(entry, dict) else {_word(entry): None}
-        for name, own in names.items():
-            if "?" not in _word(name):
-                yield _word(name), {**shared, **(own if isinstance(own, dict) else {})}
+    return {key: entry for key, entry in entries if isinstance(entry, dict)}
