@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rtl_grader.hdl.clocking import is_active_low
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, tokens, walk
 from rtl_grader.validation.module_text import ModuleText, Port, bounds_of, declarators
-from rtl_grader.validation.mutation import ASSIGNMENTS, Mutation, changed, nodes_of
+from rtl_grader.validation.mutation import ASSIGNMENTS, Mutation, Mutations, changed, nodes_of
 
 _PORT_LISTS = ("AnsiPortList", "NonAnsiPortList")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
@@ -21,7 +21,7 @@ TEXTBOOK_WIDTH = 8
 """Longer registers are also cut to this width, a typical error of answers copied from a textbook."""
 
 
-def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
+def module_mutations(tree: SourceTree) -> Mutations:
     """Yield all mutations of this file, module by module."""
     for node in tree.of("ModuleDeclaration"):
         module = ModuleText(tree, node)
@@ -33,7 +33,7 @@ def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
         yield from _missing_resets(module)
 
 
-def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
+def _short_outputs(module: ModuleText) -> Mutations:
     """Put a register or net with fewer bits behind an output."""
     tree = module.tree
     for port in module.ports.values():
@@ -62,7 +62,7 @@ def _as_wire(tree: SourceTree, header: Node, kind: str) -> list[Edit]:
     return [Edit(*span, "wire") for span in spans if span]
 
 
-def _short_registers(module: ModuleText) -> Iterator[Mutation]:
+def _short_registers(module: ModuleText) -> Mutations:
     """Declare a vector of the body with fewer bits."""
     tree = module.tree
     for member in module.body:
@@ -76,7 +76,7 @@ def _short_registers(module: ModuleText) -> Iterator[Mutation]:
             yield from changed(tree, "truncation", described, (bounds, text))
 
 
-def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
+def _ignored_inputs(module: ModuleText) -> Mutations:
     """Make an input, or one bit of it, read as a constant."""
     for port in module.inputs:
         if port.name in module.clocks:
@@ -104,7 +104,7 @@ def _constants(tree: SourceTree, port: Port) -> Iterator[tuple[str, str]]:
         yield f"{name} | (1 << {middle})", described
 
 
-def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
+def _ignored_parameters(module: ModuleText) -> Mutations:
     """Ignore the value of a parameter: in the body, or in the header's ranges too."""
     lists = [node for node in walk(module.node.header) if name_of(node) in _PORT_LISTS]
     declarations = module.members("PortDeclaration")
@@ -120,7 +120,7 @@ def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
                 yield Mutation("ignored parameter", described, edits)
 
 
-def _late_resets(module: ModuleText) -> Iterator[Mutation]:
+def _late_resets(module: ModuleText) -> Mutations:
     """Make a reset act one clock edge later, or only if it lasts for two."""
     if not module.clocks:
         return
@@ -141,7 +141,7 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
             )
 
 
-def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
+def _missing_resets(module: ModuleText) -> Mutations:
     """Make a register keep its value in reset."""
     tree = module.tree
     for node in walk(module.node):
