@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from rtl_grader.hdl.tree import Node, SourceTree, name_of, tokens, walk
+from rtl_grader.types.files import Files
 
 CLOCK_LIKE = re.compile(r"(^|_)(clk|clock|ck|mclk|tick)|clk|clock", re.I)
 RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)
@@ -59,7 +60,7 @@ def split_clocks(
 
 
 def clocks_and_resets(
-    files: Mapping[str, str], bits: Iterable[str]
+    files: Files, bits: Iterable[str]
 ) -> tuple[list[str], list[str], set[str]]:
     """Return (clocks, resets, active-low resets) among the one-bit inputs `bits` of a design, from all its
     files (path -> text)."""

@@ -25,6 +25,7 @@ from rtl_grader.hdl.edits import PatchError, apply_patch
 from rtl_grader.problems.fetch import remedy
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import CATEGORIES, Difficulty, Problem
 
 SINGLE_TURN, AGENTIC = "cvdp", "cvdp-agentic"
@@ -271,7 +272,7 @@ def files_of(value: object, field_name: str, *, withheld: bool = False) -> dict[
     return files
 
 
-def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, str] | None:
+def _patched(context: Files, patch: Files) -> dict[str, str] | None:
     """Return the golden answer as whole files, or None when the solution is withheld."""
     if not any(body.strip() for body in patch.values()):
         return None
@@ -285,7 +286,7 @@ def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, 
     return golden
 
 
-def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
+def _check_harness(harness: Files, paths: set[str]) -> None:
     """Raise FieldError or NotGradableError for a harness that cannot run in a workspace with these paths."""
     folders = {"rtl", "verif", "docs", "src", "rundir"}
     for path in paths:

@@ -24,6 +24,7 @@ from rtl_grader.problems.executed import (
     hasattr_names,
     parse_python,
 )
+from rtl_grader.types.files import Files
 
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
 _MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?()(?![\w=])")
@@ -88,7 +89,7 @@ class HarnessUse:
         return (*self.driven, *self.touched)
 
 
-def harness_use(harness: Mapping[str, str]) -> HarnessUse:
+def harness_use(harness: Files) -> HarnessUse:
     """Find the names that the executed Python code of a harness (path -> text) uses. Never raises for a text.
 
     When code that is certainly executed names nothing (tests without cocotb's decorator), all functions
@@ -106,7 +107,7 @@ def _harness_use(files: tuple[tuple[str, str], ...]) -> HarnessUse:
         return HarnessUse()
 
 
-def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
+def _read(harness: Files, *, everything: bool) -> HarnessUse:
     """Names that the executed functions, or with `everything` all functions, use."""
     definitions: dict[str, list[_Body]] = defaultdict(list)
     waiting: list[_Body] = []
@@ -234,7 +235,7 @@ def _touches(name: str) -> Iterator[_Use]:
         yield _Use("touches", name)
 
 
-def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
+def macro_file(harness: Files) -> dict[str, str]:
     """A file with the macros that a harness defines for the design (path -> text); empty if there are none.
 
     They are in `defines=` of a build, and after `-D` or `+define+` in a command. Computed values are not followed.
@@ -249,7 +250,7 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
     return {"macros.sv": lines} if lines else {}
 
 
-def is_used(path: str, harness: Mapping[str, str]) -> bool:
+def is_used(path: str, harness: Files) -> bool:
     """Whether another file of the harness names this one, as a module, in its environment or in a command."""
     name = re.escape(basename(path).removesuffix(".py"))
     word = re.compile(rf"(?<!\w){name}(?!\w)")

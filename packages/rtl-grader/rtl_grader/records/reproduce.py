@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,7 +18,7 @@ from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.grading.pool import GraderPool
-from rtl_grader.grading.verdict_record import VerdictRecord, changed_fields, differences
+from rtl_grader.grading.verdict_record import Record, VerdictRecord, changed_fields, differences
 from rtl_grader.records.grade_file import graded_record, key_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
@@ -34,7 +33,7 @@ class Claim:
     """One line of a file of records."""
 
     line: int
-    raw: dict[str, Any]
+    raw: Record
     record: VerdictRecord | None = None
     differences: list[Difference] = field(default_factory=list)
     """Empty if the record was reproduced."""
@@ -129,7 +128,7 @@ def _claim(number: int, text: bytes) -> Claim:
     return claim
 
 
-def _malformed(number: int, raw: dict[str, Any], why: str) -> Claim:
+def _malformed(number: int, raw: Record, why: str) -> Claim:
     return Claim(number, raw, differences=[("malformed", why)])
 
 

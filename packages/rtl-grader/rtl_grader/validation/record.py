@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 ValidationStatus = Literal[
     "fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported"
@@ -13,10 +13,9 @@ ValidationStatus = Literal[
 VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
-class ValidationRecord(BaseModel):
+class ValidationRecord(BaseModel, frozen=True):
     """The result of validating a problem with a set of tools."""
 
-    model_config = ConfigDict(frozen=True)
     fingerprint: str
     """`Problem.fingerprint`; with `tools_key` the primary key."""
     tools_key: str

@@ -28,6 +28,7 @@ from rtl_grader.hdl.clocking import (
 )
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
 from rtl_grader.problems.testbench import renamed
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, Port, Problem
 from rtl_grader.validation.module_text import HEAD, ModuleText
 from rtl_grader.verilog_templates import verilog_templates
@@ -124,7 +125,7 @@ def stubs(problem: Problem) -> Stubs:
     return Stubs(results)
 
 
-def _in_place(files: Mapping[str, str], module: str, body: str) -> tuple[str, str] | None:
+def _in_place(files: Files, module: str, body: str) -> tuple[str, str] | None:
     """(path, text) of the first file in which the module could get this body."""
     for path, text in files.items():
         if (emptied := _emptied(text, module, body)) is not None:
@@ -145,7 +146,7 @@ class AroundGolden:
     """The golden answer's module inside another module with the same name and ports, where its output `q`
     is the wire `q__right`."""
 
-    def __init__(self, problem: Problem, files: Mapping[str, str] | None = None):
+    def __init__(self, problem: Problem, files: Files | None = None):
         """Wrap the golden answer's module. `files`: all files of the answers, by default the golden ones.
         Raises ValueError if it cannot be parsed."""
         interface, golden = problem.interface, problem.golden or {}
@@ -171,7 +172,7 @@ class AroundGolden:
         )
 
     def _read(
-        self, targets: Iterable[str], golden: Mapping[str, str], interface: Interface
+        self, targets: Iterable[str], golden: Files, interface: Interface
     ) -> tuple[Node, SourceTree, str]:
         """The module, the tree that keeps it alive, and its path."""
         is_driven = len(self.inputs) + len(self.outputs) == len(interface.ports)
@@ -204,7 +205,7 @@ def _assigned(values: Mapping[str, str]) -> str:
     return "".join(f"  assign {name} = {value};\n" for name, value in values.items())
 
 
-def _around_golden(problem: Problem, rest: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _around_golden(problem: Problem, rest: Files) -> dict[str, dict[str, str]]:
     """Stubs that contain the golden answer's module; empty if its text cannot be parsed."""
     try:
         golden = AroundGolden(problem, rest)

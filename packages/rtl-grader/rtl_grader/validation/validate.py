@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +28,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.problems.interface import describe_interface
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Verdict
 from rtl_grader.validation.level import Level, golden_digest, tools_key
@@ -150,7 +150,7 @@ class _Validation:
             )
         return self._mutants(golden)
 
-    def _grade(self, files: Mapping[str, str], grader: Grader | None = None) -> Verdict:
+    def _grade(self, files: Files, grader: Grader | None = None) -> Verdict:
         """Grade files. Infrastructure errors are raised, so that the validation can be retried."""
         verdict = (grader or self.first).grade(
             self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
@@ -168,7 +168,7 @@ class _Validation:
             )
         return verdict
 
-    def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
+    def _golden(self, golden: Files) -> tuple[ValidationStatus, str] | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
             verdicts.append(
@@ -268,14 +268,14 @@ class _Validation:
         most = {name: min(getattr(limits, name), WRONG_S) for name in ("wall_s", "cpu_s")}
         return self.first.but(limits=limits.model_copy(update=most))
 
-    def _compare(self, answer: Mapping[str, str]) -> Comparison | None:
+    def _compare(self, answer: Files) -> Comparison | None:
         if self.problem.golden is None:
             return None
         return compare(
             self.first.executor, self.problem, self.problem.golden, answer, self.first.limits
         )
 
-    def _mutants(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str]:
+    def _mutants(self, golden: Files) -> tuple[ValidationStatus, str]:
         limit = self.level.mutants
         if not limit:
             return "fit", "the golden answer passes and wrong ones fail; no mutant was tried"
