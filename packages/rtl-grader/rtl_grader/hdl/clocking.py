@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from rtl_grader.hdl.tree import Node, SourceTree, name_of, tokens, walk
 from rtl_grader.types.files import Files
 
+Edges = dict[str, set[str]]
+"""Signal -> `posedge` or `negedge` or both, as in event controls."""
 CLOCK_LIKE = re.compile(r"(^|_)(clk|clock|ck|mclk|tick)|clk|clock", re.I)
 RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)
 _LOW_LIKE = re.compile(
@@ -21,9 +23,9 @@ _NEITHER = frozenset(
 )
 
 
-def edges_and_uses(root: Node) -> tuple[dict[str, set[str]], set[str]]:
+def edges_and_uses(root: Node) -> tuple[Edges, set[str]]:
     """Return (signal -> edges, `posedge` or `negedge`, in event controls; names that are read anywhere else)."""
-    edges: dict[str, set[str]] = defaultdict(set)
+    edges: Edges = defaultdict(set)
     for node in walk(root):
         if name_of(node) == "SignalEventExpression" and node.edge.rawText:
             for token in tokens(node.expr):
@@ -88,7 +90,7 @@ def clocks_and_resets(
     return clocks, resets, set(filter(is_low, resets))
 
 
-def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:
+def is_active_low(root: Node, reset: str, edges: Edges) -> bool:
     """Whether a reset is active low: used with its falling edge, negated where it is read, or named so."""
     if edges.get(reset):
         return "negedge" in edges[reset]

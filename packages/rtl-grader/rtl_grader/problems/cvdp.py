@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar, cast
@@ -48,7 +48,8 @@ _COMMERCIAL = re.compile(
     r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M
 )
 _SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
-_T = TypeVar("_T", str, dict[str, Any])
+JsonObject = dict[str, Any]
+_T = TypeVar("_T", str, JsonObject)
 
 
 class NotGradableError(ProblemError):
@@ -90,7 +91,7 @@ def read_cvdp(path: Path | str) -> ProblemSet:
     return result
 
 
-def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
+def problem_from_record(record: JsonObject, *, source: str) -> Problem:
     """Convert a record of either format to a Problem.
 
     Raises FieldError (a ProblemError) naming the field, or NotGradableError with the reason.
@@ -136,7 +137,7 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     )
 
 
-def _single_turn(record: Mapping[str, Any]) -> dict[str, Any]:
+def _single_turn(record: JsonObject) -> JsonObject:
     """Fields of the Problem that a single-turn record holds."""
     question = _field(record, "input", dict)
     prompt = _text(question, "prompt", MAX_PROMPT_CHARS, "input.")
@@ -154,7 +155,7 @@ def _single_turn(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _agentic(record: Mapping[str, Any]) -> dict[str, Any]:
+def _agentic(record: JsonObject) -> JsonObject:
     """Fields of the Problem that an agentic record holds."""
     system = None
     if record.get("system_message"):
@@ -174,7 +175,7 @@ def _agentic(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_line(
-    record: dict[str, Any] | str,
+    record: JsonObject | str,
     file: str,
     number: int,
     result: ProblemSet,
@@ -205,7 +206,7 @@ def _printable(text: str) -> str:
     return "".join(characters)
 
 
-def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
+def _categories(record: JsonObject) -> tuple[str, Difficulty]:
     match record.get("categories"):
         case [str(category), str(difficulty), *others] if all(
             isinstance(o, str) for o in others
@@ -218,7 +219,7 @@ def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
     raise FieldError("categories", reason)
 
 
-def _field(record: Mapping[str, Any], key: str, kind: type[_T], prefix: str = "") -> _T:
+def _field(record: JsonObject, key: str, kind: type[_T], prefix: str = "") -> _T:
     """Return a required field. Raises FieldError unless it is of type `kind`."""
     value = record.get(key)
     if isinstance(value, kind):
@@ -229,7 +230,7 @@ def _field(record: Mapping[str, Any], key: str, kind: type[_T], prefix: str = ""
     raise FieldError(prefix + key, f"is {type(value).__name__}, not {expected}")
 
 
-def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> str:
+def _text(record: JsonObject, key: str, limit: int, prefix: str = "") -> str:
     return _checked(prefix + key, _field(record, key, str, prefix), limit)
 
 
@@ -306,7 +307,7 @@ def _check_harness(harness: Files, paths: set[str]) -> None:
 
 
 @lru_cache(maxsize=256)  # problems share a few texts, and parsing takes milliseconds
-def compose_services(compose: str) -> dict[str, Any]:
+def compose_services(compose: str) -> JsonObject:
     """Return the services of a compose file; do not modify them. Raises FieldError when there is none."""
     try:
         services = (yaml.safe_load(compose) or {}).get("services")
@@ -320,7 +321,7 @@ def compose_services(compose: str) -> dict[str, Any]:
     return services
 
 
-def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, JsonObject | str]]:
     """Yield (line number, its object or what is wrong with it) for each non-blank line, reading at most
     `most` bytes of a line.
 

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, get_args
 
 from rtl_grader.problems.executed import (
     FunctionNode,
+    Names,
     executed,
     false_names,
     hasattr_names,
@@ -52,9 +53,9 @@ class _Body(NamedTuple):
     """Statements that may be executed."""
 
     owner: ast.Module | FunctionNode
-    false: frozenset[str]
+    false: Names
     """Names that are always false in its file."""
-    duts: frozenset[str] = _DUT
+    duts: Names = _DUT
     """Names of the design's handle."""
 
 
@@ -62,7 +63,7 @@ class _File(NamedTuple):
     """A Python file of a harness."""
 
     tree: ast.Module
-    false: frozenset[str]
+    false: Names
     functions: tuple[FunctionNode, ...]
 
 
@@ -72,16 +73,16 @@ class HarnessUse:
 
     driven: tuple[str, ...] = ()
     """Assigned a value or a clock."""
-    moved: frozenset[str] = frozenset()
+    moved: Names = frozenset()
     """Driven names that get a clock, a computed value, or several values; an output may be cleared with one
     constant."""
     touched: tuple[str, ...] = ()
     """Read, waited for or passed on, but not driven: ports or other objects of the module."""
-    scalars: frozenset[str] = frozenset()
+    scalars: Names = frozenset()
     """One-bit names: clocks, and signals whose rising or falling edge is waited for."""
     measured: Mapping[str, Iterable[str]] = field(default_factory=dict)
     """Name -> variables, in lower case, that get its length."""
-    parameters: frozenset[str] = frozenset()
+    parameters: Names = frozenset()
     """Possible parameter names: read in capitals, or a key or flag of the harness' build call."""
 
     @property
@@ -151,7 +152,7 @@ def _read(harness: Files, *, everything: bool) -> HarnessUse:
 
 
 @lru_cache(maxsize=4096)
-def _uses(body: _Body) -> tuple[tuple[_Use, ...], frozenset[str]]:
+def _uses(body: _Body) -> tuple[tuple[_Use, ...], Names]:
     """Return the uses by a body's statements, in order, and all names that the statements mention.
 
     Harnesses with the same file share its bodies, and so the results.
@@ -169,7 +170,7 @@ def _uses(body: _Body) -> tuple[tuple[_Use, ...], frozenset[str]]:
     return tuple(uses), frozenset(mentioned)
 
 
-def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
+def _uses_of(node: ast.AST, duts: Names) -> Iterator[_Use]:
     """Yield the uses by one node."""
     match node:
         case ast.Assign(
@@ -222,9 +223,7 @@ def _targets(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Iterator[ast.e
         yield from target.elts if isinstance(target, ast.Tuple) else [target]
 
 
-def _drives(
-    target: ast.expr, duts: frozenset[str], value: ast.expr | None = None
-) -> Iterator[_Use]:
+def _drives(target: ast.expr, duts: Names, value: ast.expr | None = None) -> Iterator[_Use]:
     if name := _signal(target, duts):
         constant = repr(value.value) if isinstance(value, ast.Constant) else ""
         yield _Use("drives", name, constant)
@@ -269,13 +268,13 @@ def _file(text: str) -> _File | None:
     return _File(tree, false_names(nodes), functions)
 
 
-def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
+def _is_dut(node: ast.expr, duts: Names) -> bool:
     if isinstance(node, ast.Name):
         return node.id in duts
     return isinstance(node, ast.Attribute) and node.attr == "dut"
 
 
-def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
+def _signal(node: ast.expr, duts: Names) -> str | None:
     """Return the name in `dut.name` or `dut.name[...]`."""
     while isinstance(node, ast.Subscript):
         node = node.value

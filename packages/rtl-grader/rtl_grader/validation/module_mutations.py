@@ -9,10 +9,11 @@ are skipped.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rtl_grader.hdl.clocking import is_active_low
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, tokens, walk
-from rtl_grader.validation.module_text import ModuleText, Port, bounds_of, declarators
+from rtl_grader.validation.module_text import ModuleText, Port, as_net, bounds_of, declarators
 from rtl_grader.validation.mutation import ASSIGNMENTS, Mutation, Mutations, changed, nodes_of
 
 _PORT_LISTS = ("AnsiPortList", "NonAnsiPortList")
@@ -44,22 +45,14 @@ def _short_outputs(module: ModuleText) -> Mutations:
         kind = next((word for word in ("reg", "logic") if word in port.words), "wire")
         initial = port.node.declarator.initializer
         value = f" {tree.text(initial)}" if initial else ""
-        header = _as_wire(tree, port.header, kind)
-        if initial and (span := tree.span(initial)):
-            header.append(Edit(*span, ""))
+        header = as_net(tree, port.node)
         other = f"{port.name}__short"
         for bounds, fewer in _narrower(tree, port.bounds):
             register = f"{kind} {port.signed}{bounds} {other}{value};"
             declaration = f"{register} assign {port.name} = {other};"
             described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
-            if edits := module.behind(port.name, other, declaration):
-                yield Mutation("truncation", described, (*edits, *header))
-
-
-def _as_wire(tree: SourceTree, header: Node, kind: str) -> list[Edit]:
-    """Edits that turn the word `reg` or `logic` of a port's header into `wire`."""
-    spans = [tree.span(token) for token in tokens(header) if token.rawText == kind]
-    return [Edit(*span, "wire") for span in spans if span]
+            for one in module.behind("truncation", described, port.name, other, declaration):
+                yield replace(one, edits=(*one.edits, *header))
 
 
 def _short_registers(module: ModuleText) -> Mutations:
@@ -82,10 +75,10 @@ def _ignored_inputs(module: ModuleText) -> Mutations:
         if port.name in module.clocks:
             continue
         other = f"{port.name}__seen"
-        wire = f"wire {port.signed}{module.text(port.bounds)}{other}"
+        bounds = f"{module.tree.text(port.bounds)} " if port.bounds else ""
         for value, description in _constants(module.tree, port):
-            if edits := module.behind(port.name, other, f"{wire} = {value};"):
-                yield Mutation("ignored input", description, edits)
+            wire = f"wire {port.signed}{bounds}{other} = {value};"
+            yield from module.behind("ignored input", description, port.name, other, wire)
 
 
 def _constants(tree: SourceTree, port: Port) -> Iterator[tuple[str, str]]:
@@ -132,13 +125,11 @@ def _late_resets(module: ModuleText) -> Mutations:
         operator = "|" if is_active_low(module.node, reset, module.edges) else "&"
         before, long = f"{reset}__before", f"{reset}__held"
         register = f"reg {before}; always @({edge} {clock}) {before} <= {reset};"
-        if edits := module.behind(reset, before, register):
-            yield Mutation("late reset", f"`{reset}` acts one edge later", edits)
+        described = f"`{reset}` acts one edge later"
+        yield from module.behind("late reset", described, reset, before, register)
+        described = f"`{reset}` acts only when it lasts for two edges"
         lasting = f"{register} wire {long} = {reset} {operator} {before};"
-        if edits := module.behind(reset, long, lasting):
-            yield Mutation(
-                "late reset", f"`{reset}` acts only when it lasts for two edges", edits
-            )
+        yield from module.behind("late reset", described, reset, long, lasting)
 
 
 def _missing_resets(module: ModuleText) -> Mutations:

@@ -11,13 +11,14 @@ from rtl_grader.hdl.tree import (
     Edit,
     Node,
     SourceTree,
+    Span,
     children,
     is_token,
     name_of,
     tokens,
     walk,
 )
-from rtl_grader.validation.mutation import nodes_of, prints
+from rtl_grader.validation.mutation import Kind, Mutation, Mutations, nodes_of, prints
 
 HEAD = {
     "PortDeclaration",
@@ -62,20 +63,18 @@ class ModuleText:
     def inputs(self) -> list[Port]:
         return [port for port in self.ports.values() if "input" in port.words]
 
-    def text(self, node: Node | None) -> str:
-        """Range of a port with a trailing space, or an empty string."""
-        return f"{self.tree.text(node)} " if node is not None else ""
-
-    def behind(self, name: str, other: str, declaration: str) -> tuple[Edit, ...]:
-        """Edits that make the body use `other` in place of `name`, and insert `declaration` before its
-        first member. Empty if the body does not use the name, or if a use cannot be renamed."""
+    def behind(
+        self, kind: Kind, description: str, name: str, other: str, declaration: str
+    ) -> Mutations:
+        """Yield the mutation whose body uses `other` in place of `name`, with `declaration` before its first
+        member; nothing if the body does not use the name, or if a use cannot be renamed."""
         uses = self._uses(name)
         first = self.tree.span(self.body[0]) if self.body else None
-        if not uses or first is None:
-            return ()
-        start, _ = first
-        renamed = [Edit(*span, other) for span in uses]
-        return (*renamed, Edit(start, start, f"{declaration}\n  "))
+        if uses and first is not None:
+            start, _ = first
+            renamed = [Edit(*span, other) for span in uses]
+            edits = (*renamed, Edit(start, start, f"{declaration}\n  "))
+            yield Mutation(kind, description, edits)
 
     def parameters(self) -> list[tuple[str, str]]:
         """(name, text of the default value) of each parameter that an instance may set."""
@@ -96,7 +95,7 @@ class ModuleText:
     def members(self, kind: str) -> list[Node]:
         return [member for member in self.node.members if name_of(member) == kind]
 
-    def reads_of(self, name: str, parts: Iterable[Node]) -> list[tuple[int, int]]:
+    def reads_of(self, name: str, parts: Iterable[Node]) -> list[Span]:
         """Spans of the nodes in these parts that read a name as a value."""
         spans = []
         for node in itertools.chain.from_iterable(map(walk, parts)):
@@ -104,9 +103,9 @@ class ModuleText:
                 spans.append(self.tree.span(node.identifier))
         return [span for span in spans if span]
 
-    def _uses(self, name: str) -> list[tuple[int, int]]:
+    def _uses(self, name: str) -> list[Span]:
         """Spans of the uses of a name in the body; empty if one cannot be renamed."""
-        spans: list[tuple[int, int]] = []
+        spans: list[Span] = []
         for node in itertools.chain.from_iterable(map(_unprinted, self.body)):
             words = [child for child in children(node) if is_token(child)]
             if words and name_of(node) == "WildcardPortConnection":
@@ -158,6 +157,19 @@ def _unpackable(header: Node) -> bool:
     """Whether the range of a header is unknown: it has several dimensions or a named type."""
     parts = [name_of(part) for part in walk(header)]
     return parts.count("VariableDimension") > 1 or "NamedType" in parts
+
+
+def as_net(tree: SourceTree, port: Node) -> list[Edit]:
+    """Edits that turn an output variable into a net without an initial value, so that it can be assigned."""
+    headers = [child for child in children(port) if name_of(child).endswith("PortHeader")]
+    if not headers:
+        return []
+    words = list(tokens(headers[0]))
+    texts = {word.rawText for word in words}
+    changes = [(part, "") for part in walk(port) if name_of(part) == "EqualsValueClause"]
+    if "output" in texts and not texts & {"wire", "var"}:
+        changes += [(word, "wire") for word in words if word.rawText in ("reg", "logic")]
+    return [Edit(*span, text) for part, text in changes if (span := tree.span(part))]
 
 
 def declarators(declaration: Node) -> list[Node]:

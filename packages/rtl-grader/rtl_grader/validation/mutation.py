@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -57,6 +57,8 @@ def short(text: str) -> str:
 
 
 Mutations = Iterator[Mutation]
+Rule = Callable[[SourceTree, Node], Mutations]
+"""Yields the mutations of a node."""
 Change = tuple[Node, str]
 """A node or token, and its replacement."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import cast
 
 from rtl_grader.hdl.tree import Node, SourceTree, children, is_token, name_of, walk
@@ -25,6 +25,7 @@ from rtl_grader.validation.mutation import (
     Kind,
     Mutation,
     Mutations,
+    Rule,
     changed,
     changed_within,
     exchange,
@@ -289,7 +290,7 @@ def _reversed_declarations(tree: SourceTree) -> Mutations:
 
 _TOKENS = _token_changes()
 _FORMS = {form for form, _ in _TOKENS}
-_RULES: dict[str, Callable[[SourceTree, Node], Mutations]] = {
+_RULES: dict[str, Rule] = {
     "ContinuousAssign": _assigned,
     "ConcatenationExpression": _concatenation,
     "HierarchicalInstance": _instance,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
 
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, walk
 from rtl_grader.validation.mutation import (
@@ -13,6 +12,7 @@ from rtl_grader.validation.mutation import (
     LITERALS,
     Mutation,
     Mutations,
+    Rule,
     changed,
     exchange,
     nodes_of,
@@ -204,7 +204,7 @@ def _bare(node: Node) -> Node:
     return node
 
 
-STATEMENT_RULES: dict[str, Callable[[SourceTree, Node], Mutations]] = {
+STATEMENT_RULES: dict[str, Rule] = {
     "ConditionalExpression": _choice,
     "ConditionalStatement": _if,
     "CaseStatement": _case,

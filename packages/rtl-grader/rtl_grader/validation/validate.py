@@ -44,6 +44,8 @@ WRONG_S = 60.0
 """Timeout in seconds of wrong answers to problems without a golden answer. The slowest known-good answer of
 the public CVDP problems takes 59 s, and some harnesses wait forever for an output that a stub never sets,
 so that 600 s for each would take hours."""
+Finding = tuple[ValidationStatus, str]
+"""A status, and its reason in words."""
 _NOT_TESTED = {
     Outcome.COMPILE_FAILED,
     Outcome.INTERFACE_MISMATCH,
@@ -130,7 +132,7 @@ class _Validation:
     missed: list[str] = field(default_factory=list)
     """Messages in verdicts about missing tools."""
 
-    def run(self) -> tuple[ValidationStatus, str]:
+    def run(self) -> Finding:
         golden = self.problem.golden
         self.evidence["interface"] = describe_interface(self.problem)
         if reason := unsupported(self.problem, self.first):
@@ -168,7 +170,7 @@ class _Validation:
             )
         return verdict
 
-    def _golden(self, golden: Files) -> tuple[ValidationStatus, str] | None:
+    def _golden(self, golden: Files) -> Finding | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
             verdicts.append(
@@ -209,7 +211,7 @@ class _Validation:
             )
         return "broken", f"the golden answer fails: {why}"
 
-    def _trivial_answers(self) -> tuple[ValidationStatus, str] | None:
+    def _trivial_answers(self) -> Finding | None:
         """Grade an empty answer, and the unmodified context."""
         empty = self._grade({})
         self.evidence["empty"] = empty.outcome.value
@@ -227,14 +229,14 @@ class _Validation:
                 return "weak", "the unmodified context is paid"
         return None
 
-    def _stubs(self) -> tuple[ValidationStatus, str] | None:
+    def _stubs(self) -> Finding | None:
         kinds = self.level.stubs_for(self.problem)
         if not kinds:
             return None
         every, grader = stubs(self.problem), self._impatient()
         files = every.of(kinds)
         results: dict[str, str] = {}
-        weak: tuple[ValidationStatus, str] | None = None
+        weak: Finding | None = None
         if not files:
             results["none"] = every.reason
             if empty_module := stand_in(self.problem.model_copy(update={"golden": None})):
@@ -275,7 +277,7 @@ class _Validation:
             self.first.executor, self.problem, self.problem.golden, answer, self.first.limits
         )
 
-    def _mutants(self, golden: Files) -> tuple[ValidationStatus, str]:
+    def _mutants(self, golden: Files) -> Finding:
         limit = self.level.mutants
         if not limit:
             return "fit", "the golden answer passes and wrong ones fail; no mutant was tried"
