@@ -16,7 +16,8 @@ from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 
 Message = dict[str, str]
-Template = Callable[[Problem, Files], list[Message]]
+Messages = list[Message]
+Template = Callable[[Problem, Files], Messages]
 """(problem, context files to show: path -> text) -> messages of `role` and `content`. `config --show`
 prints its docstring."""
 
@@ -55,8 +56,6 @@ def with_context(prompt: str, context: Files) -> str:
     return "\n\n".join(parts)
 
 
-def build_messages(
-    problem: Problem, template: str, context: Files | None = None
-) -> list[Message]:
+def build_messages(problem: Problem, template: str, context: Files | None = None) -> Messages:
     """Chat messages for a problem. `context` replaces its context files (after cutting); None: all of them."""
     return TEMPLATES.find(template)(problem, problem.context if context is None else context)

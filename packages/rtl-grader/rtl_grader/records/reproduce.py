@@ -44,6 +44,9 @@ class CheckedRecord:
         return f"line {self.line}: {identity} sample {sample}"
 
 
+_Work = tuple[CheckedRecord, AnswerLine, Grader]
+
+
 def reproduce(
     path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0
 ) -> list[CheckedRecord]:
@@ -66,7 +69,7 @@ def reproduce(
     with closing(GraderPool(grader, jobs)) as pool:
         graders: dict[str, Grader] = {}
         by_name = {**{p.id: p for p in problems}, **{p.fingerprint: p for p in problems}}
-        work: list[tuple[CheckedRecord, AnswerLine, Grader]] = []
+        work: list[_Work] = []
         for claim, record in usable:
             problem = by_name.get(record.graded.get("problem", ""), by_name.get(record.id))
             if problem is None:
@@ -144,10 +147,8 @@ def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
         known.passing[name] = max(good_s, known.passing.get(name, 0.0))
 
 
-async def _grade_all(
-    pool: GraderPool, work: list[tuple[CheckedRecord, AnswerLine, Grader]]
-) -> None:
-    async def grade(item: tuple[CheckedRecord, AnswerLine, Grader]) -> None:
+async def _grade_all(pool: GraderPool, work: list[_Work]) -> None:
+    async def grade(item: _Work) -> None:
         item[0].differences += await pool.call(_compare, *item)
 
     tally = Tally("verdicts graded again", len(work))

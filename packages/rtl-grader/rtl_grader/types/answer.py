@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 
 class Answer(BaseModel, frozen=True):
@@ -13,7 +13,7 @@ class Answer(BaseModel, frozen=True):
     is set and `files` is empty.
     """
 
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = {}
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     error: str | None = None

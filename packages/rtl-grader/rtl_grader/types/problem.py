@@ -82,7 +82,7 @@ class Problem(BaseModel, frozen=True):
     system: str | None = None
     """System message of the problem."""
     prompt: str
-    context: dict[str, str] = Field(default_factory=dict)
+    context: dict[str, str] = {}
     """Mapping of path to text of the files shown to the model. They are in the workspace before the answer."""
     targets: tuple[str, ...]
     """Paths of the files that an answer may write."""
@@ -90,7 +90,7 @@ class Problem(BaseModel, frozen=True):
     """Mapping of path to text of the harness files. They are written last and overwrite others."""
     golden: dict[str, str] | None = None
     """Mapping of path to complete text of a known-good answer."""
-    frame: dict[str, str] = Field(default_factory=dict)
+    frame: dict[str, str] = {}
     """Path of a target -> its text with `[MASKED]` once. An answer writes what stands there, or the whole file."""
     interface: Interface | None = None
     origin: str = ""

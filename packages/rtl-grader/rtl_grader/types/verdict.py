@@ -110,7 +110,7 @@ class Verdict(BaseModel, frozen=True):
     reasons: tuple[str, ...] = ()
     mismatches: tuple[InterfaceMismatch, ...] = ()
     executor: str
-    tools: dict[str, str] = Field(default_factory=dict)
+    tools: dict[str, str] = {}
     """Mapping of tool name to version, or of `image` to its digest."""
     seed: int = 0
     wall_s: float = 0.0

@@ -150,9 +150,12 @@ def _behaviour(root: Node) -> Iterator[Node]:
             stack.extend(reversed(children(node)))
 
 
-def _token_changes() -> dict[tuple[str, str], list[tuple[Kind, str]]]:
-    """(type of a node, its token) -> kinds of mutations, and the tokens that they put in its place."""
-    changes: defaultdict[tuple[str, str], list[tuple[Kind, str]]] = defaultdict(list)
+_TokenChanges = defaultdict[tuple[str, str], list[tuple[Kind, str]]]
+"""(type of a node, its token) -> kinds of mutations, and the tokens that they put in its place."""
+
+
+def _token_changes() -> _TokenChanges:
+    changes = _TokenChanges(list)
     for line in _TOKEN_TABLE.strip().splitlines():
         rule, _, signs = line.partition(": ")
         form, _, kind = rule.partition(" ")

@@ -21,8 +21,8 @@ class ValidationRecord(BaseModel, frozen=True):
     tools_key: str
     problem_id: str
     status: ValidationStatus
-    evidence: dict[str, Any] = Field(default_factory=dict)
+    evidence: dict[str, Any] = {}
     """Outcomes of the golden, empty and mutated answers, and reasons in words; JSON-serialisable."""
-    tools: dict[str, str] = Field(default_factory=dict)
+    tools: dict[str, str] = {}
     wall_s: float = 0.0
     checked_at: datetime = Field(default_factory=lambda: datetime.now(UTC))

@@ -15,7 +15,7 @@ _PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_
 _PRELOADED = """cocotb_tools._coverage cocotb._init cocotb.clock cocotb.queue cocotb.result
 cocotb_tools.runner pygpi.entry pytest doctest runpy"""
 """Modules that every job imports, directly or through these."""
-_SHARED = {}
+_SHARED: dict = {}
 """Name -> module, of the modules imported before any fork."""
 
 
@@ -68,7 +68,7 @@ def _preload_rewriting():
             return configuration
         return usual(options, arguments)
 
-    Config.fromdictargs = fromdictargs
+    Config.fromdictargs = fromdictargs  # type: ignore[method-assign]
 
 
 def _pytest_variables():

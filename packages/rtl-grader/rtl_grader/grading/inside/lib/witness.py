@@ -255,7 +255,7 @@ def _changed_parameters(command, cwd):
     level's ports, each (name, "", bits).
     """
     words = list(map(str, command))
-    settings: dict[str, dict[str, str]] = {}
+    settings: dict = {}
     for word in words:
         if word.startswith("-P") and "." in word and "=" in word:
             path, _, value = word[2:].partition("=")

@@ -27,9 +27,9 @@ class Ports:
         self.changes = 0
         self.moved = False
         self.pacer = ""
-        self.counts: dict[str, int] = {}
-        self.before: dict[str, dict[str, str]] = {}
-        self.after: dict[str, dict[str, str]] = {}
+        self.counts: dict = {}
+        self.before: dict = {}
+        self.after: dict = {}
         self.inputs: dict = {}
         self.outputs: dict = {}
         self.waiting: dict = {}
@@ -131,7 +131,7 @@ class Ports:
         self.waiting.clear()
         if not self.pacer:
             # Without a pacer, an output has moved if any two samples differ, whichever inputs they belong to.
-            values: dict[str, set[str]] = {}
+            values: dict = {}
             for samples in (*self.before.values(), *self.after.values()):
                 for output, value in samples.items():
                     values.setdefault(output, set()).add(value)
