@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from rtl_grader.errors import InfrastructureError, ProblemError
 from rtl_grader.extraction.answer_to import answer_to
-from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
+from rtl_grader.grading.answer_file import answer_with
 from rtl_grader.grading.cache import MemoryCache
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
@@ -183,12 +183,9 @@ def answer_of(problem: Problem, content: str | Files) -> Answer:
     if isinstance(content, str):
         return answer_to(problem, content)
     files = {path: text for path, text in content.items() if path in problem.targets}
-    size = sum(map(len, files.values()))
-    if size > MAX_RESPONSE_CHARS:
-        return Answer(error=f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}")
     if not files:
         return Answer(error=f"none of {', '.join(problem.targets)} was written")
-    return Answer(files=files)
+    return answer_with(files)
 
 
 async def graded(problem: Problem, content: str | Files) -> Verdict:

@@ -139,12 +139,10 @@ def problem_from_record(record: JsonObject, *, source: str) -> Problem:
 
 def _single_turn(record: JsonObject) -> JsonObject:
     """Fields of the Problem that a single-turn record holds."""
-    question = _field(record, "input", dict)
-    prompt = _text(question, "prompt", MAX_PROMPT_CHARS, "input.")
-    context = files_of(question.get("context") or {}, "input.context")
-    harness = files_of(_field(record, "harness", dict).get("files"), "harness.files")
-    output = _field(record, "output", dict)
-    files = files_of(output.get("context"), "output.context", withheld=True)
+    prompt = _text(record, "input.prompt", MAX_PROMPT_CHARS)
+    context = _files(record, "input.context", default={})
+    harness = _files(record, "harness.files")
+    files = _files(record, "output.context", withheld=True)
     is_published = files and all(text.strip() for text in files.values())
     return {
         "prompt": prompt,
@@ -161,9 +159,9 @@ def _agentic(record: JsonObject) -> JsonObject:
     if record.get("system_message"):
         system = _text(record, "system_message", MAX_PROMPT_CHARS)
     prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
-    context = files_of(record.get("context") or {}, "context")
-    harness = files_of(record.get("harness"), "harness")
-    patch = files_of(record.get("patch"), "patch", withheld=True)
+    context = _files(record, "context", default={})
+    harness = _files(record, "harness")
+    patch = _files(record, "patch", withheld=True)
     return {
         "system": system,
         "prompt": prompt,
@@ -181,23 +179,24 @@ def _read_line(
     result: ProblemSet,
     first_seen: dict[str, int],
 ) -> None:
-    source, identity = SINGLE_TURN, None
+    source, identity = SINGLE_TURN, ""
     try:
         if isinstance(record, str):
             raise FieldError("line", record)
         source = SINGLE_TURN if "input" in record else AGENTIC
-        identity = record["id"] if isinstance(record.get("id"), str) else None
+        if isinstance(record.get("id"), str):
+            identity = record["id"]
         if identity in first_seen:
             raise FieldError("id", f"was already used in line {first_seen[identity]}")
         result.problems.append(problem_from_record(record, source=source))
     except NotGradableError as reason:
-        result.left_out.append(LeftOut(cast(str, identity), _printable(reason.message), source))
+        result.left_out.append(LeftOut(identity, _printable(reason.message), source))
     except FieldError as error:
-        name = _printable(identity) if identity else None
+        name = _printable(identity) or None
         reason_text = _printable(error.reason)
         result.broken.append(BrokenLine(file, number, name, error.field, reason_text, source))
         return
-    first_seen[cast(str, identity)] = number
+    first_seen[identity] = number
 
 
 def _printable(text: str) -> str:
@@ -219,19 +218,24 @@ def _categories(record: JsonObject) -> tuple[str, Difficulty]:
     raise FieldError("categories", reason)
 
 
-def _field(record: JsonObject, key: str, kind: type[_T], prefix: str = "") -> _T:
-    """Return a required field. Raises FieldError unless it is of type `kind`."""
-    value = record.get(key)
+def _field(record: JsonObject, path: str, kind: type[_T], default: _T | None = None) -> _T:
+    """Return the field at a dotted path, or the default, if there is one, in place of an empty field. Raises
+    FieldError unless it is of type `kind`."""
+    parent, _, key = path.rpartition(".")
+    holder = _field(record, parent, dict) if parent else record
+    value = holder.get(key)
+    if not value and default is not None:
+        return default
     if isinstance(value, kind):
         return value
-    if key not in record:
-        raise FieldError(prefix + key, "is missing")
+    if key not in holder:
+        raise FieldError(path, "is missing")
     expected = "text" if kind is str else "an object"
-    raise FieldError(prefix + key, f"is {type(value).__name__}, not {expected}")
+    raise FieldError(path, f"is {type(value).__name__}, not {expected}")
 
 
-def _text(record: JsonObject, key: str, limit: int, prefix: str = "") -> str:
-    return _checked(prefix + key, _field(record, key, str, prefix), limit)
+def _text(record: JsonObject, path: str, limit: int) -> str:
+    return _checked(path, _field(record, path, str), limit)
 
 
 def _checked(field_name: str, text: str, limit: int) -> str:
@@ -245,6 +249,12 @@ def _checked(field_name: str, text: str, limit: int) -> str:
             field_name, f"character {error.start} is half of a surrogate pair"
         ) from error
     return text
+
+
+def _files(
+    record: JsonObject, path: str, default: JsonObject | None = None, *, withheld: bool = False
+) -> dict[str, str]:
+    return files_of(_field(record, path, dict, default), path, withheld=withheld)
 
 
 def files_of(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:

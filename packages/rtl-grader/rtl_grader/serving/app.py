@@ -179,11 +179,11 @@ class _Guard:
         if scope["path"] not in OPEN and not hmac.compare_digest(
             sent, b"Bearer " + self._token
         ):
-            refused = _refused(
+            response = _refused(
                 401, "Authorization: missing or not `Bearer` and this service's token"
             )
-            refused.headers["WWW-Authenticate"] = "Bearer"
-            return await refused(scope, receive, counted)
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return await response(scope, receive, counted)
         try:
             body = await _whole(receive)
         except TimeoutError:

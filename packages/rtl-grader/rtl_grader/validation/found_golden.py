@@ -85,9 +85,9 @@ def with_golden(problem: Problem, files: Files, grader: Grader) -> Problem:
     """
     interface = problem.interface
     if interface is not None and not _is_complete(interface):
-        read = grader.analyse(problem, files).interface
-        if read is not None:
-            interface = read.model_copy(
+        complete = grader.analyse(problem, files).interface
+        if complete is not None:
+            interface = complete.model_copy(
                 update={"source": InterfaceSource.CONTEXT, "exact": False}
             )
     return problem.model_copy(update={"golden": dict(files), "interface": interface})

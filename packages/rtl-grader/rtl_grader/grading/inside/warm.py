@@ -28,6 +28,7 @@ import gate
 import preload
 import process_table
 import steps
+import witness
 
 SLOT = 250
 SLOTS = 16
@@ -53,7 +54,6 @@ def serve():
     """Serve jobs. Returns only in a process that continues as a simulator."""
     atexit.register(preload.keep_shared_modules)  # registered first, called last
     import agent
-    import witness
 
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
@@ -168,10 +168,16 @@ def _modules_ahead(environment, cwd, base, program=None):
     return names
 
 
-def _forget(names):
-    """Unload modules whose names the harness uses, so that its own are imported."""
+def _adopt(environment, names, search_path):
+    """Take over variables and a search path as a new process would, and seed again. Modules whose names the
+    harness uses are unloaded, so that its own are imported."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = search_path
+    sys.path_importer_cache.clear()
     for name in [loaded for loaded in sys.modules if loaded.split(".")[0] in names]:
         del sys.modules[name]
+    witness.seed_again()
 
 
 def _search_path(environment, base, first=None):
@@ -189,20 +195,13 @@ def _run_program(job, step, program, launcher, writing, requests):
         requests = steps.confine(job, step, writing, keep=requests)
         kind, arguments = program
         names = _modules_ahead(step["env"], step["cwd"], base, program)
-        os.environ.clear()
-        os.environ.update(step["env"])
         if kind == "pytest":
             first = os.path.dirname(sys.executable)
         elif kind == "module":
             first = step["cwd"]
         else:
             first = os.path.dirname(os.path.abspath(arguments[0]))
-        sys.path[:] = _search_path(step["env"], base, first)
-        sys.path_importer_cache.clear()
-        import witness
-
-        _forget(names)
-        witness.seed_again()
+        _adopt(step["env"], names, _search_path(step["env"], base, first))
         if not job["waves"]:  # simulators that dump waves are started by inside/waves
             witness.simulate = _Simulations(requests, prefix)
         if kind == "script":
@@ -298,14 +297,7 @@ def _become_simulator(plan, base, place):
     step = {"cwd": plan["cwd"]}
     names = _modules_ahead(plan["env"], plan["cwd"], base)
     steps.confine(job, step, None)
-    os.environ.clear()
-    os.environ.update(plan["env"])
-    sys.path[:] = _search_path(plan["env"], base)
-    sys.path_importer_cache.clear()
-    import witness
-
-    _forget(names)
-    witness.seed_again()
+    _adopt(plan["env"], names, _search_path(plan["env"], base))
     gate.stop_if_refused([plan["design"]], plan["env"])
     _write_arguments(place, plan["design"], plan["plus"])
 
