@@ -136,6 +136,11 @@ def walk(node: Node, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
         stack.extend(reversed(children(current)))
 
 
+def find(node: Node, *kinds: str, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
+    """Yield the nodes of some kinds that `walk` yields."""
+    return (part for part in walk(node, skip) if name_of(part) in kinds)
+
+
 def tokens(node: Node) -> Iterator[Node]:
     """Yield all tokens below a node, in order."""
     stack = [node]

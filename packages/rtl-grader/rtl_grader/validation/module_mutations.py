@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rtl_grader.hdl.clocking import is_active_low
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, tokens, walk
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, find, name_of, tokens
 from rtl_grader.validation.module_text import ModuleText, Port, as_net, bounds_of, declarators
 from rtl_grader.validation.mutation import ASSIGNMENTS, Mutation, Mutations, changed, nodes_of
 
@@ -99,7 +99,7 @@ def _constants(tree: SourceTree, port: Port) -> Iterator[tuple[str, str]]:
 
 def _ignored_parameters(module: ModuleText) -> Mutations:
     """Ignore the value of a parameter: in the body, or in the header's ranges too."""
-    lists = [node for node in walk(module.node.header) if name_of(node) in _PORT_LISTS]
+    lists = list(find(module.node.header, *_PORT_LISTS))
     declarations = module.members("PortDeclaration")
     rest = [member for member in module.node.members if name_of(member) != "PortDeclaration"]
     for name, default in module.parameters():
@@ -135,17 +135,15 @@ def _late_resets(module: ModuleText) -> Mutations:
 def _missing_resets(module: ModuleText) -> Mutations:
     """Make a register keep its value in reset."""
     tree = module.tree
-    for node in walk(module.node):
-        if name_of(node) != "ConditionalStatement":
-            continue
+    for node in find(module.node, "ConditionalStatement"):
         words = [token.rawText for token in tokens(node.predicate)]
         *negation, reset = [word for word in words if word not in ("(", ")")] or [""]
         if reset not in module.resets or negation not in ([], ["!"], ["~"]):
             continue
         is_low = is_active_low(module.node, reset, module.edges)
         branch = node.statement if is_low == bool(negation) else node.elseClause
-        for part in walk(branch) if branch is not None else ():
-            if name_of(part) == "ExpressionStatement" and name_of(part.expr) in ASSIGNMENTS:
+        for part in find(branch, "ExpressionStatement") if branch is not None else ():
+            if name_of(part.expr) in ASSIGNMENTS:
                 register = tree.text(part.expr.left)
                 kept = f"`{register}` keeps its value while `{reset}` is active"
                 yield from changed(tree, "missing reset", kept, (part, ";"))
@@ -184,9 +182,8 @@ def _size(tree: SourceTree, bounds: Node) -> int | None:
 
 def _limits(tree: SourceTree, bounds: Node) -> tuple[str, str] | None:
     """Texts left and right of the colon of a range."""
-    for node in walk(bounds):
-        if name_of(node) == "SimpleRangeSelect":
-            return tree.text(node.left), tree.text(node.right)
+    for node in find(bounds, "SimpleRangeSelect"):
+        return tree.text(node.left), tree.text(node.right)
     return None
 
 

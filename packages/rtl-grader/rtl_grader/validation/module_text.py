@@ -13,6 +13,7 @@ from rtl_grader.hdl.tree import (
     SourceTree,
     Span,
     children,
+    find,
     is_token,
     name_of,
     tokens,
@@ -27,6 +28,7 @@ HEAD = {
     "PackageImportDeclaration",
 }
 """Members of a module that belong to its interface."""
+_NAMES = ("IdentifierName", "IdentifierSelectName")
 _CONNECTIONS = ("NamedPortConnection", "NamedParamAssignment")
 
 
@@ -81,11 +83,8 @@ class ModuleText:
         statements = self.members("ParameterDeclarationStatement")
         parameters = []
         for part in (self.node.header, *statements):
-            for node in walk(part):
-                if (
-                    name_of(node) == "ParameterDeclaration"
-                    and node.keyword.rawText != "localparam"
-                ):
+            for node in find(part, "ParameterDeclaration"):
+                if node.keyword.rawText != "localparam":
                     parameters += declarators(node)
         defaults = [
             (one, self.tree.text(one.initializer.expr)) for one in parameters if one.initializer
@@ -97,10 +96,8 @@ class ModuleText:
 
     def reads_of(self, name: str, parts: Iterable[Node]) -> list[Span]:
         """Spans of the nodes in these parts that read a name as a value."""
-        spans = []
-        for node in itertools.chain.from_iterable(map(walk, parts)):
-            if _is_name(node) and node.identifier.rawText == name:
-                spans.append(self.tree.span(node.identifier))
+        names = [node.identifier for part in parts for node in find(part, *_NAMES)]
+        spans = [self.tree.span(token) for token in names if token.rawText == name]
         return [span for span in spans if span]
 
     def _uses(self, name: str) -> list[Span]:
@@ -115,7 +112,7 @@ class ModuleText:
             for word in words:
                 if word.rawText != name or name_of(word) != "Identifier":
                     continue
-                span = self.tree.span(word) if _is_name(node) else None
+                span = self.tree.span(word) if name_of(node) in _NAMES else None
                 if span is None:
                     return []
                 if not _is_member(node):
@@ -124,9 +121,7 @@ class ModuleText:
 
     def _ports(self) -> Iterator[Port]:
         words, bounds = frozenset[str](), None
-        for node in walk(self.node.header):
-            if name_of(node) != "ImplicitAnsiPort":
-                continue
+        for node in find(self.node.header, "ImplicitAnsiPort"):
             # A port without a header of its own has the header of the previous port.
             if any(token.rawText for token in tokens(node.header)):
                 words, bounds = _words(node.header), bounds_of(node.header)
@@ -147,7 +142,7 @@ def _words(header: Node) -> frozenset[str]:
 
 def bounds_of(node: Node) -> Node | None:
     """Packed range of a header or type; None unless there is exactly one."""
-    ranges = [part for part in walk(node) if name_of(part) == "VariableDimension"]
+    ranges = list(find(node, "VariableDimension"))
     if len(ranges) != 1 or name_of(ranges[0].specifier) != "RangeDimensionSpecifier":
         return None
     return ranges[0]
@@ -166,7 +161,7 @@ def as_net(tree: SourceTree, port: Node) -> list[Edit]:
         return []
     words = list(tokens(headers[0]))
     texts = {word.rawText for word in words}
-    changes = [(part, "") for part in walk(port) if name_of(part) == "EqualsValueClause"]
+    changes = [(part, "") for part in find(port, "EqualsValueClause")]
     if "output" in texts and not texts & {"wire", "var"}:
         changes += [(word, "wire") for word in words if word.rawText in ("reg", "logic")]
     return [Edit(*span, text) for part, text in changes if (span := tree.span(part))]
@@ -174,10 +169,6 @@ def as_net(tree: SourceTree, port: Node) -> list[Edit]:
 
 def declarators(declaration: Node) -> list[Node]:
     return nodes_of(declaration.declarators)
-
-
-def _is_name(node: Node) -> bool:
-    return name_of(node) in ("IdentifierName", "IdentifierSelectName")
 
 
 def _is_member(node: Node) -> bool:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import cast
 
-from rtl_grader.hdl.tree import Node, SourceTree, children, is_token, name_of, walk
+from rtl_grader.hdl.tree import Node, SourceTree, children, find, is_token, name_of
 from rtl_grader.validation.module_mutations import module_mutations, shares_header
 from rtl_grader.validation.mutation import (
     ASSIGNMENTS,
@@ -271,15 +271,11 @@ def _reversed_declarations(tree: SourceTree) -> Mutations:
                 selects[node.identifier.rawText].add(name_of(inner) == "BitSelect")
     single = {name for name, are_bits in selects.items() if are_bits == {True}}
     ranged = selects.keys() - single
-    for node in walk(tree.root):  # not by kinds: the order of mutations decides which are drawn
-        if name_of(node) not in _DECLARATIONS:
-            continue
-        names = set()
-        for part in walk(node):
-            if name_of(part) == "Declarator" and not list(part.dimensions):
-                names.add(part.name.rawText)
-        parts = walk(node, frozenset({"Declarator"}))
-        ranges = [part for part in parts if name_of(part) == "SimpleRangeSelect"]
+    # Not by kinds: the order of mutations decides which are drawn.
+    for node in find(tree.root, *_DECLARATIONS):
+        declarators = find(node, "Declarator")
+        names = {part.name.rawText for part in declarators if not list(part.dimensions)}
+        ranges = list(find(node, "SimpleRangeSelect", skip=frozenset({"Declarator"})))
         # In `input [7:0] a, b` the second port has no range of its own and follows the first.
         if len(ranges) != 1 or not names & single or names & ranged:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, walk
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, find, name_of, walk
 from rtl_grader.validation.mutation import (
     ASSIGNMENTS,
     COMPARISONS,
@@ -194,7 +194,7 @@ def _stops_counting(statement: Node) -> bool:
     """Whether an `if` has a comparison and counts in its body."""
     if not any(sign_of(part) in COMPARISONS for part in walk(statement.predicate)):
         return False
-    return any(name_of(part) in _COUNTS for part in walk(statement.statement))
+    return any(True for _ in find(statement.statement, *_COUNTS))
 
 
 def _bare(node: Node) -> Node:

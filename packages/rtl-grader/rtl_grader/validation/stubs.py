@@ -26,7 +26,7 @@ from rtl_grader.hdl.clocking import (
     is_active_low,
     split_clocks,
 )
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, walk
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, find, name_of
 from rtl_grader.problems.testbench import renamed
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, Port, Problem
@@ -279,7 +279,7 @@ def _emptied(text: str, module: str, body: str) -> str | None:
     end = tree.span(node.endmodule)
     if end is None or None in removed:
         return None
-    ports = [part for part in walk(node.header) if name_of(part) in _ANSI_PORTS]
+    ports = list(find(node.header, *_ANSI_PORTS))
     ports += [member for member in node.members if name_of(member) == "PortDeclaration"]
     edits = [edit for port in ports for edit in as_net(tree, port)]
     edits += [Edit(*span, "") for span in removed if span]
