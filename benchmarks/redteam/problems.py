@@ -108,6 +108,8 @@ def _judged(name: str, **judging: Any) -> Problem:
         top=top,
         judging=Judging(**judging),
     )
+
+
 def _folder(name: str) -> Problem:
     """A folder with a design, given files and a bench."""
     reading = understand(name, OWN / name, OWN / name / "problem.toml")

@@ -40,6 +40,7 @@ from rtl_grader.extraction.thoughts import THOUGHT_END, without_thoughts
 from rtl_grader.extraction.wrapping import design_text, has_design_unit, unwrapped
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import MASKED
 
 MAX_RESPONSE_CHARS = 2_000_000
@@ -52,7 +53,7 @@ def extract_answer(
     response: str,
     targets: Sequence[str],
     demanded: Sequence[str] = (),
-    others: Mapping[str, str] | None = None,
+    others: Files | None = None,
     *,
     piece: bool = False,
 ) -> Answer:
@@ -196,7 +197,7 @@ def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
 
 
 def _with_helpers(
-    chosen: Mapping[str, Source], offers: Sequence[Source], others: Mapping[str, str]
+    chosen: Mapping[str, Source], offers: Sequence[Source], others: Files
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the files, and notes on their origin. Modules, packages and interfaces that a file uses and
     that only another offer defines are added, in the order of the response; never a second definition, one

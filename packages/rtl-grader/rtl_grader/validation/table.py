@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -23,9 +23,8 @@ MOST_SHOWN = 50
 class SourceRow:
     """Counts of one source."""
 
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(VALIDATION_STATUSES, 0)
-    )
+    counts: Counter[str] = field(default_factory=Counter)
+    """Status -> number of problems."""
     golden_passed: int = 0
     """Problems with a golden answer that passes under every seed."""
     golden_total: int = 0
@@ -89,11 +88,8 @@ def by_source(
         rows[entry.source].counts["unsupported"] += 1
     for entry in by_reason(left_out):
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
-    return dict(sorted(rows.items())), sorted(unfit, key=_by_source_and_status)
-
-
-def _by_source_and_status(unfit: Unfit) -> tuple[str, int, str]:
-    return unfit.source, VALIDATION_STATUSES.index(unfit.status), unfit.problem
+    unfit.sort(key=lambda one: (one.source, VALIDATION_STATUSES.index(one.status), one.problem))
+    return dict(sorted(rows.items())), unfit
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
@@ -129,8 +125,8 @@ def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str
     table = []
     for source, row in rows.items():
         counts = []
-        for name, count in row.counts.items():
-            if count:
+        for name in VALIDATION_STATUSES:
+            if count := row.counts[name]:
                 words = name.replace("_", " ")
                 counts.append(f"{count} {words}")
         reason = f"golden passes {row.golden}; mutants found out {score_text(row)}"

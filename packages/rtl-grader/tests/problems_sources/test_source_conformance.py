@@ -1,5 +1,6 @@
 """What every problem source must do: the project's sources, and one of a user's own outside the project."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
