@@ -137,7 +137,8 @@ def is_judged(harness: Files) -> bool:
 def top_of(text: str) -> str | None:
     """The module of a text that no other one of it instantiates: the last one if there are several, None
     without modules."""
-    return (tops_of(text) or [None])[-1]
+    tops = tops_of(text)
+    return tops[-1] if tops else None
 
 
 def tops_of(text: str) -> list[str]:
