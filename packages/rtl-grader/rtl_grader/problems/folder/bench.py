@@ -42,19 +42,23 @@ def find_bench(folder: Folder, stated: Description) -> BenchFiles:
         is_folder = (folder.root / path).is_dir()
         return _makefile(folder, os.path.join(path, "Makefile") if is_folder else path)
     if keys.cocotb:
-        return _python(*folder.glob([keys.cocotb], "bench.cocotb"))
+        return _python(os.path.normpath(keys.cocotb))
     if keys.verilog:
         return _verilog(folder, folder.glob(keys.verilog, "bench.verilog"))
     if keys.equivalence:
         return BenchFiles("equivalence")
-    benches = [
-        bench for bench in _benches(folder) if not stated.top or stated.top in bench.duts
-    ]
+    every = list(_benches(folder))
+    if not every:
+        return BenchFiles("equivalence")
+    benches = [bench for bench in every if not stated.top or stated.top in bench.duts]
+    if not benches:
+        reason = f"none is about {stated.top}: name one, or say equivalence = true"
+        raise FolderError("bench", reason)
     same = [bench for bench in benches if bench.form == benches[0].form]
     if len(same) > 1:
         choice = "; ".join(", ".join(bench.paths) for bench in same[:9])
         raise FolderError(f"bench.{same[0].form}", f"there are several, name one ({choice})")
-    return same[0] if same else BenchFiles("equivalence")
+    return same[0]
 
 
 def _benches(folder: Folder) -> Iterator[BenchFiles]:

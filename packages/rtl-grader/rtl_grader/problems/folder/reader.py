@@ -14,7 +14,12 @@ from typing import Any
 from rtl_grader.hdl.expansion import expanded
 from rtl_grader.problems.folder.bench import BenchFiles, find_bench, read_inside, verdict_of
 from rtl_grader.problems.folder.cocotb_tests import cocotb_harness, make_parameters
-from rtl_grader.problems.folder.description import Description, FolderError, read_description
+from rtl_grader.problems.folder.description import (
+    BenchKeys,
+    Description,
+    FolderError,
+    read_description,
+)
 from rtl_grader.problems.folder.design import (
     STRING,
     definitions,
@@ -41,6 +46,13 @@ from rtl_grader.types.problem import Problem
 SOURCE = "folder"
 _INSIDE = "\nThe test bench also reads these names inside the module: {}.\n"
 _FLAG = re.compile(r"(?<!\S)(-D|\+)(\w+)=?(\S*)")
+_MEANINGLESS = {
+    "verilog": ("parameters",),
+    "cocotb": ("top", "passed", "failed"),
+    "makefile": ("top", "passed", "failed"),
+    "equivalence": ("top", "passed", "failed", "parameters", "plusargs"),
+}
+"""Form of bench -> keys that it does not use."""
 _ARGUMENTS = ("COMPILE_ARGS", "EXTRA_ARGS", "SIM_ARGS", "PLUSARGS", "COCOTB_PLUSARGS")
 
 
@@ -151,6 +163,8 @@ class _Reader:
 
     @cached_property
     def bench(self) -> BenchFiles:
+        if self.stated.top:
+            only_top(self.stated.top, (), self.texts)  # a wrong name is said first
         bench = find_bench(self.folder, self.stated)
         self.notes["bench"] = " ".join([bench.form, *bench.paths])
         return bench
@@ -287,12 +301,18 @@ class _Reader:
                 macros[name] = value or 1
             else:
                 plusargs.append(f"+{name}={value}".rstrip("="))
+        define = {**macros, **self.listing.define, **self.stated.define}
+        for name, text in define.items():
+            if not re.fullmatch(r"\w+", str(text)):
+                raise FolderError(
+                    "define", f"{name} is {text}: only a number or a word can be given"
+                )
         places = {place: path for path in self.shown for place in self.data[path]}
         return Build(
             further=dict([*self.golden.items()][1:]),
             given=self.moved(self.given),
             headers={f"rtl/{name}": self.texts[path] for name, path in self.headers.items()},
-            define={**macros, **self.listing.define, **self.stated.define},
+            define=define,
             plusargs=tuple(plusargs),
             places=dict(zip(places, self.inside(places.values()), strict=True)),
         )
@@ -301,6 +321,12 @@ class _Reader:
 
     def _harness(self) -> dict[str, str]:
         """The harness; empty if the golden answer judges."""
+        keys = self.stated.bench
+        for key in _MEANINGLESS[self.bench.form]:
+            if getattr(keys, key):
+                name = BenchKeys.model_fields[key].alias or key
+                reason = f"has no meaning for a bench by {self.bench.form}: remove it"
+                raise FolderError(f"bench.{name}", reason)
         if self.bench.form == "equivalence":
             self.notes["verdict"] = "as the golden answer"
             return {}
@@ -310,7 +336,7 @@ class _Reader:
         if self.make:
             modules = self.make.get("COCOTB_TEST_MODULES") or self.make.get("MODULE", "")
             path = " ".join(self._made_paths([modules.partition(",")[0].strip() + ".py"]))
-        runs = [*self.stated.bench.parameters] or [make_parameters(self.make)]
+        runs = [*keys.parameters] or [make_parameters(self.make)]
         self.notes["verdict"] = f"cocotb tests, with {len(runs)} sets of parameters"
         settings = {
             "simulator": self.stated.simulator,
