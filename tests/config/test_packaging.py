@@ -41,7 +41,7 @@ EXTRAS = {
 }
 """Optional packages, which a user installs by name."""
 BROUGHT_BY = {
-    "starlette": "fastapi",  # localtinker depends on it directly
+    "starlette": "fastapi",
     "markupsafe": "jinja2",
     "httpx": "tinker",
     "find-libpython": "cocotb",
