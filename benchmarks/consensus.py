@@ -22,7 +22,7 @@ from benchmarks.equivalence import LIMITS, SETS, problems_of, procedural, rename
 from rtl_core.learning.intervals import wilson
 from rtl_grader.equivalence.consensus import by_consensus
 from rtl_grader.equivalence.differential import compare
-from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.grading.executors import Executor, make_executor
 from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.types.problem import Problem

@@ -24,9 +24,9 @@ from pathlib import Path
 from benchmarks.common import options, show
 from benchmarks.starter_strength import rarely_wrong
 from rtl_core.starter import starter_problems
+from rtl_grader.equivalence.effort import USUAL
 from rtl_grader.equivalence.pair import IncomparableError, Pair
 from rtl_grader.equivalence.proof import Proof, prove
-from rtl_grader.equivalence.side_by_side import USUAL
 from rtl_grader.grading.executors import Executor, make_executor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.hdl.tree import Edit, SourceTree, name_of

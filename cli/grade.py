@@ -162,7 +162,7 @@ def audit(
     from rtl_core.rollouts.resumable import Choice, refuse_failed
     from rtl_core.run.folder import config_of
     from rtl_grader.cli.console import stoppable
-    from rtl_grader.equivalence.side_by_side import Effort
+    from rtl_grader.equivalence.effort import Effort
 
     history = open_history(db, forward=True)
     name = pick_run(history, run)

@@ -37,8 +37,8 @@ from rtl_core.rollouts.resumable import (
 )
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.state import Graders
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Comparison
-from rtl_grader.equivalence.side_by_side import Effort
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.grader import Grader

@@ -50,7 +50,7 @@ PUBLIC = {
     "ValidationRecord": "rtl_grader.validation.record",
     "compare": "rtl_grader.equivalence.differential",
     "Comparison": "rtl_grader.equivalence.pair",
-    "Effort": "rtl_grader.equivalence.side_by_side",
+    "Effort": "rtl_grader.equivalence.effort",
     # errors
     "UserError": "rtl_grader.errors",
     "InfrastructureError": "rtl_grader.errors",
@@ -60,7 +60,7 @@ __all__ = list(PUBLIC)
 OPEN = (
     "cli",
     "equivalence.pair",
-    "equivalence.side_by_side",
+    "equivalence.effort",
     "errors",
     "exports.exported",
     "extraction.answer_to",

@@ -1,2 +1,2 @@
-"""Whether two designs behave alike: side by side in a simulator (`differential`), by proof (`proof`), by
+"""Whether two designs behave alike: in simulations with the same inputs (`differential`), by proof (`proof`), by
 consensus (`consensus`)."""

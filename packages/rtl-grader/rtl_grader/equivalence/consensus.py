@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rtl_grader.equivalence import differential
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Comparison
-from rtl_grader.equivalence.side_by_side import Effort, Trace
 from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.hdl.text import compact
+from rtl_grader.traces.stimuli import Trace
 from rtl_grader.types.problem import Problem
 
 MAX_CLASSES = 8

@@ -1,12 +1,10 @@
-"""Compare an answer with the golden one in one simulation over many inputs.
+"""Compare an answer with the golden one in simulations over many inputs.
 
 A mutant that survives a harness says something about the harness only if it behaves differently, and a stub
-is no cheat if a constant is asked for. So both designs run side by side in a test bench that is generated
-from the interface: with every input pattern if there are few, else random ones; clocked designs with resets
-of both polarities, at both clock edges, with inputs that change in between, and in long stretches without a
-reset in which inputs are held, so that counters get far. Other values of parameters that the harness or the
-specification names are also tried (`other_values`). Where the golden answer gives X anything is right. An X
-of the other design counts only if it is frequent: before the first reset simulators are pessimistic. If the
+is no cheat if a constant is asked for. So each design is simulated alone with the same inputs
+(`rtl_grader.traces`), and what they give is compared outside. Other values of parameters that the harness or
+the specification names are also tried (`other_values`). Where the golden answer gives X anything is right. In
+a clocked design an X of the other one counts only if it is frequent: simulators are pessimistic. If the
 designs are not told apart, a proof can follow (`rtl_grader.equivalence.proof`).
 
 Not covered: inout ports, unpacked array ports, non-integer parameters, states deeper than the simulated
@@ -19,15 +17,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rtl_grader.equivalence.effort import USUAL, Effort
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_grader.equivalence.proof import prove
-from rtl_grader.equivalence.side_by_side import USUAL, Effort, Trace, Values
 from rtl_grader.grading.executors.base import Executor, Wave
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
 from rtl_grader.traces.parameters import other_values
+from rtl_grader.traces.stimuli import Trace, Values
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Interface, Problem
 

@@ -1,7 +1,9 @@
-"""Two designs side by side: compile and simulate both in one bench, and read its verdict."""
+"""Two designs: simulate each alone with the same inputs, and compare what they give."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import secrets
 import sys
@@ -10,17 +12,19 @@ from dataclasses import dataclass, field
 from posixpath import basename
 from typing import Literal
 
-from rtl_grader.equivalence.side_by_side import Effort, Trace, Values, bench, hidden, replay
+from rtl_grader.equivalence.apart import Simulated, Traces
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.grading.design import as_graded
 from rtl_grader.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.screen import MAX_FILE_CHARS
 from rtl_grader.hdl.clocking import clocks_and_resets
 from rtl_grader.hdl.interface import parse_interface
-from rtl_grader.hdl.text import code_of, macros_of
+from rtl_grader.hdl.text import code_of
 from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.problems.harness_use import macro_file
-from rtl_grader.problems.testbench import renamed
+from rtl_grader.traces.bench import sandbox_scripts, settle_of, trace_files
+from rtl_grader.traces.stimuli import Driven, Stimuli, Trace, Values, replayed, stimuli
 from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Interface, InterfaceSource, Problem
@@ -28,7 +32,9 @@ from rtl_grader.types.problem import Interface, InterfaceSource, Problem
 HDL = (".v", ".sv")
 MAX_INCLUDE_DEPTH = 100
 _INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
-_NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
+SIMULATE = ("simulating.py", "tracing.py")
+MOST_OUTPUT_KB = 64 << 10
+MOST_TRACES = 8
 Result = Literal["equal", "same", "different", "unknown"]
 
 
@@ -72,14 +78,13 @@ class Pair:
     interface: Interface
     """The top module's, with its default parameters."""
     golden: Mapping[str, str]
-    """HDL files, path -> text, with the answer's own headers in place of their includes: the other answer
-    may bring others."""
+    """Files, path -> text, as graded."""
     other: Mapping[str, str]
     context: Mapping[str, str]
     """Files that both are compiled with, and before."""
     limits: Limits
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Random, so that no design can name the other or write the bench's verdict."""
+    """Random, so that the other design cannot include the golden one where both are read."""
     cpu_s: float = 0.0
     """CPU time of everything that was run."""
     unseen: dict[str, str] = field(default_factory=dict)
@@ -100,33 +105,50 @@ class Pair:
             raise IncomparableError("the interface of the top module is not known")
         if bad := unusable(interface):
             raise IncomparableError(f"port {bad} has no known width or direction")
+        if all(port.direction == "input" for port in interface.ports):
+            raise IncomparableError(f"{interface.module} has no outputs to compare")
         golden, _ = as_graded(problem, golden)
         other, _ = as_graded(problem, other)
         if not other:
             raise IncomparableError("the answer has no file that could be simulated")
-        macros = "".join(macro_file(problem.harness).values())
-        whole = _hdl_of(_with_includes(golden))
-        hdl = {path: macros + text for path, text in whole.items()}
+        hdl = _hdl_of(golden)
         if not hdl:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in _units(hdl.values()):
             raise IncomparableError(f"the golden answer does not define {interface.module}")
-        return cls(executor, problem, interface, hdl, other, _context_of(problem), limits)
+        return cls(executor, problem, interface, golden, other, _context_of(problem), limits)
+
+    def golden_for_proof(self) -> dict[str, str]:
+        """The golden answer's HDL files with its own headers in place of their includes: the other answer may
+        bring others. Raises IncomparableError."""
+        macros = "".join(macro_file(self.problem.harness).values())
+        whole = _hdl_of(_with_includes(self.golden))
+        return {path: macros + text for path, text in whole.items()}
 
     def simulate(
         self, values: Values, interface: Interface, effort: Effort, valid: str | None = None
     ) -> Comparison:
         """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`:
         compare outputs in order while it is 1."""
-        text = bench(interface, *self.clocking(interface), self.nonce, values, effort, valid)
-        return self._verdict(values, text, min(self.limits.cpu_s, effort.cpu_s))
+        design = Driven(interface, *self.clocking(interface), values)
+        steps = stimuli(design, effort, "\n".join(self.golden.values()))
+        traces = self._traces(design, steps, min(self.limits.cpu_s, effort.cpu_s))
+        if isinstance(traces, Comparison):
+            return traces
+        if why := traces.weakness():
+            return Comparison("unknown", f"the golden answer cannot be compared: {why}")
+        return Comparison(*(traces.in_order(valid) if valid else traces.at_every_step()))
 
     def replay(
         self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None
     ) -> Comparison:
-        """Drive only the inputs of a trace, see `side_by_side.replay`."""
-        text = replay(interface, self.nonce, values, trace, self.clocking(interface)[0], clock)
-        return self._verdict(values, text, self.limits.cpu_s)
+        """Drive only the inputs of a trace, see `stimuli.replayed`."""
+        design = Driven(interface, *self.clocking(interface), values)
+        steps = replayed(design, trace, clock)
+        traces = self._traces(design, steps, self.limits.cpu_s)
+        if isinstance(traces, Comparison):
+            return traces
+        return Comparison(*traces.at_every_step(0))
 
     def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
         """(clocks, resets, resets that are active low), according to the golden answer's text."""
@@ -158,57 +180,46 @@ class Pair:
             files={**self.context, **other},
             harness=harness,
             steps=tuple(steps),
-            limits=self.limits.model_copy(update={"cpu_s": cpu_s}),
+            limits=self.limits.model_copy(update={"cpu_s": cpu_s, "output_kb": MOST_OUTPUT_KB}),
             stop_at_failure=True,
         )
         result = self.executor.run(job)
         self.cpu_s += result.cpu_s
         return result.steps
 
-    def _verdict(self, values: Values, text: str, cpu_s: float) -> Comparison:
-        steps = self._simulated(text, cpu_s, self.other)
-        if len(steps) < 2:
-            return Comparison(
-                "unknown",
-                f"the two do not compile side by side: {_first_line(steps[0].output)}",
-            )
-        if values and _NO_PARAMETER.search(steps[0].output):
-            return Comparison("unknown", "one of the two has no such parameter")
-        if steps[1].overrun:
-            # This counts only if the golden answer beside itself does end.
-            again = self._simulated(text, cpu_s, self.golden)
-            if len(again) == 2 and not again[1].overrun:
-                why = "it never settles, or takes far longer to simulate than the golden answer"
-                return Comparison("different", why)
-            return Comparison("unknown", "it takes too long to simulate")
-        output = steps[1].output
-        if match := re.search(rf"^{self.nonce} (same|different|unknown): (.*)$", output, re.M):
-            return Comparison(match[1], match[2])  # type: ignore[arg-type]
-        return Comparison("unknown", f"the simulation ended early: {_first_line(output)}")
+    def _traces(self, design: Driven, steps: Stimuli, cpu_s: float) -> Traces | Comparison:
+        """What both designs give for the same inputs, each in a sandbox of its own; or why that is not known."""
+        settle = settle_of([*self.golden.values(), *self.context.values()])
+        files = {**trace_files([(design, steps)], settle), **sandbox_scripts(*SIMULATE)}
+        harness = {f"src/{name}": text for name, text in files.items()}
+        key = json.dumps([self.golden, self.context, harness, cpu_s], sort_keys=True)
+        digest = hashlib.sha256(key.encode()).digest()
+        golden = _GOLDEN.get(digest) or self._simulated(self.golden, harness, cpu_s)
+        _GOLDEN[digest] = golden
+        while len(_GOLDEN) > MOST_TRACES:
+            _GOLDEN.pop(next(iter(_GOLDEN)), None)
+        if why := golden.why or golden.missing(steps):
+            return Comparison("unknown", f"the golden answer {why}")
+        other = self._simulated(self.other, harness, cpu_s)
+        if other.overrun:
+            why = "it never settles, or takes far longer to simulate than the golden answer"
+            return Comparison("different", why)
+        if other.why:
+            return Comparison("unknown", f"the answer {other.why}")
+        each = json.loads(files["trace.json"])[0]
+        return Traces(golden.lines(), other.lines(), each, steps)
 
     def _simulated(
-        self, text: str, cpu_s: float, other: Mapping[str, str]
-    ) -> tuple[StepResult, ...]:
-        names = {name: hidden(name, self.nonce) for name in _units(self.golden.values())}
-        harness: dict[str, str] = {}
-        for number, golden in enumerate(self.golden.values()):
-            harness[f"src/golden{number}.sv"] = renamed(golden, names)
-        # Neither directives nor macros (include guards) of the golden answer and what it includes may reach
-        # the other design.
-        common = macros_of("\n".join(_hdl_of(_with_includes(self.context)).values()))
-        first = macros_of("\n".join([*self.golden.values(), *self.context.values()]))
-        undefined = [f"`undef {name}" for name in first if name not in common]
-        harness["src/side_by_side.sv"] = "\n".join(["`resetall", *undefined, text])
-        sources = [
-            f"/code/{path}" for path in (*self.context, *harness, *other) if path.endswith(HDL)
-        ]
-        top = hidden("bench", self.nonce)
-        options = ("-g2012", "-Wno-timescale", "-I", "/code/rtl", "-s", top, "-o", "both")
-        steps = (
-            Step("compile", ("iverilog", *options, *sources)),
-            Step("simulate", ("vvp", "-n", "both", "-none")),
-        )
-        return self.run(harness, steps, cpu_s, other)
+        self, files: Mapping[str, str], harness: Mapping[str, str], cpu_s: float
+    ) -> Simulated:
+        paths = dict.fromkeys([*_hdl_of(self.context), *_hdl_of(files)])
+        script = ("python3", "/code/src/simulating.py", *(f"/code/{path}" for path in paths))
+        (result,) = self.run(harness, [Step("simulate", script)], cpu_s, files)
+        return Simulated.of(result)
+
+
+_GOLDEN: dict[bytes, Simulated] = {}
+"""The latest simulations of golden answers: several answers are compared with each."""
 
 
 def unusable(interface: Interface) -> str | None:
@@ -229,7 +240,7 @@ def _context_of(problem: Problem) -> dict[str, str]:
     }
     in_order = sorted(files, key=lambda path: harness.find(basename(path)) % sys.maxsize)
     macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
-    return {"macros.sv": macros, **{path: files[path] for path in in_order}}
+    return {"macros/macros.sv": macros, **{path: files[path] for path in in_order}}
 
 
 def _hdl_of(files: Mapping[str, str]) -> dict[str, str]:
@@ -273,8 +284,3 @@ def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
         return results[path]
 
     return {path: whole(path) for path in files}
-
-
-def _first_line(text: str) -> str:
-    line, _, _ = text.strip().partition("\n")
-    return line.strip()[:200] or "no output"

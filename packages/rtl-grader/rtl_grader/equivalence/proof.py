@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rtl_grader.equivalence.pair import HDL, Pair
-from rtl_grader.equivalence.side_by_side import Trace, Values
 from rtl_grader.grading.executors.base import Step
 from rtl_grader.traces.bench import PROVER, sandbox_scripts
+from rtl_grader.traces.stimuli import Trace, Values
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Interface
 
@@ -53,7 +53,7 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
     clocks, resets, low = pair.clocking(interface)
     # In a path that the other design cannot guess: otherwise it could include the golden answer and be equal.
     golden = {}
-    for number, text in enumerate(pair.golden.values()):
+    for number, text in enumerate(pair.golden_for_proof().values()):
         golden[f"src/{pair.nonce}/golden{number}.sv"] = text
     spec = {
         "values": dict(values),

@@ -9,8 +9,8 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Comparison
-from rtl_grader.equivalence.side_by_side import Effort
 from rtl_grader.errors import ProblemError
 from rtl_grader.grading.answer_file import AnswerLine, read_answers
 from rtl_grader.grading.executors import make_executor

@@ -17,10 +17,11 @@ from attrs import define, field
 
 from rtl_grader.equivalence.consensus import Files, Words, by_consensus, words_of
 from rtl_grader.equivalence.differential import compare, harness_inputs
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_grader.equivalence.proof import netlist
-from rtl_grader.equivalence.side_by_side import Effort, Trace
 from rtl_grader.grading.grader import Grader
+from rtl_grader.traces.stimuli import Trace
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.found_golden import with_golden

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rtl_grader.equivalence.differential import compare
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Pair
 from rtl_grader.equivalence.proof import prove
-from rtl_grader.equivalence.side_by_side import Effort
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.hdl.interface import parse_interface
@@ -257,3 +257,35 @@ def test_a_proof_and_a_difference_in_a_container():
         )
         grader.close()
     assert (found.result, len(found.trace) > 9) == ("different", True)
+
+
+TABLE = """\
+module m(input clk, input we, input [19:0] at, input [31:0] d, output reg [31:0] q, output [63:0] p, output none);
+  reg [31:0] {0} [0:1048575];
+  wire [63:0] {1};
+  assign {1} = q * (d + at);
+  assign p = {1};
+  always @(posedge clk) begin if (we) {0}[at] <= d; q <= {0}[at]; end
+endmodule
+"""
+
+
+def test_designs_of_one_structure_are_equal_whatever_their_size(grader):
+    """Too much for model checking: a large memory, a multiplier, registers that nothing resets, an idle output."""
+    golden, other = TABLE.format("store", "product"), TABLE.format("words", "whole")
+    assert proof(grader, golden, other, 1.0).outcome == "equal"
+    golden, other = golden.replace("1048575", "15"), other.replace("1048575", "15")
+    initial = other.replace("output reg [31:0] q", "output reg [31:0] q = 1")
+    assert proof(grader, initial, golden, 1.0).outcome != "equal"
+    for wrong in (other.replace("if (we)", ""), other.replace("d + at", "d - at")):
+        assert proof(grader, golden, wrong, 1.0).outcome != "equal"
+
+
+def test_outputs_without_a_driver_count_for_nothing(grader):
+    golden = ADDER.replace("output [31:0] y", "output [31:0] y, output [3:0] none")
+    other = golden.replace("a + b", "b + a + 0; assign none = a[3:0]")
+    assert proof(grader, golden, other).outcome == "equal"
+    empty = golden.replace("assign y = a + b;", "")
+    assert "drives none of its outputs" in proof(grader, empty, empty).why
+    no_output = "module m(input a);\nendmodule\n"
+    assert "has no outputs" in told(grader, no_output, no_output).detail

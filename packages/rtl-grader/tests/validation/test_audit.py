@@ -15,7 +15,7 @@ from rtl_core.reporting.report import write_report
 from rtl_core.rollouts import auditing
 from rtl_core.rollouts.auditing import audit_run
 from rtl_core.starter import starter_problems
-from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.grader import Grader
 from rtl_grader.types.problem import Problem

@@ -2,7 +2,7 @@
 
 from rtl_core.starter import starter_problems
 from rtl_grader.equivalence.differential import compare, harness_inputs
-from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.equivalence.effort import Effort
 from tests.equivalence.test_proof import problem_of
 
 LOCK = """\

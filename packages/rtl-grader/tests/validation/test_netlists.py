@@ -3,7 +3,7 @@
 import pytest
 
 from rtl_core.learning.reward import TERMS, Graded
-from rtl_grader.equivalence.side_by_side import Effort
+from rtl_grader.equivalence.effort import Effort
 from rtl_grader.grading.grader import Grader
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.netlist import Netlist

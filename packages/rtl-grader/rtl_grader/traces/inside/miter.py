@@ -42,17 +42,21 @@ module covered (input @range in, output every);
   reg @bits known = 0;
   wire @bits now = seen ? known | ~{@unknown} : known;
   always @@($global_clock) known <= now;
-  assign every = &now;
+  assign every = &(now | @idle);
 endmodule
 """)
 _WRONG = "|(~g{0}x & (o{0}x | (g{0}d ^ o{0}d)))"
 
 
 def miter(
-    inputs: Ports, outputs: Ports, resets: Sequence[tuple[str, bool]], clocks: Sequence[str]
+    inputs: Ports,
+    outputs: Ports,
+    resets: Sequence[tuple[str, bool]],
+    clocks: Sequence[str],
+    idle: Mapping[str, str],
 ) -> str:
     """Two modules: `miter` outputs whether the designs differ, `covered` whether every output bit of the
-    golden one has been 0 or 1.
+    golden one that is not `idle` (see `Netlist.idle`) has been 0 or 1.
 
     The inputs form one vector, in the order of `inputs`, with the first in the lowest bits. `resets`:
     (name, whether it is active low).
@@ -73,8 +77,9 @@ def miter(
     wrong = " | ".join(_WRONG.format(at) for at in range(len(outputs)))
     unknown = ", ".join(f"g{at}x" for at in range(len(outputs)))
     both = _MITER.substitute(words, other=_instance("other", "o", place, outputs), wrong=wrong)
-    whole = _range(sum(bits for _, bits in outputs))
-    return both + _COVERED.substitute(words, bits=whole, unknown=unknown)
+    whole = sum(bits for _, bits in outputs)
+    mask = f"{whole}'b" + "".join(idle[name] for name, _ in outputs)
+    return both + _COVERED.substitute(words, bits=_range(whole), unknown=unknown, idle=mask)
 
 
 def _range(bits: int) -> str:

@@ -1,9 +1,9 @@
 """Whether two designs have equal outputs in every clock cycle for all inputs. Runs in the sandbox: `python3
 prover.py SPEC.json`.
 
-Both designs are read by Yosys, flattened and encoded in three values (`xprop`): a register that nothing has
-initialised is X, as in a simulator. A third module compares them: it is *bad* when, after the first whole
-cycle of reset, an output bit of the golden design is 0 or 1 and the other design's bit differs or is X. ABC
+Both designs are read by Yosys and flattened. Netlists of one structure (`structure.py`) are equal. Others are
+encoded in three values (`xprop`): a register that nothing has initialised is X, as in a simulator. A third
+module compares them: it is *bad* when, after the first whole cycle of reset, an output bit of the golden design is 0 or 1 and the other design's bit differs or is X. ABC
 then shows that no reachable state is bad (signal correspondence, then property directed reachability),
 finds inputs that lead to one, or runs out of CPU time.
 
@@ -31,6 +31,7 @@ from typing import Any
 
 from miter import Ports, miter
 from pyosys import libyosys as ys
+from structure import Netlist, same_structure
 from verilog_text import HIDDEN, code_of
 
 _SLANG = (
@@ -67,7 +68,6 @@ _CYCLES = ("async2sync", "dffunmap", "formalff -clk2ff")
 _REFUSED = {
     "multiple conflicting drivers": "several drivers of one signal",
     "found logic loop": "a combinational loop",
-    "is used but has no driver": "a signal that nothing drives",
 }
 """Yosys' warnings about what is not proved -> words."""
 _CALLED = {"golden": "golden answer", "other": "answer"}
@@ -92,10 +92,23 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compare(spec: dict[str, Any]) -> dict[str, Any]:
-    clocks = {tuple(clock) for name in ("golden", "other") for clock in read(spec, name)}
+    for name in ("golden", "other"):
+        read(spec, name)
+    idle, floats, same = apart(_structure, "the netlists cannot be compared")
+    if not any("0" in mask for mask in idle.values()):
+        raise UndecidedError("the golden answer drives none of its outputs")
+    if same:
+        return {"outcome": "equal"}
+    if floats:
+        raise UndecidedError(f"the {_CALLED[floats[0]]} has a signal that nothing drives")
+    clocks = {
+        tuple(clock)
+        for name in ("golden", "other")
+        for clock in apart(partial(_map, name), f"Yosys cannot encode the {_CALLED[name]}")
+    }
     clock = clocks.pop() if len(clocks) == 1 else None
     stepwise = bool(clocks)
-    inputs = apart(lambda: _build(spec, stepwise), "Yosys cannot compare the two")
+    inputs = apart(lambda: _build(spec, stepwise, idle), "Yosys cannot compare the two")
     result = _decide(spec["cpu_s"])
     if result["outcome"] == "different":
         result["trace"] = _by_port(result.pop("cex"), inputs)
@@ -144,8 +157,16 @@ def run(design: Any, *commands: str) -> None:
         ys.run_pass(command, design)
 
 
-def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
-    """Read one design and write it to NAME.il. Returns its clocks, see `_clocks`."""
+def _structure() -> tuple[dict[str, str], list[str], bool]:
+    """The bits that the golden answer never drives (`Netlist.idle`), the designs that read a bit without a
+    driver, and whether both are the same netlist."""
+    both = {name: Netlist(f"{name}.json", at) for at, name in enumerate(("golden", "other"))}
+    floats = [name for name, netlist in both.items() if netlist.reads_nothing()]
+    return both["golden"].idle(), floats, same_structure(both["golden"], both["other"])
+
+
+def read(spec: dict[str, Any], name: str) -> None:
+    """Read one design and write it to NAME.json, and as simulators see it to NAME.il."""
     with open("divide.v", "w") as rules:
         for kind in ("div", "mod", "divfloor", "modfloor"):
             rules.write(_DIVIDE % (kind, kind))
@@ -155,14 +176,14 @@ def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     first: UndecidedError | None = None
     for commands in _ways(spec["top"], spec["values"], name):
         try:
-            doubts, clocks = apart(
+            doubts = apart(
                 partial(_read, name, commands), f"Yosys cannot read the {_CALLED[name]}"
             )
         except UndecidedError as error:
             first = first or error
             continue
         if not doubts:
-            return [tuple(clock) for clock in clocks]
+            return
         first = first or UndecidedError(f"the {_CALLED[name]} has {doubts[0]}")
     assert first is not None
     raise first
@@ -177,14 +198,20 @@ def _ways(top: str, values: dict[str, int], name: str) -> Iterator[tuple[str, st
     yield f"read_verilog -sv {name}.sv", f"hierarchy -check -top {top} {chosen}"
 
 
-def _read(name: str, commands: tuple[str, str]) -> tuple[list[str], list[tuple[str, bool]]]:
-    """Read a design, and return why it is not proved, in words, and its clocks."""
+def _read(name: str, commands: tuple[str, str]) -> list[str]:
+    """Read a design, and return why it is not proved, in words."""
     design = ys.Design()
-    run(design, *commands, "proc", "flatten", "opt_clean", "check", *_AS_SIMULATED)
-    run(design, "memory_map", "setundef -undriven -undef", "opt_expr -keepdc", "opt_clean")
-    run(design, "check", f"write_rtlil {name}.il")
-    doubts = [words for warning, words in _REFUSED.items() if warning in _log()]
-    return doubts, sorted(_clocks(design))
+    run(design, *commands, "proc", "flatten", "memory_collect", "opt_clean", "check")
+    run(design, f"write_json {name}.json", *_AS_SIMULATED, f"write_rtlil {name}.il")
+    return [words for warning, words in _REFUSED.items() if warning in _log()]
+
+
+def _map(name: str) -> list[tuple[str, bool]]:
+    """Replace the memories of a design by registers, and return its clocks, see `_clocks`."""
+    design = ys.Design()
+    run(design, f"read_rtlil {name}.il", "memory_map", "setundef -undriven -undef")
+    run(design, "opt_expr -keepdc", "opt_clean", f"write_rtlil {name}.il")
+    return sorted(_clocks(design))
 
 
 def _as_simulated(spec: dict[str, Any], name: str) -> str:
@@ -213,7 +240,7 @@ def _without_comment(hidden: re.Match[str]) -> str:
     return " " if hidden[0].startswith("/") else hidden[0]
 
 
-def _build(spec: dict[str, Any], stepwise: bool) -> Ports:
+def _build(spec: dict[str, Any], stepwise: bool, idle: dict[str, str]) -> Ports:
     """Encode both designs; write their comparison to miter.aig and map.txt, and the coverage of the golden
     answer to covered.aig.
 
@@ -230,7 +257,7 @@ def _build(spec: dict[str, Any], stepwise: bool) -> Ports:
     inputs, outputs = ports["golden"]
     clocks = spec["clocks"] if stepwise else []
     with open("miter.v", "w") as file:
-        file.write(miter(inputs, outputs, spec["resets"], clocks))
+        file.write(miter(inputs, outputs, spec["resets"], clocks, idle))
     for top, sides in (("covered", ("golden",)), ("miter", ("golden", "other"))):
         run(
             design,

@@ -1,0 +1,272 @@
+"""Our judge beside the public checker that CodeV-R1's reward uses, on the same pairs of real designs.
+
+    python -m benchmarks.checkers FILE.jsonl [MORE...] --checker verify.py [--designs 300] [--jobs 2]
+
+`verify.py` is that file of the repository IPRC-DIP/CodeV-R1 (verl/verl/utils/reward_score/codev_eval_toolkit); it is
+no part of this project. It puts both designs in one Icarus test bench and compares them with 100 sequences of
+1,000 random steps. Ports, clocks and resets, which its data set stores with each design, are given by our
+analysis. It runs without a sandbox: use designs that you trust.
+
+Each design is compared with itself, a rewrite and two mutants. The truth: itself and a rewrite are right; a
+mutant is wrong if our longest simulation (`--longest` cycles) or a proof tells it apart, right if it is proved
+equal, and left out if neither decides. `judge` is our judge with its default effort, `judge and proof` the same with
+a proof of what passes, `proof` a proof alone.
+
+A pair is not comparable if a checker gives no verdict on it, or could not even compare the golden answer with
+itself. The exit code is 1 if a proof calls a mutant equal that the longest simulation tells apart.
+"""
+
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.common import options, show
+from benchmarks.equivalence import procedural, renamed, reordered
+from benchmarks.itself import designs, problem_of, spread
+from rtl_grader.equivalence.differential import compare
+from rtl_grader.equivalence.effort import Effort
+from rtl_grader.grading.executors import Executor, make_executor
+from rtl_grader.grading.grader import Grader
+from rtl_grader.grading.limits import Limits
+from rtl_grader.hdl.clocking import clocks_and_resets, edges_and_uses
+from rtl_grader.hdl.tree import SourceTree
+from rtl_grader.problems.judged import Judging, judged_problem
+from rtl_grader.types.answer import Answer
+from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Outcome
+from rtl_grader.validation.mutants import mutants
+
+PUBLIC = "CodeV-R1's checker"
+LIMITS = Limits(wall_s=300.0, cpu_s=120.0)
+TIMEOUT_S = 30
+"""Wall time after which the public reward counts an answer as wrong."""
+FIGURES = (
+    "pairs",
+    "wrongly accepted",
+    "wrongly refused",
+    "not comparable",
+    "CPU s, median",
+    "mean",
+)
+Ports = tuple[
+    set[tuple[str, int]], set[tuple[str, int]], set[tuple[str, int]], set[tuple[str, int, bool]]
+]
+"""(name, bits) of inputs and of outputs; (name, edge) of clocks; (name, active level, whether synchronous)
+of resets."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a checker says of a pair: None if nothing."""
+
+    accepts: bool | None
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A golden answer and another one."""
+
+    problem: Problem
+    kind: str
+    text: str
+
+
+def pairings(problem: Problem) -> list[Pairing]:
+    """A design with itself, with a rewrite, and with two mutants."""
+    assert problem.golden
+    assert problem.interface
+    ((path, golden),) = problem.golden.items()
+    rewrites = (renamed, reordered, procedural)
+    rewrite = rewrites[len(golden) % len(rewrites)](SourceTree(golden))
+    results = [Pairing(problem, "itself", golden), Pairing(problem, "rewrite", rewrite)]
+    for mutant in mutants(problem.golden, problem.interface.module, 2, 0):
+        results.append(Pairing(problem, "mutant", mutant.files[path]))
+    return results
+
+
+def ports_of(problem: Problem) -> Ports:
+    """What the public checker must know of a design."""
+    assert problem.interface
+    assert problem.golden
+    inputs = {(p.name, p.width or 1) for p in problem.interface.ports if p.direction == "input"}
+    outputs = {
+        (p.name, p.width or 1) for p in problem.interface.ports if p.direction == "output"
+    }
+    bits = sorted(name for name, width in inputs if width == 1)
+    clocks, resets, low = clocks_and_resets(problem.golden, bits)
+    edges: dict[str, set[str]] = defaultdict(set)
+    for text in problem.golden.values():
+        tree = SourceTree(text)
+        for name, kinds in edges_and_uses(tree.root)[0].items():
+            edges[name] |= kinds
+    active = {(name, int("posedge" in edges[name])) for name in clocks}
+    levels = {(name, int(name not in low), name not in edges) for name in resets}
+    return inputs, outputs, active, levels
+
+
+def public(checker: Path, golden: str, other: str, ports: Ports) -> Judgement:
+    """What the public checker says. It is called as its reward calls it."""
+    spec = importlib.util.spec_from_file_location("public_checker", checker)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tools = module.eda_tools(quiet=True)
+    before = _children_s()
+    accepts = None
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for name, text in (("golden.v", golden), ("other.v", other)):
+            paths.append(os.path.join(folder, name))
+            Path(paths[-1]).write_text(text)
+        work = os.path.join(folder, "work")
+        try:
+            tops = [tools.auto_top(text) for text in (golden, other)]
+            result = tools.equiv_with_testbench(*paths, *tops, work, ports, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            accepts = None
+        except Exception:  # as its reward does: whatever fails makes an answer wrong
+            accepts = None
+        else:
+            compiled = os.path.exists(os.path.join(work, "tb.vvp"))
+            accepts = result[0] if compiled else None
+    return Judgement(accepts, _children_s() - before)
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def judged(grader: Grader, pairing: Pairing, proof: str) -> Judgement:
+    """What our judge says."""
+    problem = pairing.problem
+    assert problem.golden
+    assert problem.interface
+    judging = Judging.model_validate({"proof": proof})
+    again = judged_problem(
+        id=problem.id,
+        source=problem.source,
+        category=problem.category,
+        difficulty=problem.difficulty,
+        prompt=problem.prompt,
+        golden=problem.golden,
+        top=problem.interface.module,
+        judging=judging,
+    )
+    files = dict.fromkeys(problem.golden, pairing.text)
+    verdict = grader.grade(again, Answer(files=files))
+    failed = verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
+    return Judgement(None if failed else verdict.passed, verdict.cpu_s)
+
+
+def ours(
+    executor: Executor, grader: Grader, effort: Effort, pairing: Pairing
+) -> tuple[str, dict[str, Judgement]]:
+    """(the truth: right, wrong or unknown; what our checkers say)."""
+    problem = pairing.problem
+    golden = dict(problem.golden or {})
+    files = dict.fromkeys(golden, pairing.text)
+    results = {
+        "judge": judged(grader, pairing, "never"),
+        "judge and proof": judged(grader, pairing, "passes"),
+    }
+    simulated = compare(
+        executor, problem, golden, files, LIMITS, replace(effort, proof_cpu_s=0)
+    )
+    quick = replace(effort, proof_first=True, cpu_s=1.0, vectors=8, cycles=8, stretch=8, run=8)
+    proof = compare(executor, problem, golden, files, LIMITS, quick)
+    decided = {"equal": True, "different": False}.get(
+        proof.result if proof.method == "proof" else ""
+    )
+    results["proof"] = Judgement(decided, proof.cpu_s)
+    if pairing.kind != "mutant":
+        truth = "right" if simulated.result != "different" else "unknown"
+    elif simulated.result == "different" or decided is False:
+        truth = "wrong"
+    else:
+        truth = "right" if decided else "unknown"
+    if simulated.result == "different" and decided:
+        print(f"WRONG: {problem.id}: proved equal, but {simulated.detail}")
+    return truth, results
+
+
+def tally(rows: Sequence[tuple[str, Mapping[str, Judgement]]], checker: str) -> list[str]:
+    """One line of the table."""
+    counts: Counter[str] = Counter()
+    spent = sorted(judgements[checker].cpu_s for _, judgements in rows)
+    for truth, judgements in rows:
+        accepts = judgements[checker].accepts
+        counts["not comparable"] += accepts is None
+        counts["wrongly accepted"] += truth == "wrong" and accepts is True
+        counts["wrongly refused"] += truth == "right" and accepts is False
+    mean = sum(spent) / max(1, len(spent))
+    figures = [str(counts[name]) for name in FIGURES[1:4]]
+    return [checker, str(len(rows)), *figures, f"{spent[len(spent) // 2]:.2f}", f"{mean:.2f}"]
+
+
+def main() -> None:
+    parser = options(
+        __doc__,
+        checker=Path,
+        designs=(300, "designs, evenly spread"),
+        longest=(50_000, "clock cycles of the simulation that decides"),
+        jobs=(2, "pairs at a time"),
+        executor="bubblewrap",
+    )
+    parser.add_argument("paths", nargs="+", type=Path, help="files of JSONL")
+    arguments = parser.parse_args()
+    problems = []
+    for design in designs(arguments.paths):
+        try:
+            problems.append(problem_of(*design))
+        except ValueError:
+            continue
+    todo = []
+    for problem in islice(spread(problems, arguments.designs), arguments.designs):
+        todo += pairings(problem)
+    effort = Effort.of_cycles(arguments.longest, 2, 10.0)
+    with (
+        make_executor(arguments.executor) as executor,
+        closing(Grader(executor, cache=None)) as grader,
+        ThreadPoolExecutor(arguments.jobs) as pool,
+        ProcessPoolExecutor(arguments.jobs) as processes,
+    ):
+        own = list(pool.map(partial(ours, executor, grader, effort), todo))
+        if arguments.checker:
+            goldens = ["".join((pairing.problem.golden or {}).values()) for pairing in todo]
+            texts = [pairing.text for pairing in todo]
+            ports = [ports_of(pairing.problem) for pairing in todo]
+            call = partial(public, arguments.checker)
+            theirs = list(processes.map(call, goldens, texts, ports))
+        else:
+            theirs = []
+    rows = []
+    for number, (truth, results) in enumerate(own):
+        judgements = {PUBLIC: theirs[number], **results} if theirs else results
+        rows.append((truth, judgements))
+    known = [row for row in rows if row[0] != "unknown"]
+    truths = Counter(
+        (pairing.kind, truth) for pairing, (truth, _) in zip(todo, own, strict=True)
+    )
+    print(", ".join(f"{kind} {truth}: {count}" for (kind, truth), count in truths.items()))
+    checkers = list(known[0][1]) if known else []
+    lines = [tally(known, checker) for checker in checkers]
+    show(f"{len(known)} pairs with a known truth", ("checker", *FIGURES), lines, width=140)
+    sys.exit(any(truth == "wrong" and own["proof"].accepts for truth, own in known))
+
+
+if __name__ == "__main__":
+    main()

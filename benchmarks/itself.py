@@ -1,0 +1,141 @@
+"""Whether real designs are equal to themselves: no design is ever different from itself.
+
+    python -m benchmarks.itself ../shared/data/rtl-benchls/slice_01.jsonl [MORE...] [--limit 100]
+    [--rewrites] [--proof 10] [--jobs 2]
+
+Reads designs from JSONL with `files` and `top_module` (RTL-BenchLS) or `instruction` and `output` (pairs).
+Each is compared with itself and, with `--rewrites`, with three texts of the same behaviour (renamed internal
+signals; blocks in another order; `always` blocks instead of `assign`), by simulation and then by proof.
+`--limit` takes so many designs, evenly spread. The exit code is 1 if a comparison says `different`.
+"""
+
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import options, show
+from benchmarks.equivalence import LIMITS, answers
+from rtl_grader.equivalence.differential import compare
+from rtl_grader.equivalence.effort import USUAL
+from rtl_grader.equivalence.pair import Comparison
+from rtl_grader.grading.executors import make_executor
+from rtl_grader.problems.judged import judged_problem, top_of
+from rtl_grader.types.problem import Problem
+
+WIDTH = 160
+
+
+def designs(paths: list[Path]) -> list[tuple[str, str, str | None]]:
+    """(name, text, top module) of each design in files of JSONL."""
+    results = []
+    for path in paths:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            results.append(_design(f"{path.stem}:{number}", json.loads(line)))
+    return results
+
+
+def _design(name: str, row: dict[str, Any]) -> tuple[str, str, str | None]:
+    if "output" in row:
+        return name, row["output"], top_of(row["output"])
+    files: dict[str, str] = row["files"]
+    whole = [text for path, text in files.items() if path.endswith("_combined.v")]
+    parts = [text for path, text in files.items() if path.endswith(".v") and ".v1." not in path]
+    return row["design_name"], "\n".join(whole or parts), row["top_module"]
+
+
+def problem_of(name: str, text: str, top: str | None) -> Problem:
+    """The design as a problem that its golden answer judges. Raises ValueError."""
+    if top is None:
+        raise ValueError("no module")
+    return judged_problem(
+        id=name,
+        source="designs",
+        category="complete",
+        difficulty="easy",
+        prompt=f"Write the module {top}.",
+        golden={"rtl/design.sv": text},
+        top=top,
+    )
+
+
+def spread(rows: list[Any], limit: int) -> Iterator[Any]:
+    """At most `limit` rows, evenly spread; all if it is 0."""
+    step = max(1, len(rows) // limit) if limit else 1
+    return islice(rows, 0, None, step)
+
+
+def in_groups(result: Comparison) -> tuple[str, str]:
+    """A result and its reason, without what is particular to one design."""
+    if result.result == "equal":
+        return ("proved" if result.cpu_s <= 10 else "proved, > 10 s"), ""
+    _, separator, why = result.detail.partition("not proved: ")
+    reason = why if separator else result.detail
+    reason = re.sub(r"\\?[\w$.\\]*[\d_$\\][\w$.\\]*|/\S+", "…", reason)
+    return result.result, reason[:110]
+
+
+def main() -> None:
+    parser = options(
+        __doc__,
+        limit=(0, "designs; 0 means all"),
+        rewrites=(False, "also three rewrites of each"),
+        proof=(10.0, "CPU seconds of each proof"),
+        jobs=(2, "comparisons at a time"),
+        executor="bubblewrap",
+        log=Path,
+    )
+    parser.add_argument("paths", nargs="+", type=Path, help="files of JSONL")
+    arguments = parser.parse_args()
+    effort = replace(USUAL, proof_cpu_s=arguments.proof)
+    groups: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    seconds: dict[str, list[float]] = defaultdict(list)
+
+    def row_of(design: tuple[str, str, str | None]) -> list[tuple[str, str, Comparison]]:
+        try:
+            problem = problem_of(*design)
+        except ValueError as error:
+            return [("itself", design[0], Comparison("unknown", str(error)))]
+        golden = dict(problem.golden or {})
+        count = 4 if arguments.rewrites else 1
+        rows = []
+        for kind, files in islice(answers(problem, 0), count):
+            result = compare(executor, problem, golden, files, LIMITS, effort)
+            rows.append((kind, design[0], result))
+        return rows
+
+    todo = list(spread(designs(arguments.paths), arguments.limit))
+    with (
+        make_executor(arguments.executor) as executor,
+        ThreadPoolExecutor(arguments.jobs) as pool,
+    ):
+        for rows in pool.map(row_of, todo):
+            for kind, name, result in rows:
+                groups[kind][in_groups(result)] += 1
+                seconds[kind].append(result.cpu_s)
+                line = [name, kind, result.result, round(result.cpu_s, 1), result.detail]
+                if arguments.log:
+                    with arguments.log.open("a") as log:
+                        log.write(json.dumps(line) + "\n")
+                if result.result == "different":
+                    print("DIFFERENT", *line)
+    lines = []
+    for kind, counts in groups.items():
+        for (result, reason), count in sorted(counts.items(), key=lambda item: -item[1]):
+            share = f"{100 * count / sum(counts.values()):.1f} %"
+            lines.append((kind, result, count, share, reason))
+    show(f"{len(todo)} designs", ("against", "result", "pairs", "", "reason"), lines, WIDTH)
+    for kind, spent in seconds.items():
+        spent.sort()
+        print(f"{kind}: CPU seconds median {spent[len(spent) // 2]:.2f}, sum {sum(spent):.0f}")
+    sys.exit(any(result == "different" for counts in groups.values() for result, _ in counts))
+
+
+if __name__ == "__main__":
+    main()
