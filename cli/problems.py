@@ -15,6 +15,7 @@ from rtl_distill.cli.arguments import (
     SourceOption,
     VerboseOption,
 )
+from rtl_distill.cli.describing import describe, doubt
 from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.problems import (
     CountOption,
@@ -28,6 +29,7 @@ from rtl_grader.cli.problems import (
     fetch,
     print_problem,
     print_problems,
+    print_statistics,
     sources,
 )
 from rtl_grader.cli.repair import repair
@@ -78,6 +80,36 @@ def show(
 
 problems.command()(fetch)
 problems.command()(repair)
+
+
+@problems.command()
+def stats(
+    config: ConfigOption = "demo",
+    source: SourceOption = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a page with figures.")
+    ] = None,
+) -> None:
+    """Count the problems by source, task, difficulty, size, judge and licence, and what was left out and why.
+
+    Examples:
+
+        rtl-distill problems stats --source rtllm=../RTLLM
+
+        rtl-distill problems stats --config cvdp --html problems.html
+    """
+    from rtl_core.reporting.problem_statistics import write_page
+    from rtl_grader.problems.statistics import statistics
+
+    counts = statistics(load(config, source))
+    print_statistics(counts)
+    if html is not None:
+        write_page(html, counts, ", ".join(source or [config]))
+        typer.echo(f"written: {html}")
+
+
+problems.command()(describe)
+problems.command()(doubt)
 
 
 @problems.command()

@@ -244,7 +244,7 @@ def curve(
 
 
 def bar(
-    name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str, **more: Any
+    name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str, **more: Any
 ) -> Spec:
     """A bar trace, with the parameters of `curve`."""
     return {

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.options import SourceOption
 from rtl_grader.cli.repair import repair
 from rtl_grader.errors import ConfigError, ProblemError
+from rtl_grader.words import visible
 
 if TYPE_CHECKING:
     from rtl_grader.problems.fetch import FetchRecord
@@ -170,6 +173,34 @@ def _with_titles(kind: str, files: Mapping[str, str]) -> Iterator[str]:
     for path, text in files.items():
         yield f"--- {kind}: {path}"
         yield text
+
+
+@problems.command()
+def stats(source: SourceOption = None) -> None:
+    """Count the problems by source, task, difficulty, size, judge and licence, and what was left out and why.
+
+    Example:
+
+        rtl-grader problems stats --source cvdp=data/cvdp
+    """
+    from rtl_grader.problems.statistics import statistics
+
+    print_statistics(statistics(load(source)))
+
+
+def print_statistics(counts: Mapping[str, Counter[str]]) -> None:
+    """Print a table of `statistics`."""
+    from rtl_grader.problems.statistics import in_order
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("by", "value", "number", "share"):
+        table.add_column(heading, justify="right" if heading in ("number", "share") else "left")
+    for aspect, values in counts.items():
+        for place, (value, number) in enumerate(in_order(values).items()):
+            name, share = "" if place else aspect, f"{number / values.total():.1%}"
+            table.add_row(name, Text(visible(value)), f"{number:,}", share)
+        table.add_section()
+    Console().print(table)
 
 
 @problems.command()

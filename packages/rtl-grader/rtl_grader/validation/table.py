@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,9 +13,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rtl_grader.problems.problem_set import BrokenLine, LeftOut, by_reason
+from rtl_grader.grading.evidence import HARNESS_FAILED
+from rtl_grader.problems.problem_set import BrokenLine, LeftOut
 from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, ValidationStatus
 
+_LONG = (HARNESS_FAILED, "the golden answer fails")
+"""Beginnings of reasons whose third part says what is wrong."""
+_DETAIL = re.compile(r"; |, for example ")
+_SPECIAL = re.compile(r"`[^`]*`|(?<=\bport )\S+|\S*\d\S*")
 MOST_SHOWN = 50
 """Unfit problems that the table names one by one."""
 
@@ -58,7 +64,7 @@ def by_source(
     left_out: Iterable[LeftOut] = (),
 ) -> tuple[dict[str, SourceRow], list[Unfit]]:
     """Return source -> counts, and all unfit problems. Broken lines count as broken, problems that a reader
-    left out as unsupported, with one entry for each reason."""
+    left out as unsupported."""
     rows: dict[str, SourceRow] = defaultdict(SourceRow)
     unfit: list[Unfit] = []
     for problem_id, record in records.items():
@@ -83,18 +89,26 @@ def by_source(
         place = f"{line.file}:{line.line} {line.id or ''}".strip()
         reason = f"{line.field}: {line.reason}"
         unfit.append(Unfit(line.source, place, "broken", reason))
-    left_out = list(left_out)
     for entry in left_out:
         rows[entry.source].counts["unsupported"] += 1
-    for entry in by_reason(left_out):
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
     unfit.sort(key=lambda one: (one.source, VALIDATION_STATUSES.index(one.status), one.problem))
     return dict(sorted(rows.items())), unfit
 
 
+def reasons_of(unfit: Iterable[Unfit]) -> dict[tuple[str, str], list[str]]:
+    """(status, reason without what is special to a problem) -> unfit problems, the most frequent first."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in unfit:
+        shown = 3 if one.reason.startswith(_LONG) else 2
+        parts = _DETAIL.split(one.reason)[0].split(": ")[:shown]
+        groups[one.status, _SPECIAL.sub("…", ": ".join(parts))].append(one.problem)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+
+
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
-    """Table of counts by source, followed by a line for each unfit problem, at most `MOST_SHOWN` of a source
-    and status."""
+    """Table of counts by source, table of reasons, and a line for each unfit problem, at most `MOST_SHOWN` of
+    a source and status."""
     sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0))
     sums.add_column("source ", no_wrap=True)
     # Headings of two lines, so that the table fits a terminal of 80 columns.
@@ -104,6 +118,11 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     for source, row in rows.items():
         counts = [str(row.counts[name] or "·") for name in VALIDATION_STATUSES]
         sums.add_row(source, *counts, row.golden, score_text(row))
+    reasons = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("problems", "status", "reason", "such as"):
+        reasons.add_column(name, overflow="fold")
+    for (status, reason), problems in reasons_of(unfit).items():
+        reasons.add_row(str(len(problems)), status, Text(reason), Text(problems[0]))
     details = []
     for (source, status), group in groupby(unfit, lambda one: (one.source, one.status)):
         members = list(group)
@@ -113,7 +132,7 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
             details.append(
                 Text(f"{status}: {len(more):,} more of {source}; `--audit FILE` lists all")
             )
-    return Group(sums, *details)
+    return Group(sums, *([reasons] if unfit else []), *details)
 
 
 def score_text(row: SourceRow) -> str:
