@@ -1,4 +1,4 @@
-"""Commands about problem sets: `problems` (sources, list, show, fetch, export, synthesize) and `validate`."""
+"""Commands about problem sets: `problems` (sources, list, show, new, check, ...) and `validate`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from rtl_distill.cli.arguments import (
     SourceOption,
     VerboseOption,
 )
+from rtl_distill.cli.describing import describe, doubt
+from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.problems import (
     CountOption,
     FolderArgument,
@@ -27,8 +29,10 @@ from rtl_grader.cli.problems import (
     fetch,
     print_problem,
     print_problems,
+    print_statistics,
     sources,
 )
+from rtl_grader.cli.repair import repair
 
 if TYPE_CHECKING:
     from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
@@ -40,6 +44,8 @@ problems = typer.Typer(
     rich_markup_mode="markdown",
 )
 problems.command()(sources)
+problems.command()(new)
+problems.command()(check)
 
 
 @problems.command("list")
@@ -73,6 +79,37 @@ def show(
 
 
 problems.command()(fetch)
+problems.command()(repair)
+
+
+@problems.command()
+def stats(
+    config: ConfigOption = "demo",
+    source: SourceOption = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a page with figures.")
+    ] = None,
+) -> None:
+    """Count the problems by source, task, difficulty, size, judge and licence, and what was left out and why.
+
+    Examples:
+
+        rtl-distill problems stats --source rtllm=../RTLLM
+
+        rtl-distill problems stats --config cvdp --html problems.html
+    """
+    from rtl_core.reporting.problem_statistics import write_page
+    from rtl_grader.problems.statistics import statistics
+
+    counts = statistics(load(config, source))
+    print_statistics(counts)
+    if html is not None:
+        write_page(html, counts, ", ".join(source or [config]))
+        typer.echo(f"written: {html}")
+
+
+problems.command()(describe)
+problems.command()(doubt)
 
 
 @problems.command()
@@ -99,28 +136,31 @@ def export(
 
         rtl-distill problems export --as harbor --source starter build/harbor
     """
-    export_to(folder, as_, *sources_of(config, source), heldout, count)
+    sources, seed, split, exclude = sources_of(config, source)
+    export_to(folder, as_, sources, seed, split, exclude, heldout, count)
 
 
 def sources_of(
     config: str, source: list[str] | None
-) -> tuple[tuple[ProblemSource, ...], int, SplitBy]:
+) -> tuple[tuple[ProblemSource, ...], int, SplitBy, tuple[ProblemSource, ...]]:
     """Return the sources given by `--source` or else by the configuration, the seed for generated problems,
-    and how to split."""
+    how to split, and the sets whose near-duplicates are left out."""
     from rtl_core.config import load_config
     from rtl_grader.problems.sources import source_of
 
     if source:
-        return tuple(map(source_of, source)), 0, "design"
+        return tuple(map(source_of, source)), 0, "design", ()
     settings = load_config(config)
-    return settings.problems.sources, settings.run.seed, settings.problems.split
+    problems = settings.problems
+    return problems.sources, settings.run.seed, problems.split, problems.exclude
 
 
 def load(config: str, source: list[str] | None) -> LoadedProblems:
     """Load the problems given by `--source`, or else by the configuration."""
     from rtl_grader.problems.sources import load_problems
 
-    return load_problems(*sources_of(config, source))
+    sources, seed, split, exclude = sources_of(config, source)
+    return load_problems(sources, seed, split, exclude=exclude)
 
 
 @problems.command()
@@ -169,8 +209,8 @@ def synthesize(
         )
     if output.exists() and output.stat().st_size:
         raise ConfigError(f"--output {output}: the file exists", "name a new one")
-    sources, run_seed, split = sources_of(config, source)
-    loaded = load_problems(sources, run_seed, split)
+    sources, run_seed, split, exclude = sources_of(config, source)
+    loaded = load_problems(sources, run_seed, split, exclude=exclude)
     # Fail before the work if the file cannot be written.
     output.parent.mkdir(parents=True, exist_ok=True)
     output.touch()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psutil
 from prefect import flow, get_client
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
@@ -28,7 +29,6 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run import folder
 from rtl_core.run.lock import is_held, lock_path, read_holder
-from rtl_distill.operations import processes
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_grader.progress import log_line
 
@@ -149,7 +149,7 @@ def _is_starting(flow_run: FlowRun) -> bool:
         return True
     # Not its child processes, which inherit the variable and may outlive the run briefly.
     return any(
-        processes.variable(pid, "PREFECT__FLOW_RUN_ID") == str(flow_run.id)
-        and "prefect.engine" in processes.command_line(pid)
-        for pid in processes.pids()
+        (process.info["environ"] or {}).get("PREFECT__FLOW_RUN_ID") == str(flow_run.id)
+        and "prefect.engine" in " ".join(process.info["cmdline"])
+        for process in psutil.process_iter(["environ", "cmdline"])
     )

@@ -58,8 +58,8 @@ async def validate_problems(
     tell.stage(
         f"validation: {counted(len(waiting), 'problem')}, {validation.n_known} validated before"
     )
-    for moved in session.loaded.moved:
-        tell.line(str(moved))
+    for moved in session.loaded.moved_in_words:
+        tell.line(moved)
     tally, concurrency = Tally("problems validated", len(waiting)), 2 * session.graders.threads
     try:
         # Limited, so that a task starts only when a core will soon be free for it.
@@ -100,8 +100,8 @@ async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
     before, total = validation.n_known, len(session.problems)
     later = "" if before == total else "; each of the others is validated before it is used"
     tell.line(f"validation: {before} of {total} problems validated before{later}")
-    for moved in session.loaded.moved:
-        tell.line(str(moved))
+    for moved in session.loaded.moved_in_words:
+        tell.line(moved)
     ahead = ValidationAhead(
         validation, validate_problem, concurrency=2 * session.graders.threads
     )

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_distill.operations import processes
 from rtl_distill.operations.loopback import past_proxy
 
 MARK = "RTL_DISTILL_DEPLOYMENT"
@@ -52,7 +52,7 @@ class LocalDeployment:
     def api(self) -> str:
         """API URL of the running server, which may use another port, or else of the server to start."""
         pid = self.pid_of("server")
-        running = processes.variable(pid, "PREFECT_API_URL") if pid else None
+        running = _environment(pid).get("PREFECT_API_URL") if pid else None
         return running or f"http://127.0.0.1:{self.port}/api"
 
     def settings(self) -> dict[str, str]:
@@ -278,18 +278,25 @@ def _wait_until(condition: Callable[[], bool], patience_s: float) -> bool:
     return condition()
 
 
+def _environment(pid: int) -> dict[str, str]:
+    """Environment of a process; empty if the process has ended or is another user's."""
+    with contextlib.suppress(psutil.Error):
+        return dict(psutil.Process(pid).environ())
+    return {}
+
+
 def _is_marked(pid: int, mark: str) -> bool:
-    return processes.is_alive(pid) and processes.variable(pid, MARK) == mark
+    return _environment(pid).get(MARK) == mark
 
 
 def _family(pid: int | None) -> set[int]:
     """A process and all its descendants."""
-    parents = {child: processes.parent(child) for child in processes.pids()}
-    family = {pid} if pid is not None else set()
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    return family
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if pid is not None:
+            children = psutil.Process(pid).children(recursive=True)
+            return {pid, *(child.pid for child in children)}
+    return set()
 
 
 def _marked(mark: str) -> list[int]:
-    return [pid for pid in processes.pids() if pid != os.getpid() and _is_marked(pid, mark)]
+    return [pid for pid in psutil.pids() if pid != os.getpid() and _is_marked(pid, mark)]

@@ -1,5 +1,6 @@
 """Benchmarks that no other test starts run at their smallest size, so that the commands in the documentation work."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from rtl_core.tinymodels import model_path
 
 STUDENT = str(model_path("student"))
 MODEL = "--rounds 1 --prompts 1 --prompt-tokens 16 --group 2 --tokens 4 --sequences 4 --length 32 --steps 2"
+DESIGN = "module inc(input clk, input [3:0] d, output reg [3:0] q); always @(posedge clk) q <= d + 1; endmodule"
 COMMANDS = (
     "consensus --sets starter --problems 1 --answers 4",
     "equivalence --sets starter --starter 2 --mutants 1",
@@ -25,6 +27,8 @@ COMMANDS = (
     "hints demo-self --problems 2 --set problems.sources.0.train=2 --set problems.sources.0.heldout=1",
     "history --rollouts 400 --steps 1 --folder history",
     "integrity --every 240",
+    "judge --count 4",
+    "judge --mutants 1 --longest 2000",
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
     "rehearsal --faults-a-run 3 --only 'a step twice' 'a poisoned step' '401, key refused'",
@@ -37,6 +41,8 @@ COMMANDS = (
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split(" --")[0])
 def test_benchmark_runs(tmp_path, data, command):
     root = Path(__file__).parents[1]
+    design = {"files": {"inc.v": DESIGN}, "top_module": "inc"}
+    (tmp_path / "designs.jsonl").write_text(json.dumps(design))
     environment = {**os.environ, "PYTHONPATH": str(root), "RTL_DISTILL_DATA": str(data)}
     done = subprocess.run(
         [sys.executable, "-m", *shlex.split(f"benchmarks.{command.replace('{data}', str(data))}")],

@@ -110,6 +110,8 @@ def cases(every: int = 1) -> list[Case]:
 def _usable(attack: Attack) -> bool:
     kind = attack.problem.partition("/")[0]
     there = kind == "starter" or attack.problem in own() or attack.problem == "cvdp/lfsr"
+    # Only our grader can run a harness that the golden answer completes.
+    there &= not attack.problem.startswith("own/judged")
     has_twin = (
         attack.problem in BASES or kind == "starter"
     )  # starter problems have a known-good answer

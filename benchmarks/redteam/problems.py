@@ -15,6 +15,7 @@ from rtl_core.starter import Spec, problem_of
 from rtl_core.starter.record import COMPOSE
 from rtl_grader.hdl.text import module_names
 from rtl_grader.problems.cvdp import problem_from_record, read_cvdp
+from rtl_grader.problems.folder.reader import understand
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.judged import Judging, judged_problem
 from rtl_grader.problems.sources.rtllm import read_rtllm
@@ -109,6 +110,13 @@ def _judged(name: str, **judging: Any) -> Problem:
     )
 
 
+def _folder(name: str) -> Problem:
+    """A folder with a design, given files and a bench."""
+    reading = understand(name, OWN / name, OWN / name / "problem.toml")
+    assert reading.problem is not None, reading.error
+    return reading.problem
+
+
 @cache
 def own() -> dict[str, Problem]:
     """The red team's own problems, one for each kind of harness, so that the tests need no data."""
@@ -121,6 +129,7 @@ def own() -> dict[str, Problem]:
         "own/judged_proof": _judged("judged_proof", proof="undecided"),
         "own/judged_bus": _judged("judged_bus"),
         "own/judged_valid": _judged("judged_valid", valid="valid"),
+        "own/given": _folder("given"),
     }
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from localtinker.registry import find_checkpoint
+from localtinker.registry import live_checkpoints
 from rtl_core.history.store import History
 
 BROKEN = {
@@ -36,24 +36,26 @@ def broken(path: Path, run: str, state: Path) -> list[str]:
     def count(sql: str) -> int:
         return int(next(iter(history.query(sql, [run]).to_pylist()[0].values())))
 
-    found = [f"{number} {what}" for what, sql in BROKEN.items() if (number := count(sql))]
+    errors = [f"{number} {what}" for what, sql in BROKEN.items() if (number := count(sql))]
     # A step without an optimizer step has no examples, because none of its groups teaches anything.
     recorded = count(
         "SELECT count(*) FROM steps WHERE run = ? AND status = 'trained' AND examples > 0"
     )
-    saved = last_saved(history, run, state)
-    counted = adam_steps(saved) if saved else 0
+    folder = last_saved(history, run, state)
+    counted = adam_steps(folder) if folder else 0
     if counted != recorded or not recorded:
-        found.append(f"Adam has counted {counted} steps, the history has {recorded}")
-    return found
+        errors.append(f"Adam has counted {counted} steps, the history has {recorded}")
+    return errors
 
 
 def last_saved(history: History, run: str, state: Path) -> Path | None:
     """The folder with adapter and optimizer of a run's last step, as the embedded service keeps them in the
     folder `state`."""
     last = history.last_trained_step(run)
-    saved = find_checkpoint(state, last.state_path) if last and last.state_path else None
-    return saved.folder(state) if saved else None
+    if not (last and last.state_path):
+        return None
+    checkpoint = live_checkpoints(state).get(last.state_path)
+    return checkpoint.folder(state) if checkpoint else None
 
 
 def adam_steps(folder: Path) -> int:

@@ -25,7 +25,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import MalformedAnswerError, PolicyError
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import FloatArray
-from rtl_core.prompting.chat import Chat, answer_text
+from rtl_core.prompting.chat import answer_text
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -122,21 +122,21 @@ def checked_logprobs(
     """Validate a backend's log-probabilities of the `count` tokens of `what` and return them as an array.
     Raises MalformedAnswerError if the number differs, or a value is not finite or above 0 by more than
     rounding."""
-    found_T = np.array(
+    values_T = np.array(
         [np.nan if value is None else value for value in values or ()], np.float64
     )
-    if found_T.shape != (count,):
+    if values_T.shape != (count,):
         raise MalformedAnswerError(
-            f"{what} has {found_T.size} log-probabilities for {count} tokens", SERVER_HINT
+            f"{what} has {values_T.size} log-probabilities for {count} tokens", SERVER_HINT
         )
-    valid_T = np.isfinite(found_T) & (found_T <= ROUNDING)
+    valid_T = np.isfinite(values_T) & (values_T <= ROUNDING)
     if not valid_T.all():
         t = int(np.argmin(valid_T))
         raise MalformedAnswerError(
-            f"{what} has the log-probability {found_T[t]} at token {t + 1} of {count}",
+            f"{what} has the log-probability {values_T[t]} at token {t + 1} of {count}",
             SERVER_HINT,
         )
-    return found_T
+    return values_T
 
 
 def checked_choices(
@@ -377,49 +377,3 @@ class Provider(Protocol):
         self, config: RunConfig, state_path: str, name: str, folder: Path
     ) -> list[Path]:
         """Write the adapter saved at `state_path` to `folder` in peft's format. The run need not be open."""
-
-
-def check_start(config: RunConfig, saved: Saved) -> None:
-    """Raise PolicyError if a run cannot start from the weights of `tinker.start_from`."""
-    section = config.tinker
-    if saved.base_model != section.student:
-        raise PolicyError(
-            f"tinker.start_from: {section.start_from} was trained on {saved.base_model!r}, and "
-            f"the student is {section.student!r}",
-            f'set tinker.student = "{saved.base_model}", or start from another state',
-        )
-    if saved.rank not in (None, section.lora_rank):
-        raise PolicyError(
-            f"tinker.start_from: {section.start_from} has rank {saved.rank}, and tinker.lora_rank "
-            f"is {section.lora_rank}",
-            f"set tinker.lora_rank = {saved.rank}",
-        )
-
-
-def wanted_models(config: RunConfig) -> dict[str, str]:
-    """Return a mapping of configuration key to base model for all models that a run samples or scores with,
-    the student first. Teachers that are saved weights are not included (see `Backend.describe`)."""
-    models = {"tinker.student": config.tinker.student, **config.tinker.named_teachers}
-    return {key: name for key, name in models.items() if not name.startswith(SAVED)}
-
-
-def check_same_tokens(
-    student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]
-) -> None:
-    """Raise PolicyError unless student and teacher have equal vocabularies and render all `prompts` to the
-    same tokens. Otherwise the teacher would score different texts."""
-    ours, theirs = student.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
-    different = [token for token, index in ours.items() if theirs.get(token) != index]
-    if different:
-        raise PolicyError(
-            f"student and teacher have different tokenizers: {len(different)} of {len(ours)} "
-            f"tokens differ (such as {different[0]!r})",
-            "token-level distillation needs a common tokenizer; choose a teacher of the student's "
-            "family or set learning.kl_weight = 0",
-        )
-    for messages in prompts:
-        if student.encode(messages) != teacher.encode(messages):
-            raise PolicyError(
-                "student and teacher render the same chat messages to different tokens: their chat templates differ",
-                "choose a teacher with the student's chat template",
-            )

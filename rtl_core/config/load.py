@@ -235,13 +235,16 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
         place = _place(path, text, location)
         missing[f"{place}: `{'.'.join(map(str, location))}`: there is no {file}"] = remedy
 
-    for index, source in enumerate(config.problems.sources):
-        for key, value in source:
-            if isinstance(value, Path) and not value.exists():
+    lists = {"sources": config.problems.sources, "exclude": config.problems.exclude}
+    for name, sources in lists.items():
+        for index, source in enumerate(sources):
+            for key, value in source:
                 remedy = "put it there or change the path"
+                is_there = isinstance(value, Path) and value.exists()
                 if isinstance(source, FileSource) and key == "path":
-                    remedy = source.how_to_get(value)
-                note(value, remedy, "problems", "sources", index, key)
+                    remedy, is_there = source.how_to_get(value), source.is_there(value)
+                if isinstance(value, Path) and not is_there:
+                    note(value, remedy, "problems", name, index, key)
     if config.cost.prices is not None and not config.cost.prices.is_file():
         note(config.cost.prices, "copy rtl_core/cost/prices.toml there", "cost", "prices")
     for name, folder in config.tinker.local_models.items():

@@ -50,6 +50,9 @@ class RunSection(Section):
 class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
     """Problem sets of the run, one `[[problems.sources]]` table each."""
+    exclude: tuple[Source, ...] = ()
+    """Evaluation sets, one `[[problems.exclude]]` table each: problems of the run that are near-duplicates of one of
+    theirs are left out."""
     split: SplitBy = "design"
     """Unit of the split into training and held-out problems, for sets read from files. `design`: keep all
     problems of one design together, such as CVDP's of one IP, those sharing an RTL module, and

@@ -38,7 +38,7 @@ def prompts_of(
     count = _counter(config, tokenizer, notes)
     limit = float(config.prompting.max_prompt_tokens)
     for source in config.problems.sources:
-        if isinstance(source, FileSource) and not source.path.exists():
+        if isinstance(source, FileSource) and not source.is_there(source.path):
             of_train, of_heldout = _assumed(source, problems, limit, notes)
             train += of_train
             heldout += of_heldout

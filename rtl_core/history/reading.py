@@ -28,6 +28,7 @@ from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.validation.record import ValidationRecord
 
+Params = Sequence[Any] | Mapping[str, Any] | None
 _METRICS = """
 SELECT step, name, value FROM step_metrics
 WHERE run = $run AND step >= $first AND ($last IS NULL OR step <= $last) ORDER BY step, name
@@ -65,25 +66,18 @@ class Reading(Transactions):
 
     def runs(self) -> list[RunRecord]:
         """All runs, newest first; last those that only validated problems."""
-        with self._reading() as con:
-            rows = read(
-                con, "runs", "true ORDER BY ends_with(run, '.validation'), created_at DESC, run"
-            )
+        order = "true ORDER BY ends_with(run, '.validation'), created_at DESC, run"
+        rows = self._read("runs", order)
         return [from_row(RunRecord, row, name=row["run"]) for row in rows]
 
     def problems_of(self, run: str) -> list[StoredProblem]:
         """The run's problems, ordered by split and position."""
-        with self._reading() as con:
-            rows = read(
-                con,
-                "run_problems",
-                "run = ? ORDER BY split, position NULLS LAST, problem_id",
-                [run],
-            )
-            used = "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = ?)"
-            records = {
-                row["fingerprint"]: row["record"] for row in read(con, "problems", used, [run])
-            }
+        order = "run = ? ORDER BY split, position NULLS LAST, problem_id"
+        used = "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = ?)"
+        with self.reading():
+            rows = self._read("run_problems", order, run)
+            problems = self._read("problems", used, run)
+        records = {row["fingerprint"]: row["record"] for row in problems}
         return [
             from_row(
                 StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]
@@ -93,17 +87,16 @@ class Reading(Transactions):
 
     def validations(self, tools_key: str) -> dict[str, ValidationRecord]:
         """Mapping of problem fingerprint to the result of validation with these tools."""
-        with self._reading() as con:
-            rows = read(con, "validations", "tools_key = ?", [tools_key])
+        rows = self._read("validations", "tools_key = ?", tools_key)
         return {row["fingerprint"]: from_row(ValidationRecord, row) for row in rows}
 
     def steps(self, run: str) -> list[StepState]:
         """The run's planned and trained steps in order, each with its problems in order."""
         problems = defaultdict(list)
-        with self._reading() as con:
-            for row in read(con, "step_problems", "run = ? ORDER BY step, position", [run]):
+        with self.reading():
+            for row in self._read("step_problems", "run = ? ORDER BY step, position", run):
                 problems[row["step"]].append(row["problem_id"])
-            rows = read(con, "steps", "run = ? ORDER BY step", [run])
+            rows = self._read("steps", "run = ? ORDER BY step", run)
         return [
             from_row(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows
         ]
@@ -164,8 +157,7 @@ class Reading(Transactions):
 
     def messages(self, rollout: str) -> list[MessageRecord]:
         """The messages of a rollout's conversation, in order; empty for a single-shot answer."""
-        with self._reading() as con:
-            rows = read(con, "messages", "rollout = ? ORDER BY position", [rollout])
+        rows = self._read("messages", "rollout = ? ORDER BY position", rollout)
         return [from_row(MessageRecord, row) for row in rows]
 
     def problem_record(self, run: str, problem_id: str) -> dict[str, Any] | None:
@@ -182,10 +174,8 @@ class Reading(Transactions):
         return self._evaluations("run = ?", run)
 
     def _evaluations(self, condition: str, value: str) -> list[EvaluationRecord]:
-        with self._reading() as con:
-            rows = read(
-                con, "evaluations", f"{condition} ORDER BY step, policy, evaluation", [value]
-            )
+        ordered = f"{condition} ORDER BY step, policy, evaluation"
+        rows = self._read("evaluations", ordered, value)
         return [from_row(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
 
     def cached_verdicts(self, most: int) -> list[tuple[str, str]]:
@@ -202,9 +192,11 @@ class Reading(Transactions):
             passing = con.execute(_PASSING_CPU).fetchall()
         return dict(golden), dict(passing)
 
-    def query(
-        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
-    ) -> pa.Table:
+    def _read(self, table: str, condition: str, *params: Any) -> list[Row]:
+        with self._reading() as con:
+            return read(con, table, condition, params)
+
+    def query(self, sql: str, params: Params = None) -> pa.Table:
         """The result of one reading SQL statement. Raises HistoryError with DuckDB's message when it fails."""
         try:
             with self._reading() as con:
@@ -220,16 +212,12 @@ class Reading(Transactions):
                 str(error), "`rtl-distill query --schema` prints all tables and views"
             ) from error
 
-    def rows(
-        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
-    ) -> list[Row]:
+    def rows(self, sql: str, params: Params = None) -> list[Row]:
         """The rows of such a statement."""
         rows: list[Row] = self.query(sql, params).to_pylist()
         return rows
 
-    def column(
-        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None
-    ) -> list[Any]:
+    def column(self, sql: str, params: Params = None) -> list[Any]:
         """The first column of such a statement's result."""
         values: list[Any] = self.query(sql, params).column(0).to_pylist()
         return values

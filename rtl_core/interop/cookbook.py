@@ -166,7 +166,10 @@ class RtlDatasetBuilder(RLDatasetBuilder):
         settings = load_config(self.config, self.overrides)
         bench = _workbench(settings.model_dump_json())
         loaded = load_problems(
-            settings.problems.sources, settings.run.seed, settings.problems.split
+            settings.problems.sources,
+            settings.run.seed,
+            settings.problems.split,
+            exclude=settings.problems.exclude,
         )
         ordered = order_problems(loaded.train, settings.curriculum.order, settings.run.seed)
         train = self._groups(bench, ordered, self.group_size)

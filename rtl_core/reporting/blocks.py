@@ -49,17 +49,30 @@ Align = Literal["left", "right", "code"]
 
 @dataclass(frozen=True)
 class Table:
-    """A table; `columns` are (heading, alignment). Cells are plain text, which the page escapes."""
+    """A table. Cells are plain text, which the page escapes."""
 
     id: str
     title: str
     caption: str
-    columns: Sequence[tuple[str, Align]]
+    header: str
+    """The columns, separated by ` | `: a name with a colon at its end is aligned right, one in backticks is code."""
     rows: Sequence[Sequence[str]]
     wide: bool = True
     sql: tuple[Statement, ...] = ()
     links: dict[int, str] = field(default_factory=dict)
     """Row -> key of an example rollout."""
+
+    @property
+    def columns(self) -> list[tuple[str, Align]]:
+        """(heading, alignment) of each column."""
+        return [_column(text) for text in self.header.split(" | ")]
+
+
+def _column(text: str) -> tuple[str, Align]:
+    if text.endswith(":"):
+        return text[:-1], "right"
+    name = text.strip("`")
+    return name, "left" if name == text else "code"
 
 
 Block = Figure | Table
@@ -231,7 +244,7 @@ def curve(
 
 
 def bar(
-    name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str, **more: Any
+    name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str, **more: Any
 ) -> Spec:
     """A bar trace, with the parameters of `curve`."""
     return {

@@ -82,18 +82,36 @@ def render(
     filled: list[Section],
     browser: dict[str, Any] | None,
 ) -> str:
-    from plotly.offline import get_plotlyjs
-
     runs = [history.existing_run(name) for name in results]
     result, alone = results[runs[0].name], len(runs) == 1
+    return page(
+        filled,
+        browser,
+        runs,
+        headline=headline(result),
+        detail=_detail(result),
+        facts=facts(history, runs[0]) if alone else [],
+        demo_note=demo_note(runs[0]),
+    )
+
+
+def page(
+    filled: list[Section],
+    browser: dict[str, Any] | None = None,
+    runs: Sequence[RunRecord] = (),
+    **head: Any,
+) -> str:
+    """A page with sections of figures and tables; `head`: what stands above them, as `report.html` reads it."""
+    from plotly.offline import get_plotlyjs
+
     figures = [b for section in filled for b in section.blocks if isinstance(b, Figure)]
     data = {
         "outcomes": {name: list(pair) for name, pair in OUTCOMES.items()},
         "figures": [figure.drawing for figure in figures],
         "browser": browser,
     }
-    page = files("rtl_core.reporting") / "page"
-    scripts = ((page / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))
+    folder = files("rtl_core.reporting") / "page"
+    scripts = ((folder / name).read_text(encoding="utf-8") for name in ("roles.js", "page.js"))
     templates = escaping_templates("rtl_core.reporting")
     templates.filters.update(
         about=_about,
@@ -103,10 +121,6 @@ def render(
     return templates.get_template("report.html").render(
         nonce=secrets.token_urlsafe(16),
         runs=runs,
-        headline=headline(result),
-        detail=_detail(result),
-        facts=facts(history, runs[0]) if alone else [],
-        demo_note=demo_note(runs[0]),
         sections=filled,
         browser=browser if browser and browser["shown"] else None,
         linked={r["rollout"] for r in browser["rollouts"]} if browser else set(),
@@ -116,6 +130,7 @@ def render(
         data=Markup(safe_json(data)),
         plotly=Markup(get_plotlyjs()),
         script=Markup("\n".join(scripts)),
+        **head,
     )
 
 

@@ -26,7 +26,7 @@ from rtl_core.rollouts.batch import Batch
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
-from rtl_grader.extraction.answer_to import response_of
+from rtl_grader.extraction.answer_to import masked_piece, response_of
 from rtl_grader.types.problem import Problem
 
 Decode = Callable[[Sequence[int]], str]
@@ -260,7 +260,11 @@ def _with_scores_of(stored: StoredRollout, other: StoredRollout) -> StoredRollou
 
 
 def golden_response(problem: Problem) -> str:
-    """Return the known-good answer in the form of a model's response, which extraction/response.py reads."""
+    """Return the known-good answer in the form of a model's response, which extraction/response.py reads: of a
+    masked file the part alone."""
+    piece = masked_piece(problem)
+    if piece is not None:
+        return f"```verilog\n{piece}\n```"
     files = (
         {target: problem.golden[target] for target in problem.targets} if problem.golden else {}
     )

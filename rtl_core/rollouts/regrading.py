@@ -21,7 +21,7 @@ from attrs import define, field
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
-from rtl_core.reporting.blocks import Align, Table
+from rtl_core.reporting.blocks import Table
 from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.limits import KnownGood
@@ -43,13 +43,7 @@ SELECT count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS cha
 FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run = $run
 """
 
-_COLUMNS: list[tuple[str, Align]] = [
-    ("was", "left"),
-    ("is now", "left"),
-    ("rollouts", "right"),
-    ("problems", "right"),
-    ("for example", "left"),
-]
+_HEADER = "was | is now | rollouts: | problems: | for example"
 
 
 @define(eq=False)
@@ -99,7 +93,7 @@ class Regrading:
     def changes(self) -> Table:
         """Table of changed verdicts, with an example rollout of each change."""
         rows = [[str(value) for value in row.values()] for row in self._query(_CHANGES)]
-        return Table("", "Verdicts that changed", "", _COLUMNS, rows or [["none"]])
+        return Table("", "Verdicts that changed", "", _HEADER, rows or [["none"]])
 
     def _query(self, sql: str) -> list[dict[str, Any]]:
         return self.history.query(sql, {"label": self.label, "run": self.run}).to_pylist()
@@ -145,9 +139,9 @@ def open_regrading(
         waiting: dict[str, list[str]] = {}
         n_known = 0
         for name, rollouts in by_problem.items():
-            left = [rollout for rollout in rollouts if rollout not in done]
-            n_known += len(rollouts) - len(left)
-            if left:
-                waiting[name] = left
+            rest = [rollout for rollout in rollouts if rollout not in done]
+            n_known += len(rollouts) - len(rest)
+            if rest:
+                waiting[name] = rest
         problems = problems_as_recorded(history, run, waiting)
         yield Regrading(run, label, history, pool, problems, waiting, n_known)

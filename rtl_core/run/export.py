@@ -23,7 +23,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError, PolicyError, UserError
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
-from rtl_core.reporting.blocks import Align, Table
+from rtl_core.reporting.blocks import Table
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
@@ -162,12 +162,7 @@ async def checkpoint_table(history: History, config: RunConfig) -> Table:
         elif match := re.fullmatch(rf".*/weights/{re.escape(run)}-(\d+)", path):
             rows.append([str(int(match[1])), "", f"{path} (of an interrupted attempt)"])
     rows.sort(key=lambda row: int(row[0]))
-    columns: list[tuple[str, Align]] = [
-        ("after steps", "right"),
-        ("pass@1", "right"),
-        ("state", "left"),
-    ]
-    return Table("", title, "", columns, rows)
+    return Table("", title, "", "after steps: | pass@1: | state", rows)
 
 
 def choose(history: History, config: RunConfig, which: str) -> StepState:

@@ -19,9 +19,9 @@ from rtl_core.backend.base import (
     Backend,
     Provider,
     Readiness,
-    check_start,
 )
 from rtl_core.backend.registry import backend_of
+from rtl_core.backend.start import check_start
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.episodes.tools import definitions
@@ -49,7 +49,7 @@ from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.progress import at_intervals, log_line, progress
 from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
 from rtl_grader.types.problem import Problem
-from rtl_grader.words import counted
+from rtl_grader.words import first_lines
 
 HEARTBEAT_S = 30.0
 LOG_S = 60.0
@@ -341,12 +341,8 @@ def log_slow_steps() -> None:
 
 def _log_left_out(loaded: LoadedProblems) -> None:
     tell = progress.get()
-    for broken in loaded.broken:
-        tell.line(f"left out: {broken}")
-    if loaded.left_out:
-        first, number = loaded.left_out[0], counted(len(loaded.left_out), "problem")
-        example = f"{first.id}: {first.reason}"
-        tell.line(f"left out: {number} that cannot be graded here (such as {example})")
+    for reason in (*loaded.broken_in_words, *loaded.left_out_in_words):
+        tell.line(f"left out: {reason}")
 
 
 def _prepare_prompts(
@@ -367,9 +363,10 @@ def _prepare_prompts(
     session.prompts = prepared.prompts
     tell.line(prepared.rendering)
     session.unfit |= prepared.unfit
-    for why in prepared.unfit.values():
+    for why in first_lines(prepared.unfit.values()):
         tell.line(f"left out: {why}")
-    for prompt in prepared.prompts.values():
-        for note in prompt.notes:
-            tell.line(f"prompt of {prompt.problem_id}: {note}")
+    prompts = prepared.prompts.values()
+    notes = [f"{prompt.problem_id}: {note}" for prompt in prompts for note in prompt.notes]
+    for note in first_lines(notes):
+        tell.line(f"prompt of {note}")
     return prepared.chat

@@ -13,11 +13,11 @@ import contextlib
 import os
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Annotated, Any
 
+from cachetools import LRUCache
 from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -108,7 +108,7 @@ class _Renderer:
     def __init__(self, history: History) -> None:
         self.history = history
         self._templates = _templates()
-        self._pages: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._pages: LRUCache[tuple[str, str], str] = LRUCache(MOST_CACHED)
         self._guard = threading.Lock()
 
     def fill(self, template: str, **values: Any) -> str:
@@ -130,13 +130,10 @@ class _Renderer:
         key = str(request.url), self.stamp()
         with self._guard:
             if key in self._pages:
-                self._pages.move_to_end(key)
                 return HTMLResponse(self._pages[key])
         page = self.fill(template, **{"live": False, **values()}, stamp=key[1])
         with self._guard:
             self._pages[key] = page
-            while len(self._pages) > MOST_CACHED:
-                self._pages.popitem(last=False)
         return HTMLResponse(page)
 
     def error(self, status: int, message: str, hint: str | None = None) -> Response:
@@ -223,7 +220,8 @@ def _answer_pages(app: FastAPI, renderer: _Renderer) -> None:
 
 
 def _answer_waves(app: FastAPI, renderer: _Renderer) -> None:
-    simulating, drawings = asyncio.Lock(), OrderedDict[str, str]()
+    simulating = asyncio.Lock()
+    drawings: LRUCache[str, str] = LRUCache(MOST_CACHED)
 
     @app.post("/waves")
     async def waves(
@@ -239,8 +237,6 @@ def _answer_waves(app: FastAPI, renderer: _Renderer) -> None:
             page = renderer.fill("waves.html", **values)
             if values["error"] is None:
                 drawings[key] = page
-                while len(drawings) > MOST_CACHED:
-                    drawings.popitem(last=False)
             return HTMLResponse(page)
 
 

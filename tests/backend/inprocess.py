@@ -245,7 +245,7 @@ class InProcess:
     async def describe(self, path: str) -> Saved:
         with errors_of_ours(PolicyError):
             found = self._service.registry.checkpoint(path)
-            return Saved(found.base_model, LoraSpec.from_json(found.lora).rank)
+            return Saved(found.base_model, LoraSpec.model_validate_json(found.lora).rank)
 
     async def open_trainer(
         self, state_path: str | None, *, weights_only: bool = False
@@ -254,7 +254,7 @@ class InProcess:
         client: dict[str, Any] = {"session_id": self._session, "model_seq_id": number}
         with errors_of_ours():
             if state_path is None:
-                lora = rq.LoraConfig(rank=tinker.lora_rank, seed=self._config.run.seed)
+                lora = LoraSpec(rank=tinker.lora_rank, seed=self._config.run.seed)
                 request = rq.CreateModel(**client, base_model=tinker.student, lora_config=lora)
                 made = self._service.create_model(request)
             else:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from rtl_core.backend.base import check_same_tokens
+from rtl_core.backend.start import check_same_tokens
 from rtl_core.errors import ConfigError, PolicyError, UserError
 from rtl_core.prompting.budget import build_prompt
 from rtl_core.prompting.chat import Chat, answer_text, decoded

@@ -238,11 +238,11 @@ def test_an_unknown_folder_of_the_base_is_an_error(run, tmp_path):
 @pytest.mark.parametrize(
     "spec",
     [
-        LoraSpec(1, 0),
-        LoraSpec(64, 1, train_unembed=False),
-        LoraSpec(4, 2, train_attn=False, train_mlp=False),
-        LoraSpec(4, 3, train_mlp=False),
-        LoraSpec(4, 4, train_attn=False, train_unembed=False),
+        LoraSpec(rank=1, seed=0),
+        LoraSpec(rank=64, seed=1, train_unembed=False),
+        LoraSpec(rank=4, seed=2, train_attn=False, train_mlp=False),
+        LoraSpec(rank=4, seed=3, train_mlp=False),
+        LoraSpec(rank=4, seed=4, train_attn=False, train_unembed=False),
     ],
 )
 @pytest.mark.parametrize("tied", [True, False])
@@ -280,16 +280,16 @@ def test_adapters_of_every_rank_and_target_are_merged_also_with_a_tied_head(
 def test_adapters_with_other_layers_or_more_than_a_low_rank_term_are_refused(tmp_path):
     model = load_model(model_path("student"), "float32")
     bank = AdapterBank(model)
-    bank.add("one", LoraSpec(4, 0))
+    bank.add("one", LoraSpec(rank=4, seed=0))
     tensors = bank.tensors("one")
-    write_adapter(tmp_path, tensors, LoraSpec(4, 0), "")
+    write_adapter(tmp_path, tensors, LoraSpec(rank=4, seed=0), "")
     more = {"base_model.model.model.layers.0.mlp.experts.w1.lora_A.weight": torch.zeros(4, 8)}
     save_file({**tensors, **more}, tmp_path / "adapter_model.safetensors")
     with pytest.raises(
         PolicyError, match=r"1 of \d+ tensors of the adapter fit no layer.*experts"
     ):
         merged(load_model(model_path("student"), "float32"), tmp_path)
-    write_adapter(tmp_path, tensors, LoraSpec(4, 0), "")
+    write_adapter(tmp_path, tensors, LoraSpec(rank=4, seed=0), "")
     config = json.loads((tmp_path / "adapter_config.json").read_text())
     (tmp_path / "adapter_config.json").write_text(
         json.dumps({**config, "use_dora": True, "rank_pattern": {}})

@@ -9,7 +9,7 @@ The commands are `localtinker serve-tinker` and `localtinker check-service`. Oth
     client      for a client of any server: failures (what an error of the SDK means), requests (without
                 retries), session (credentials, closing) and weights (list, delete and download)
     certify     bench.Server and examiner.examine: the cases of `check-service`
-    registry    find_checkpoint, live_checkpoints: saved weights of a state folder, read-only
+    registry    live_checkpoints: saved weights of a state folder, read-only
     settings    Settings and context_of              devices     device_for
     lora        adapter files in peft's format       cli, quiet  the commands; silent loggers
 

@@ -1,10 +1,10 @@
-"""Hand-written training passes of a LoRA adapter on a dense model, for CPUs: bounded memory, less time than autograd.
+"""Training passes of a LoRA adapter on a dense model, for CPUs: bounded memory, less time than plain autograd.
 
 Autograd keeps every intermediate result of every layer (2.4 MB per token for a model of 135 million
-parameters). Here a layer keeps the results of its matrix products and recomputes the cheap rest in the
-backward pass. Frozen weights get no gradient. In float32 the adapter is added to a layer's weight while
-that layer computes, so it costs nothing extra. Layers whose results exceed the budget are recomputed as a
-whole (gradient checkpointing).
+parameters). Here the matrix products are functions with their own backward pass: a layer keeps its results
+and recomputes the cheap rest. Frozen weights get no gradient. In float32 the adapter is added to a layer's
+weight while that layer computes, so it costs nothing extra. Layers whose results exceed the budget are
+recomputed as a whole (gradient checkpointing).
 
 Supports the models of `modules.py`, and computes the same functions.
 
@@ -13,15 +13,15 @@ Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary,
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from localtinker.modules import rotated
 from localtinker.packing import Layout, chunks
@@ -30,8 +30,8 @@ Pair = tuple[nn.Parameter, nn.Parameter]
 """A [r, in] and B [out, r] of an adapter."""
 Pairs = Mapping[str, Pair]
 Function = Callable[[Tensor], Tensor]
-LossOf = Function
-"""Maps log-probabilities [B, L, K] to the elementwise loss [B, L, K]."""
+Place = tuple[Tensor, Tensor]
+"""The row of each position [P], and its targets [P, K]."""
 LOGIT_BYTES = 224 << 20  # logits kept for the backward pass, which recomputes the others
 _CHUNK = 128  # positions whose gradient of the logits is in memory at once
 
@@ -54,6 +54,7 @@ class Projection:
         # In lower precision, adding would round the adapter away.
         self._merges = self.dtype == torch.float32
 
+    @torch.no_grad()
     def effective(self) -> Tensor:
         """Return W, or W + s B A in float32, of all layers together: [out, in]."""
         first = self._weights[0]
@@ -66,13 +67,11 @@ class Projection:
                 torch.addmm(weight, pair[1], pair[0], alpha=self._scaling, out=part)
         return out
 
-    def forward(
-        self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return y [N, out] for x [N, in]. `weight`: the result of `effective`, if already computed."""
         if weight is None:
             weight = self.effective()
-        y = torch.mm(x, weight.t(), out=out)
+        y = torch.mm(x, weight.t())
         if self._bias is not None:
             y += self._bias
         if not self._merges:
@@ -114,15 +113,23 @@ def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
         parameter.grad += gradient
 
 
-@dataclass(frozen=True)
-class _Activations:
-    """Results of a layer's forward pass that its backward pass needs."""
+class _Product(torch.autograd.Function):
+    """The projection of function(x). Its backward pass recomputes function(x)."""
 
-    x: Tensor
-    qkv: Tensor  # requires grad; `attended` depends on it
-    attended: Tensor
-    middle: Tensor  # the residual stream between attention and MLP
-    gate_up: Tensor
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, function: Function, projection: Projection) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.function = function
+        ctx.projection = projection
+        return projection.forward(function(x))
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        leaf = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            h = ctx.function(leaf)
+        dh = ctx.projection.backward(h.detach(), dy)
+        return *torch.autograd.grad(h, leaf, dh), None, None
 
 
 class _Layer:
@@ -131,67 +138,49 @@ class _Layer:
             names = [f"{name}.{part}_proj" for part in parts]
             return Projection(model, names, pairs, scaling)
 
-        config = model.config
+        def norm(module: Any) -> Function:
+            return _norm(module.weight, model.config.rms_norm_eps)
+
         layer = model.get_submodule(name)
-        self._heads = config.num_attention_heads
-        self._kv_heads = config.num_key_value_heads
-        self._head_dim = layer.self_attn.head_dim
+        attention = layer.self_attn
+        self._heads = model.config.num_attention_heads
+        self._kv_heads = model.config.num_key_value_heads
+        self._head_dim = attention.head_dim
         self._qkv = projection("self_attn.q", "self_attn.k", "self_attn.v")
         self._o = projection("self_attn.o")
         self._gate_up = projection("mlp.gate", "mlp.up")
         self._down = projection("mlp.down")
-        self._norm_in = layer.input_layernorm
-        self._norm_mlp = layer.post_attention_layernorm
-        self._norm_q = self._norm_k = None
-        if hasattr(layer.self_attn, "q_norm"):
-            self._norm_q = layer.self_attn.q_norm.weight
-            self._norm_k = layer.self_attn.k_norm.weight
-        self._eps = config.rms_norm_eps
+        self._norm_in = norm(layer.input_layernorm)
+        self._norm_mlp = norm(layer.post_attention_layernorm)
+        self._norm_q = self._norm_k = _unchanged
+        if hasattr(attention, "q_norm"):
+            self._norm_q = norm(attention.q_norm)
+            self._norm_k = norm(attention.k_norm)
 
-    def forward(
-        self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout, *, keep: bool
-    ) -> tuple[Tensor, _Activations]:
-        """Return the layer's output for x [N, H], and its results, which `backward` can use if `keep` is true."""
-        qkv = self._qkv.forward(self._norm(x, self._norm_in))
-        with torch.set_grad_enabled(keep):
-            attended = self._attend(qkv.requires_grad_(keep), rope, layout)
-        middle = x + self._o.forward(attended.detach())
-        gate_up = self._gate_up.forward(self._norm(middle, self._norm_mlp))
-        out = self._down.forward(_gated(gate_up)).add_(middle)
-        return out, _Activations(x, qkv, attended, middle, gate_up)
-
-    def backward(self, results: _Activations, dx: Tensor) -> Tensor:
-        """Return the gradient of the layer's input, given that of its output, which is overwritten."""
-        d_gate_up = _through(_gated, results.gate_up, lambda act: self._down.backward(act, dx))
-        dx += _through(
-            lambda middle: self._norm(middle, self._norm_mlp),
-            results.middle,
-            lambda h: self._gate_up.backward(h, d_gate_up),
-        )
-        d_attended = self._o.backward(results.attended.detach(), dx)
-        (d_qkv,) = torch.autograd.grad(results.attended, results.qkv, d_attended)
-        dx += _through(
-            lambda x: self._norm(x, self._norm_in),
-            results.x,
-            lambda h: self._qkv.backward(h, d_qkv),
-        )
-        return dx
-
-    def _norm(self, x: Tensor, norm: Any) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), norm.weight, self._eps)
+    def __call__(self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
+        """Return the layer's output for x [N, H]."""
+        qkv = _Product.apply(x, self._norm_in, self._qkv)
+        attended = self._attend(qkv, rope, layout)
+        x = x + _Product.apply(attended, _unchanged, self._o)
+        gate_up = _Product.apply(x, self._norm_mlp, self._gate_up)
+        return x + _Product.apply(gate_up, _gated, self._down)
 
     def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
         """Return causal attention [N, heads D] within the sequences of a layout."""
         heads = (self._heads, self._kv_heads, self._kv_heads)
         states = qkv.view(-1, sum(heads), self._head_dim)
         q, k, v = states.split(heads, 1)
-        if self._norm_q is not None and self._norm_k is not None:
-            shape = (self._head_dim,)
-            q = F.rms_norm(q, shape, self._norm_q, self._eps)
-            k = F.rms_norm(k, shape, self._norm_k, self._eps)
-        q = rotated(q, *rope)
-        k = rotated(k, *rope)
+        q = rotated(self._norm_q(q), *rope)
+        k = rotated(self._norm_k(k), *rope)
         return layout.attention(q, k, v)
+
+
+def _norm(weight: Tensor, eps: float) -> Function:
+    return partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=eps)
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
 
 
 def _gated(gate_up: Tensor) -> Tensor:
@@ -199,93 +188,77 @@ def _gated(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def _through(function: Function, x: Tensor, backward: Function) -> Tensor:
-    """Return the gradient of x. `backward` maps function(x), which is recomputed, to its gradient."""
-    with torch.enable_grad():
-        leaf = x.detach().requires_grad_()
-        y = function(leaf)
-    dy = backward(y.detach())
-    (dx,) = torch.autograd.grad(y, leaf, dy)
-    return dx
+class _TargetLogprobs(torch.autograd.Function):
+    """log p [P, K] of targets, given final hidden states x [rows, H] and the row of each position.
+
+    Keeps the logits for the backward pass, or computes them again. Positions without a gradient cost nothing then.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, head: Projection, weight: Tensor, place: Place, keep: bool
+    ) -> Tensor:
+        row, target = place
+        logits = head.forward(x, weight)
+        kept = [logits] if keep else []
+        logits = logits.float()
+        total = logits.logsumexp(-1, keepdim=True)
+        ctx.save_for_backward(x, row, target, total, *kept)
+        ctx.head = head
+        ctx.weight = weight
+        return logits[row[:, None], target] - total[row]
+
+    @staticmethod
+    def backward(ctx: Any, g_PK: Tensor) -> Any:
+        x, row, target, total, *kept = ctx.saved_tensors
+        dx = torch.zeros_like(x)
+        trained = g_PK.any(-1)  # false in prompts
+        if trained.any():
+            rows, row = row[trained].unique(return_inverse=True)
+            x = x[rows]
+            logits = kept[0][rows] if kept else ctx.head.forward(x, ctx.weight)
+            d_logits = _logit_gradient(
+                logits.float(), total[rows], row, target[trained], g_PK[trained]
+            )
+            dx[rows] = ctx.head.backward(x, d_logits.to(x.dtype), ctx.weight)
+        return dx, None, None, None, None
 
 
 class DenseTraining:
     """Passes of an adapter on a model. Gradients are added to the `grad` of the parameters in `pairs`."""
 
-    def __init__(
-        self,
-        model: Any,
-        pairs: Pairs,
-        scaling: float,
-        *,
-        budget_bytes: int,
-        trains: bool = True,
-    ) -> None:
-        """`pairs`: (A, B) by module name; `budget_bytes`: limit of what the layers keep; without `trains`:
-        forward only."""
+    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int) -> None:
+        """`pairs`: (A, B) by module name; `budget_bytes`: limit of what the layers keep."""
         inner = model.model
         self._embed = inner.embed_tokens.weight.detach()
         self._rotary = inner.rotary_emb
-        self._norm = inner.norm.weight.detach()
-        self._eps = model.config.rms_norm_eps
+        self._norm = _norm(inner.norm.weight, model.config.rms_norm_eps)
         self._head = Projection(model, ["lm_head"], pairs, scaling)
         names = [f"model.layers.{number}" for number in range(len(inner.layers))]
         self._layers = [_Layer(name, model, pairs, scaling) for name in names]
         self._budget_bytes = budget_bytes
-        self._trains = trains
         self._row_bytes, self._key_bytes = layer_bytes(model)
 
-    @torch.no_grad()
-    def forward_backward(
-        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
-    ) -> tuple[Tensor, Tensor]:
-        """Return log p of the targets and the loss, both [B, L, K], and add the gradient of the summed loss.
+    def logprobs(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor) -> Tensor:
+        """Return log p of the targets, [B, L, K].
 
         Common prefixes of the sequences, of at most L tokens, are computed once.
         """
         layout = Layout(sequences)
         rope = self._rope(layout)
         x = F.embedding(layout.tokens_N, self._embed)
+        x.requires_grad_(torch.is_grad_enabled())
         bytes_of_layer = self._row_bytes * len(x) + self._key_bytes * layout.keys
-        first_within = len(self._layers) - self._budget_bytes // bytes_of_layer
-        memory: list[
-            _Activations | Tensor
-        ] = []  # for layers above the budget, their input only
+        first_kept = len(self._layers) - self._budget_bytes // bytes_of_layer
         for index, layer in enumerate(self._layers):
-            keep = self._trains and index >= first_within
-            out, results = layer.forward(x, rope, layout, keep=keep)
-            if self._trains:
-                memory.append(results if keep else x)
-            x = out
-            del results
-        result: list[Tensor] = []
+            if index < first_kept:
+                x = checkpoint(layer, x, rope, layout, use_reentrant=False)
+            else:
+                x = layer(x, rope, layout)
+        return self._through_head(self._norm(x), layout, targets_BLK)
 
-        def through_head(hidden_NH: Tensor) -> Tensor:
-            logp_BLK, loss_BLK, gradient_NH = self._through_head(
-                hidden_NH, layout, targets_BLK, loss_of
-            )
-            result.extend((logp_BLK, loss_BLK))
-            return gradient_NH
-
-        def norm(x: Tensor) -> Tensor:
-            return F.rms_norm(x, (x.shape[-1],), self._norm, self._eps)
-
-        if not self._trains:
-            through_head(norm(x))
-            return result[0], result[1]
-        dx = _through(norm, x, through_head)
-        for layer in reversed(self._layers):
-            last = memory.pop()
-            if isinstance(last, Tensor):
-                last = layer.forward(last, rope, layout, keep=True)[1]
-            dx = layer.backward(last, dx)
-            del last
-        return result[0], result[1]
-
-    def _through_head(
-        self, hidden_NH: Tensor, layout: Layout, targets_BLK: Tensor, loss_of: LossOf
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-probabilities, loss and, in training, the gradient of the final hidden states.
+    def _through_head(self, hidden_NH: Tensor, layout: Layout, targets_BLK: Tensor) -> Tensor:
+        """Return log-probabilities [B, L, K], given the final hidden states.
 
         P is the number of positions of all sequences; several positions share a row where a prefix is shared.
         """
@@ -296,51 +269,17 @@ class DenseTraining:
         # Sort positions by row, so that those of a chunk of rows are adjacent.
         rows_P = torch.from_numpy(np.concatenate(layout.rows))
         row_P, order_P = rows_P.sort(stable=True)
-        target_PK = targets_BLK[mask_BL][order_P]
-        count = len(hidden_NH)
-        vocabulary = weight_VH.shape[0]
-        spans = chunks(0, count, _CHUNK)
-        starts = torch.tensor([*(start for start, _ in spans), count])
-        bounds = torch.searchsorted(row_P, starts).tolist()
-        positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
-        fitting = LOGIT_BYTES // (vocabulary * weight_VH.itemsize) if self._trains else 0
-        buffer = hidden_NH.new_empty(min(fitting, count), vocabulary)
-        logp_PK = torch.empty(target_PK.shape)
-        normaliser = []
-        for (start, end), here in zip(spans, positions, strict=True):
-            out = buffer[start:end] if end <= len(buffer) else None
-            logits = self._head.forward(hidden_NH[start:end], weight_VH, out).float()
-            total = logits.logsumexp(-1, keepdim=True)
-            normaliser.append(total)
-            row = row_P[here] - start
-            own_logits = logits[row[:, None], target_PK[here]]
-            logp_PK[here] = own_logits - total[row]
-        logp_BLK = torch.zeros(targets_BLK.shape)
-        unordered = mask_BL.flatten().nonzero()[:, 0]
-        places = unordered[order_P]
-        logp_BLK.flatten(0, 1)[places] = logp_PK
-        if not self._trains:
-            return logp_BLK, loss_of(logp_BLK), hidden_NH
-        with torch.enable_grad():
-            loss_BLK = loss_of(logp_BLK.requires_grad_())
-            (gradient,) = torch.autograd.grad(loss_BLK.sum(), logp_BLK)
-        gradient_PK = gradient.flatten(0, 1)[places]
-        d_hidden = torch.zeros_like(hidden_NH)
-        for (start, end), here, total in zip(spans, positions, normaliser, strict=True):
-            trained = gradient_PK[here].any(-1)  # false in prompts
-            if not trained.any():
-                continue
-            g_PK = gradient_PK[here][trained]
-            target = target_PK[here][trained]
-            row = row_P[here][trained] - start
-            rows, row = row.unique(return_inverse=True)
-            x = hidden_NH[start:end][rows]
-            fits = end <= len(buffer)
-            logits = buffer[start:end][rows] if fits else self._head.forward(x, weight_VH)
-            d_logits = _logit_gradient(logits.float(), total[rows], row, target, g_PK)
-            dx = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
-            d_hidden[start + rows] = dx
-        return logp_BLK.detach(), loss_BLK.detach(), d_hidden
+        place_P = mask_BL.flatten().nonzero()[order_P, 0]
+        targets = targets_BLK.flatten(0, 1)
+        fitting = LOGIT_BYTES // (len(weight_VH) * weight_VH.itemsize)
+        logp = []
+        for start, end in chunks(0, len(hidden_NH), _CHUNK):
+            here = slice(*torch.searchsorted(row_P, torch.tensor([start, end])).tolist())
+            place = row_P[here] - start, targets[place_P[here]]
+            x = hidden_NH[start:end]
+            logp.append(_TargetLogprobs.apply(x, self._head, weight_VH, place, end <= fitting))
+        logp_BLK = torch.zeros(targets.shape).index_copy(0, place_P, torch.cat(logp))
+        return logp_BLK.view(targets_BLK.shape)
 
     def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
         """Return cosines and signed sines of each row, [N, 1, D] each."""

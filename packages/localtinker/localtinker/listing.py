@@ -60,7 +60,7 @@ def run_routes(registry: Registry) -> Routes:
             "base_model": row["base_model"],
             "model_owner": "local",
             "is_lora": True,
-            "lora_rank": LoraSpec.from_json(row["lora"]).rank,
+            "lora_rank": LoraSpec.model_validate_json(row["lora"]).rank,
             "last_request_time": _iso(row["last_request"]),
             "user_metadata": json.loads(row["user_metadata"] or "null"),
             "last_checkpoint": latest("weights"),
@@ -112,14 +112,12 @@ def checkpoint_routes(registry: Registry) -> Routes:
         path = rq.parse(rq.TinkerPath, await request.body()).tinker_path
         parse_path(path, "tinker_path")
         checkpoint = registry.checkpoint(path)
-        spec = LoraSpec.from_json(checkpoint.lora)
+        spec = LoraSpec.model_validate_json(checkpoint.lora)
         return {
             "base_model": checkpoint.base_model,
             "is_lora": True,
             "lora_rank": spec.rank,
-            "train_unembed": spec.train_unembed,
-            "train_mlp": spec.train_mlp,
-            "train_attn": spec.train_attn,
+            **spec.model_dump(exclude={"rank", "seed"}),
         }
 
     checkpoint = "/training_runs/{run_id}/checkpoints/{kind}/{name}"

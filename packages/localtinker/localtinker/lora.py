@@ -11,28 +11,42 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
 LORA_ALPHA = 32
 MAX_RANK = 512
+_LARGEST_SEED = 2**63 - 1
 PREFIX = "base_model.model."
 _MLP_NAMES = ("mlp", "feed_forward", "ffn", "expert")
 
 
-@dataclass(frozen=True)
-class LoraSpec:
-    """Configuration of an adapter: rank, seed of the initialisation, and the kinds of layers with an adapter."""
+def _random_if_none(seed: object) -> object:
+    return secrets.randbits(32) if seed is None else seed
 
-    rank: int
-    seed: int
+
+def _for_torch(seed: int) -> int:
+    return seed & _LARGEST_SEED
+
+
+class LoraSpec(BaseModel):
+    """Configuration of an adapter: rank, seed of the initialisation, and the kinds of layers with an adapter.
+    Without a seed it gets a random one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rank: int = Field(ge=1, le=MAX_RANK)
+    seed: Annotated[int, BeforeValidator(_random_if_none), AfterValidator(_for_torch)] = Field(
+        None, validate_default=True
+    )
     train_attn: bool = True
     train_mlp: bool = True
     train_unembed: bool = True
@@ -44,13 +58,6 @@ class LoraSpec:
     def describe(self) -> str:
         parts = [part for part in ("attn", "mlp", "unembed") if getattr(self, f"train_{part}")]
         return f"rank {self.rank} on {'+'.join(parts)}"
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> LoraSpec:
-        return LoraSpec(**json.loads(text))
 
 
 def target_modules(model: Any, spec: LoraSpec) -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 BLOCK = 512  # queries per attention call, which bounds the size of the mask
 MIN_PREFIX = 8  # shorter prefixes save less than attention in two parts costs
@@ -42,11 +42,8 @@ def padded_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
 
 def padded(sequences: Sequence[Tokens]) -> Tensor:
     """Return right-padded tokens [B, L]."""
-    longest = max(map(len, sequences))
-    tokens_BL = np.zeros((len(sequences), longest), np.int64)
-    for row, tokens in zip(tokens_BL, sequences, strict=True):
-        row[: len(tokens)] = tokens
-    return torch.from_numpy(tokens_BL)
+    tensors = [torch.as_tensor(tokens) for tokens in sequences]
+    return nn.utils.rnn.pad_sequence(tensors, batch_first=True)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Json
 
 from localtinker.errors import NotFoundError, RequestError, SettingsError
 
@@ -51,20 +52,20 @@ LOCK_TIMEOUT_S = 10.0  # how long to wait for another service on the same folder
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blob:
+class Blob(BaseModel):
     """The folder with the files of an adapter, and its base model and configuration."""
+
+    model_config = ConfigDict(frozen=True)
 
     blob: str
     """Name of the folder."""
     base_model: str
     lora: str
-    """`LoraSpec.to_json()`."""
+    """A `LoraSpec` as JSON."""
     has_optimizer: bool
     size_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class SavedWeights(Blob):
     """A blob under a tinker:// path."""
 
@@ -76,7 +77,7 @@ class SavedWeights(Blob):
     expires: float | None
     public: bool
     ephemeral_of: str | None
-    user_metadata: dict[str, str] | None
+    user_metadata: Json[dict[str, str] | None] | None
 
     def folder(self, state: Path) -> Path:
         """Return the folder of the files, for a service with this state folder."""
@@ -142,6 +143,11 @@ class Registry:
                 f"the service cannot write to {self._blobs.parent}: the disk is full"
             ) from error
 
+    def _insert(self, table: str, *row: Any, otherwise: str = "abort") -> None:
+        """Insert a row. `otherwise`: what SQLite does if there is a row with its key."""
+        places = ", ".join("?" * len(row))
+        self._run(f"insert or {otherwise} into {table} values ({places})", *row)
+
     def _get(self, table: str, row_id: str, missing: str) -> sqlite3.Row:
         """Return a row by its id. Raises NotFoundError, whose message begins with `missing`."""
         rows = self._run(f"select * from {table} where id = ?", row_id)
@@ -154,10 +160,8 @@ class Registry:
         self, session_id: str, display_name: str | None, user_metadata: dict | None
     ) -> None:
         now = self._clock()
-        self._run(
-            "insert into sessions values (?, ?, ?, 0, ?, ?)",
-            *(session_id, now, now, display_name, json.dumps(user_metadata)),
-        )
+        metadata = json.dumps(user_metadata)
+        self._insert("sessions", session_id, now, now, False, display_name, metadata)
 
     def touch_session(self, session_id: str) -> bool:
         """Record a heartbeat. False if the session is unknown or finished."""
@@ -188,10 +192,8 @@ class Registry:
         user_metadata: dict | None,
     ) -> None:
         now = self._clock()
-        self._run(
-            "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
-            *(run_id, session_id, base_model, lora, now, now, json.dumps(user_metadata)),
-        )
+        row = run_id, session_id, base_model, lora, now, now, json.dumps(user_metadata)
+        self._insert("runs", *row, otherwise="replace")
 
     def touch_run(self, run_id: str) -> None:
         self._run("update runs set last_request = ? where id = ?", self._clock(), run_id)
@@ -210,10 +212,8 @@ class Registry:
     def add_sampler(
         self, sampler_id: str, session_id: str, base_model: str, model_path: str | None
     ) -> None:
-        self._run(
-            "insert or ignore into samplers values (?, ?, ?, ?, ?)",
-            *(sampler_id, session_id, base_model, model_path, self._clock()),
-        )
+        row = sampler_id, session_id, base_model, model_path, self._clock()
+        self._insert("samplers", *row, otherwise="ignore")
 
     def sampler(self, sampler_id: str) -> sqlite3.Row:
         return self._get("samplers", sampler_id, "sampling_session_id: no sampler")
@@ -296,12 +296,11 @@ class Registry:
         expires = None if ttl_seconds is None else now + ttl_seconds
         row = (
             *(path, run_id, kind, name, files.blob, files.base_model, files.lora),
-            *(int(files.has_optimizer), files.size_bytes, now, expires, 0, ephemeral_of),
+            *(files.has_optimizer, files.size_bytes, now, expires, False, ephemeral_of),
             json.dumps(user_metadata),
         )
         try:
-            places = ", ".join("?" * len(row))
-            self._run(f"insert or replace into checkpoints values ({places})", *row)
+            self._insert("checkpoints", *row, otherwise="replace")
         finally:
             self.release_blob(files.blob)
         return path
@@ -311,14 +310,13 @@ class Registry:
         rows = self._run(f"{_LIVE} and path = ?2", self._clock(), path)
         if not rows:
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
-        return _checkpoint(rows[0])
+        return SavedWeights(**rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
         """Return the live checkpoints of a run, or of all runs, newest first, without snapshots of sampling clients."""
-        where, args = ("", ()) if run_id is None else ("and run_id = ?2", (run_id,))
-        sql = f"{_LIVE} and ephemeral_of is null {where} order by created desc, path"
-        rows = self._run(sql, self._clock(), *args)
-        return [_checkpoint(row) for row in rows]
+        where = "ephemeral_of is null and (?2 is null or run_id = ?2)"
+        sql = f"{_LIVE} and {where} order by created desc, path"
+        return [SavedWeights(**row) for row in self._run(sql, self._clock(), run_id)]
 
     def update_checkpoint(self, path: str, **changes: Any) -> None:
         self.checkpoint(path)
@@ -347,12 +345,6 @@ class Registry:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
-    """Return the live checkpoint at a tinker:// path of a state folder. Read-only; a service may be using
-    the folder."""
-    return live_checkpoints(state).get(path)
-
-
 def live_checkpoints(state: Path) -> dict[str, SavedWeights]:
     """Mapping of tinker:// path to live checkpoint of a state folder. Read-only; a service may be using the folder."""
     file = state / "registry.sqlite"
@@ -364,7 +356,7 @@ def live_checkpoints(state: Path) -> dict[str, SavedWeights]:
         if not db.execute("select 1 from sqlite_master where name = 'checkpoints'").fetchall():
             return {}
         rows = db.execute(_LIVE, (time.time(),))
-        return {row["path"]: _checkpoint(row) for row in rows}
+        return {row["path"]: SavedWeights(**row) for row in rows}
 
 
 @contextmanager
@@ -389,14 +381,6 @@ def parse_path(path: str, field: str) -> tuple[str, str, str]:
         )
     run, kind, name = match.groups()
     return run, kind, name
-
-
-def _checkpoint(row: sqlite3.Row) -> SavedWeights:
-    fields = dict(row)
-    for flag in ("has_optimizer", "public"):
-        fields[flag] = bool(fields[flag])
-    fields["user_metadata"] = json.loads(fields["user_metadata"] or "null")
-    return SavedWeights(**fields)
 
 
 def _flush(path: Path) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from localtinker.errors import RequestError
 from localtinker.futures import Json
-from localtinker.lora import MAX_RANK
+from localtinker.lora import LoraSpec
 from localtinker.losses import LOSSES
 from localtinker.models import ServedModel
 from localtinker.registry import MAX_TTL, MIN_TTL
@@ -39,14 +39,6 @@ class CreateSession(_Request):
     display_name: str | None = None
 
 
-class LoraConfig(_Request):
-    rank: int = Field(ge=1, le=MAX_RANK)
-    seed: int | None = None
-    train_unembed: bool = True
-    train_mlp: bool = True
-    train_attn: bool = True
-
-
 class OptimizerConfig(_Request):
     type: Literal["adamw"] = "adamw"
 
@@ -55,7 +47,7 @@ class CreateModel(_Request):
     session_id: str
     model_seq_id: int
     base_model: str
-    lora_config: LoraConfig
+    lora_config: LoraSpec
     optimizer_config: OptimizerConfig = OptimizerConfig()
     user_metadata: Json | None = None
 

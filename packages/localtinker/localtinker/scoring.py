@@ -6,6 +6,7 @@ Position i of a prompt of P tokens is predicted from position i - 1. Position 0 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -29,33 +30,47 @@ class Head(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
+@dataclass(frozen=True)
+class _Query:
+    """Tokens whose log-probabilities are requested, each after the position at one of the rows, and where
+    the results go."""
+
+    rows: np.ndarray
+    ids: np.ndarray
+    results: np.ndarray
+    places: slice | np.ndarray
+
+
 def score_prompts(
     head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]
 ) -> None:
     """Fill `scores` of each request with the scores it asks for.
 
     `rows[i]` are the rows of `hidden_NH` with the positions of request i's prompt; requests may share rows.
-    Token log-probabilities of all requests are computed together, with one row of logits for each distinct
-    row.
+    Log-probabilities of all requests are computed together, with one row of logits for each distinct row.
     """
-    for request in requests:
-        request.scores = PromptScores()
-        if request.prompt_options.logprobs:
-            length = len(request.prompt)
-            request.scores.logprobs_P = np.full(length, np.nan, np.float32)
-    _score_tokens(head, hidden_NH, rows, requests)
+    queries = []
     for rows_P, request in zip(rows, requests, strict=True):
         options = request.prompt_options
-        scores = request.scores
-        assert scores is not None
-        if not (options.topk or options.targets_RK is not None):
-            continue
-        hidden_PH = hidden_NH[torch.from_numpy(rows_P).to(hidden_NH.device)]
-        if options.topk:
-            scores.topk = _score_topk(head, hidden_PH, request)
+        scores = request.scores = PromptScores()
+        if options.logprobs:
+            first = _first_scored(request)
+            scores.logprobs_P = np.full(len(rows_P), np.nan, np.float32)
+            ids = np.asarray(request.prompt[first:], np.int64)
+            context = rows_P[first - 1 : -1]
+            queries.append(_Query(context, ids, scores.logprobs_P, slice(first, None)))
         if options.targets_RK is not None:
-            values_RK = _score_targets(head, hidden_PH, options.targets_RK)
+            requested_RK = options.targets_RK >= 0
+            values_RK = np.zeros(requested_RK.shape, np.float32)
             scores.targets = values_RK, options.target_cells
+            ids = options.targets_RK[requested_RK]
+            context = rows_P[requested_RK.nonzero()[0]]
+            queries.append(_Query(context, ids, values_RK, requested_RK))
+        if options.topk:
+            hidden_PH = hidden_NH[torch.from_numpy(rows_P).to(hidden_NH.device)]
+            scores.topk = _score_topk(head, hidden_PH, request)
+    if queries:
+        _answer(head, hidden_NH, queries)
 
 
 def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
@@ -76,46 +91,28 @@ def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     return chunks(first, length, max(_MIN_ROWS, LOGIT_BUDGET // head.vocab_size))
 
 
-def _score_tokens(
-    head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]
-) -> None:
-    """Set the log-probability of each scored prompt token, for all requests together, in chunks that fit
-    into the budget."""
-    requested = [
-        (request, rows_P, _first_scored(request))
-        for request, rows_P in zip(requests, rows, strict=True)
-        if request.prompt_options.logprobs and len(request.prompt) > 1
-    ]
-    if not requested:
-        return
-    contexts, texts = [], []
-    for request, rows_P, first in requested:
-        contexts.append(rows_P[first - 1 : -1])
-        texts.append(request.prompt[first:])
-    before = np.concatenate(contexts)
-    targets = np.concatenate(texts)
-    distinct, which = np.unique(before, return_inverse=True)
+def _answer(head: Head, hidden_NH: Tensor, queries: Sequence[_Query]) -> None:
+    """Write the results of all queries, in chunks of rows that fit into the budget."""
+    rows = np.concatenate([query.rows for query in queries])
+    ids = np.concatenate([query.ids for query in queries])
+    distinct, which = np.unique(rows, return_inverse=True)
     order = np.argsort(which, kind="stable")
     which = which[order]
-    targets = targets[order]
+    ids = ids[order]
     device = hidden_NH.device
-    logprobs = np.empty(len(before), np.float32)
+    logprobs = np.empty(len(rows), np.float32)
     for start, end in _chunks(head, 0, len(distinct)):
         here = slice(*np.searchsorted(which, (start, end)))
         chunk = torch.from_numpy(distinct[start:end]).to(device)
         logits = head.logits(hidden_NH[chunk])
         logp = torch.log_softmax(logits, -1)
         row = torch.from_numpy(which[here] - start).to(device)
-        target = torch.from_numpy(targets[here]).to(device)
-        target_logp = logp[row, target].cpu()
-        logprobs[order[here]] = target_logp.numpy()
-    start = 0
-    for request, _, first in requested:
-        assert request.scores is not None
-        assert request.scores.logprobs_P is not None
-        end = start + len(request.prompt) - first
-        request.scores.logprobs_P[first:] = logprobs[start:end]
-        start = end
+        token = torch.from_numpy(ids[here]).to(device)
+        token_logp = logp[row, token].cpu()
+        logprobs[order[here]] = token_logp.numpy()
+    ends = np.cumsum([len(query.ids) for query in queries])
+    for query, part in zip(queries, np.split(logprobs, ends[:-1]), strict=True):
+        query.results[query.places] = part
 
 
 def _score_topk(
@@ -133,20 +130,3 @@ def _score_topk(
         ids_PK[start:end] = top.indices.cpu().numpy()
         logprobs_PK[start:end] = top.values.cpu().numpy()
     return ids_PK, logprobs_PK
-
-
-def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.ndarray:
-    """Return log p of `targets_RK[i]` at position i + 1, 0 where the target is -1."""
-    values = np.zeros(targets_RK.shape, np.float32)
-    scored_RK = targets_RK >= 0
-    rows = np.flatnonzero(scored_RK.any(1))
-    if rows.size == 0:
-        return values
-    ids = np.maximum(targets_RK, 0)
-    targets = torch.from_numpy(ids).to(hidden_PH.device)
-    for start, end in _chunks(head, int(rows[0]), len(targets_RK)):
-        logits = head.logits(hidden_PH[start:end])
-        logprobs = gather_logprobs(logits, targets[start:end])
-        here = scored_RK[start:end]
-        values[start:end] = np.where(here, logprobs.cpu().numpy(), 0.0)
-    return values

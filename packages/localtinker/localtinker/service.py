@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import time
 import uuid
 from collections import Counter
@@ -29,7 +28,6 @@ from localtinker.trainer import Clients, TrainingModel
 from localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
-_LARGEST_SEED = 2**63 - 1
 
 
 class Service:
@@ -152,16 +150,12 @@ class Service:
     def create_model(self, request: rq.CreateModel) -> Future:
         base = self.model(request.base_model, "base_model")
         self._open_session(request.session_id)
-        lora = request.lora_config
-        if not (lora.train_attn or lora.train_mlp or lora.train_unembed):
+        spec = request.lora_config
+        if not (spec.train_attn or spec.train_mlp or spec.train_unembed):
             raise RequestError(
                 "lora_config: at least one of train_attn, train_mlp, train_unembed must be true"
             )
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        seed = secrets.randbits(32)
-        if lora.seed is not None:
-            seed = lora.seed & _LARGEST_SEED
-        spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
 
         def run() -> Json:
             self.clients.create(model_id, request.session_id, base, spec, request.user_metadata)
@@ -244,7 +238,7 @@ class Service:
             files = Blob(
                 blob=blob,
                 base_model=client.base.name,
-                lora=client.spec.to_json(),
+                lora=client.spec.model_dump_json(),
                 has_optimizer=optimizer,
                 size_bytes=size,
             )
@@ -274,7 +268,7 @@ class Service:
                 f"optimizer: {request.path} was saved for sampling, without optimizer state"
             )
         base = self.model(request.base_model or checkpoint.base_model, "base_model")
-        spec = LoraSpec.from_json(checkpoint.lora)
+        spec = LoraSpec.model_validate_json(checkpoint.lora)
         session_id = request.session_id
         model_id = request.model_id
         key = None
@@ -291,10 +285,10 @@ class Service:
         else:
             client = self.clients.get(model_id)
             mine = client.spec.describe()
-            saved = spec.describe()
-            if (client.base.name, mine) != (checkpoint.base_model, saved):
+            theirs = spec.describe()
+            if (client.base.name, mine) != (checkpoint.base_model, theirs):
                 raise RequestError(
-                    f"path: {request.path} belongs to {checkpoint.base_model!r} with {saved}, this client to "
+                    f"path: {request.path} belongs to {checkpoint.base_model!r} with {theirs}, this client to "
                     f"{client.base.name!r} with {mine}"
                 )
             key = _key(model_id, request.seq_id)
@@ -385,7 +379,9 @@ class Service:
             checkpoint = self.registry.hold(path)
             release = partial(self.registry.release_blob, checkpoint.blob)
             folder = self.registry.blob_path(checkpoint.blob)
-            weights = SampledWeights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
+            weights = SampledWeights(
+                model.name, folder, LoraSpec.model_validate_json(checkpoint.lora)
+            )
         future = self.futures.create(key, on_done=release)
 
         def take(answer: bytes | Exception) -> None:

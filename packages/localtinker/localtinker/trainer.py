@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from localtinker.dense_training import DenseTraining, LossOf
+from localtinker.dense_training import DenseTraining
 from localtinker.devices import give_back_free_memory
 from localtinker.errors import NotFoundError, RequestError
 from localtinker.lora import LoraSpec, read_adapter, read_tensors, write_adapter
@@ -29,9 +29,8 @@ from localtinker.scoring import gather_logprobs
 from localtinker.wire import TrainDatum, TrainRequest
 
 logger = logging.getLogger(__name__)
-Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
-"""Maps B sequences of at most L tokens, targets [B, L, K] and a loss function to log-probabilities and
-loss, both [B, L, K]."""
+Logprobs = Callable[[Sequence[np.ndarray], Tensor], Tensor]
+"""Maps B sequences of at most L tokens and targets [B, L, K] to log p of the targets, [B, L, K], float32."""
 BatchResult = tuple[dict[str, list[np.ndarray]], dict[str, float]]
 """The outputs of a pass, an array for each datum, and its metrics."""
 ACTIVATION_BYTES = 384 << 20  # what the layers of `DenseTraining` keep
@@ -70,22 +69,21 @@ class TrainingModel:
         """
         self.base.adapters.activate(self.model_id)
         trains = not request.forward_only
-        by_hand = self.base.trains_by_hand
-        one_pass: Pass = self._pass
-        if by_hand:
+        sequences = [datum.tokens_T for datum in request.data]
+        logprobs_of: Logprobs = self._logprobs
+        passes_of = padded_passes
+        if self.base.trains_by_hand:
             model = self.base.model
             pairs = self.base.adapters.pairs(self.model_id)
-            dense = DenseTraining(
-                model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES, trains=trains
-            )
-            one_pass = dense.forward_backward
+            logprobs_of = DenseTraining(
+                model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES
+            ).logprobs
+            passes_of = packed_passes
         try:
             if trains and self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0
             with torch.set_grad_enabled(trains):
-                sequences = [datum.tokens_T for datum in request.data]
-                passes_of = packed_passes if by_hand else padded_passes
-                return self._run(request, one_pass, passes_of(sequences, self._micro_tokens))
+                return self._run(request, logprobs_of, passes_of(sequences, self._micro_tokens))
         except BaseException:
             if trains:
                 self._optimizer.zero_grad(set_to_none=True)
@@ -93,22 +91,12 @@ class TrainingModel:
         finally:
             if self.base.recompute:
                 self.base.model.eval()
-            if by_hand:
-                del one_pass, dense
+            if self.base.trains_by_hand:
+                del logprobs_of
                 give_back_free_memory()
 
-    def _pass(
-        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
-    ) -> tuple[Tensor, Tensor]:
-        tokens_BL = padded(sequences).to(self.base.device)
-        logp_BLK = self._logprobs(tokens_BL, targets_BLK)
-        loss_BLK = loss_of(logp_BLK)
-        if torch.is_grad_enabled():
-            loss_BLK.sum().backward()
-        return logp_BLK, loss_BLK
-
     def _run(
-        self, request: TrainRequest, one_pass: Pass, passes: list[list[int]]
+        self, request: TrainRequest, logprobs_of: Logprobs, passes: list[list[int]]
     ) -> BatchResult:
         """Run the passes of a request, given by the indices of their data, and combine their results."""
         count = len(request.data)
@@ -117,7 +105,7 @@ class TrainingModel:
         total = 0.0
         for index in passes:
             data = [request.data[i] for i in index]
-            logp_BLK, loss_BLK = self._micro_batch(data, request, one_pass)
+            logp_BLK, loss_BLK = self._micro_batch(data, request, logprobs_of)
             total += float(loss_BLK.sum(dtype=torch.float64))
             for i, datum, logp_LK, loss_LK in zip(index, data, logp_BLK, loss_BLK, strict=True):
                 shape = datum.inputs["target_tokens"].shape
@@ -135,30 +123,30 @@ class TrainingModel:
         return {"logprobs": logprobs, "elementwise_loss": losses}, metrics
 
     def _micro_batch(
-        self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass
+        self, data: Sequence[TrainDatum], request: TrainRequest, logprobs_of: Logprobs
     ) -> tuple[Tensor, Tensor]:
-        """Run one pass and return detached log-probabilities and loss, [B, L, K] on the CPU."""
+        """Run one pass and add its gradients, if they are enabled. Returns detached log-probabilities and
+        loss, [B, L, K] on the CPU."""
         loss = LOSSES[request.loss_fn]
         device = self.base.device
         inputs, mask_BLK = collate(data, loss.required + loss.optional)
-        mask_BLK = mask_BLK.to(device)
         inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
         config = {key: float(value) for key, value in request.config.items()}
-        parameters = {**loss.parameters, **config}
-
-        def loss_of(logp_BLK: Tensor) -> Tensor:
-            return loss.function(logp_BLK, inputs, parameters) * mask_BLK
-
         sequences = [datum.tokens_T for datum in data]
-        logp_BLK, loss_BLK = one_pass(sequences, inputs["target_tokens"], loss_of)
+        logp_BLK = logprobs_of(sequences, inputs["target_tokens"])
+        loss_BLK = loss.function(logp_BLK, inputs, {**loss.parameters, **config})
+        loss_BLK = loss_BLK * mask_BLK.to(device)
+        if torch.is_grad_enabled():
+            loss_BLK.sum().backward()
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
 
-    def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
+    def _logprobs(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor) -> Tensor:
         """Return log p of the targets, [B, L, K], float32.
 
         Right padding needs no attention mask, because attention is causal. With a large vocabulary the head
         runs in chunks that are recomputed in the backward pass.
         """
+        tokens_BL = padded(sequences).to(self.base.device)
         model = self.base.model
         if not self.base.split_head:
             return gather_logprobs(
@@ -335,7 +323,9 @@ class Clients:
         load: Load = lambda model: None,
     ) -> None:
         """Create a client. `load` may load saved weights into its model; if it fails, no client is created."""
-        self._registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
+        self._registry.add_run(
+            model_id, session_id, base.name, spec.model_dump_json(), metadata
+        )
         model = self._model(model_id, base, spec, load)
         self._clients[model_id] = Client(model_id, session_id, base, spec, model)
 

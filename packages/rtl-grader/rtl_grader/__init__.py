@@ -77,6 +77,7 @@ OPEN = (
     "grading.requirements",
     "grading.vcd",
     "grading.verdict_record",
+    "hdl.declared",
     "hdl.interface",
     "http_server",
     "problems",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -9,10 +10,19 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+MOST_LINES = 20
+
 
 def visible(text: str) -> str:
     """Text without terminal control: control and format characters, except newline and tab, become U+FFFD."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+def first_lines(entries: Iterable[object]) -> list[str]:
+    """A line for each entry, at most `MOST_LINES`, and the number of the others."""
+    lines = list(map(str, entries))
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"and {more:,} more"] if more > 0 else lines
 
 
 def counted(n: int, noun: str) -> str:

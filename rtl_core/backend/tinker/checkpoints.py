@@ -37,17 +37,17 @@ async def describe(rest: tinker.RestClient, path: str) -> Saved:
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
     """Copy the adapter saved at `state_path` from the folder of the embedded service, which need not be
     running. Raises WeightsGoneError if it no longer exists."""
-    from localtinker.registry import find_checkpoint
+    from localtinker.registry import live_checkpoints
 
     state = services_of(config)[0].state
-    saved = find_checkpoint(state, state_path)
-    if saved is None:
+    checkpoint = live_checkpoints(state).get(state_path)
+    if checkpoint is None:
         raise WeightsGoneError(
             f"the weights at {state_path} no longer exist", "see `rtl-distill checkpoints RUN`"
         )
     folder.mkdir(parents=True, exist_ok=True)
     return [
-        Path(shutil.copyfile(saved.folder(state) / name, folder / name))
+        Path(shutil.copyfile(checkpoint.folder(state) / name, folder / name))
         for name in ADAPTER_FILES
     ]
 

@@ -34,14 +34,15 @@ def service_errors() -> Iterator[None]:
 @service_errors()
 def local_models(service: TinkerService) -> dict[str, Path]:
     """Return a mapping of name to folder of the models that the run's embedded service serves."""
-    from localtinker.registry import find_checkpoint
+    from localtinker.registry import live_checkpoints
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
     names = set(service.models.values())
-    for path in service.weights.values():
-        if checkpoint := find_checkpoint(service.state, path):
-            names.add(checkpoint.base_model)
+    checkpoints = live_checkpoints(service.state) if service.weights else {}
+    names.update(
+        checkpoints[path].base_model for path in service.weights.values() if path in checkpoints
+    )
     folders = service.config.tinker.local_models
     # With two services, each serves only its own models.
     models = {
@@ -156,11 +157,11 @@ def _locked(folder: Path) -> Iterator[None]:
 def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
     """Find saved weights in the state folder of the run or of another run in its `run.directory`. Raises
     PolicyError if no run has them; its message names the configuration key."""
-    from localtinker.registry import find_checkpoint
+    from localtinker.registry import live_checkpoints
 
     directory = service.config.run.directory
     for folder in (service.state, *sorted(directory.glob("*/tinker"))):
-        if weights := find_checkpoint(folder, path):
+        if weights := live_checkpoints(folder).get(path):
             return folder, weights
     raise PolicyError(
         f"{key}: no run in {directory} has {path}",
@@ -173,8 +174,8 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
     """Describe the saved weights at `path`, which `key` names. Raises PolicyError if there are none."""
     from localtinker.lora import LoraSpec
 
-    _, saved = _find(service, path, key)
-    return Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
+    _, weights = _find(service, path, key)
+    return Saved(weights.base_model, LoraSpec.model_validate_json(weights.lora).rank)
 
 
 @service_errors()

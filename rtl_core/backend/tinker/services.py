@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rtl_core.backend.base import SAVED, wanted_models
+from rtl_core.backend.base import SAVED
+from rtl_core.backend.start import wanted_models
 from rtl_core.config import RunConfig
 
 TEACHER_KEY = "TINKER_TEACHER_API_KEY"

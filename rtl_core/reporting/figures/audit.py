@@ -192,10 +192,7 @@ def table_of(summary: AuditSummary) -> Table:
         "Proved: equal for all inputs. Same: no tested input shows a difference. Doubtful: an "
         "input shows a difference. The share excludes "
         "unknown results and has Wilson's 95 % interval.",
-        [
-            ("problems", "left"),
-            *((name, "right") for name in (*summary.whole.counts, "share doubtful")),
-        ],
+        " | ".join(["problems", *map("{}:".format, summary.whole.counts), "share doubtful:"]),
         [
             [part.name, *map(str, part.counts.values()), rate_in_words(part.doubtful)]
             for part in parts
@@ -209,7 +206,7 @@ def deserved(source: Source) -> Table:
         "deserved",
         "pass@1 without doubtful passes",
         "Doubtful passes count as failed. Mean over the held-out problems with its 95 % interval.",
-        [("evaluation", "left"), ("pass@1", "right"), ("without doubtful passes", "right")],
+        "evaluation | pass@1: | without doubtful passes:",
         [[words, *map(rate_in_words, rates)] for words, *rates in rows],
     )
 
@@ -221,7 +218,7 @@ def doubtful(source: Source) -> Table:
         "doubtful",
         "Doubtful passes",
         f"The differences that were found. {len(rows)} of {total} are shown.",
-        [("rollout", "code"), ("method", "left"), ("difference", "left")],
+        "`rollout` | method | difference",
         [cells(row, "rollout", "method", "detail") for row in rows],
         links={i: row["rollout"] for i, row in enumerate(rows)},
     )
@@ -235,14 +232,7 @@ def sizes(source: Source) -> Table:
         "After synthesis to two-input gates (cells include registers), relative to the golden "
         "answer, or to the median of the passes that "
         "behave the same. Quartiles over the passes that are not doubtful.",
-        [
-            ("problems", "left"),
-            ("passes", "right"),
-            ("area: lower quartile", "right"),
-            ("median", "right"),
-            ("upper", "right"),
-            ("levels: median", "right"),
-        ],
+        "problems | passes: | area: lower quartile: | median: | upper: | levels: median:",
         [
             [*cells(row, "problems", "passes"), *(f"{row[name]:.2f}" for name in _SIZES)]
             for row in rows

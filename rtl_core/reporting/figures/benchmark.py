@@ -82,7 +82,7 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             f"benchmark-pass-at-{k}",
             f"pass@{k} by category and difficulty",
             f"{caption} {notes}" if k == ks[-1] else caption,
-            [("category", "left"), *((name, "right") for name in difficulties)],
+            " | ".join(["category", *map("{}:".format, difficulties)]),
             [
                 [words, *(_cell(cells.get((category, d)), k) for d in difficulties)]
                 for category, words in categories.items()

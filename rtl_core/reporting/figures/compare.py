@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import (
-    Align,
     Block,
     Figure,
     Source,
@@ -157,14 +156,7 @@ def table(sources: list[Source]) -> Table:
             source.ask(PROBLEMS_SQL, evaluation=after.record.key)
     examples = visible(", ".join(sorted(changed)[:3]))
     named = f": {len(changed)}, such as {examples}" if changed else ""
-    columns: list[tuple[str, Align]] = [("source", "left")] if labels else []
-    columns += [
-        ("run", "code"),
-        ("steps", "right"),
-        ("pass@1", "right"),
-        ("interface right", "right"),
-    ]
-    columns += [("difference", "right"), ("shared problems", "right"), ("p", "right")]
+    header = "`run` | steps: | pass@1: | interface right: | difference: | shared problems: | p:"
     return Table(
         "compare-table",
         "Results in numbers",
@@ -172,7 +164,7 @@ def table(sources: list[Source]) -> Table:
         "over the problems of both "
         "(bootstrap interval, sign-flip permutation test). Problems whose prompt, context or "
         f"harness changed are not compared{named}." + (f" {MIXTURE}" if labels else ""),
-        columns,
+        f"source | {header}" if labels else header,
         rows,
     )
 
@@ -184,14 +176,14 @@ def _last(result: RunResult, label: str) -> EvaluationView | None:
 
 
 def failures(sources: list[Source]) -> Table:
-    columns: list[tuple[str, Align]] = [("answers", "left")]
+    header = "answers"
     shares: list[dict[str, float]] = []
     for source in sources:
         result = run_result(source.history, source.run)
         for name, view in (("before", result.before), ("after", result.after)):
             if view is not None:
                 rows = source.ask(_LEVELS, evaluation=view.record.key)
-                columns.append((f"{source.run} {name}", "right"))
+                header += f" | {source.run} {name}:"
                 shares.append({r["level"]: r["share"] for r in rows})
     levels = [
         level
@@ -207,7 +199,7 @@ def failures(sources: list[Source]) -> Table:
         "Kinds of failure",
         "Held-out answers by level, before and after training. "
         "Rules derive the level from the reports of the harness.",
-        columns,
+        header,
         lines,
     )
 
@@ -216,15 +208,13 @@ def differences(sources: list[Source]) -> Table:
     flat = [_flat(source.history.existing_run(source.run).config) for source in sources]
     names = {*itertools.chain(*flat)} - {"run.name"}
     keys = sorted(key for key in names if len({values.get(key) for values in flat}) > 1)
-    columns: list[tuple[str, Align]] = [("key", "code")]
-    columns += [(source.run, "code") for source in sources]
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")
     return Table(
         "compare-configuration",
         "Settings that differ",
         "Keys of the configuration whose values differ between the runs.",
-        columns,
+        " | ".join(["`key`", *(f"`{source.run}`" for source in sources)]),
         [[key, *[values.get(key, "–") for values in flat]] for key in keys],
     )
 

@@ -12,7 +12,6 @@ from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import (
-    Align,
     Block,
     Figure,
     Source,
@@ -30,7 +29,7 @@ from rtl_core.reporting.text import paired_in_words, rate_in_words
 from rtl_core.reporting.theme import Spec, axis, layout
 from rtl_grader.words import counted
 
-COLUMNS = ("", "problems", "pass@1", "tokens per answer", "turns")
+COLUMNS = " | problems: | pass@1: | tokens per answer: | turns:"
 COST_SQL = """
 SELECT coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
 FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens,
@@ -92,11 +91,7 @@ def equal_tokens(source: Source) -> Table:
         "pass@1 with its 95 % interval over problems. “Any of k” is single-shot with about as "
         "many tokens as an episode: a problem counts if any of k"
         f" answers passes. Tokens are those that the model sampled. {' '.join(differences)}".rstrip(),
-        [
-            ("evaluation", "left"),
-            ("answers", "left"),
-            *((name, "right") for name in COLUMNS[1:]),
-        ],
+        f"evaluation | answers{COLUMNS}",
         lines,
     )
 
@@ -175,8 +170,7 @@ def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
     """The table of `compared` for a terminal."""
     lines, caption = compared(history, episodes)
     title = f"single-shot and episodes: {history.existing_run(episodes.run).student}"
-    columns: list[tuple[str, Align]] = [(name, "right" if name else "left") for name in COLUMNS]
-    return rich_table(Table("", title, caption, columns, lines))
+    return rich_table(Table("", title, caption, COLUMNS, lines))
 
 
 def _side(

@@ -11,7 +11,7 @@ from rtl_core.reporting.blocks import Block, Figure, Source, Table, cells, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.text import cell
-from rtl_core.reporting.theme import PERCENT, axis
+from rtl_core.reporting.theme import PERCENT, axis, layout
 
 _RANGE = """
 SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,
@@ -70,13 +70,8 @@ def kl_weight(source: Source) -> Figure:
     caption = (
         "The penalty on a token for each nat of KL to the teacher, as scheduled or controlled."
     )
-    yaxis2 = axis(
-        "nats per token",
-        overlaying="y",
-        side="right",
-        rangemode="tozero",
-        showgrid=False,
-        tickfont={"color": "@muted", "size": 11.5},
+    right = axis(
+        "nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False
     )
     return source.by_step(
         "kl-weight",
@@ -85,7 +80,7 @@ def kl_weight(source: Source) -> Figure:
         data if len(set(weights)) > 1 else [],
         axis("λ", rangemode="tozero"),
         margin={"r": 60},
-        yaxis2=yaxis2,
+        yaxis2=layout(yaxis=right)["yaxis"],
     )
 
 
@@ -111,9 +106,9 @@ def staleness(source: Source) -> Figure:
     oldest = ("staleness/max", "oldest", "@muted", "%{y:.2f}", {"dash": "dot"})
     data = source.curves(("staleness/mean", "mean", "@after", "%{y:.2f}"), oldest)
     caption = "Train steps between the weights that sampled an answer and the weights that train on it."
-    shown = data if any(any(trace["y"]) for trace in data) else []
+    traces = data if any(any(trace["y"]) for trace in data) else []
     yaxis = axis("steps behind", rangemode="tozero")
-    return source.by_step("staleness", "Staleness", caption, shown, yaxis, height=260)
+    return source.by_step("staleness", "Staleness", caption, traces, yaxis, height=260)
 
 
 def pools(source: Source) -> Figure:
@@ -151,14 +146,7 @@ def ranges(source: Source) -> Table:
         "Healthy ranges of the configuration (health.ranges), and the measured values. A run that "
         "is outside a range for "
         "health.patience consecutive steps stops.",
-        [
-            ("metric", "code"),
-            ("range", "right"),
-            ("last", "right"),
-            ("lowest", "right"),
-            ("highest", "right"),
-            ("steps outside", "right"),
-        ],
+        "`metric` | range: | last: | lowest: | highest: | steps outside:",
         rows,
     )
 
@@ -172,12 +160,7 @@ def set_aside(source: Source) -> Table:
         "set-aside",
         "Groups set aside",
         "Groups that were sampled and then replaced or not used.",
-        [
-            ("reason", "left"),
-            ("groups", "right"),
-            ("in steps", "right"),
-            ("last step", "right"),
-        ],
+        "reason | groups: | in steps: | last step:",
         lines,
         wide=False,
     )

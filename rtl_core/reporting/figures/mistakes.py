@@ -118,14 +118,7 @@ def levels(source: Source) -> Table:
         "Failed training answers by level, as share of all graded answers of the first and the "
         "last quarter of the run. Solvable: another answer"
         " of the run solved the problem. Rules derive the level from the reports of the harness.",
-        [
-            ("level", "left"),
-            ("answers", "right"),
-            ("problems", "right"),
-            ("solvable", "right"),
-            ("first quarter", "right"),
-            ("last quarter", "right"),
-        ],
+        "level | answers: | problems: | solvable: | first quarter: | last quarter:",
         [
             [
                 *cells(r, "level", "answers", "problems"),
@@ -159,15 +152,7 @@ def named(source: Source) -> Table:
         "Share of all graded answers of the first and the last quarter of the run with each "
         "mistake; expected and got are the most"
         " frequent values. An answer counts once for each of its mistakes.",
-        [
-            ("mistake", "left"),
-            ("expected", "code"),
-            ("got", "code"),
-            ("answers", "right"),
-            ("problems", "right"),
-            ("first quarter", "right"),
-            ("last quarter", "right"),
-        ],
+        "mistake | `expected` | `got` | answers: | problems: | first quarter: | last quarter:",
         [
             [*cells(r, "mistake", "expected", "got", "answers", "problems"), *_shares(r)]
             for r in rows
@@ -183,14 +168,7 @@ def reasons(source: Source) -> Table:
         "Failing checks and other reasons",
         "The first reason of training answers that fail at another stage than the interface, "
         f"without numbers and names; at most {MOST}. Shares as above.",
-        [
-            ("check or reason", "left"),
-            ("outcome", "left"),
-            ("newest example", "left"),
-            ("answers", "right"),
-            ("first quarter", "right"),
-            ("last quarter", "right"),
-        ],
+        "check or reason | outcome | newest example | answers: | first quarter: | last quarter:",
         [
             [
                 r["reason"][:90],
@@ -212,16 +190,7 @@ def never_solved(source: Source) -> Table:
         "Never solved",
         "Problems that no answer of the student passed, in training or evaluation: too hard, or "
         f"faulty; with the best attempt.{_left_out(rows)}",
-        [
-            ("problem", "code"),
-            ("split", "left"),
-            ("difficulty", "left"),
-            ("family", "left"),
-            ("answers", "right"),
-            ("best reward", "right"),
-            ("outcome", "left"),
-            ("reason", "left"),
-        ],
+        "`problem` | split | difficulty | family | answers: | best reward: | outcome | reason",
         [
             [
                 r["problem_id"],
@@ -246,13 +215,7 @@ def harness(source: Source) -> Table:
         "Problems that failed validation",
         "The golden answer fails, a wrong answer passes, or the verdict is not reproducible; "
         f"their passes are doubtful.{_left_out(rows)}",
-        [
-            ("problem", "code"),
-            ("split", "left"),
-            ("status", "left"),
-            ("passes", "right"),
-            ("evidence", "left"),
-        ],
+        "`problem` | split | status | passes: | evidence",
         [
             [*cells(r, "problem_id", "split", "status", "passes"), _evidence(r["evidence"])]
             for r in rows
@@ -268,13 +231,7 @@ def regrades(source: Source) -> Table:
         "Graded again",
         "Stored answers graded with other tools or another seed (rtl-distill regrade). To list "
         "changed verdicts: rtl-distill query changed-verdicts.",
-        [
-            ("regrading", "code"),
-            ("answers", "right"),
-            ("verdicts changed", "right"),
-            ("passed before", "right"),
-            ("passed now", "right"),
-        ],
+        "`regrading` | answers: | verdicts changed: | passed before: | passed now:",
         [cells(r, "label", "graded", "changed", "passed_was", "passed_now") for r in rows],
         links=_examples(rows),
     )

@@ -156,12 +156,7 @@ def time_table(source: Source) -> Table:
         "steps waited for it. “work” is the time during which any stage was running; the rest of "
         "the total is overhead of the pipeline. "
         "With learning.staleness a step's total starts when the previous step ended, although its work starts earlier.",
-        [
-            ("stage", "left"),
-            ("sum", "right"),
-            ("mean per step", "right"),
-            ("share of total", "right"),
-        ],
+        "stage | sum: | mean per step: | share of total:",
         [
             [
                 r["stage"].replace("_", " "),
@@ -184,7 +179,7 @@ def cost(source: Source) -> Table:
         "cost",
         "Cost",
         "Sums of the recorded `cost/…` metrics over all trained steps, in the unit of the run's configuration.",
-        [("metric", "left"), ("sum", "right"), ("mean per step", "right")],
+        "metric | sum: | mean per step:",
         [
             [r["name"].removeprefix("cost/"), *map("{:,.4g}".format, (r["total"], r["mean"]))]
             for r in rows

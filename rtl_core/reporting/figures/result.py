@@ -110,9 +110,8 @@ def table(source: Source, result: RunResult) -> Table:
         for name, view in part.views:
             where = [label, str(view.record.n_problems)] if label else []
             rows.append([*where, name, *part.cells(view, ks)])
-    columns = [("source", "left"), ("problems", "right")] if result.mixed else []
-    columns += [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
-    columns += [("interface right", "right"), ("gain in points", "right"), ("p", "right")]
+    passes = "".join(f" | pass@{k}:" for k in ks)
+    header = f"policy | pass@1:{passes} | interface right: | gain in points: | p:"
     source.ask(_PASS_AT_K)
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
     caption = (
@@ -125,7 +124,7 @@ def table(source: Source, result: RunResult) -> Table:
         "result-table",
         "Results in numbers",
         " ".join(filter(None, caption)),
-        columns,  # type: ignore[arg-type]
+        f"source | problems: | {header}" if result.mixed else header,
         rows,
     )
 

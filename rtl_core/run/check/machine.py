@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import httpx
 
-from rtl_core.backend.base import check_same_tokens
+from rtl_core.backend.start import check_same_tokens
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, UserError
 from rtl_core.history.connection import connect
@@ -44,6 +44,7 @@ def problems_of(config: RunConfig) -> LoadedProblems:
         config.run.seed,
         config.problems.split,
         hold_out_all=config.run.purpose == "evaluation",
+        exclude=config.problems.exclude,
     )
     sources = sorted({problem.source for problem in loaded.every})
     if unknown := sorted(set(config.tinker.teachers) - set(sources)):
@@ -65,11 +66,8 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
     if not loaded.heldout:
         remedy = "raise heldout_fraction (or heldout) of a source, or add a source"
         yield Finding(about, "wrong", "no problem is held out to evaluate on", remedy)
-    if loaded.left_out:
-        first, number = loaded.left_out[0], len(loaded.left_out)
-        example = f"{first.id}: {first.reason}"
-        text = f"{number} left out because they cannot be graded here, such as {example}"
-        yield Finding(about, "ok", text)
+    for reason in loaded.left_out_in_words:
+        yield Finding(about, "ok", f"left out: {reason}")
     if unfit:
         text = f"{len(unfit)} problems have no prompt, such as {next(iter(unfit.values()))}"
         yield Finding(about, "warning", text, "raise prompting.max_prompt_tokens")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import Provider, Readiness, wanted_models
+from rtl_core.backend.base import Provider, Readiness
 from rtl_core.backend.registry import backend_of
+from rtl_core.backend.start import wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import UserError
 from rtl_core.run.check import machine

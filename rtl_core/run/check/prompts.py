@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rtl_core.backend.base import Readiness, check_same_tokens, wanted_models
+from rtl_core.backend.base import Readiness
+from rtl_core.backend.start import check_same_tokens, wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.errors import ProblemError

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from rtl_core.backend.base import Provider, Readiness, check_start
+from rtl_core.backend.base import Provider, Readiness
+from rtl_core.backend.start import check_start
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, HistoryError, PolicyError
 from rtl_core.history.store import History

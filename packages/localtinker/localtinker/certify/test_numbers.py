@@ -77,7 +77,7 @@ async def test_agree(bench: Bench) -> str:
     differences = np.concatenate(scores) - np.concatenate(base)
     movement = np.abs(differences).mean()
     assert movement > 1e-3, (
-        f"two steps movement the sampler's log-probabilities by {movement:.1e} in the mean: it has old weights"
+        f"two steps move the sampler's log-probabilities by {movement:.1e} in the mean: it has old weights"
     )
     bench.compare(
         await bench.score(await bench.base_sampler(), TEXTS),

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedToken
 
 from localtinker.models import ServedModel, load_model
 from localtinker.process import LocalTinker
-from localtinker.registry import find_checkpoint
+from localtinker.registry import live_checkpoints
 from localtinker.sampling import SampleRequest
 from localtinker.wire import TrainDatum, TrainRequest
 from tests import waiting
@@ -147,7 +147,7 @@ def score(sampling_client, sequences: Sequence[Sequence[int]]) -> np.ndarray:
 
 def saved_folder(service: LocalTinker, path: str) -> Path:
     """Return the folder of a checkpoint's files."""
-    return find_checkpoint(service.state, path).folder(service.state)
+    return live_checkpoints(service.state)[path].folder(service.state)
 
 
 def saved_weights(service: LocalTinker, training_client, name: str) -> dict[str, torch.Tensor]:

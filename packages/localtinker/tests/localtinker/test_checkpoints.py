@@ -19,7 +19,7 @@ from localtinker_helpers import (
 from tinker import types
 
 from localtinker.errors import NotFoundError, RequestError, SettingsError
-from localtinker.registry import SESSION_LIFE, Blob, Registry, find_checkpoint
+from localtinker.registry import SESSION_LIFE, Blob, Registry, live_checkpoints
 
 SEQUENCES = random_sequences(4, seed=12)
 
@@ -288,10 +288,10 @@ def test_overwriting_a_checkpoint_does_not_change_running_rows(
 def test_a_registry_that_cannot_be_read_is_named_and_an_empty_one_has_no_weights(tmp_path):
     file = tmp_path / "registry.sqlite"
     file.write_text("")  # as after a death at the first start
-    assert find_checkpoint(tmp_path, "tinker://a/weights/b") is None
+    assert live_checkpoints(tmp_path) == {}
     file.write_text("not a database, but longer than its header")
     for read in (
-        lambda: find_checkpoint(tmp_path, "tinker://a/weights/b"),
+        lambda: live_checkpoints(tmp_path),
         lambda: Registry(tmp_path),
     ):
         with pytest.raises(

@@ -1,4 +1,4 @@
-"""Commands about problem sets: `problems` (sources, list, show, fetch, export)."""
+"""Commands about problem sets: `problems` (sources, list, show, new, check, fetch, repair, export)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.options import SourceOption
+from rtl_grader.cli.repair import repair
 from rtl_grader.errors import ConfigError, ProblemError
+from rtl_grader.words import visible
 
 if TYPE_CHECKING:
     from rtl_grader.problems.fetch import FetchRecord
@@ -46,11 +51,15 @@ CountOption = Annotated[
 ]
 
 
+problems.command()(new)
+problems.command()(check)
+
+
 @problems.command()
 def sources() -> None:
     """List the kinds of problem sources: their form in `--source`, and their keys in `[[problems.sources]]`.
 
-    Use `module:Class` for a source class of your own; docs/architecture.md shows one.
+    `folder` reads your own designs; `module:Class` is a source class of your own, see docs/architecture.md.
     """
     from rtl_grader.problems.sources import SOURCES
 
@@ -90,12 +99,12 @@ def print_problems(loaded: LoadedProblems) -> None:
         share = heldout[kind] / (train[kind] + heldout[kind])
         counts = f"{train[kind]} to train on, {heldout[kind]} held out"
         typer.echo(f"  {kind}: {counts} ({share:.1%})")
-    for moved in loaded.moved:
+    for moved in loaded.moved_in_words:
         typer.echo(f"moved: {moved}")
-    for broken in loaded.broken:
+    for broken in loaded.broken_in_words:
         typer.echo(f"broken: {broken}")
-    for entry in loaded.left_out:
-        typer.echo(f"left out: {entry.id}: {entry.reason}")
+    for reason in loaded.left_out_in_words:
+        typer.echo(f"left out: {reason}")
 
 
 def _interface(problem: Problem) -> str:
@@ -167,12 +176,40 @@ def _with_titles(kind: str, files: Mapping[str, str]) -> Iterator[str]:
 
 
 @problems.command()
+def stats(source: SourceOption = None) -> None:
+    """Count the problems by source, task, difficulty, size, judge and licence, and what was left out and why.
+
+    Example:
+
+        rtl-grader problems stats --source cvdp=data/cvdp
+    """
+    from rtl_grader.problems.statistics import statistics
+
+    print_statistics(statistics(load(source)))
+
+
+def print_statistics(counts: Mapping[str, Counter[str]]) -> None:
+    """Print a table of `statistics`."""
+    from rtl_grader.problems.statistics import in_order
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("by", "value", "number", "share"):
+        table.add_column(heading, justify="right" if heading in ("number", "share") else "left")
+    for aspect, values in counts.items():
+        for place, (value, number) in enumerate(in_order(values).items()):
+            name, share = "" if place else aspect, f"{number / values.total():.1%}"
+            table.add_row(name, Text(visible(value)), f"{number:,}", share)
+        table.add_section()
+    Console().print(table)
+
+
+@problems.command()
 def fetch(
     what: Annotated[
         str,
         typer.Argument(
             metavar="NAME|OWNER/REPOSITORY",
-            help="A known set (cvdp), or a data set repository on the hub.",
+            help="A known set (cvdp, codev-r1, ...; an unknown name lists them), or a data set repository on the hub.",
         ),
     ] = "cvdp",
     folder: Annotated[
@@ -189,16 +226,21 @@ def fetch(
             help="Files to fetch (default: the known set's, else *.jsonl). May be repeated.",
         ),
     ] = None,
-    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Branch, tag or commit (default: the known set's, else main)."),
+    ] = None,
 ) -> None:
     """Download a problem set from the Hugging Face hub, and record licence, size and SHA-256 of each file
-    in `fetched.json`.
+    in `fetched.json`. Licence and size are printed before.
 
     A file that already has the size and hash listed by the hub is not downloaded again.
 
     Examples:
 
         rtl-grader problems fetch cvdp
+
+        rtl-grader problems fetch codev-r1
 
         rtl-grader problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "*no_commercial*.jsonl"
     """
@@ -221,10 +263,13 @@ def fetch(
         known.repository if known else what,
         into,
         patterns=pattern or (known.files if known else ["*.jsonl"]),
-        revision=revision,
+        revision=revision or (known.revision if known else "main"),
         licence=same_repository.licence if same_repository else None,
+        announce=typer.echo,
     )
     _print_fetched(fetched, into, downloaded)
+    if known:
+        typer.echo(f"read it with --source {known.kind}={into}")
 
 
 def _print_fetched(fetched: FetchRecord, folder: Path, downloaded: Sequence[str]) -> None:
@@ -235,6 +280,9 @@ def _print_fetched(fetched: FetchRecord, folder: Path, downloaded: Sequence[str]
     typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
     names = ", ".join(downloaded)
     typer.echo(f"downloaded: {names}" if names else "unchanged: nothing was downloaded")
+
+
+problems.command()(repair)
 
 
 @problems.command()
@@ -256,7 +304,7 @@ def export(
 
         rtl-grader problems export --as verifiers --source cvdp=data/cvdp build/verifiers
     """
-    export_to(folder, as_, sources_of(source), 0, "design", heldout, count)
+    export_to(folder, as_, sources_of(source), 0, "design", (), heldout, count)
 
 
 def export_to(
@@ -265,6 +313,7 @@ def export_to(
     sources: Sequence[ProblemSource],
     seed: int,
     split: SplitBy,
+    exclude: Sequence[ProblemSource],
     heldout: bool,
     count: int | None,
 ) -> None:
@@ -272,7 +321,9 @@ def export_to(
     from rtl_grader.exports.exported import export_tasks
     from rtl_grader.exports.writers import WRITERS
 
-    tasks = export_tasks(sources, seed, split, folder, heldout=heldout, count=count)
+    tasks = export_tasks(
+        sources, seed, split, folder, heldout=heldout, count=count, exclude=exclude
+    )
     command = WRITERS[as_](folder)
     typer.echo(f"{len(tasks)} problems written to {folder}")
     if unlicensed := sum(task.problem is None for task in tasks):

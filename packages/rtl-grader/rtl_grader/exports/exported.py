@@ -17,15 +17,15 @@ import atexit
 import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rtl_grader.errors import InfrastructureError, ProblemError
 from rtl_grader.extraction.answer_to import answer_to
-from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
+from rtl_grader.grading.answer_file import answer_with
 from rtl_grader.grading.cache import MemoryCache
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
@@ -39,6 +39,7 @@ from rtl_grader.problems.sources import (
 )
 from rtl_grader.prompts import Message, build_messages
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Verdict
 
@@ -49,10 +50,9 @@ OWN = ("rtl_grader", "rtl_core")
 LICENCE_FILES = ("*LICEN[CS]E*", "*NOTICE*")
 
 
-class Task(BaseModel):
+class Task(BaseModel, frozen=True, extra="forbid"):
     """One line of `tasks.jsonl`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     id: str
     source: str
     """Kind of the problem's source, as for `--source`."""
@@ -73,6 +73,7 @@ def export_tasks(
     *,
     heldout: bool = False,
     count: int | None = None,
+    exclude: Sequence[ProblemSource] = (),
 ) -> list[Task]:
     """Write tasks and licences of the training or held-out problems to a new folder, at most `count` per source.
 
@@ -80,7 +81,7 @@ def export_tasks(
     """
     if folder.exists() and any(folder.iterdir()):
         raise ProblemError(f"{folder} is not empty", "name a new folder")
-    loaded = load_problems(sources, seed, split)
+    loaded = load_problems(sources, seed, split, exclude=exclude)
     chosen = {problem.id: problem for problem in (loaded.heldout if heldout else loaded.train)}
     if not chosen:
         raise ProblemError("no held-out problem to export", "check problems.sources")
@@ -177,20 +178,17 @@ def instruction(problem: Problem) -> str:
     return f"{problem.prompt.rstrip()}\n\n{demand}\n{targets}\n"
 
 
-def answer_of(problem: Problem, content: str | Mapping[str, str]) -> Answer:
+def answer_of(problem: Problem, content: str | Files) -> Answer:
     """Return the answer in a response or in the files of a workspace. Files that are not targets are ignored."""
     if isinstance(content, str):
         return answer_to(problem, content)
     files = {path: text for path, text in content.items() if path in problem.targets}
-    size = sum(map(len, files.values()))
-    if size > MAX_RESPONSE_CHARS:
-        return Answer(error=f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}")
     if not files:
         return Answer(error=f"none of {', '.join(problem.targets)} was written")
-    return Answer(files=files)
+    return answer_with(files)
 
 
-async def graded(problem: Problem, content: str | Mapping[str, str]) -> Verdict:
+async def graded(problem: Problem, content: str | Files) -> Verdict:
     """Return the verdict on a response or on the files of a workspace, one grading per core at a time.
     Raises what `judged` raises."""
     return await judged(_pool(), problem, answer_of(problem, content))

@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.exports.exported import TASKS, instruction, messages, read_tasks
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 
 FORMATS = Path(__file__).parent / "formats"
@@ -72,7 +73,7 @@ def _harbor_task(problem: Problem, folder: Path) -> None:
     (folder / "task.toml").write_text(settings, encoding="utf-8")
 
 
-def _write(root: Path, files: Mapping[str, str]) -> None:
+def _write(root: Path, files: Files) -> None:
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")

@@ -7,21 +7,61 @@ from collections.abc import Mapping
 
 from rtl_grader.extraction.response import extract_answer
 from rtl_grader.hdl.interface import hdl_files
-from rtl_grader.hdl.text import module_names
+from rtl_grader.hdl.text import code_of, module_names, modules
 from rtl_grader.problems.interface import top_levels
 from rtl_grader.types.answer import Answer
-from rtl_grader.types.problem import Problem
+from rtl_grader.types.problem import MASKED, Problem
 
 
 def answer_to(problem: Problem, response: str) -> Answer:
     """Extract the targets of `problem` from a response, or the reason why there are none, by the rules in
-    response.py.
+    response.py. What answers a masked part is put into the frame.
 
     Never raises, and takes time linear in the length of any response.
     """
-    return extract_answer(
-        response, problem.targets, demanded_modules(problem), given_design(problem)
+    answer = extract_answer(
+        response,
+        problem.targets,
+        demanded_modules(problem),
+        given_design(problem),
+        piece=bool(problem.frame),
     )
+    if not problem.frame:
+        return answer
+    files = {
+        path: within_frame(problem.frame[path], text) if path in problem.frame else text
+        for path, text in answer.files.items()
+    }
+    return answer.model_copy(update={"files": files})
+
+
+def within_frame(frame: str, text: str) -> str:
+    """Return the file that an answer makes of a frame. A text with the masked module is the file; if it is nothing but
+    this module, and the frame has code around it, it replaces the module. Any other text replaces `MASKED`."""
+    before, _, after = frame.partition(MASKED)
+    whole, code = code_of(frame), code_of(text)
+    masked = next(
+        (unit for unit in modules(whole) if unit.start <= len(before) < unit.end), None
+    )
+    own = modules(code)
+    if masked is None or masked.name not in {unit.name for unit in own}:
+        return f"{before}{text.strip()}{after}"
+    around = whole[: masked.start] + whole[masked.end :]
+    module, *others = own
+    rest = code[: module.start] + code[module.end :]
+    if others or rest.strip() or not around.strip():
+        return text
+    return f"{frame[: masked.start]}{text[module.start : module.end]}{frame[masked.end :]}"
+
+
+def masked_piece(problem: Problem) -> str | None:
+    """What the golden answer has in the place of `MASKED`; None without a frame or a golden answer."""
+    for path, frame in problem.frame.items():
+        before, _, after = frame.partition(MASKED)
+        whole = (problem.golden or {}).get(path, "")
+        if whole.startswith(before) and whole.endswith(after):
+            return whole[len(before) : len(whole) - len(after)]
+    return None
 
 
 def given_design(problem: Problem) -> dict[str, str]:

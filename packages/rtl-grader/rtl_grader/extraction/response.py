@@ -40,6 +40,8 @@ from rtl_grader.extraction.thoughts import THOUGHT_END, without_thoughts
 from rtl_grader.extraction.wrapping import design_text, has_design_unit, unwrapped
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
+from rtl_grader.types.problem import MASKED
 
 MAX_RESPONSE_CHARS = 2_000_000
 MAX_NAMED_IGNORED = 20
@@ -51,7 +53,9 @@ def extract_answer(
     response: str,
     targets: Sequence[str],
     demanded: Sequence[str] = (),
-    others: Mapping[str, str] | None = None,
+    others: Files | None = None,
+    *,
+    piece: bool = False,
 ) -> Answer:
     """Extract the files for `targets` from a response, or the reason why there are none. Never raises.
 
@@ -70,6 +74,8 @@ def extract_answer(
             return Answer(error="the response ends within its thoughts")
         return Answer(error="the response is empty")
     offers = _offers(unwrapped(text), targets)
+    if piece:
+        offers = [offer for offer in offers if MASKED not in offer.text]
     chosen: dict[str, Source] = {}
     for target in targets:
         unnamed = [offer for offer in offers if offer.target is None]
@@ -81,7 +87,8 @@ def extract_answer(
     ignored = tuple(path[:200] for path in islice(paths, MAX_NAMED_IGNORED))
     if not chosen:
         return Answer(ignored=ignored, error=_why_none(ignored, targets))
-    files, notes = _with_helpers(chosen, offers, others or {})
+    usable = list(chosen.values()) if piece else offers
+    files, notes = _with_helpers(chosen, usable, others or {})
     return Answer(files=files, ignored=ignored, notes=notes)
 
 
@@ -140,7 +147,7 @@ def _chosen(
         own, names = [*own, *free], [*demanded, stem]
     best = _best(own, names) if target.endswith(HDL_SUFFIXES) else None
     if best or own:
-        return best or own[0]
+        return best or _standing_best(own)
     return _first_complete(free, [stem]) or _first_begun(free, [stem])
 
 
@@ -161,14 +168,19 @@ def _first_begun(sources: Sequence[Source], names: Sequence[str]) -> Source | No
 
 def _first_complete(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
     """Return the source that defines the first possible name completely: the last correction, else the
-    first (`standing`)."""
+    first."""
     for name in names:
         complete = [source for source in sources if name in source.complete]
         if complete:
-            standing = max(source.standing for source in complete)
-            equals = [source for source in complete if source.standing == standing]
-            return equals[-1 if standing > 0 else 0]
+            return _standing_best(complete)
     return None
+
+
+def _standing_best(sources: Sequence[Source]) -> Source:
+    """Return the last correction, else the first source, see `Source.standing`."""
+    standing = max(source.standing for source in sources)
+    equals = [source for source in sources if source.standing == standing]
+    return equals[-1 if standing > 0 else 0]
 
 
 def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
@@ -185,7 +197,7 @@ def _target_of(lines: Iterable[str], targets: Sequence[str]) -> str | None:
 
 
 def _with_helpers(
-    chosen: Mapping[str, Source], offers: Sequence[Source], others: Mapping[str, str]
+    chosen: Mapping[str, Source], offers: Sequence[Source], others: Files
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the files, and notes on their origin. Modules, packages and interfaces that a file uses and
     that only another offer defines are added, in the order of the response; never a second definition, one

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, Pipe
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.executors.base import ExecutorDiedError, Message
@@ -63,10 +63,9 @@ class AnalysisRequest:
     """Whether to elaborate `answer` for `Analysis.valid`."""
 
 
-class Analysis(BaseModel):
+class Analysis(BaseModel, frozen=True):
     """Results of the static analysis of an answer."""
 
-    model_config = ConfigDict(frozen=True)
     interface: Interface | None = None
     """The interface of the requested module; None if the module is missing."""
     findings: tuple[ScreenFinding, ...] = ()

@@ -90,9 +90,7 @@ def line_of(
             if not isinstance(text, str):
                 kind = type(text).__name__
                 raise ValueError(f"files.{path[:80]}: is {kind}, not a string")
-        size = sum(map(len, files.values()))
-        too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
-        answer = Answer(error=too_long) if size > MAX_RESPONSE_CHARS else Answer(files=files)
+        answer = answer_with(files)
     elif isinstance(response, str) and files is None:
         answer = answer_to(problem, response)
     else:
@@ -100,3 +98,11 @@ def line_of(
             "needs either `response` (a string) or `files` (an object of path and text)"
         )
     return AnswerLine(number, problem, sample, answer)
+
+
+def answer_with(files: dict[str, str]) -> Answer:
+    """The answer that consists of these files, or the reason why it would be too long."""
+    size = sum(map(len, files.values()))
+    if size > MAX_RESPONSE_CHARS:
+        return Answer(error=f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}")
+    return Answer(files=files)

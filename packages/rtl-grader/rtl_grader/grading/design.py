@@ -12,7 +12,6 @@ control tasks, which Icarus lacks, are removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from posixpath import basename
 
 from rtl_grader.extraction.answer_to import demanded_modules
@@ -21,6 +20,7 @@ from rtl_grader.grading.screen import MAX_FILE_CHARS
 from rtl_grader.hdl.benches import removable_benches
 from rtl_grader.hdl.directives import macros_in_use, neutralise
 from rtl_grader.hdl.text import emptied, words_of
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 
 PASSES = 3
@@ -30,7 +30,7 @@ _HDL = (".v", ".sv")
 _QUOTED = re.compile(r"[\"']([A-Za-z_]\w*)[\"']")
 
 
-def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def as_graded(problem: Problem, files: Files) -> tuple[dict[str, str], list[str]]:
     """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     design, notes = without_test_benches(problem, files)
     several = uses_several_tools(problem.harness)
@@ -43,9 +43,7 @@ def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str
     return design, notes
 
 
-def without_test_benches(
-    problem: Problem, files: Mapping[str, str]
-) -> tuple[dict[str, str], list[str]]:
+def without_test_benches(problem: Problem, files: Files) -> tuple[dict[str, str], list[str]]:
     """Return the answer's files without test benches, and a sentence for each bench that was removed."""
     result = dict(files)
     notes: list[str] = []

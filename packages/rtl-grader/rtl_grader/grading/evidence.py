@@ -27,7 +27,8 @@ _NOT_TAKEN = re.compile(
 )
 """Errors of Icarus 13 about a `-P` option; earlier versions only warn."""
 _NUMBER = re.compile(r"-?\d{1,18}")
-_TEST_FILES = ("/src/", "/code/src/")
+_TEST_FILES = ("/src/", "/code/src/", "library:")
+"""Where the files of tests are: in the harness, or in a library of the sandbox's Python (inside/lib/witness.py)."""
 ENOUGH_CHANGES = 16
 """With fewer input changes, constant outputs prove nothing."""
 CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"

@@ -337,7 +337,7 @@ def demanded_values(
     demand = problem.interface
     settings = settings or {}
     # Some harnesses do not call the design `dut`, or guard their reads.
-    read = use.parameters.intersection(re.findall(r"\.(\w+)", python_of(problem.harness)))
+    names = use.parameters.intersection(re.findall(r"\.(\w+)", python_of(problem.harness)))
     if settings:
         again = derive_interface(
             prompt=problem.prompt,
@@ -355,7 +355,7 @@ def demanded_values(
         lengths = [settings[key] for key in settings if key.lower().endswith(endings)]
         if len(lengths) == 1:
             right[name] = lengths
-    if not read:
+    if not names:
         return right
     parameters = demand.parameters
     if context := hdl_files(problem.context):
@@ -363,7 +363,7 @@ def demanded_values(
         parameters = (*(before.parameters if before else ()), *parameters)
     for parameter in parameters:
         name = parameter.name
-        if name in read and parameter.default is not None:
+        if name in names and parameter.default is not None:
             right[name] = [parameter.default, *_numbers_beside(name, problem.prompt)]
     return right
 

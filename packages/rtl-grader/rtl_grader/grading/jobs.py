@@ -22,6 +22,7 @@ SOURCE_SUFFIXES = (".v", ".sv")
 """Files that a compiler gets by name; headers are included by them."""
 _COMPILE = "iverilog -g2012 -t null -I /code/rtl"
 _SOURCES = re.compile(r"^[ \t]*VERILOG_SOURCES[ \t]*=(.*)$", re.M)
+_ARGUMENTS = re.compile(r"^[ \t]*COMPILE_ARGS[ \t]*=(.*)$", re.M)
 ACTIVITY_TEST = '''\
 """Drives every input at random and passes when an output took two values; with a clock, at its rising edges."""
 
@@ -109,6 +110,8 @@ def stop_at_first_failure(steps: Steps) -> Steps:
 def compile_step(problem: Problem, files: Files, *, top_level: bool) -> Step:
     """Elaboration with Icarus of the harness' sources, and with `top_level` from the top level that it names."""
     argv = _COMPILE.split()
+    words = " ".join(_ARGUMENTS.findall(_settings(problem.harness))).split()
+    argv += [word for word in words if word.startswith("-D")]
     if top_level:
         for top in top_levels(problem.harness)[:1]:
             argv += ["-s", top]
@@ -120,11 +123,15 @@ def sources(problem: Problem, files: Files) -> list[str]:
     hdl = {path for path in (*problem.context, *files) if path.endswith(SOURCE_SUFFIXES)}
     design = {path for path in hdl if not path.startswith("verif/")}
     harness = problem.harness
-    settings = "\n".join(harness[path] for path in sorted(harness) if ".env" in path)
-    words = " ".join(_SOURCES.findall(settings)).split()
+    words = " ".join(_SOURCES.findall(_settings(harness))).split()
     paths = dict.fromkeys(word.removeprefix("/code/") for word in words)
     present = [path for path in paths if path in design or path in harness]
     return [f"/code/{path}" for path in present or sorted(design)]
+
+
+def _settings(harness: Files) -> str:
+    """The texts of a harness' env files."""
+    return "\n".join(harness[path] for path in sorted(harness) if ".env" in path)
 
 
 def workspace_files(harness: Files) -> Files:

@@ -108,9 +108,10 @@ def _is_drawn(problem: Problem, answer: Files) -> bool:
     """Whether an answer is among the share that is proved."""
     judging = judging_of(problem)
     assert judging is not None
-    digest = hashlib.sha256(json.dumps(sorted(answer.items())).encode()).digest()
-    drawn = int.from_bytes(digest[:4], "big") < judging.proof_share * 2**32
-    return judging.proof == "undecided" or (judging.proof == "passes" and drawn)
+    if judging.proof != "passes":
+        return judging.proof == "undecided"
+    digest = hashlib.sha256(json.dumps(sorted(answer.items())).encode())
+    return int(digest.hexdigest()[:8], 16) < judging.proof_share * 2**32
 
 
 def _judged(grader: Grader, problem: Problem) -> Judged:
@@ -209,7 +210,7 @@ def parameter_sets(
     assert problem.interface is not None
     sources = {**hdl_files(problem.context), **golden}
     text = "\n".join(golden.values())
-    sets = []
+    sets: list[tuple[Driven, Stimuli]] = []
     for values in ({}, *likely_values(problem, problem.interface, golden.values())):
         design = _driven(sources, problem.interface, values, golden)
         if design is not None and len(sets) <= PARAMETER_SETS:

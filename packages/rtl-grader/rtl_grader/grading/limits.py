@@ -12,16 +12,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 
 
-class Limits(BaseModel):
+class Limits(BaseModel, frozen=True, extra="forbid"):
     """Limits of one compose service, and of the workspace that all services of a problem share."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     wall_s: float = Field(default=120.0, gt=0, le=3600)
     """Time in which a service computes or sleeps; time spent waiting for a busy machine is not counted.
     CVDP's runner allows 600."""

@@ -19,7 +19,7 @@ from posixpath import basename
 from typing import Any, NamedTuple
 
 import pyslang  # the module only: classes held by our globals would be reported as leaked at exit
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 
@@ -58,10 +58,9 @@ _PARSERS = re.compile(r"__slang\w*|\bSV_COV_\w+")
 """Macros that pyslang defines and simulators do not."""
 
 
-class ScreenFinding(BaseModel):
+class ScreenFinding(BaseModel, frozen=True):
     """A construct that gets an answer rejected, and its place."""
 
-    model_config = ConfigDict(frozen=True)
     what: str
     path: str
     line: int

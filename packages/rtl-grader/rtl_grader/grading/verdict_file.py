@@ -61,9 +61,10 @@ class VerdictFile:
 
     def get(self, key: str) -> Record | None:
         """Return the record with this key, or None."""
-        if bytes.fromhex(key) not in self._places:
+        place = self._places.get(bytes.fromhex(key))
+        if place is None:
             return None
-        offset, length = self._places[bytes.fromhex(key)]
+        offset, length = place
         return json.loads(os.pread(self._file.fileno(), length, offset))
 
     def add(self, record: Record) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from rtl_grader.grading.answer_file import AnswerLine
 from rtl_grader.grading.cache import GRADER_VERSION, sha256_of
@@ -29,10 +29,9 @@ _VALUES = (*_MEASURES.split(), "executor", "tools", "seed")
 """Fields that a record and its verdict share by name."""
 
 
-class Conditions(BaseModel):
+class Conditions(BaseModel, frozen=True):
     """What a verdict depends on besides problem, answer and tools."""
 
-    model_config = ConfigDict(frozen=True)
     grader: int = GRADER_VERSION
     seed: int = Field(ge=0)
     """The first seed; the record's `seed` is the deciding one."""
@@ -44,10 +43,9 @@ class Conditions(BaseModel):
     """Number of gradings; the worst verdict counts."""
 
 
-class VerdictRecord(BaseModel):
+class VerdictRecord(BaseModel, frozen=True):
     """The fields of a record that a second grading needs."""
 
-    model_config = ConfigDict(frozen=True)
     id: str
     sample: int
     outcome: Outcome

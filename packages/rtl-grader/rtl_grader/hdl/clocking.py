@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from rtl_grader.hdl.tree import Node, SourceTree, name_of, tokens, walk
+from rtl_grader.hdl.tree import Node, SourceTree, find, name_of, tokens
+from rtl_grader.types.files import Files
 
+Edges = dict[str, set[str]]
+"""Signal -> `posedge` or `negedge` or both, as in event controls."""
 CLOCK_LIKE = re.compile(r"(^|_)(clk|clock|ck|mclk|tick)|clk|clock", re.I)
 RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)
 _LOW_LIKE = re.compile(
@@ -20,19 +23,15 @@ _NEITHER = frozenset(
 )
 
 
-def edges_and_uses(root: Node) -> tuple[dict[str, set[str]], set[str]]:
+def edges_and_uses(root: Node) -> tuple[Edges, set[str]]:
     """Return (signal -> edges, `posedge` or `negedge`, in event controls; names that are read anywhere else)."""
-    edges: dict[str, set[str]] = defaultdict(set)
-    for node in walk(root):
-        if name_of(node) == "SignalEventExpression" and node.edge.rawText:
+    edges: Edges = defaultdict(set)
+    for node in find(root, "SignalEventExpression"):
+        if node.edge.rawText:
             for token in tokens(node.expr):
                 edges[token.rawText].add(node.edge.rawText)
-    uses = {
-        node.identifier.rawText
-        for node in walk(root, _NEITHER)
-        if name_of(node) == "IdentifierName"
-    }
-    return edges, uses
+    names = find(root, "IdentifierName", skip=_NEITHER)
+    return edges, {node.identifier.rawText for node in names}
 
 
 def split_clocks(
@@ -59,7 +58,7 @@ def split_clocks(
 
 
 def clocks_and_resets(
-    files: Mapping[str, str], bits: Iterable[str]
+    files: Files, bits: Iterable[str]
 ) -> tuple[list[str], list[str], set[str]]:
     """Return (clocks, resets, active-low resets) among the one-bit inputs `bits` of a design, from all its
     files (path -> text)."""
@@ -87,14 +86,12 @@ def clocks_and_resets(
     return clocks, resets, set(filter(is_low, resets))
 
 
-def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:
+def is_active_low(root: Node, reset: str, edges: Edges) -> bool:
     """Whether a reset is active low: used with its falling edge, negated where it is read, or named so."""
     if edges.get(reset):
         return "negedge" in edges[reset]
-    for node in walk(root):
+    for node in find(root, *_NEGATIONS, "ConditionalPredicate"):
         is_negation = name_of(node) in _NEGATIONS
-        if not is_negation and name_of(node) != "ConditionalPredicate":
-            continue
         if _words(node, _PARENTHESES | _NOT) == [reset]:
             return is_negation or _words(node, _PARENTHESES) != [reset]
     return bool(_LOW_LIKE.search(reset))

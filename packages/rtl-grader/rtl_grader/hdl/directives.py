@@ -18,7 +18,7 @@ _OF_TOOLS = re.compile(
     re.A,
 )
 """Macros that a tool defines, or that designs use to tell tools apart."""
-_PLAIN = re.compile(
+PLAIN_DIRECTIVE = re.compile(
     r"else|endif|include|timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive"
     r"|(?:begin|end)_keywords|__FILE__|__LINE__"
 )
@@ -172,7 +172,7 @@ def _difference(use: re.Match[str], macros: Collection[str]) -> str | None:
         return f"the tool macro {name[:60]}"
     if pasted:
         return f"the macro name {name[:60]}, which is pasted to another"
-    if directive or name in macros or _PLAIN.fullmatch(name):
+    if directive or name in macros or PLAIN_DIRECTIVE.fullmatch(name):
         return None
     if macros or name[0].islower():
         # Without it a simulator goes on; other macros may paste it to the name of one that a tool defines.

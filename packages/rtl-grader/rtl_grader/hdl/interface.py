@@ -20,11 +20,12 @@ from pyslang import ast as slang_ast
 from pyslang import syntax as slang_syntax
 
 from rtl_grader.hdl.tree import parsing_options
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Direction, Interface, InterfaceSource, Parameter, Port
 
 _NOWHERE = "/nowhere-on-disk/"
-_HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
-HDL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
+HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
+HDL_SUFFIXES = (".v", ".sv", *HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _GENERATED = re.compile(r"(?<=\})[\w.:]+\$\d+")
@@ -32,7 +33,7 @@ _GENERATED = re.compile(r"(?<=\})[\w.:]+\$\d+")
 
 
 def parse_interface(
-    sources: Mapping[str, str],
+    sources: Files,
     top: str,
     source: InterfaceSource,
     parameters: Mapping[str, int] | None = None,
@@ -60,7 +61,7 @@ def parse_interface(
     )
 
 
-def is_valid(sources: Mapping[str, str]) -> bool:
+def is_valid(sources: Files) -> bool:
     """Whether all HDL files of `sources` elaborate without errors; modules need no time scale, as in simulators.
 
     Never raises for any text, and reads no file.
@@ -73,7 +74,7 @@ def is_valid(sources: Mapping[str, str]) -> bool:
 
 
 def _compilation(
-    sources: Mapping[str, str], settings: slang_ast.CompilationOptions
+    sources: Files, settings: slang_ast.CompilationOptions
 ) -> slang_ast.Compilation:
     tree, _manager, options = syntax_tree(sources)
     options.compilationOptions = settings
@@ -83,7 +84,7 @@ def _compilation(
 
 
 def syntax_tree(
-    sources: Mapping[str, str],
+    sources: Files,
 ) -> tuple[slang_syntax.SyntaxTree, pyslang.SourceManager, pyslang.Bag]:
     """Parse the HDL files of `sources` as one compilation unit; other files are ignored.
 
@@ -104,14 +105,14 @@ def syntax_tree(
         name = basename(path)
         place = name if path_of[name] == path else path
         buffer = manager.assignText(_NOWHERE + place, text)
-        group = headers if path.endswith(_HEADER_SUFFIXES) else designs
+        group = headers if path.endswith(HEADER_SUFFIXES) else designs
         group.append(buffer)
     # Headers are read where they are included. A set of headers alone is read as it is.
     tree = slang_syntax.SyntaxTree.fromBuffers(designs or headers, manager, options)
     return tree, manager, options
 
 
-def hdl_files(files: Mapping[str, str]) -> dict[str, str]:
+def hdl_files(files: Files) -> dict[str, str]:
     """Those of `files` (path -> text) that are HDL."""
     return {path: text for path, text in files.items() if path.endswith(HDL_SUFFIXES)}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise, zip_longest
 
 WORD = re.compile(r"[A-Za-z_][\w$]*")
@@ -114,6 +115,7 @@ def bare(text: str) -> tuple[str, bool]:
     return HIDDEN.sub(blank, text), closed
 
 
+@lru_cache(maxsize=64)  # several readers look at one text in turn
 def code_of(text: str) -> str:
     """The text without comments and string contents, see `bare`."""
     return bare(text)[0]

@@ -20,6 +20,10 @@ Node = Any
 """A `pyslang.syntax.SyntaxNode` or `pyslang.parsing.Token`; the binding has no useful static types."""
 
 
+Span = tuple[int, int]
+"""First and past-the-last byte in a file."""
+
+
 @dataclass(frozen=True)
 class Edit:
     """Replacement of the UTF-8 bytes from `start` to `end` of a file."""
@@ -57,7 +61,7 @@ class SourceTree:
         """Return the nodes of these kinds, kind by kind, each from the top down. The tree is walked once."""
         return [node for kind in kinds for node in self._by_kind.get(kind, ())]
 
-    def span(self, node: Node) -> tuple[int, int] | None:
+    def span(self, node: Node) -> Span | None:
         """First and past-the-last byte of a node or token; None when it is not literally in this file."""
         first, last = node, node
         if not is_token(node):
@@ -130,6 +134,11 @@ def walk(node: Node, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
             continue
         yield current
         stack.extend(reversed(children(current)))
+
+
+def find(node: Node, *kinds: str, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
+    """Yield the nodes of some kinds that `walk` yields."""
+    return (part for part in walk(node, skip) if name_of(part) in kinds)
 
 
 def tokens(node: Node) -> Iterator[Node]:

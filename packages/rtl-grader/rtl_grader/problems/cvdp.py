@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar, cast
@@ -25,6 +25,7 @@ from rtl_grader.hdl.edits import PatchError, apply_patch
 from rtl_grader.problems.fetch import remedy
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import CATEGORIES, Difficulty, Problem
 
 SINGLE_TURN, AGENTIC = "cvdp", "cvdp-agentic"
@@ -47,7 +48,8 @@ _COMMERCIAL = re.compile(
     r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M
 )
 _SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
-_T = TypeVar("_T", str, dict[str, Any])
+JsonObject = dict[str, Any]
+_T = TypeVar("_T", str, JsonObject)
 
 
 class NotGradableError(ProblemError):
@@ -89,7 +91,7 @@ def read_cvdp(path: Path | str) -> ProblemSet:
     return result
 
 
-def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
+def problem_from_record(record: JsonObject, *, source: str) -> Problem:
     """Convert a record of either format to a Problem.
 
     Raises FieldError (a ProblemError) naming the field, or NotGradableError with the reason.
@@ -135,14 +137,12 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     )
 
 
-def _single_turn(record: Mapping[str, Any]) -> dict[str, Any]:
+def _single_turn(record: JsonObject) -> JsonObject:
     """Fields of the Problem that a single-turn record holds."""
-    question = _field(record, "input", dict)
-    prompt = _text(question, "prompt", MAX_PROMPT_CHARS, "input.")
-    context = _files(question.get("context") or {}, "input.context")
-    harness = _files(_field(record, "harness", dict).get("files"), "harness.files")
-    output = _field(record, "output", dict)
-    files = _files(output.get("context"), "output.context", withheld=True)
+    prompt = _text(record, "input.prompt", MAX_PROMPT_CHARS)
+    context = _files(record, "input.context", default={})
+    harness = _files(record, "harness.files")
+    files = _files(record, "output.context", withheld=True)
     is_published = files and all(text.strip() for text in files.values())
     return {
         "prompt": prompt,
@@ -153,15 +153,15 @@ def _single_turn(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _agentic(record: Mapping[str, Any]) -> dict[str, Any]:
+def _agentic(record: JsonObject) -> JsonObject:
     """Fields of the Problem that an agentic record holds."""
     system = None
     if record.get("system_message"):
         system = _text(record, "system_message", MAX_PROMPT_CHARS)
     prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
-    context = _files(record.get("context") or {}, "context")
-    harness = _files(record.get("harness"), "harness")
-    patch = _files(record.get("patch"), "patch", withheld=True)
+    context = _files(record, "context", default={})
+    harness = _files(record, "harness")
+    patch = _files(record, "patch", withheld=True)
     return {
         "system": system,
         "prompt": prompt,
@@ -173,29 +173,30 @@ def _agentic(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_line(
-    record: dict[str, Any] | str,
+    record: JsonObject | str,
     file: str,
     number: int,
     result: ProblemSet,
     first_seen: dict[str, int],
 ) -> None:
-    source, identity = SINGLE_TURN, None
+    source, identity = SINGLE_TURN, ""
     try:
         if isinstance(record, str):
             raise FieldError("line", record)
         source = SINGLE_TURN if "input" in record else AGENTIC
-        identity = record["id"] if isinstance(record.get("id"), str) else None
+        if isinstance(record.get("id"), str):
+            identity = record["id"]
         if identity in first_seen:
             raise FieldError("id", f"was already used in line {first_seen[identity]}")
         result.problems.append(problem_from_record(record, source=source))
     except NotGradableError as reason:
-        result.left_out.append(LeftOut(cast(str, identity), _printable(reason.message), source))
+        result.left_out.append(LeftOut(identity, _printable(reason.message), source))
     except FieldError as error:
-        name = _printable(identity) if identity else None
+        name = _printable(identity) or None
         reason_text = _printable(error.reason)
         result.broken.append(BrokenLine(file, number, name, error.field, reason_text, source))
         return
-    first_seen[cast(str, identity)] = number
+    first_seen[identity] = number
 
 
 def _printable(text: str) -> str:
@@ -204,7 +205,7 @@ def _printable(text: str) -> str:
     return "".join(characters)
 
 
-def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
+def _categories(record: JsonObject) -> tuple[str, Difficulty]:
     match record.get("categories"):
         case [str(category), str(difficulty), *others] if all(
             isinstance(o, str) for o in others
@@ -217,19 +218,24 @@ def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
     raise FieldError("categories", reason)
 
 
-def _field(record: Mapping[str, Any], key: str, kind: type[_T], prefix: str = "") -> _T:
-    """Return a required field. Raises FieldError unless it is of type `kind`."""
-    value = record.get(key)
+def _field(record: JsonObject, path: str, kind: type[_T], default: _T | None = None) -> _T:
+    """Return the field at a dotted path, or the default, if there is one, in place of an empty field. Raises
+    FieldError unless it is of type `kind`."""
+    parent, _, key = path.rpartition(".")
+    holder = _field(record, parent, dict) if parent else record
+    value = holder.get(key)
+    if not value and default is not None:
+        return default
     if isinstance(value, kind):
         return value
-    if key not in record:
-        raise FieldError(prefix + key, "is missing")
+    if key not in holder:
+        raise FieldError(path, "is missing")
     expected = "text" if kind is str else "an object"
-    raise FieldError(prefix + key, f"is {type(value).__name__}, not {expected}")
+    raise FieldError(path, f"is {type(value).__name__}, not {expected}")
 
 
-def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> str:
-    return _checked(prefix + key, _field(record, key, str, prefix), limit)
+def _text(record: JsonObject, path: str, limit: int) -> str:
+    return _checked(path, _field(record, path, str), limit)
 
 
 def _checked(field_name: str, text: str, limit: int) -> str:
@@ -245,7 +251,13 @@ def _checked(field_name: str, text: str, limit: int) -> str:
     return text
 
 
-def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
+def _files(
+    record: JsonObject, path: str, default: JsonObject | None = None, *, withheld: bool = False
+) -> dict[str, str]:
+    return files_of(_field(record, path, dict, default), path, withheld=withheld)
+
+
+def files_of(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
     """Check a mapping of safe relative paths to texts; `withheld` allows null for an unpublished text."""
     if value is None:
         raise FieldError(field_name, "is missing")
@@ -271,7 +283,7 @@ def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[st
     return files
 
 
-def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, str] | None:
+def _patched(context: Files, patch: Files) -> dict[str, str] | None:
     """Return the golden answer as whole files, or None when the solution is withheld."""
     if not any(body.strip() for body in patch.values()):
         return None
@@ -285,7 +297,7 @@ def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, 
     return golden
 
 
-def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
+def _check_harness(harness: Files, paths: set[str]) -> None:
     """Raise FieldError or NotGradableError for a harness that cannot run in a workspace with these paths."""
     folders = {"rtl", "verif", "docs", "src", "rundir"}
     for path in paths:
@@ -305,7 +317,7 @@ def _check_harness(harness: Mapping[str, str], paths: set[str]) -> None:
 
 
 @lru_cache(maxsize=256)  # problems share a few texts, and parsing takes milliseconds
-def compose_services(compose: str) -> dict[str, Any]:
+def compose_services(compose: str) -> JsonObject:
     """Return the services of a compose file; do not modify them. Raises FieldError when there is none."""
     try:
         services = (yaml.safe_load(compose) or {}).get("services")
@@ -319,7 +331,7 @@ def compose_services(compose: str) -> dict[str, Any]:
     return services
 
 
-def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, dict[str, Any] | str]]:
+def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, JsonObject | str]]:
     """Yield (line number, its object or what is wrong with it) for each non-blank line, reading at most
     `most` bytes of a line.
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from posixpath import basename
 
 from rtl_grader.hdl.text import code_of, modules
-from rtl_grader.types.problem import Problem
+from rtl_grader.types.problem import Difficulty, Problem
 
 _CVDP_ID = re.compile(r"cvdp_[a-z]+_(?P<ip>.+?)_\d{4}(?:_|$)")
 _HEAD = re.compile(r"\w+\s+(?:automatic\s+|static\s+)?[\w$]+\s*(?:[#(;]|import\b)", re.A)
 """How a module begins in code, and hardly ever in prose about modules."""
+_TOKEN = re.compile(r"[\w$']+|[<>=!&|~^*+-]+|[^\w\s]")
 _CONVENTIONS = frozenset(
     {"top", "top_module", "topmodule", "refmodule", "dut", "tb", "testbench"}
 )
@@ -67,6 +68,8 @@ def shown_modules(problem: Problem) -> list[tuple[str, str]]:
 
 def modules_of(text: str) -> list[tuple[str, str]]:
     """(name, code without comments and string contents) of each whole module in a text, perhaps prose with code."""
+    if "endmodule" not in text:
+        return []
     code = code_of(text)
     return [
         (module.name, code[module.start : module.end])
@@ -77,3 +80,11 @@ def modules_of(text: str) -> list[tuple[str, str]]:
 
 def _is_rtl(path: str) -> bool:
     return path.startswith("rtl/") and path.endswith((".v", ".sv"))
+
+
+def difficulty_of(golden: str) -> Difficulty:
+    """Estimate the difficulty from the number of tokens of the golden answer, for sets that state none."""
+    count = len(_TOKEN.findall(code_of(golden)))
+    if count < 80:
+        return "easy"
+    return "medium" if count < 220 else "hard"

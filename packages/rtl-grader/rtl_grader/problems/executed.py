@@ -16,6 +16,7 @@ _parsing = threading.Lock()
 _INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _CATCHES = {"AttributeError", "Exception", "BaseException"}
+Names = frozenset[str]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -36,8 +37,8 @@ def parse_python(text: str) -> ast.Module | None:
 
 
 def executed(
-    body: Iterable[ast.stmt], false: frozenset[str], guarded: frozenset[str] = frozenset()
-) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    body: Iterable[ast.stmt], false: Names, guarded: Names = frozenset()
+) -> Iterator[tuple[ast.AST, Names]]:
     """Yield the nodes that a body executes, in order, each with the names that a `hasattr` in its statement
     or around it guards.
 
@@ -80,7 +81,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
         waiting += reversed(children)
 
 
-def false_names(nodes: list[ast.AST]) -> frozenset[str]:
+def false_names(nodes: list[ast.AST]) -> Names:
     """Names that are only ever bound to constants that count as False."""
     bound, false = Counter[str](), Counter[str]()
     for node in nodes:
@@ -96,7 +97,7 @@ def false_names(nodes: list[ast.AST]) -> frozenset[str]:
     return frozenset(name for name, count in false.items() if count == bound[name])
 
 
-def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
+def _truth(test: ast.expr, false: Names) -> bool | None:
     """A condition's constant value, or None if it is not constant."""
     match test:
         case ast.Constant(value):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from rtl_grader.errors import ProblemError
+from rtl_grader.words import counted
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
@@ -32,10 +33,14 @@ class KnownSet:
     repository: str
     """`OWNER/NAME` on the Hugging Face hub."""
     files: tuple[str, ...]
-    """Names in the repository; configurations read the first by default."""
+    """Names or patterns in the repository; configurations of CVDP read the first by default."""
     folder: Path
     """Target folder, relative to the working directory."""
-    licence: str
+    licence: str | None
+    """None: as the hub states it."""
+    kind: str = "pairs"
+    """Kind of source that reads it."""
+    revision: str = "main"
 
     @property
     def path(self) -> Path:
@@ -51,9 +56,70 @@ CVDP = KnownSet(
     ),
     folder=Path("data/cvdp"),
     licence="CC BY 4.0, its code Apache-2.0 and as the NOTICE file of the repository lists",
+    kind="cvdp",
 )
-KNOWN_SETS = {"cvdp": CVDP}
+_PARQUET = "refs/convert/parquet"
+"""The hub's own conversion of a set, whatever its published format is."""
+
+
+def _pairs(
+    name: str, repository: str, licence: str | None, *files: str, revision: str = "main"
+) -> tuple[str, KnownSet]:
+    folder = Path("data") / name
+    return name, KnownSet(repository, files, folder, licence, revision=revision)
+
+
+KNOWN_SETS = dict(
+    [
+        ("cvdp", CVDP),
+        _pairs(
+            "codev-r1",
+            "zhuyaoyu/CodeV-R1-dataset",
+            "CC BY-SA 4.0",
+            "codev_r1_rl_train.parquet",
+        ),
+        _pairs(
+            "mg-verilog",
+            "GaTech-EIC/MG-Verilog",
+            "CC BY-NC-SA 4.0",
+            "*.parquet",
+            revision=_PARQUET,
+        ),
+        _pairs("notsotiny", "HPAI-BSC/NotSoTiny-25-12", None, "*.parquet", revision=_PARQUET),
+        _pairs(
+            "origen",
+            "henryen/origen_dataset_instruction",
+            None,
+            "*.parquet",
+            revision=_PARQUET,
+        ),
+        _pairs(
+            "pyranet", "bnadimi/PyraNet-Verilog", "CC BY-NC-SA 4.0", "PyraNetOnVeriBest.csv"
+        ),
+        _pairs(
+            "rtl-coder-small",
+            "Nellyw888/RTL-Coder_small",
+            None,
+            "randomized_filtered_data_*.jsonl",
+        ),
+        _pairs(
+            "verithoughts",
+            "wilyub/VeriThoughtsTrainSet",
+            None,
+            "*.parquet",
+            revision=_PARQUET,
+        ),
+    ]
+)
 """Short name -> set. To add a set, list it here."""
+
+
+def known_set(path: Path) -> str | None:
+    """Name of the known set whose folder is, or holds, this path."""
+    for name, entry in KNOWN_SETS.items():
+        if entry.folder in (path, *path.parents):
+            return name
+    return None
 
 
 def remedy(path: Path) -> str:
@@ -96,8 +162,11 @@ def fetch(
     revision: str = "main",
     endpoint: str | None = None,
     licence: str | None = None,
+    announce: Callable[[str], None] = lambda line: None,
 ) -> tuple[FetchRecord, list[str]]:
     """Fetch the files of a data set repository that match a pattern, and record their checksums.
+
+    `announce` is called with licence and size before anything is downloaded.
 
     Returns:
         The record, and the names of the downloaded files: those that were missing or incomplete.
@@ -124,6 +193,13 @@ def fetch(
         )
         every_file = [entry for entry in listed if isinstance(entry, RepoFile)]
         files = _matching(every_file, patterns, repository)
+        tags = [tag for tag in info.tags or [] if tag.startswith("license:")]
+        if tags and not licence:
+            licence = tags[0].removeprefix("license:")
+        size = sum(file.size for file in files)
+        announce(
+            f"{repository}: {counted(len(files), 'file')}, {size / 1e6:,.1f} MB, licence: {licence or 'not stated'}"
+        )
         for file in files:
             if _is_whole(folder / file.path, file):
                 continue
@@ -131,9 +207,6 @@ def fetch(
             downloaded.append(file.path)
     except (hub_errors.HTTPError, OSError, hub_errors.HFValidationError) as error:
         raise _refusal(error, repository, revision) from error
-    for tag in info.tags or []:
-        if tag.startswith("license:"):
-            licence = licence or tag.removeprefix("license:")
     record = FetchRecord(
         repository=repository,
         revision=str(info.sha),

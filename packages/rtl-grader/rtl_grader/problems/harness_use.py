@@ -19,11 +19,13 @@ from typing import Literal, NamedTuple, get_args
 
 from rtl_grader.problems.executed import (
     FunctionNode,
+    Names,
     executed,
     false_names,
     hasattr_names,
     parse_python,
 )
+from rtl_grader.types.files import Files
 
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
 _MACRO = re.compile(r"(?<![\w-])(?:-D\s*|\+define\+)([A-Za-z_]\w*)(?:=(\w+))?()(?![\w=])")
@@ -51,9 +53,9 @@ class _Body(NamedTuple):
     """Statements that may be executed."""
 
     owner: ast.Module | FunctionNode
-    false: frozenset[str]
+    false: Names
     """Names that are always false in its file."""
-    duts: frozenset[str] = _DUT
+    duts: Names = _DUT
     """Names of the design's handle."""
 
 
@@ -61,7 +63,7 @@ class _File(NamedTuple):
     """A Python file of a harness."""
 
     tree: ast.Module
-    false: frozenset[str]
+    false: Names
     functions: tuple[FunctionNode, ...]
 
 
@@ -71,16 +73,16 @@ class HarnessUse:
 
     driven: tuple[str, ...] = ()
     """Assigned a value or a clock."""
-    moved: frozenset[str] = frozenset()
+    moved: Names = frozenset()
     """Driven names that get a clock, a computed value, or several values; an output may be cleared with one
     constant."""
     touched: tuple[str, ...] = ()
     """Read, waited for or passed on, but not driven: ports or other objects of the module."""
-    scalars: frozenset[str] = frozenset()
+    scalars: Names = frozenset()
     """One-bit names: clocks, and signals whose rising or falling edge is waited for."""
     measured: Mapping[str, Iterable[str]] = field(default_factory=dict)
     """Name -> variables, in lower case, that get its length."""
-    parameters: frozenset[str] = frozenset()
+    parameters: Names = frozenset()
     """Possible parameter names: read in capitals, or a key or flag of the harness' build call."""
 
     @property
@@ -88,7 +90,7 @@ class HarnessUse:
         return (*self.driven, *self.touched)
 
 
-def harness_use(harness: Mapping[str, str]) -> HarnessUse:
+def harness_use(harness: Files) -> HarnessUse:
     """Find the names that the executed Python code of a harness (path -> text) uses. Never raises for a text.
 
     When code that is certainly executed names nothing (tests without cocotb's decorator), all functions
@@ -106,7 +108,7 @@ def _harness_use(files: tuple[tuple[str, str], ...]) -> HarnessUse:
         return HarnessUse()
 
 
-def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
+def _read(harness: Files, *, everything: bool) -> HarnessUse:
     """Names that the executed functions, or with `everything` all functions, use."""
     definitions: dict[str, list[_Body]] = defaultdict(list)
     waiting: list[_Body] = []
@@ -150,7 +152,7 @@ def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
 
 
 @lru_cache(maxsize=4096)
-def _uses(body: _Body) -> tuple[tuple[_Use, ...], frozenset[str]]:
+def _uses(body: _Body) -> tuple[tuple[_Use, ...], Names]:
     """Return the uses by a body's statements, in order, and all names that the statements mention.
 
     Harnesses with the same file share its bodies, and so the results.
@@ -168,7 +170,7 @@ def _uses(body: _Body) -> tuple[tuple[_Use, ...], frozenset[str]]:
     return tuple(uses), frozenset(mentioned)
 
 
-def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
+def _uses_of(node: ast.AST, duts: Names) -> Iterator[_Use]:
     """Yield the uses by one node."""
     match node:
         case ast.Assign(
@@ -221,9 +223,7 @@ def _targets(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Iterator[ast.e
         yield from target.elts if isinstance(target, ast.Tuple) else [target]
 
 
-def _drives(
-    target: ast.expr, duts: frozenset[str], value: ast.expr | None = None
-) -> Iterator[_Use]:
+def _drives(target: ast.expr, duts: Names, value: ast.expr | None = None) -> Iterator[_Use]:
     if name := _signal(target, duts):
         constant = repr(value.value) if isinstance(value, ast.Constant) else ""
         yield _Use("drives", name, constant)
@@ -234,7 +234,7 @@ def _touches(name: str) -> Iterator[_Use]:
         yield _Use("touches", name)
 
 
-def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
+def macro_file(harness: Files) -> dict[str, str]:
     """A file with the macros that a harness defines for the design (path -> text); empty if there are none.
 
     They are in `defines=` of a build, and after `-D` or `+define+` in a command. Computed values are not followed.
@@ -249,7 +249,7 @@ def macro_file(harness: Mapping[str, str]) -> dict[str, str]:
     return {"macros.sv": lines} if lines else {}
 
 
-def is_used(path: str, harness: Mapping[str, str]) -> bool:
+def is_used(path: str, harness: Files) -> bool:
     """Whether another file of the harness names this one, as a module, in its environment or in a command."""
     name = re.escape(basename(path).removesuffix(".py"))
     word = re.compile(rf"(?<!\w){name}(?!\w)")
@@ -268,13 +268,13 @@ def _file(text: str) -> _File | None:
     return _File(tree, false_names(nodes), functions)
 
 
-def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
+def _is_dut(node: ast.expr, duts: Names) -> bool:
     if isinstance(node, ast.Name):
         return node.id in duts
     return isinstance(node, ast.Attribute) and node.attr == "dut"
 
 
-def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
+def _signal(node: ast.expr, duts: Names) -> str | None:
     """Return the name in `dut.name` or `dut.name[...]`."""
     while isinstance(node, ast.Subscript):
         node = node.value

@@ -10,6 +10,7 @@ from typing import Any
 from rtl_grader.hdl.interface import HDL_SUFFIXES, hdl_files, parse_interface
 from rtl_grader.hdl.text import code_of, module_names
 from rtl_grader.problems.harness_use import HarnessUse, harness_use, macro_file
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import (
     Direction,
     Interface,
@@ -26,10 +27,10 @@ _TOP_LEVEL = re.compile(r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", re.
 def derive_interface(
     *,
     prompt: str,
-    context: Mapping[str, str],
+    context: Files,
     targets: Iterable[str],
-    harness: Mapping[str, str],
-    golden: Mapping[str, str] | None,
+    harness: Files,
+    golden: Files | None,
     parameters: Mapping[str, int] | None = None,
 ) -> Interface | None:
     """Derive the interface that a problem requires of its top module, with its source; None when nothing
@@ -104,7 +105,7 @@ def describe_interface(problem: Problem) -> dict[str, Any]:
     }
 
 
-def top_levels(harness: Mapping[str, str]) -> list[str]:
+def top_levels(harness: Files) -> list[str]:
     """Values of TOPLEVEL in the harness' env files, without duplicates, in the order of the files."""
     names: dict[str, None] = {}
     for path, text in sorted(harness.items()):
@@ -115,9 +116,9 @@ def top_levels(harness: Mapping[str, str]) -> list[str]:
 
 def _demanded_modules(
     targets: tuple[str, ...],
-    harness: Mapping[str, str],
-    fixed: Mapping[str, str],
-    golden: Mapping[str, str] | None,
+    harness: Files,
+    fixed: Files,
+    golden: Files | None,
 ) -> list[str]:
     """Candidate names of the top module, best first: the harness' top levels and the targets' names, except
     those of modules that the problem provides."""
@@ -140,7 +141,7 @@ def _words(texts: Iterable[str]) -> set[str]:
 
 def _from_context(
     top: str,
-    context: Mapping[str, str],
+    context: Files,
     targets: tuple[str, ...],
     use: HarnessUse,
     parameters: Mapping[str, int] | None,
@@ -195,7 +196,7 @@ def _from_harness(top: str, use: HarnessUse) -> Interface | None:
     )
 
 
-def documents(prompt: str, context: Mapping[str, str]) -> list[str]:
+def documents(prompt: str, context: Files) -> list[str]:
     """The prompt, and the files of the context that are no HDL."""
     texts = [prompt]
     for path, text in context.items():

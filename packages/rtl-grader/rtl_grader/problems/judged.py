@@ -15,10 +15,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from rtl_grader.hdl.text import code_of, modules
-from rtl_grader.problems.interface import derive_interface
+from rtl_grader.hdl.interface import parse_interface
+from rtl_grader.hdl.text import WORD, code_of, modules
+from rtl_grader.problems.interface import documents
+from rtl_grader.problems.module_header import HeaderRule, with_header
 from rtl_grader.types.files import Files
-from rtl_grader.types.problem import Difficulty, Problem
+from rtl_grader.types.problem import Difficulty, InterfaceSource, Problem
 from rtl_grader.types.section import Section
 
 JUDGE_FILE = "src/judge.json"
@@ -66,6 +68,7 @@ def judged_problem(
     include: Sequence[str] = (),
     define: Mapping[str, str] | None = None,
     judging: Judging | None = None,
+    header: HeaderRule = "never",
     **fields: Any,
 ) -> Problem:
     """A problem that its golden answer judges.
@@ -76,8 +79,10 @@ def judged_problem(
         compiled: those of `context` that are compiled, in this order, before the answer.
         include: further folders of the workspace that are searched for included files, beside `rtl`.
         define: macros that both designs are compiled with.
+        header: whether the golden module's header is appended to the prompt.
         fields: further fields of `Problem`, such as `origin`, `family` or `frame`.
 
+    The interface demands the parameters of the module's header that the prompt or a document names.
     Raises ValueError when the golden answer's interface cannot be read.
     """
     context = dict(context or {})
@@ -95,13 +100,20 @@ def judged_problem(
     harness = {
         "docker-compose.yml": COMPOSE,
         "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\nVERILOG_SOURCES = {files}\nTOPLEVEL = {top}\n",
-        JUDGE_FILE: json.dumps(settings, indent=1) + "\n",
+        JUDGE_FILE: json.dumps(settings) + "\n",
     }
-    interface = derive_interface(
-        prompt=prompt, context=context, targets=golden, harness=harness, golden=dict(golden)
+    macros = "".join(f"`define {name} {value}\n" for name, value in (define or {}).items())
+    sources = {**({"macros.v": macros} if macros else {}), **context, **golden}
+    interface = parse_interface(
+        sources, top, InterfaceSource.GOLDEN, keep=lambda name, in_header: in_header
     )
-    if interface is None or interface.module != top:
+    if interface is None:
         raise ValueError(f"the ports of the golden answer's module {top} cannot be read")
+    prompt = with_header(prompt, "\n".join(golden.values()), interface, header)
+    if interface.parameters:
+        named = {word for text in documents(prompt, context) for word in WORD.findall(text)}
+        parameters = tuple(one for one in interface.parameters if one.name in named)
+        interface = interface.model_copy(update={"parameters": parameters})
     return Problem(
         id=id,
         source=source,
@@ -125,8 +137,15 @@ def is_judged(harness: Files) -> bool:
 def top_of(text: str) -> str | None:
     """The module of a text that no other one of it instantiates: the last one if there are several, None
     without modules."""
+    tops = tops_of(text)
+    return tops[-1] if tops else None
+
+
+def tops_of(text: str) -> list[str]:
+    """The modules of a text that no other one of it instantiates; all of them if each is instantiated."""
     units = [unit for unit in modules(code_of(text)) if unit.name]
-    used = {word for unit in units for word in _TYPE.findall(unit.body)}
     names = [unit.name for unit in units]
-    tops = [name for name in names if name not in used]
-    return (tops or names or [None])[-1]
+    if len(units) == 1:
+        return names
+    used = {word for unit in units for word in _TYPE.findall(unit.body)}
+    return [name for name in names if name not in used] or names

@@ -19,6 +19,7 @@ are not compared by code at all.
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ class NearDuplicate:
 
 Runs = list[set[int]]
 """Hashes of the runs of each compared text or module of a problem."""
+Known = dict[tuple[str, str], "list[array[int]]"]
+"""(measure, problem id) -> the runs that are long enough, as arrays: sets take eight times the memory."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,13 @@ class Measure:
     least: int = 0
     """A text or module with fewer runs is ignored."""
 
-    def of(self, problem: Problem) -> Runs:
-        """Runs of a problem's texts or modules that are long enough."""
-        return [runs for runs in self.runs(problem) if len(runs) >= self.least]
+    def of(self, problem: Problem, known: Known) -> list[array[int]]:
+        """Runs of a problem's texts or modules that are long enough, from `known` if they are there."""
+        key = self.by, problem.id
+        if key not in known:
+            long = [runs for runs in self.runs(problem) if len(runs) >= self.least]
+            known[key] = [array("q", runs) for runs in long]
+        return known[key]
 
 
 def separate(
@@ -98,8 +105,9 @@ def separate(
     left, out = list(train), list(heldout)
     moved: list[NearDuplicate] = []
     fresh: Sequence[Problem] = out
+    known: Known = {}
     while fresh:
-        moves = {pair.moved: pair for pair in pairs(left, fresh, measures)}
+        moves = {pair.moved: pair for pair in pairs(left, fresh, measures, known)}
         moves |= {pair.moved: pair for pair in _of_one_design(left, fresh, designs or {})}
         fresh = [problem for problem in left if problem.id in moves]
         left = [problem for problem in left if problem.id not in moves]
@@ -134,15 +142,22 @@ def _marks(problem: Problem, designs: Mapping[str, Design]) -> list[str]:
 
 
 def pairs(
-    train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequence[Measure]
+    train: Iterable[Problem],
+    heldout: Iterable[Problem],
+    measures: Sequence[Measure],
+    known: Known | None = None,
 ) -> list[NearDuplicate]:
-    """Return the closest near-duplicate among the held-out problems for each training problem that has one."""
+    """Return the closest near-duplicate among the held-out problems for each training problem that has one.
+
+    `known` keeps the runs between calls about the same problems.
+    """
+    known = {} if known is None else known
     best: dict[str, NearDuplicate] = {}
     train, heldout = list(train), list(heldout)
     for measure in measures:
-        index = _Index(measure, heldout)
+        index = _Index(measure, heldout, known)
         for problem in train:
-            for own in measure.of(problem):
+            for own in measure.of(problem, known):
                 for other, overlap in index.near(own):
                     if problem.generated and other.generated and problem.source == other.source:
                         continue
@@ -156,26 +171,32 @@ def pairs(
 class _Index:
     """The runs of held-out problems by one measure, to find those that overlap with given ones."""
 
-    def __init__(self, measure: Measure, problems: Iterable[Problem]) -> None:
+    def __init__(self, measure: Measure, problems: Iterable[Problem], known: Known) -> None:
         self._limit = measure.limit
-        self._entries: list[tuple[Problem, set[int]]] = []
+        self._entries: list[tuple[Problem, array[int]]] = []
         self._holders: dict[int, list[int]] = defaultdict(list)
         """Run -> places in the entries."""
         for problem in sorted(problems, key=lambda problem: problem.id):
-            for runs in measure.of(problem):
+            for runs in measure.of(problem, known):
                 for run in runs:
                     self._holders[run].append(len(self._entries))
                 self._entries.append((problem, runs))
 
-    def near(self, own: set[int]) -> Iterator[tuple[Problem, float]]:
+    def near(self, own: array[int]) -> Iterator[tuple[Problem, float]]:
         """Yield (problem, overlap) for the entries that overlap at least by the limit, in the order of ids."""
         # Above the limit at most this share of the runs is not in the other set, so one of a few
         # more is. Of these the rarest are looked up: common phrases are in every problem of a set.
         few = int((1 - self._limit) * len(own)) + 2
-        rarest = sorted((self._holders.get(run, []) for run in own), key=len)[:few]
-        for place in sorted(set().union(*rarest)):
+        known = self._holders.keys() & own
+        few -= len(own) - len(known)  # runs that no entry has are the rarest
+        if few <= 0:
+            return
+        rarest = sorted((self._holders[run] for run in known), key=len)[:few]
+        places = sorted(set().union(*rarest))
+        own_runs = set(own)
+        for place in places:
             problem, runs = self._entries[place]
-            common = len(own & runs)
+            common = len(own_runs.intersection(runs))
             overlap = common / (len(own) + len(runs) - common)
             if overlap >= self._limit:
                 yield problem, overlap

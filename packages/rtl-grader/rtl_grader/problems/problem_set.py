@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rtl_grader.problems.design import Design
-from rtl_grader.problems.near_duplicates import NearDuplicate
+from rtl_grader.problems.near_duplicates import STRICT, NearDuplicate, pairs
 from rtl_grader.types.problem import Problem
+from rtl_grader.words import first_lines
 
 SplitBy = Literal["design", "id"]
 """What a split keeps together: `problems.split` of a configuration."""
@@ -75,8 +78,48 @@ class LoadedProblems:
         return [*self.train, *self.heldout]
 
     @property
+    def left_out_in_words(self) -> list[str]:
+        """What was left out: a line for each source and reason."""
+        return [f"{entry.id}: {entry.reason}" for entry in by_reason(self.left_out)]
+
+    @property
+    def broken_in_words(self) -> list[str]:
+        """What could not be read: a line each, or the number of lines when there are many."""
+        return first_lines(self.broken)
+
+    @property
+    def moved_in_words(self) -> list[str]:
+        """The problems that moved to the held-out side: a line each, or their number when there are many."""
+        return first_lines(self.moved)
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over the fingerprints of both splits, in any order."""
         rows = sorted(f"train {problem.fingerprint}" for problem in self.train)
         rows += sorted(f"heldout {problem.fingerprint}" for problem in self.heldout)
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def leave_out_near_duplicates(loaded: LoadedProblems, evaluation: Sequence[Problem]) -> None:
+    """Leave out the problems of both splits that are near-duplicates of one of these evaluation problems."""
+    source_of = {problem.id: problem.source for problem in evaluation}
+    close = {pair.moved: pair for pair in pairs(loaded.every, evaluation, STRICT)}
+    for problem in loaded.every:
+        if problem.id in close:
+            reason = f"is a near-duplicate of a problem of {source_of[close[problem.id].like]}"
+            loaded.left_out.append(LeftOut(problem.id, reason, problem.source))
+    loaded.train = [problem for problem in loaded.train if problem.id not in close]
+    loaded.heldout = [problem for problem in loaded.heldout if problem.id not in close]
+
+
+def by_reason(left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    """One entry for each source and reason. If it is about several problems, its id is their number and some ids."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for entry in left_out:
+        groups[entry.source, entry.reason].append(entry.id)
+    entries = []
+    for (source, reason), ids in groups.items():
+        some = ", ".join([*ids[:3], "..."] if len(ids) > 3 else ids)
+        name = ids[0] if len(ids) == 1 else f"{len(ids):,} of {source} ({some})"
+        entries.append(LeftOut(name, reason, source))
+    return entries

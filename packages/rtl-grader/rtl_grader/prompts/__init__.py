@@ -9,13 +9,15 @@ left out, since answers here are whole files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from rtl_grader.registry import Registry
-from rtl_grader.types.problem import Problem
+from rtl_grader.types.files import Files
+from rtl_grader.types.problem import MASKED, Problem
 
 Message = dict[str, str]
-Template = Callable[[Problem, Mapping[str, str]], list[Message]]
+Messages = list[Message]
+Template = Callable[[Problem, Files], Messages]
 """(problem, context files to show: path -> text) -> messages of `role` and `content`. `config --show`
 prints its docstring."""
 
@@ -29,6 +31,13 @@ The specification outranks good style and habit. An automatic test bench connect
 - reset name, polarity and kind (synchronous or asynchronous), bit order and priority order are exactly as specified;
 - latency and the values at reset are exactly as specified.
 Do not use $finish, $stop, file I/O, final blocks or tool-specific macros."""
+
+
+MASKED_FORMAT = (
+    f"Answer with the code in the place of `{MASKED}` alone, in one fenced code block (```verilog ... ```) and with "
+    "no other code block."
+)
+"""Instruction on the form of an answer to a masked part."""
 
 
 def answer_format(targets: Sequence[str]) -> str:
@@ -46,7 +55,7 @@ def answer_format(targets: Sequence[str]) -> str:
     )
 
 
-def with_context(prompt: str, context: Mapping[str, str]) -> str:
+def with_context(prompt: str, context: Files) -> str:
     """The prompt, followed by each context file in a fence under its name."""
     parts = [prompt]
     for path, text in context.items():
@@ -54,8 +63,6 @@ def with_context(prompt: str, context: Mapping[str, str]) -> str:
     return "\n\n".join(parts)
 
 
-def build_messages(
-    problem: Problem, template: str, context: Mapping[str, str] | None = None
-) -> list[Message]:
+def build_messages(problem: Problem, template: str, context: Files | None = None) -> Messages:
     """Chat messages for a problem. `context` replaces its context files (after cutting); None: all of them."""
     return TEMPLATES.find(template)(problem, problem.context if context is None else context)

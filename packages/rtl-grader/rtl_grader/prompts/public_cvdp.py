@@ -8,9 +8,8 @@ that runner's `--force-copilot`: its own system message is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rtl_grader.prompts import TEMPLATES, Message
+from rtl_grader.prompts import TEMPLATES, Messages
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 
 SYSTEM = """You are a helpful assistance.
@@ -65,7 +64,7 @@ SCHEMA = (
 
 
 @TEMPLATES.register("cvdp")
-def cvdp(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+def cvdp(problem: Problem, context: Files) -> Messages:
     """The prompt of CVDP's public runner, word for word, for figures that are comparable with published ones."""
     system = SYSTEM
     if problem.category in GUIDANCE:

@@ -7,9 +7,16 @@ only if its number does. So it does not make the problem easier for a careful re
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-from rtl_grader.prompts import SYSTEM, TEMPLATES, Message, answer_format, with_context
+from rtl_grader.prompts import (
+    MASKED_FORMAT,
+    SYSTEM,
+    TEMPLATES,
+    Messages,
+    answer_format,
+    with_context,
+)
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Port, Problem
 
 BRIEF = (
@@ -28,51 +35,50 @@ specified ones."""
 
 
 @TEMPLATES.register("bare")
-def bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+def bare(problem: Problem, context: Files) -> Messages:
     """The problem's own text alone, for models that were trained on such prompts."""
     return [{"role": "user", "content": with_context(problem.prompt, context)}]
 
 
 @TEMPLATES.register("brief")
-def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+def brief(problem: Problem, context: Files) -> Messages:
     """A sentence that demands the exact interface, and the problem: for small models, slow on long prompts."""
     return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
 
 
 @TEMPLATES.register("exact")
-def exact(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+def exact(problem: Problem, context: Files) -> Messages:
     """A system message that demands the exact interface, the problem, and the answer's format."""
     return _exact(problem, context)
 
 
 @TEMPLATES.register("table")
-def table(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+def table(problem: Problem, context: Files) -> Messages:
     """Like `exact`, with the interface restated as a table before the format."""
     return _exact(problem, context, interface_table(problem))
 
 
 @TEMPLATES.register("examples")
-def examples(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+def examples(problem: Problem, context: Files) -> Messages:
     """Like `exact`, with a right and a wrong answer to a small specification in the system message."""
     return _with_example(exact(problem, context))
 
 
 @TEMPLATES.register("full")
-def full(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+def full(problem: Problem, context: Files) -> Messages:
     """Both `table` and `examples`."""
     return _with_example(table(problem, context))
 
 
-def _exact(
-    problem: Problem, context: Mapping[str, str], demands: str | None = None
-) -> list[Message]:
+def _exact(problem: Problem, context: Files, demands: str | None = None) -> Messages:
     question = with_context(problem.prompt, context)
-    parts = [question, demands, answer_format(problem.targets)]
+    form = MASKED_FORMAT if problem.frame else answer_format(problem.targets)
+    parts = [question, demands, form]
     user = "\n\n".join(filter(None, parts))
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
 
 
-def _with_example(messages: list[Message]) -> list[Message]:
+def _with_example(messages: Messages) -> Messages:
     system, *others = messages
     content = f"{system['content']}\n\n{EXAMPLE}"
     return [{**system, "content": content}, *others]

@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Comparison
@@ -17,6 +16,7 @@ from rtl_grader.grading.answer_file import AnswerLine, read_answers
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
+from rtl_grader.grading.verdict_record import Record
 from rtl_grader.problems.cvdp import read_cvdp
 from rtl_grader.records.grade_file import FileGrading
 from rtl_grader.validation.doubts import DesignCache, audit_passes
@@ -27,9 +27,7 @@ THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
 seconds of a proof."""
 
 
-def audit_file(
-    grading: FileGrading, records: list[dict[str, Any]], output: Path
-) -> Counter[str]:
+def audit_file(grading: FileGrading, records: list[Record], output: Path) -> Counter[str]:
     """Audit every answer whose verdict in `records` is a pass, and write the findings to `output`, one JSON
     object per line.
 

@@ -8,7 +8,6 @@ from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rtl_grader.grading.answer_file import AnswerLine, read_answers
 from rtl_grader.grading.executors import make_executor
@@ -16,7 +15,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.grading.verdict_file import VerdictFile, named
-from rtl_grader.grading.verdict_record import answer_key, conditions_of, verdict_record
+from rtl_grader.grading.verdict_record import Record, answer_key, conditions_of, verdict_record
 from rtl_grader.problems.cvdp import read_cvdp
 from rtl_grader.progress import progress
 from rtl_grader.types.verdict import Outcome, Stage
@@ -45,7 +44,7 @@ class FileGrading:
 class GradedFile:
     """Result of `grade_file`."""
 
-    records: list[dict[str, Any]]
+    records: list[Record]
     """All records of the output."""
     complaints: int
     """Lines that are not valid answers."""
@@ -95,7 +94,7 @@ def grade_file(grading: FileGrading) -> GradedFile:
             until=grading.until,
         )
         keys = [key_of(grader, line, grading.repeat) for line in lines]
-        records: dict[int, dict[str, Any]] = {}
+        records: dict[int, Record] = {}
         for index, key in enumerate(keys):
             if record := stored.get(key):
                 records[index] = named(record, lines[index])
@@ -128,7 +127,7 @@ async def _grade_rest(
     pool: GraderPool,
     lines: list[AnswerLine],
     keys: list[str],
-    records: dict[int, dict[str, Any]],
+    records: dict[int, Record],
     stored: VerdictFile,
     repeat: int,
 ) -> None:
@@ -165,9 +164,7 @@ def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
     return answer_key(grader.key(line.problem, line.answer), line.answer, repeat)
 
 
-def graded_record(
-    grader: Grader, line: AnswerLine, key: str, repeat: int = 1
-) -> dict[str, Any]:
+def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -> Record:
     """Grade one line and return its record; `key` is its `key_of`. Does not raise: a failure of grading is
     a verdict too."""
     verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,7 +18,7 @@ from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.grading.pool import GraderPool
-from rtl_grader.grading.verdict_record import VerdictRecord, changed_fields, differences
+from rtl_grader.grading.verdict_record import Record, VerdictRecord, changed_fields, differences
 from rtl_grader.records.grade_file import graded_record, key_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
@@ -30,11 +29,11 @@ Difference = tuple[str, str]
 
 
 @dataclass
-class Claim:
+class CheckedRecord:
     """One line of a file of records."""
 
     line: int
-    raw: dict[str, Any]
+    raw: Record
     record: VerdictRecord | None = None
     differences: list[Difference] = field(default_factory=list)
     """Empty if the record was reproduced."""
@@ -45,10 +44,13 @@ class Claim:
         return f"line {self.line}: {identity} sample {sample}"
 
 
+_Work = tuple[CheckedRecord, AnswerLine, Grader]
+
+
 def reproduce(
     path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0
-) -> list[Claim]:
-    """Check the digest of every record of a file and grade its answer again. Returns one claim per line.
+) -> list[CheckedRecord]:
+    """Check the digest of every record of a file and grade its answer again. Returns one result per line.
 
     Args:
         problems: the records' problems, looked up by fingerprint, else by id.
@@ -59,7 +61,7 @@ def reproduce(
         ProblemError: the file cannot be read, or holds no record.
         ToolMissingError, InfrastructureError: the executor cannot start.
     """
-    claims = read_claims(path)
+    claims = read_records(path)
     usable = [(claim, claim.record) for claim in claims if claim.record is not None]
     executors = Counter(record.executor for _, record in usable)
     usual, _ = executors.most_common(1)[0]
@@ -67,7 +69,7 @@ def reproduce(
     with closing(GraderPool(grader, jobs)) as pool:
         graders: dict[str, Grader] = {}
         by_name = {**{p.id: p for p in problems}, **{p.fingerprint: p for p in problems}}
-        work: list[tuple[Claim, AnswerLine, Grader]] = []
+        work: list[_Work] = []
         for claim, record in usable:
             problem = by_name.get(record.graded.get("problem", ""), by_name.get(record.id))
             if problem is None:
@@ -92,11 +94,11 @@ def reproduce(
     return claims
 
 
-def read_claims(path: Path) -> list[Claim]:
+def read_records(path: Path) -> list[CheckedRecord]:
     """Read a file of records. `differences` of a line say whether it is broken, altered or incomplete."""
     try:
         with path.open("rb") as file:
-            claims = [_claim(number, text) for number, text in enumerate(file, 1)]
+            claims = [_checked(number, text) for number, text in enumerate(file, 1)]
     except OSError as error:
         raise ProblemError(
             f"cannot read the verdicts {path}: {error.strerror}", "check the path"
@@ -109,7 +111,7 @@ def read_claims(path: Path) -> list[Claim]:
     return claims
 
 
-def _claim(number: int, text: bytes) -> Claim:
+def _checked(number: int, text: bytes) -> CheckedRecord:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -119,7 +121,9 @@ def _claim(number: int, text: bytes) -> Claim:
     if "digest" not in raw:
         why = "has no digest: an earlier version wrote the record, or the digest was removed"
         return _malformed(number, raw, why)
-    claim = Claim(number, raw, differences=[("altered", name) for name in changed_fields(raw)])
+    claim = CheckedRecord(
+        number, raw, differences=[("altered", name) for name in changed_fields(raw)]
+    )
     try:
         claim.record = VerdictRecord.model_validate(raw)
     except ValidationError as error:
@@ -129,8 +133,8 @@ def _claim(number: int, text: bytes) -> Claim:
     return claim
 
 
-def _malformed(number: int, raw: dict[str, Any], why: str) -> Claim:
-    return Claim(number, raw, differences=[("malformed", why)])
+def _malformed(number: int, raw: Record, why: str) -> CheckedRecord:
+    return CheckedRecord(number, raw, differences=[("malformed", why)])
 
 
 def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
@@ -143,8 +147,8 @@ def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
         known.passing[name] = max(good_s, known.passing.get(name, 0.0))
 
 
-async def _grade_all(pool: GraderPool, work: list[tuple[Claim, AnswerLine, Grader]]) -> None:
-    async def grade(item: tuple[Claim, AnswerLine, Grader]) -> None:
+async def _grade_all(pool: GraderPool, work: list[_Work]) -> None:
+    async def grade(item: _Work) -> None:
         item[0].differences += await pool.call(_compare, *item)
 
     tally = Tally("verdicts graded again", len(work))
@@ -153,8 +157,8 @@ async def _grade_all(pool: GraderPool, work: list[tuple[Claim, AnswerLine, Grade
     )
 
 
-def _compare(claim: Claim, line: AnswerLine, grader: Grader) -> list[Difference]:
-    """Grade a claim's answer again and return the differences."""
+def _compare(claim: CheckedRecord, line: AnswerLine, grader: Grader) -> list[Difference]:
+    """Grade the answer of a record again and return the differences."""
     assert claim.record is not None
     repeat = claim.record.conditions.repeat
     now = graded_record(grader, line, key_of(grader, line, repeat), repeat)

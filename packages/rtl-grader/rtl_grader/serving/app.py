@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
 from rtl_grader.grading.answer_file import AnswerLine, line_of
-from rtl_grader.grading.verdict_record import conditions_of
+from rtl_grader.grading.verdict_record import Record, conditions_of
 from rtl_grader.serving.grading_queue import GradingQueue, QueueFullError
 from rtl_grader.words import escaping_templates
 
@@ -59,7 +59,7 @@ class Batch(BaseModel):
 class Verdicts(BaseModel):
     """The sealed records of the answers in order, as `rtl-grader grade` writes them."""
 
-    verdicts: list[dict[str, Any]]
+    verdicts: list[Record]
 
 
 def create_app(queue: GradingQueue, token: str) -> FastAPI:
@@ -179,11 +179,11 @@ class _Guard:
         if scope["path"] not in OPEN and not hmac.compare_digest(
             sent, b"Bearer " + self._token
         ):
-            refused = _refused(
+            response = _refused(
                 401, "Authorization: missing or not `Bearer` and this service's token"
             )
-            refused.headers["WWW-Authenticate"] = "Bearer"
-            return await refused(scope, receive, counted)
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return await response(scope, receive, counted)
         try:
             body = await _whole(receive)
         except TimeoutError:

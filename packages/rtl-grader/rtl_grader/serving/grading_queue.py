@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -17,6 +16,7 @@ from rtl_grader.grading.answer_file import AnswerLine
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.grading.verdict_file import VerdictFile, named
+from rtl_grader.grading.verdict_record import Record
 from rtl_grader.records.grade_file import graded_record, key_of
 from rtl_grader.settings import Cluster, GradingSection, executor_of, grader_of, graders_of
 from rtl_grader.types.problem import Problem
@@ -84,7 +84,7 @@ class GradingQueue:
     meters: Meters = field(factory=Meters)
     failed: int = 0
     """Failed gradings since the last success."""
-    _under_way: dict[str, asyncio.Task[dict[str, Any]]] = field(factory=dict)
+    _under_way: dict[str, asyncio.Task[Record]] = field(factory=dict)
     _mean_s: float = 1.0
 
     def __attrs_post_init__(self) -> None:
@@ -94,7 +94,7 @@ class GradingQueue:
     def healthy(self) -> bool:
         return self.failed < MOST_FAILED
 
-    async def grade(self, lines: Sequence[AnswerLine]) -> list[dict[str, Any]]:
+    async def grade(self, lines: Sequence[AnswerLine]) -> list[Record]:
         """Return the records of answers, in order. A record with outcome `infrastructure_error` is not stored.
 
         Admitted answers are graded and stored even if the caller is cancelled.
@@ -119,7 +119,7 @@ class GradingQueue:
         records = {**stored, **dict(zip(tasks, results, strict=True))}
         return [named(records[key], line) for key, line in zip(keys, lines, strict=True)]
 
-    async def _grade(self, key: str, line: AnswerLine) -> dict[str, Any]:
+    async def _grade(self, key: str, line: AnswerLine) -> Record:
         try:
             record = await self.pool.call(graded_record, self.pool.grader, line, key)
             failed = record["outcome"] == Outcome.INFRASTRUCTURE_ERROR

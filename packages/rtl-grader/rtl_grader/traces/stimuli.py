@@ -185,8 +185,15 @@ class _Inputs:
         mask = (1 << width) - 1
         self._word = self._word & ~(mask << start) | (value & mask) << start
 
+    def toggle(self, name: str) -> None:
+        """Invert an input of one bit, in a step of its own."""
+        self._word ^= 1 << self._places[name][0]
+        self.step()
+
     def step(self) -> None:
-        self.steps.append(self._word)
+        """Add a step if an input has changed."""
+        if self.steps[-1:] != [self._word]:
+            self.steps.append(self._word)
 
     def clocked(self, effort: Effort) -> int:
         """Drive a design with clocks. Returns the first step after the first reset."""
@@ -288,29 +295,24 @@ class _Inputs:
         self.step()
 
     def _turn(self) -> None:
-        """One cycle of every clock."""
+        """Two edges of every clock."""
         for name in self._design.clocks:
-            for level in (1, 0):
-                self.put(name, level)
-                self.step()
+            self.toggle(name)
+            self.toggle(name)
 
     def _tick(self) -> None:
         """One cycle of the only clock, perhaps with another input between its edges; or some edges of several."""
         clocks = self._design.clocks
         if len(clocks) == 1:
-            self.put(clocks[0], 1)
-            self.step()
+            self.toggle(clocks[0])
             if self._below(4) == 0:
                 self._change_one()
                 self.step()
-            self.put(clocks[0], 0)
-            self.step()
+            self.toggle(clocks[0])
             return
         for name in clocks:
             if self._below(2):
-                start, _ = self._places[name]
-                self._word ^= 1 << start
-                self.step()
+                self.toggle(name)
 
     def _phase(self, phase: int, cycles: int) -> None:
         """Random inputs; resets are mostly inactive, in each fourth phase mostly active."""
@@ -328,15 +330,11 @@ class _Inputs:
             self.step()
             for name in self._design.resets:
                 if self._below(24) == 0:
-                    start, _ = self._places[name]
-                    self._word ^= 1 << start
-                    self.step()
+                    self.toggle(name)
             self._tick()
             if cycle % 8 == 7:
-                before = self._word
                 self._levels(usual)
-                if self._word != before:
-                    self.step()
+                self.step()
 
     def _ways(self, phase: int) -> dict[str, int]:
         """How each data input behaves in a stretch: 0 and 1 hold it at all zeros or ones, 2 at a random value, 3
@@ -348,18 +346,11 @@ class _Inputs:
 
     def _hold(self, ways: Mapping[str, int], cycles: int) -> None:
         for name, way in ways.items():
-            width = self._places[name][1]
-            if way < 3:
-                held = self._value(name, 2) if way == 2 else -way
-                self.put(name, held)
-            elif width > 1 or way == 3:
-                self.put(name, self._value(name, 2))
+            self.put(name, self._value(name, 2) if way > 1 else -way)
         self.step()
         for _ in range(cycles):
-            before = self._word
             self._draw(2, ways)
-            if self._word != before:
-                self.step()
+            self.step()
             self._turn()
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 
-class Answer(BaseModel):
+class Answer(BaseModel, frozen=True):
     """Files extracted from a response, or the reason why there are none.
 
     `files` maps target paths to complete texts. `ignored` names files in the response that the problem does
@@ -13,8 +13,7 @@ class Answer(BaseModel):
     is set and `files` is empty.
     """
 
-    model_config = ConfigDict(frozen=True)
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = {}
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     error: str | None = None

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 Direction = Literal["input", "output", "inout"]
 Difficulty = Literal["easy", "medium", "hard"]
@@ -21,6 +21,8 @@ CATEGORIES = {
     "cid016": "debugging",
 }
 """CVDP categories that can be graded by simulation."""
+MASKED = "[MASKED]"
+"""What stands in a `Problem.frame` in the place of the part to write."""
 
 
 class InterfaceSource(StrEnum):
@@ -32,10 +34,9 @@ class InterfaceSource(StrEnum):
     HARNESS = "harness"
 
 
-class Port(BaseModel):
+class Port(BaseModel, frozen=True):
     """One port of a module. `direction`, `width` (bits) and `form` are None if the source does not specify them."""
 
-    model_config = ConfigDict(frozen=True)
     name: str
     direction: Direction | None = None
     width: int | None = Field(default=None, ge=1)
@@ -49,20 +50,18 @@ class Port(BaseModel):
         return f"[{self.width - 1}:0] " if self.width and self.width > 1 else ""
 
 
-class Parameter(BaseModel):
+class Parameter(BaseModel, frozen=True):
     """One overridable parameter of a module. `default` is None if it is unknown or not an integer."""
 
-    model_config = ConfigDict(frozen=True)
     name: str
     default: int | None = None
     is_type: bool = False
     """Whether its value is a data type."""
 
 
-class Interface(BaseModel):
+class Interface(BaseModel, frozen=True):
     """Required interface of a problem's top module."""
 
-    model_config = ConfigDict(frozen=True)
     module: str
     ports: tuple[Port, ...] = ()
     parameters: tuple[Parameter, ...] = ()
@@ -71,10 +70,9 @@ class Interface(BaseModel):
     """Whether additional ports are an error. False if the source, such as a harness, names only some ports."""
 
 
-class Problem(BaseModel):
+class Problem(BaseModel, frozen=True):
     """One problem of any set. All paths are relative to the CVDP workspace (`rtl/x.sv`, ...)."""
 
-    model_config = ConfigDict(frozen=True)
     id: str
     source: str
     """Name of the problem set: `starter`, `cvdp`, `cvdp-agentic`, `verilog-eval`, `rtllm`, `synthetic`."""
@@ -86,7 +84,7 @@ class Problem(BaseModel):
     system: str | None = None
     """System message of the problem."""
     prompt: str
-    context: dict[str, str] = Field(default_factory=dict)
+    context: dict[str, str] = {}
     """Mapping of path to text of the files shown to the model. They are in the workspace before the answer."""
     targets: tuple[str, ...]
     """Paths of the files that an answer may write."""
@@ -94,8 +92,8 @@ class Problem(BaseModel):
     """Mapping of path to text of the harness files. They are written last and overwrite others."""
     golden: dict[str, str] | None = None
     """Mapping of path to complete text of a known-good answer."""
-    frame: dict[str, str] = Field(default_factory=dict)
-    """Path of a target -> its text with `[MASKED]` once. An answer writes what stands there, or the whole file."""
+    frame: dict[str, str] = {}
+    """Path of a target -> its text with `MASKED` once. An answer writes what stands there, or the whole file."""
     interface: Interface | None = None
     origin: str = ""
     """What the problem was made of: a project, a file or a row."""

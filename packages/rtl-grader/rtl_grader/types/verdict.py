@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 MOST_LISTED, MOST_CHARS = 20, 400
 """Limits of everything in a verdict that an answer can lengthen: entries of a list, and characters of a
@@ -48,10 +48,9 @@ class Stage(StrEnum):
 StageStatus = Literal["passed", "failed", "skipped"]
 
 
-class StageResult(BaseModel):
+class StageResult(BaseModel, frozen=True):
     """Result of one stage. `skipped`: not run, because an earlier stage failed or it was not requested."""
 
-    model_config = ConfigDict(frozen=True)
     stage: Stage
     status: StageStatus
     reasons: tuple[str, ...] = ()
@@ -76,11 +75,10 @@ FRAGMENT = "a fragment, not the whole file"
 """`InterfaceMismatch.got` of an answer in which no module begins."""
 
 
-class InterfaceMismatch(BaseModel):
+class InterfaceMismatch(BaseModel, frozen=True):
     """One difference between interfaces. `name` is the port, parameter or module; `expected` and `got` are
     descriptions."""
 
-    model_config = ConfigDict(frozen=True)
     kind: MismatchKind
     name: str
     expected: str | None = None
@@ -102,10 +100,9 @@ class InterfaceMismatch(BaseModel):
         return f"{kind} `{self.name}`" + (f": {', '.join(details)}" if details else "")
 
 
-class Verdict(BaseModel):
+class Verdict(BaseModel, frozen=True):
     """Result of grading one answer. Never a guess: if grading itself failed, the outcome is `infrastructure_error`."""
 
-    model_config = ConfigDict(frozen=True)
     outcome: Outcome
     stages: tuple[StageResult, ...]
     tests_passed: int = Field(default=0, ge=0)
@@ -113,7 +110,7 @@ class Verdict(BaseModel):
     reasons: tuple[str, ...] = ()
     mismatches: tuple[InterfaceMismatch, ...] = ()
     executor: str
-    tools: dict[str, str] = Field(default_factory=dict)
+    tools: dict[str, str] = {}
     """Mapping of tool name to version, or of `image` to its digest."""
     seed: int = 0
     wall_s: float = 0.0

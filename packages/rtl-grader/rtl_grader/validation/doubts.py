@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 from attrs import define, field
@@ -180,3 +181,24 @@ class Doubts:
         comparisons = audit_passes(grader, problem, answers, EFFORT, self.cache, sizes)
         self.spent_s += sum(one.cpu_s for one in comparisons)
         return comparisons
+
+
+def doubt_of_golden(
+    grader: Grader, problem: Problem, answers: Sequence[Files]
+) -> tuple[Comparison, Files]:
+    """How what most independent answers agree on compares with the golden answer, and an answer of that
+    majority; `unknown` and no files without a majority, with the reason.
+
+    Raises InfrastructureError if the executor fails.
+    """
+    assert problem.golden is not None, "only golden answers are doubted"
+    executor, limits = grader.executor, grader.limits
+    as_golden = partial(with_golden, problem, grader=grader)
+    opinions = by_consensus(executor, as_golden, answers, limits, EFFORT)
+    agreeing = [place for place, one in enumerate(opinions) if one.result == "same"]
+    if not agreeing:
+        detail = opinions[0].detail if opinions else "no answer has files"
+        return Comparison("unknown", detail, "consensus"), {}
+    first = agreeing[0]
+    result = compare(executor, problem, problem.golden, answers[first], limits, EFFORT)
+    return replace(result, share=opinions[first].share), answers[first]

@@ -8,7 +8,7 @@ share a mistake that the harness does not see. Such an answer is therefore marke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rtl_grader.equivalence.consensus import classes_of
 from rtl_grader.equivalence.differential import compare
@@ -17,10 +17,11 @@ from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.cache import normalised
 from rtl_grader.grading.grader import Grader
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource, Problem
 
-Files = tuple[tuple[str, str], ...]
-"""(path, normalised text) of each file of a sample."""
+Sample = tuple[tuple[str, str], ...]
+"""(path, normalised text) of each of its files."""
 MIN_AGREEING = 2
 MAX_SAMPLES = 8
 """Maximum number of distinct samples to compare; more cost much and add little."""
@@ -36,7 +37,7 @@ def find_golden(
         samples: independently drawn responses.
         grader: grades the samples again under each of `seeds`.
     """
-    counts: Counter[Files] = Counter()
+    counts: Counter[Sample] = Counter()
     for text in samples:
         if files := answer_to(problem, text).files:
             counts[tuple(sorted((path, normalised(body)) for path, body in files.items()))] += 1
@@ -73,20 +74,20 @@ def find_golden(
     return steady[best], reason
 
 
-def _size(files: Files) -> int:
+def _size(files: Sample) -> int:
     return sum(len(text) for _, text in files)
 
 
-def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> Problem:
+def with_golden(problem: Problem, files: Files, grader: Grader) -> Problem:
     """Copy of the problem with a found golden answer, and with the answer's interface if the problem's is incomplete.
 
     The interface is read in the grader's analysis process, which has limits, because a model wrote the text.
     """
     interface = problem.interface
     if interface is not None and not _is_complete(interface):
-        read = grader.analyse(problem, files).interface
-        if read is not None:
-            interface = read.model_copy(
+        complete = grader.analyse(problem, files).interface
+        if complete is not None:
+            interface = complete.model_copy(
                 update={"source": InterfaceSource.CONTEXT, "exact": False}
             )
     return problem.model_copy(update={"golden": dict(files), "interface": interface})

@@ -9,11 +9,12 @@ are skipped.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rtl_grader.hdl.clocking import is_active_low
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, tokens, walk
-from rtl_grader.validation.module_text import ModuleText, Port, bounds_of, declarators
-from rtl_grader.validation.mutation import ASSIGNMENTS, Mutation, changed, nodes_of
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, find, name_of, tokens
+from rtl_grader.validation.module_text import ModuleText, Port, as_net, bounds_of, declarators
+from rtl_grader.validation.mutation import ASSIGNMENTS, Mutation, Mutations, changed, nodes_of
 
 _PORT_LISTS = ("AnsiPortList", "NonAnsiPortList")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
@@ -21,7 +22,7 @@ TEXTBOOK_WIDTH = 8
 """Longer registers are also cut to this width, a typical error of answers copied from a textbook."""
 
 
-def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
+def module_mutations(tree: SourceTree) -> Mutations:
     """Yield all mutations of this file, module by module."""
     for node in tree.of("ModuleDeclaration"):
         module = ModuleText(tree, node)
@@ -33,7 +34,7 @@ def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
         yield from _missing_resets(module)
 
 
-def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
+def _short_outputs(module: ModuleText) -> Mutations:
     """Put a register or net with fewer bits behind an output."""
     tree = module.tree
     for port in module.ports.values():
@@ -44,25 +45,17 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
         kind = next((word for word in ("reg", "logic") if word in port.words), "wire")
         initial = port.node.declarator.initializer
         value = f" {tree.text(initial)}" if initial else ""
-        header = _as_wire(tree, port.header, kind)
-        if initial and (span := tree.span(initial)):
-            header.append(Edit(*span, ""))
+        header = as_net(tree, port.node)
         other = f"{port.name}__short"
         for bounds, fewer in _narrower(tree, port.bounds):
             register = f"{kind} {port.signed}{bounds} {other}{value};"
             declaration = f"{register} assign {port.name} = {other};"
             described = f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it"
-            if edits := module.behind(port.name, other, declaration):
-                yield Mutation("truncation", described, (*edits, *header))
+            for one in module.behind("truncation", described, port.name, other, declaration):
+                yield replace(one, edits=(*one.edits, *header))
 
 
-def _as_wire(tree: SourceTree, header: Node, kind: str) -> list[Edit]:
-    """Edits that turn the word `reg` or `logic` of a port's header into `wire`."""
-    spans = [tree.span(token) for token in tokens(header) if token.rawText == kind]
-    return [Edit(*span, "wire") for span in spans if span]
-
-
-def _short_registers(module: ModuleText) -> Iterator[Mutation]:
+def _short_registers(module: ModuleText) -> Mutations:
     """Declare a vector of the body with fewer bits."""
     tree = module.tree
     for member in module.body:
@@ -76,16 +69,16 @@ def _short_registers(module: ModuleText) -> Iterator[Mutation]:
             yield from changed(tree, "truncation", described, (bounds, text))
 
 
-def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
+def _ignored_inputs(module: ModuleText) -> Mutations:
     """Make an input, or one bit of it, read as a constant."""
     for port in module.inputs:
         if port.name in module.clocks:
             continue
         other = f"{port.name}__seen"
-        wire = f"wire {port.signed}{module.text(port.bounds)}{other}"
+        bounds = f"{module.tree.text(port.bounds)} " if port.bounds else ""
         for value, description in _constants(module.tree, port):
-            if edits := module.behind(port.name, other, f"{wire} = {value};"):
-                yield Mutation("ignored input", description, edits)
+            wire = f"wire {port.signed}{bounds}{other} = {value};"
+            yield from module.behind("ignored input", description, port.name, other, wire)
 
 
 def _constants(tree: SourceTree, port: Port) -> Iterator[tuple[str, str]]:
@@ -104,9 +97,9 @@ def _constants(tree: SourceTree, port: Port) -> Iterator[tuple[str, str]]:
         yield f"{name} | (1 << {middle})", described
 
 
-def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
+def _ignored_parameters(module: ModuleText) -> Mutations:
     """Ignore the value of a parameter: in the body, or in the header's ranges too."""
-    lists = [node for node in walk(module.node.header) if name_of(node) in _PORT_LISTS]
+    lists = list(find(module.node.header, *_PORT_LISTS))
     declarations = module.members("PortDeclaration")
     rest = [member for member in module.node.members if name_of(member) != "PortDeclaration"]
     for name, default in module.parameters():
@@ -120,7 +113,7 @@ def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
                 yield Mutation("ignored parameter", described, edits)
 
 
-def _late_resets(module: ModuleText) -> Iterator[Mutation]:
+def _late_resets(module: ModuleText) -> Mutations:
     """Make a reset act one clock edge later, or only if it lasts for two."""
     if not module.clocks:
         return
@@ -132,29 +125,25 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
         operator = "|" if is_active_low(module.node, reset, module.edges) else "&"
         before, long = f"{reset}__before", f"{reset}__held"
         register = f"reg {before}; always @({edge} {clock}) {before} <= {reset};"
-        if edits := module.behind(reset, before, register):
-            yield Mutation("late reset", f"`{reset}` acts one edge later", edits)
+        described = f"`{reset}` acts one edge later"
+        yield from module.behind("late reset", described, reset, before, register)
+        described = f"`{reset}` acts only when it lasts for two edges"
         lasting = f"{register} wire {long} = {reset} {operator} {before};"
-        if edits := module.behind(reset, long, lasting):
-            yield Mutation(
-                "late reset", f"`{reset}` acts only when it lasts for two edges", edits
-            )
+        yield from module.behind("late reset", described, reset, long, lasting)
 
 
-def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
+def _missing_resets(module: ModuleText) -> Mutations:
     """Make a register keep its value in reset."""
     tree = module.tree
-    for node in walk(module.node):
-        if name_of(node) != "ConditionalStatement":
-            continue
+    for node in find(module.node, "ConditionalStatement"):
         words = [token.rawText for token in tokens(node.predicate)]
         *negation, reset = [word for word in words if word not in ("(", ")")] or [""]
         if reset not in module.resets or negation not in ([], ["!"], ["~"]):
             continue
         is_low = is_active_low(module.node, reset, module.edges)
         branch = node.statement if is_low == bool(negation) else node.elseClause
-        for part in walk(branch) if branch is not None else ():
-            if name_of(part) == "ExpressionStatement" and name_of(part.expr) in ASSIGNMENTS:
+        for part in find(branch, "ExpressionStatement") if branch is not None else ():
+            if name_of(part.expr) in ASSIGNMENTS:
                 register = tree.text(part.expr.left)
                 kept = f"`{register}` keeps its value while `{reset}` is active"
                 yield from changed(tree, "missing reset", kept, (part, ";"))
@@ -193,9 +182,8 @@ def _size(tree: SourceTree, bounds: Node) -> int | None:
 
 def _limits(tree: SourceTree, bounds: Node) -> tuple[str, str] | None:
     """Texts left and right of the colon of a range."""
-    for node in walk(bounds):
-        if name_of(node) == "SimpleRangeSelect":
-            return tree.text(node.left), tree.text(node.right)
+    for node in find(bounds, "SimpleRangeSelect"):
+        return tree.text(node.left), tree.text(node.right)
     return None
 
 

@@ -11,13 +11,15 @@ from rtl_grader.hdl.tree import (
     Edit,
     Node,
     SourceTree,
+    Span,
     children,
+    find,
     is_token,
     name_of,
     tokens,
     walk,
 )
-from rtl_grader.validation.mutation import nodes_of, prints
+from rtl_grader.validation.mutation import Kind, Mutation, Mutations, nodes_of, prints
 
 HEAD = {
     "PortDeclaration",
@@ -26,6 +28,7 @@ HEAD = {
     "PackageImportDeclaration",
 }
 """Members of a module that belong to its interface."""
+_NAMES = ("IdentifierName", "IdentifierSelectName")
 _CONNECTIONS = ("NamedPortConnection", "NamedParamAssignment")
 
 
@@ -62,31 +65,26 @@ class ModuleText:
     def inputs(self) -> list[Port]:
         return [port for port in self.ports.values() if "input" in port.words]
 
-    def text(self, node: Node | None) -> str:
-        """Range of a port with a trailing space, or an empty string."""
-        return f"{self.tree.text(node)} " if node is not None else ""
-
-    def behind(self, name: str, other: str, declaration: str) -> tuple[Edit, ...]:
-        """Edits that make the body use `other` in place of `name`, and insert `declaration` before its
-        first member. Empty if the body does not use the name, or if a use cannot be renamed."""
+    def behind(
+        self, kind: Kind, description: str, name: str, other: str, declaration: str
+    ) -> Mutations:
+        """Yield the mutation whose body uses `other` in place of `name`, with `declaration` before its first
+        member; nothing if the body does not use the name, or if a use cannot be renamed."""
         uses = self._uses(name)
         first = self.tree.span(self.body[0]) if self.body else None
-        if not uses or first is None:
-            return ()
-        start, _ = first
-        renamed = [Edit(*span, other) for span in uses]
-        return (*renamed, Edit(start, start, f"{declaration}\n  "))
+        if uses and first is not None:
+            start, _ = first
+            renamed = [Edit(*span, other) for span in uses]
+            edits = (*renamed, Edit(start, start, f"{declaration}\n  "))
+            yield Mutation(kind, description, edits)
 
     def parameters(self) -> list[tuple[str, str]]:
         """(name, text of the default value) of each parameter that an instance may set."""
         statements = self.members("ParameterDeclarationStatement")
         parameters = []
         for part in (self.node.header, *statements):
-            for node in walk(part):
-                if (
-                    name_of(node) == "ParameterDeclaration"
-                    and node.keyword.rawText != "localparam"
-                ):
+            for node in find(part, "ParameterDeclaration"):
+                if node.keyword.rawText != "localparam":
                     parameters += declarators(node)
         defaults = [
             (one, self.tree.text(one.initializer.expr)) for one in parameters if one.initializer
@@ -96,17 +94,15 @@ class ModuleText:
     def members(self, kind: str) -> list[Node]:
         return [member for member in self.node.members if name_of(member) == kind]
 
-    def reads_of(self, name: str, parts: Iterable[Node]) -> list[tuple[int, int]]:
+    def reads_of(self, name: str, parts: Iterable[Node]) -> list[Span]:
         """Spans of the nodes in these parts that read a name as a value."""
-        spans = []
-        for node in itertools.chain.from_iterable(map(walk, parts)):
-            if _is_name(node) and node.identifier.rawText == name:
-                spans.append(self.tree.span(node.identifier))
+        names = [node.identifier for part in parts for node in find(part, *_NAMES)]
+        spans = [self.tree.span(token) for token in names if token.rawText == name]
         return [span for span in spans if span]
 
-    def _uses(self, name: str) -> list[tuple[int, int]]:
+    def _uses(self, name: str) -> list[Span]:
         """Spans of the uses of a name in the body; empty if one cannot be renamed."""
-        spans: list[tuple[int, int]] = []
+        spans: list[Span] = []
         for node in itertools.chain.from_iterable(map(_unprinted, self.body)):
             words = [child for child in children(node) if is_token(child)]
             if words and name_of(node) == "WildcardPortConnection":
@@ -116,7 +112,7 @@ class ModuleText:
             for word in words:
                 if word.rawText != name or name_of(word) != "Identifier":
                     continue
-                span = self.tree.span(word) if _is_name(node) else None
+                span = self.tree.span(word) if name_of(node) in _NAMES else None
                 if span is None:
                     return []
                 if not _is_member(node):
@@ -125,9 +121,7 @@ class ModuleText:
 
     def _ports(self) -> Iterator[Port]:
         words, bounds = frozenset[str](), None
-        for node in walk(self.node.header):
-            if name_of(node) != "ImplicitAnsiPort":
-                continue
+        for node in find(self.node.header, "ImplicitAnsiPort"):
             # A port without a header of its own has the header of the previous port.
             if any(token.rawText for token in tokens(node.header)):
                 words, bounds = _words(node.header), bounds_of(node.header)
@@ -148,7 +142,7 @@ def _words(header: Node) -> frozenset[str]:
 
 def bounds_of(node: Node) -> Node | None:
     """Packed range of a header or type; None unless there is exactly one."""
-    ranges = [part for part in walk(node) if name_of(part) == "VariableDimension"]
+    ranges = list(find(node, "VariableDimension"))
     if len(ranges) != 1 or name_of(ranges[0].specifier) != "RangeDimensionSpecifier":
         return None
     return ranges[0]
@@ -160,12 +154,21 @@ def _unpackable(header: Node) -> bool:
     return parts.count("VariableDimension") > 1 or "NamedType" in parts
 
 
+def as_net(tree: SourceTree, port: Node) -> list[Edit]:
+    """Edits that turn an output variable into a net without an initial value, so that it can be assigned."""
+    headers = [child for child in children(port) if name_of(child).endswith("PortHeader")]
+    if not headers:
+        return []
+    words = list(tokens(headers[0]))
+    texts = {word.rawText for word in words}
+    changes = [(part, "") for part in find(port, "EqualsValueClause")]
+    if "output" in texts and not texts & {"wire", "var"}:
+        changes += [(word, "wire") for word in words if word.rawText in ("reg", "logic")]
+    return [Edit(*span, text) for part, text in changes if (span := tree.span(part))]
+
+
 def declarators(declaration: Node) -> list[Node]:
     return nodes_of(declaration.declarators)
-
-
-def _is_name(node: Node) -> bool:
-    return name_of(node) in ("IdentifierName", "IdentifierSelectName")
 
 
 def _is_member(node: Node) -> bool:

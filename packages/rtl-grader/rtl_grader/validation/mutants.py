@@ -11,10 +11,10 @@ an input that tells them apart.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rtl_grader.hdl.tree import SourceTree
+from rtl_grader.types.files import Files
 from rtl_grader.validation.mutation import KINDS, Kind, Mutation
 from rtl_grader.validation.mutations import mutations_of
 
@@ -33,7 +33,7 @@ class Mutant:
     """The whole answer: path -> text."""
 
 
-def mutants(golden: Mapping[str, str], top: str, limit: int, seed: int) -> list[Mutant]:
+def mutants(golden: Files, top: str, limit: int, seed: int) -> list[Mutant]:
     """Return up to `limit` different mutants of a golden answer, spread over the kinds. The result is deterministic.
 
     A larger `limit` extends the list. Files with module `top` come first.

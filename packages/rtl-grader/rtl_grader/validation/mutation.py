@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -56,13 +56,14 @@ def short(text: str) -> str:
     return flat if len(flat) <= SHOWN else flat[: SHOWN - 3] + "..."
 
 
+Mutations = Iterator[Mutation]
+Rule = Callable[[SourceTree, Node], Mutations]
+"""Yields the mutations of a node."""
 Change = tuple[Node, str]
 """A node or token, and its replacement."""
 
 
-def changed(
-    tree: SourceTree, kind: Kind, description: str, *changes: Change
-) -> Iterator[Mutation]:
+def changed(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> Mutations:
     """Yield the mutation with these changes; nothing if one of the nodes is not in the file as written (a macro)."""
     edits = []
     for node, text in changes:
@@ -72,18 +73,12 @@ def changed(
     yield Mutation(kind, description, tuple(edits))
 
 
-def replaced(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mutation]:
+def replaced(tree: SourceTree, kind: Kind, node: Node, text: str) -> Mutations:
     """Yield the mutation that replaces a node or token by `text`."""
-    return changed(tree, kind, _becomes(tree.text(node), text), (node, text))
+    return changed_within(tree, kind, node, (node, text))
 
 
-def _becomes(before: str, after: str) -> str:
-    return f"`{short(before)}` becomes `{short(after)}`"
-
-
-def changed_within(
-    tree: SourceTree, kind: Kind, whole: Node, *changes: Change
-) -> Iterator[Mutation]:
+def changed_within(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) -> Mutations:
     """Yield the mutation with these changes, described by the surrounding expression before and after."""
     span = tree.span(whole)
     if span is None:
@@ -94,16 +89,23 @@ def changed_within(
             Edit(edit.start - start, edit.end - start, edit.text) for edit in mutation.edits
         ]
         after = edited(tree.data[start:end], edits)
-        yield replace(mutation, description=_becomes(tree.text(whole), after))
+        described = f"`{short(tree.text(whole))}` becomes `{short(after)}`"
+        yield replace(mutation, description=described)
 
 
-def swapped(
-    tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node
-) -> Iterator[Mutation]:
+def exchange(tree: SourceTree, *pairs: tuple[Node, Node]) -> list[Change]:
+    """Changes by which the nodes of each pair change places."""
+    changes = []
+    for one, other in pairs:
+        changes += [(one, tree.text(other)), (other, tree.text(one))]
+    return changes
+
+
+def swapped(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) -> Mutations:
     """Yield the mutation that swaps two parts of `whole`; nothing if they are equal."""
-    first, second = tree.text(left), tree.text(right)
-    if first != second:
-        yield from changed_within(tree, kind, whole, (left, second), (right, first))
+    changes = exchange(tree, (left, right))
+    if tree.text(left) != tree.text(right):
+        yield from changed_within(tree, kind, whole, *changes)
 
 
 def sign_of(node: Node) -> str:

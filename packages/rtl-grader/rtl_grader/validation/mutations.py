@@ -12,25 +12,30 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import cast
 
-from rtl_grader.hdl.tree import Node, SourceTree, children, is_token, name_of, walk
+from rtl_grader.hdl.tree import Node, SourceTree, children, find, is_token, name_of
 from rtl_grader.validation.module_mutations import module_mutations, shares_header
 from rtl_grader.validation.mutation import (
     ASSIGNMENTS,
     COMPARISONS,
     LITERALS,
     SHOWN,
+    Kind,
     Mutation,
+    Mutations,
+    Rule,
     changed,
     changed_within,
+    exchange,
     nodes_of,
     prints,
     short,
     sign_of,
     swapped,
 )
-from rtl_grader.validation.statement_mutations import STATEMENT_RULES, condition
+from rtl_grader.validation.statement_mutations import STATEMENT_RULES
 
 _NO_BEHAVIOUR = """
 ModuleHeader PortDeclaration FunctionPortList FunctionPort ParameterPortList AnsiPortList
@@ -41,44 +46,61 @@ ImmediateCoverStatement ImmediateAssertionMember PropertyDeclaration SequenceDec
 CovergroupDeclaration SpecifyBlock InstanceName
 """
 _SKIPPED = frozenset(_NO_BEHAVIOUR.split())
-_OPERATOR_TABLE = """
-+   - ^
--   + ^
-*   +
-/   *
-%   /
-&   | ^
-|   & ^
-^   & |
-~^  ^
-^~  ^
-&&  ||
-||  &&
-==  != >=
-!=  == >
-=== !==
-!== ===
-<   > !=
->   < !=
-<=  >= ==
->=  <= ==
-<<  >>
->>  <<
-<<< >>
->>> <<
-+=  -=
--=  +=
-&=  |=
-|=  &=
-^=  &=
+_TOKEN_TABLE = """
+Binary operator: + - ^
+Binary operator: - + ^
+Binary operator: * +
+Binary operator: / *
+Binary operator: % /
+Binary operator: & | ^
+Binary operator: | & ^
+Binary operator: ^ & |
+Binary operator: ~^ ^
+Binary operator: ^~ ^
+Binary operator: && ||
+Binary operator: || &&
+Binary operator: == != >=
+Binary operator: != == >
+Binary operator: === !==
+Binary operator: !== ===
+Binary operator: < > !=
+Binary operator: > < !=
+Binary operator: <= >= ==
+Binary operator: >= <= ==
+Binary operator: << >>
+Binary operator: >> <<
+Binary operator: <<< >>
+Binary operator: >>> <<
+Binary operator: += -=
+Binary operator: -= +=
+Binary operator: &= |=
+Binary operator: |= &=
+Binary operator: ^= &=
+Binary swap: -
+Binary swap: /
+Binary swap: %
+Binary swap: <<
+Binary swap: >>
+Binary swap: <<<
+Binary swap: >>>
+Binary off by one: < <=
+Binary off by one: <= <
+Binary off by one: > >=
+Binary off by one: >= >
+PrefixUnary polarity: !
+PrefixUnary polarity: ~
+PrefixUnary operator: & |
+PrefixUnary operator: | &
+PrefixUnary operator: ^ |
+PrefixUnary operator: ~& ~|
+PrefixUnary operator: ~| ~&
+PrefixUnary operator: ~^ ^
+PrefixUnary operator: ^~ ^
+SignalEvent polarity: posedge negedge
+SignalEvent polarity: negedge posedge
 """
-_OPERATORS = {
-    sign: others for sign, *others in map(str.split, _OPERATOR_TABLE.strip().splitlines())
-}
-"""Binary operator -> operators that replace it."""
-_REDUCTIONS = {"&": "|", "|": "&", "^": "|", "~&": "~|", "~|": "~&", "~^": "^", "^~": "^"}
-_OFF_BY_ONE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
-_ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
+"""Form of an expression, kind of the mutation, operator or edge, and what replaces it; nothing if it is
+removed, or if the operands are swapped."""
 _INDEXED = {
     "BitSelect",
     "SimpleRangeSelect",
@@ -91,7 +113,6 @@ _INDEXED = {
 _DECLARATIONS = ("ImplicitAnsiPort", "PortDeclaration", "NetDeclaration", "DataDeclaration")
 _BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 _FORMATS = {2: "b", 8: "o", 10: "d", 16: "x"}
-_EDGES = {"posedge": "negedge", "negedge": "posedge"}
 _UNSIZED = {"'0": "'1", "'1": "'0"}
 _LITERAL = re.compile(r"(?:(\d[\d_]*)?\s*'[sS]?([bodhBODH])\s*)?([0-9a-fA-F][0-9a-fA-F_]*)")
 
@@ -100,8 +121,10 @@ def mutations_of(tree: SourceTree) -> list[Mutation]:
     """Return all mutations that the rules find in a file, in text order."""
     mutations: list[Mutation] = []
     for node in _behaviour(tree.root):
-        for rule in _RULES:
-            mutations += rule(tree, node)
+        mutations += _tokens(tree, node)
+        for rules in (_RULES, STATEMENT_RULES):
+            if rule := rules.get(name_of(node)):
+                mutations += rule(tree, node)
     return [*mutations, *_reversed_declarations(tree), *module_mutations(tree)]
 
 
@@ -127,40 +150,37 @@ def _behaviour(root: Node) -> Iterator[Node]:
             stack.extend(reversed(children(node)))
 
 
-def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    if type(node).__name__ != "BinaryExpressionSyntax" or name_of(node) in ASSIGNMENTS:
-        return
-    token, sign = node.operatorToken, sign_of(node)
-    for other in _OPERATORS.get(sign, ()):
-        yield from changed_within(tree, "operator", node, (token, other))
-    if sign in _OFF_BY_ONE:
-        yield from changed_within(tree, "off by one", node, (token, _OFF_BY_ONE[sign]))
-    if sign in _ORDERED:
-        yield from swapped(tree, "swap", node, node.left, node.right)
+_TokenChanges = defaultdict[tuple[str, str], list[tuple[Kind, str]]]
+"""(type of a node, its token) -> kinds of mutations, and the tokens that they put in its place."""
 
 
-def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    if type(node).__name__ != "PrefixUnaryExpressionSyntax":
-        return
-    token, sign = node.operatorToken, sign_of(node)
-    if sign in ("!", "~"):
+def _token_changes() -> _TokenChanges:
+    changes = _TokenChanges(list)
+    for line in _TOKEN_TABLE.strip().splitlines():
+        rule, _, signs = line.partition(": ")
+        form, _, kind = rule.partition(" ")
+        sign, *others = signs.split()
         # The space keeps the neighbours from forming another operator, as in `&~a`.
-        yield from changed_within(tree, "polarity", node, (token, " "))
-    elif sign in _REDUCTIONS:
-        yield from changed_within(tree, "operator", node, (token, _REDUCTIONS[sign]))
+        for other in others or [" "]:
+            changes[f"{form}ExpressionSyntax", sign].append((cast(Kind, kind), other))
+    return changes
 
 
-def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    if name_of(node) == "SignalEventExpression" and node.edge.rawText in _EDGES:
-        yield from changed_within(
-            tree, "polarity", node, (node.edge, _EDGES[node.edge.rawText])
-        )
-
-
-def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Assign the complement in a continuous assignment."""
-    if name_of(node) != "ContinuousAssign":
+def _tokens(tree: SourceTree, node: Node) -> Mutations:
+    """Replace an operator or an edge, or swap the operands of one that is not commutative."""
+    form = type(node).__name__
+    if form not in _FORMS or name_of(node) in ASSIGNMENTS:
         return
+    token = node.edge if form == "SignalEventExpressionSyntax" else node.operatorToken
+    for kind, other in _TOKENS.get((form, token.rawText), ()):
+        if kind == "swap":
+            yield from swapped(tree, kind, node, node.left, node.right)
+        else:
+            yield from changed_within(tree, kind, node, (token, other))
+
+
+def _assigned(tree: SourceTree, node: Node) -> Mutations:
+    """Assign the complement in a continuous assignment."""
     for assignment in node.assignments:
         if name_of(assignment) == "AssignmentExpression":
             right = assignment.right
@@ -168,9 +188,8 @@ def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
             yield from changed_within(tree, "polarity", assignment, (right, complement))
 
 
-def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    if name_of(node) != "ConcatenationExpression":
-        return
+def _concatenation(tree: SourceTree, node: Node) -> Mutations:
+    """Reverse the order of the parts."""
     parts = nodes_of(node.expressions)
     texts = [tree.text(part) for part in parts]
     backwards = texts[::-1]
@@ -178,23 +197,21 @@ def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         yield from changed_within(tree, "bit order", node, *zip(parts, backwards, strict=True))
 
 
-def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+def _instance(tree: SourceTree, node: Node) -> Mutations:
     """Swap two neighbouring connections of an instance."""
-    if name_of(node) != "HierarchicalInstance":
-        return
     signals = [getattr(connection, "expr", None) for connection in nodes_of(node.connections)]
     wires = [signal for signal in signals if signal is not None]
-    for left, right in itertools.pairwise(wires):
-        a, b = tree.text(left), tree.text(right)
+    for pair in itertools.pairwise(wires):
+        a, b = map(tree.text, pair)
         if a != b:
             described = f"connections `{short(a)}` and `{short(b)}` change places"
-            yield from changed(tree, "swap", described, (left, b), (right, a))
+            yield from changed(tree, "swap", described, *exchange(tree, pair))
 
 
-def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+def _number(tree: SourceTree, node: Node) -> Mutations:
     """Change a literal: by one if it is an index, size or operand of a comparison, else to another value."""
     parent = node.parent
-    if name_of(node) not in LITERALS or parent is None:
+    if parent is None:
         return
     compares = name_of(parent) not in ASSIGNMENTS and sign_of(parent) in COMPARISONS
     near = compares or name_of(parent) in _INDEXED
@@ -245,7 +262,7 @@ def _other_values(literal: str, *, near: bool, smaller_only: bool = False) -> li
     return [prefix + format(other, _FORMATS[base]) for other in others if other >= 0]
 
 
-def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
+def _reversed_declarations(tree: SourceTree) -> Mutations:
     """Declare `[7:0]` as `[0:7]` for a vector whose bits are only selected one by one."""
     selects: defaultdict[str, set[bool]] = defaultdict(set)
     for node in tree.of("IdentifierSelectName"):
@@ -254,15 +271,11 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
                 selects[node.identifier.rawText].add(name_of(inner) == "BitSelect")
     single = {name for name, are_bits in selects.items() if are_bits == {True}}
     ranged = selects.keys() - single
-    for node in walk(tree.root):  # not by kinds: the order of mutations decides which are drawn
-        if name_of(node) not in _DECLARATIONS:
-            continue
-        names = set()
-        for part in walk(node):
-            if name_of(part) == "Declarator" and not list(part.dimensions):
-                names.add(part.name.rawText)
-        parts = walk(node, frozenset({"Declarator"}))
-        ranges = [part for part in parts if name_of(part) == "SimpleRangeSelect"]
+    # Not by kinds: the order of mutations decides which are drawn.
+    for node in find(tree.root, *_DECLARATIONS):
+        declarators = find(node, "Declarator")
+        names = {part.name.rawText for part in declarators if not list(part.dimensions)}
+        ranges = list(find(node, "SimpleRangeSelect", skip=frozenset({"Declarator"})))
         # In `input [7:0] a, b` the second port has no range of its own and follows the first.
         if len(ranges) != 1 or not names & single or names & ranged:
             continue
@@ -274,14 +287,12 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
             yield Mutation("bit order", described, mutation.edits)
 
 
-_RULES: tuple[Callable[[SourceTree, Node], Iterator[Mutation]], ...] = (
-    _binary,
-    _unary,
-    _edge,
-    condition,
-    _assigned,
-    _concatenation,
-    _instance,
-    _number,
-    *STATEMENT_RULES,
-)
+_TOKENS = _token_changes()
+_FORMS = {form for form, _ in _TOKENS}
+_RULES: dict[str, Rule] = {
+    "ContinuousAssign": _assigned,
+    "ConcatenationExpression": _concatenation,
+    "HierarchicalInstance": _instance,
+    **dict.fromkeys(LITERALS, _number),
+}
+"""Kind of a node -> its mutations."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 ValidationStatus = Literal[
     "fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported"
@@ -13,17 +13,16 @@ ValidationStatus = Literal[
 VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
-class ValidationRecord(BaseModel):
+class ValidationRecord(BaseModel, frozen=True):
     """The result of validating a problem with a set of tools."""
 
-    model_config = ConfigDict(frozen=True)
     fingerprint: str
     """`Problem.fingerprint`; with `tools_key` the primary key."""
     tools_key: str
     problem_id: str
     status: ValidationStatus
-    evidence: dict[str, Any] = Field(default_factory=dict)
+    evidence: dict[str, Any] = {}
     """Outcomes of the golden, empty and mutated answers, and reasons in words; JSON-serialisable."""
-    tools: dict[str, str] = Field(default_factory=dict)
+    tools: dict[str, str] = {}
     wall_s: float = 0.0
     checked_at: datetime = Field(default_factory=lambda: datetime.now(UTC))

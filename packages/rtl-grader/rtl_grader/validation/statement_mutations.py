@@ -1,19 +1,20 @@
-"""Mutations of statements and conditions: polarity, dropped branches, reversed loops, saturation, priority."""
+"""Mutations of statements and `?:`: polarity, dropped branches, reversed loops, saturation, priority."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, name_of, walk
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, find, name_of, walk
 from rtl_grader.validation.mutation import (
     ASSIGNMENTS,
     COMPARISONS,
     LITERALS,
-    Change,
     Mutation,
+    Mutations,
+    Rule,
     changed,
+    exchange,
     nodes_of,
     replaced,
     short,
@@ -38,40 +39,53 @@ _LOOP = re.compile(
 """The header of a loop that counts by one."""
 
 
-def condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Negate an `if`, swap the branches of a `?:`, or drop a branch."""
-    if name_of(node) == "ConditionalExpression":
-        yield from swapped(tree, "swap", node, node.left, node.right)
-        for branch in (node.left, node.right):
-            if text := tree.text(branch):
-                yield from replaced(tree, "dropped branch", node, f"({text})")
-    if name_of(node) != "ConditionalStatement":
-        return
+def _choice(tree: SourceTree, node: Node) -> Mutations:
+    """Swap the branches of a `?:`, or drop one; exchange it with one that is nested in its last branch."""
+    yield from swapped(tree, "swap", node, node.left, node.right)
+    for branch in (node.left, node.right):
+        if text := tree.text(branch):
+            yield from replaced(tree, "dropped branch", node, f"({text})")
+    other = _bare(node.right)
+    if name_of(other) == name_of(node):
+        yield from _earlier(tree, node, other, (node.left, other.left))
+
+
+def _if(tree: SourceTree, node: Node) -> Mutations:
+    """Negate an `if`, drop a branch, exchange it with the next in a chain, or drop the comparison around a
+    counter, so that one that should stop at a limit wraps."""
     predicate = tree.text(node.predicate)
-    words = short(predicate)
+    words = f"`if ({short(predicate)})`"
     if not predicate.lstrip("( ").startswith(("!", "~")):
-        negated = f"`if ({words})` becomes `if (!({words}))`"
-        yield from changed(tree, "polarity", negated, (node.predicate, f"!({predicate})"))
+        described = f"{words} becomes `if (!({short(predicate)}))`"
+        yield from changed(tree, "polarity", described, (node.predicate, f"!({predicate})"))
     if node.elseClause is None:
-        yield from _dropped(tree, f"`if ({words})` does nothing", (node.statement, ";"))
-    elif alternative := tree.text(node.elseClause.clause):
-        yield from _dropped(tree, f"`if ({words})` loses its else", (node.elseClause, ""))
-        described = f"`if ({words})` is gone, only its else stays"
-        yield from _dropped(tree, described, (node, alternative))
-
-
-def _dropped(tree: SourceTree, description: str, change: Change) -> Iterator[Mutation]:
-    return changed(tree, "dropped branch", description, change)
-
-
-def _case(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Drop an item."""
-    if name_of(node) != "CaseStatement":
+        described = f"{words} does nothing"
+        yield from changed(tree, "dropped branch", described, (node.statement, ";"))
+        if _stops_counting(node):
+            yield from replaced(tree, "saturation", node, tree.text(node.statement))
         return
-    items = nodes_of(node.items)
-    if len(items) > 1:
-        for item in items:
-            yield from _dropped(tree, f"case item `{_label(tree, item)}` is gone", (item, ""))
+    other = node.elseClause.clause
+    if alternative := tree.text(other):
+        described = f"{words} loses its else"
+        yield from changed(tree, "dropped branch", described, (node.elseClause, ""))
+        described = f"{words} is gone, only its else stays"
+        yield from changed(tree, "dropped branch", described, (node, alternative))
+    if name_of(other) == name_of(node):
+        yield from _earlier(tree, node, other, (node.statement, other.statement))
+
+
+def _earlier(
+    tree: SourceTree, first: Node, second: Node, branches: tuple[Node, Node]
+) -> Mutations:
+    """Exchange the conditions of two conditionals and their branches."""
+    conditions = first.predicate, second.predicate
+    described = _order(tree, *conditions)
+    return changed(tree, "priority", described, *exchange(tree, conditions, branches))
+
+
+def _order(tree: SourceTree, first: Node, second: Node) -> str:
+    """Description of an exchange of two alternatives, given by their conditions or case items."""
+    return f"`{_label(tree, second)}` goes before `{_label(tree, first)}`"
 
 
 def _label(tree: SourceTree, node: Node) -> str:
@@ -80,10 +94,34 @@ def _label(tree: SourceTree, node: Node) -> str:
     return short(label)
 
 
-def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+def _case(tree: SourceTree, node: Node) -> Mutations:
+    """Drop an item, or exchange neighbours that may match at once."""
+    items = nodes_of(node.items)
+    for item in items if len(items) > 1 else ():
+        described = f"case item `{_label(tree, item)}` is gone"
+        yield from changed(tree, "dropped branch", described, (item, ""))
+    # `casez`, `casex`, or a constant compared with conditions
+    if node.caseKeyword.rawText in ("casez", "casex") or "Literal" in name_of(node.expr):
+        items = [item for item in items if name_of(item) == "StandardCaseItem"]
+        for pair in itertools.pairwise(items):
+            described = _order(tree, *pair)
+            yield from changed(tree, "priority", described, *exchange(tree, pair))
+
+
+def _block(tree: SourceTree, node: Node) -> Mutations:
+    """Exchange neighbouring `if`s without an `else`."""
+    for pair in itertools.pairwise(nodes_of(node.items)):
+        if all(map(_is_lone_if, pair)):
+            described = _order(tree, *(one.predicate for one in pair))
+            yield from changed(tree, "priority", described, *exchange(tree, pair))
+
+
+def _is_lone_if(node: Node) -> bool:
+    return name_of(node) == "ConditionalStatement" and node.elseClause is None
+
+
+def _loop(tree: SourceTree, node: Node) -> Mutations:
     """Reverse a loop that counts an `integer` or `int` by one, which exchanges its first and last match."""
-    if name_of(node) != "ForLoopStatement":
-        return
     opening, closing = tree.span(node.openParen), tree.span(node.closeParen)
     if not opening or not closing:
         return
@@ -92,12 +130,7 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     match = _LOOP.fullmatch(header)
     if not match:
         return
-    variable, first, last, compare = (
-        match["v"],
-        match["first"],
-        match["limit"],
-        match["compare"],
-    )
+    variable, first, last, compare = match.group("v", "first", "limit", "compare")
     counts_up = (match["s"] or match["s2"] or match["s3"]).startswith("+")
     declaration = rf"\b(?:int|integer)\b[^;]*\b{variable}\b"
     is_declared = match["type"] or re.search(declaration, tree.data.decode())
@@ -113,25 +146,20 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     yield Mutation("bit order", described, (Edit(start, end, text),))
 
 
-def _saturation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Saturate a sum or difference that should wrap, and drop the `if` with a comparison around a counter,
-    so that one that should stop at a limit wraps."""
-    kind = name_of(node)
-    if kind == "ConditionalStatement":
-        if node.elseClause is None and _stops_counting(node):
-            yield from replaced(tree, "saturation", node, tree.text(node.statement))
-    elif kind in _STEPS:
-        if name_of(node.operand) == "IdentifierName":
-            target = tree.text(node.operand)
-            text = f"({target} == 0) ? 0 : {target} - 1"
-            if _STEPS[kind] == "+":
-                text = f"(&{target}) ? ~0 : {target} + 1"
-            yield from replaced(tree, "saturation", node, f"{target} = {text}")
-    elif kind in ASSIGNMENTS | _COMPOUND.keys() and name_of(node.left) == "IdentifierName":
-        yield from _saturated_assignment(tree, node)
+def _step(tree: SourceTree, node: Node) -> Mutations:
+    """Saturate a counter that should wrap."""
+    if name_of(node.operand) == "IdentifierName":
+        target = tree.text(node.operand)
+        text = f"({target} == 0) ? 0 : {target} - 1"
+        if _STEPS[name_of(node)] == "+":
+            text = f"(&{target}) ? ~0 : {target} + 1"
+        yield from replaced(tree, "saturation", node, f"{target} = {text}")
 
 
-def _saturated_assignment(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+def _assignment(tree: SourceTree, node: Node) -> Mutations:
+    """Saturate a sum or difference that should wrap."""
+    if name_of(node.left) != "IdentifierName":
+        return
     target = tree.text(node.left)
     if sign := _COMPOUND.get(name_of(node)):
         if limited := _limited(tree, target, sign, node.left, node.right):
@@ -166,7 +194,7 @@ def _stops_counting(statement: Node) -> bool:
     """Whether an `if` has a comparison and counts in its body."""
     if not any(sign_of(part) in COMPARISONS for part in walk(statement.predicate)):
         return False
-    return any(name_of(part) in _COUNTS for part in walk(statement.statement))
+    return any(True for _ in find(statement.statement, *_COUNTS))
 
 
 def _bare(node: Node) -> Node:
@@ -176,59 +204,13 @@ def _bare(node: Node) -> Node:
     return node
 
 
-def _priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    """Swap neighbours in an `if` chain, in nested `?:`, in a `casez` or `case (1'b1)`, and among the `if`s
-    of a block."""
-    kind = name_of(node)
-    if kind == "ConditionalStatement" and node.elseClause is not None:
-        other = node.elseClause.clause
-        if name_of(other) == kind:
-            yield from _exchanged(tree, node, other, ("predicate", "statement"))
-    elif kind == "ConditionalExpression":
-        other = _bare(node.right)
-        if name_of(other) == kind:
-            yield from _exchanged(tree, node, other, ("predicate", "left"))
-    elif kind == "CaseStatement" and _may_overlap(node):
-        items = [item for item in nodes_of(node.items) if name_of(item) == "StandardCaseItem"]
-        for first, second in itertools.pairwise(items):
-            described = f"`{_label(tree, second)}` goes before `{_label(tree, first)}`"
-            yield from _swapped_whole(tree, described, first, second)
-    elif kind == "SequentialBlockStatement":
-        for first, second in itertools.pairwise(nodes_of(node.items)):
-            if _lone_if(first) and _lone_if(second):
-                described = _described(tree, first, second)
-                yield from _swapped_whole(tree, described, first, second)
-
-
-def _described(tree: SourceTree, first: Node, second: Node) -> str:
-    return f"`{_label(tree, second.predicate)}` goes before `{_label(tree, first.predicate)}`"
-
-
-def _exchanged(
-    tree: SourceTree, first: Node, second: Node, parts: tuple[str, ...]
-) -> Iterator[Mutation]:
-    """Exchange the named parts of two conditionals."""
-    changes: list[Change] = []
-    for part in parts:
-        one, two = getattr(first, part), getattr(second, part)
-        changes += [(one, tree.text(two)), (two, tree.text(one))]
-    return changed(tree, "priority", _described(tree, first, second), *changes)
-
-
-def _swapped_whole(
-    tree: SourceTree, description: str, first: Node, second: Node
-) -> Iterator[Mutation]:
-    changes = (first, tree.text(second)), (second, tree.text(first))
-    return changed(tree, "priority", description, *changes)
-
-
-def _may_overlap(case: Node) -> bool:
-    """Whether two items of a `case` can match at once: `casez`, `casex`, or a constant compared with conditions."""
-    return case.caseKeyword.rawText in ("casez", "casex") or "Literal" in name_of(case.expr)
-
-
-def _lone_if(node: Node) -> bool:
-    return name_of(node) == "ConditionalStatement" and node.elseClause is None
-
-
-STATEMENT_RULES = (_case, _loop, _saturation, _priority)
+STATEMENT_RULES: dict[str, Rule] = {
+    "ConditionalExpression": _choice,
+    "ConditionalStatement": _if,
+    "CaseStatement": _case,
+    "SequentialBlockStatement": _block,
+    "ForLoopStatement": _loop,
+    **dict.fromkeys(_STEPS, _step),
+    **dict.fromkeys(ASSIGNMENTS | _COMPOUND.keys(), _assignment),
+}
+"""Kind of a node -> its mutations."""

@@ -26,10 +26,11 @@ from rtl_grader.hdl.clocking import (
     is_active_low,
     split_clocks,
 )
-from rtl_grader.hdl.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
+from rtl_grader.hdl.tree import Edit, Node, SourceTree, find, name_of
 from rtl_grader.problems.testbench import renamed
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, Port, Problem
-from rtl_grader.validation.module_text import HEAD, ModuleText
+from rtl_grader.validation.module_text import HEAD, ModuleText, as_net
 from rtl_grader.verilog_templates import verilog_templates
 
 Stub = Literal[
@@ -69,11 +70,11 @@ _TEMPLATES = verilog_templates(Path(__file__).parent / "wrappers")
 class Stubs:
     """The stubs of a problem by name, or the reason why there are none."""
 
-    files: dict[str, dict[str, str]]
+    files: dict[str, Files]
     """Name -> answer (path -> text). The name is the kind, followed by output and value if an output is stuck."""
     reason: str = ""
 
-    def of(self, kinds: Iterable[Stub]) -> dict[str, dict[str, str]]:
+    def of(self, kinds: Iterable[Stub]) -> dict[str, Files]:
         """Stubs of some kinds, in the order of the kinds."""
         names = [name for kind in kinds for name in self.files if kind_of(name) == kind]
         return {name: self.files[name] for name in names}
@@ -105,7 +106,7 @@ def stubs(problem: Problem) -> Stubs:
         if path.endswith(HDL):
             rest[path] = files.get(path, "// nothing\n")
     clock = _clock(problem, inputs)
-    results: dict[str, dict[str, str]] = {}
+    results: dict[str, Files] = {}
     for stub in WITHOUT_DESIGN:
         if stub in ("clock", "counter") and clock is None:
             continue
@@ -124,7 +125,7 @@ def stubs(problem: Problem) -> Stubs:
     return Stubs(results)
 
 
-def _in_place(files: Mapping[str, str], module: str, body: str) -> tuple[str, str] | None:
+def _in_place(files: Files, module: str, body: str) -> tuple[str, str] | None:
     """(path, text) of the first file in which the module could get this body."""
     for path, text in files.items():
         if (emptied := _emptied(text, module, body)) is not None:
@@ -145,7 +146,7 @@ class AroundGolden:
     """The golden answer's module inside another module with the same name and ports, where its output `q`
     is the wire `q__right`."""
 
-    def __init__(self, problem: Problem, files: Mapping[str, str] | None = None):
+    def __init__(self, problem: Problem, files: Files | None = None):
         """Wrap the golden answer's module. `files`: all files of the answers, by default the golden ones.
         Raises ValueError if it cannot be parsed."""
         interface, golden = problem.interface, problem.golden or {}
@@ -171,7 +172,7 @@ class AroundGolden:
         )
 
     def _read(
-        self, targets: Iterable[str], golden: Mapping[str, str], interface: Interface
+        self, targets: Iterable[str], golden: Files, interface: Interface
     ) -> tuple[Node, SourceTree, str]:
         """The module, the tree that keeps it alive, and its path."""
         is_driven = len(self.inputs) + len(self.outputs) == len(interface.ports)
@@ -204,7 +205,7 @@ def _assigned(values: Mapping[str, str]) -> str:
     return "".join(f"  assign {name} = {value};\n" for name, value in values.items())
 
 
-def _around_golden(problem: Problem, rest: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _around_golden(problem: Problem, rest: Files) -> dict[str, Files]:
     """Stubs that contain the golden answer's module; empty if its text cannot be parsed."""
     try:
         golden = AroundGolden(problem, rest)
@@ -242,26 +243,13 @@ def _clock(problem: Problem, inputs: list[Port]) -> str | None:
 def _body(stub: Stub, outputs: list[Port], inputs: list[Port], clock: str | None) -> str:
     """Body of a stub that contains no design."""
     data = [port for port in inputs if not _is_control(port.name)] or inputs
-    values = {
-        "zeros": "0",
-        "ones": "~0",
-        "unknown": "'bx",
-        "clock": f"{clock} ? ~0 : 0",
-        "blip": "blip ? ~0 : 0",
-        "counter": "count__",
-    }
-
-    def value(port: Port) -> str:
-        if stub in values:
-            return values[stub]
-        of_same_width = [one.name for one in data if one.width == port.width]
-        return [*of_same_width, *(one.name for one in data), "0"][0]
-
-    states = {
-        "blip": "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n",
-        "counter": f"  reg [63:0] count__ = 0;\n  always @(posedge {clock}) count__ = count__ + 1;\n",
-    }
-    return states.get(stub, "") + _assigned({port.name: value(port) for port in outputs})
+    copied: dict[str, str] = {}
+    for output in outputs:
+        of_same_width = [one.name for one in data if one.width == output.width]
+        copied[output.name] = [*of_same_width, *(one.name for one in data), "0"][0]
+    return _TEMPLATES.get_template("stub.sv.jinja").render(
+        stub=stub, clock=clock, copied=copied
+    )
 
 
 def _is_control(name: str) -> bool:
@@ -291,23 +279,10 @@ def _emptied(text: str, module: str, body: str) -> str | None:
     end = tree.span(node.endmodule)
     if end is None or None in removed:
         return None
-    ports = [part for part in walk(node.header) if name_of(part) in _ANSI_PORTS]
+    ports = list(find(node.header, *_ANSI_PORTS))
     ports += [member for member in node.members if name_of(member) == "PortDeclaration"]
-    edits = [edit for port in ports for edit in _as_net(tree, port)]
+    edits = [edit for port in ports for edit in as_net(tree, port)]
     edits += [Edit(*span, "") for span in removed if span]
     start, _ = end
     edits.append(Edit(start, start, "\n" + body))
     return tree.edited(edits)
-
-
-def _as_net(tree: SourceTree, port: Node) -> list[Edit]:
-    """Edits that turn an output variable into a net without an initial value, so that it can be assigned."""
-    headers = [child for child in children(port) if name_of(child).endswith("PortHeader")]
-    if not headers:
-        return []
-    words = list(tokens(headers[0]))
-    texts = {word.rawText for word in words}
-    changes = [(part, "") for part in walk(port) if name_of(part) == "EqualsValueClause"]
-    if "output" in texts and not texts & {"wire", "var"}:
-        changes += [(word, "wire") for word in words if word.rawText in ("reg", "logic")]
-    return [Edit(*span, text) for part, text in changes if (span := tree.span(part))]

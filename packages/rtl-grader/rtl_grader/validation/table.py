@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rtl_grader.grading.evidence import HARNESS_FAILED
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut
 from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, ValidationStatus
+
+_LONG = (HARNESS_FAILED, "the golden answer fails")
+"""Beginnings of reasons whose third part says what is wrong."""
+_DETAIL = re.compile(r"; |, for example ")
+_SPECIAL = re.compile(r"`[^`]*`|(?<=\bport )\S+|\S*\d\S*")
+MOST_SHOWN = 50
+"""Unfit problems that the table names one by one."""
 
 
 @dataclass
 class SourceRow:
     """Counts of one source."""
 
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(VALIDATION_STATUSES, 0)
-    )
+    counts: Counter[str] = field(default_factory=Counter)
+    """Status -> number of problems."""
     golden_passed: int = 0
     """Problems with a golden answer that passes under every seed."""
     golden_total: int = 0
@@ -83,15 +92,23 @@ def by_source(
     for entry in left_out:
         rows[entry.source].counts["unsupported"] += 1
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
-    return dict(sorted(rows.items())), sorted(unfit, key=_by_source_and_status)
+    unfit.sort(key=lambda one: (one.source, VALIDATION_STATUSES.index(one.status), one.problem))
+    return dict(sorted(rows.items())), unfit
 
 
-def _by_source_and_status(unfit: Unfit) -> tuple[str, int, str]:
-    return unfit.source, VALIDATION_STATUSES.index(unfit.status), unfit.problem
+def reasons_of(unfit: Iterable[Unfit]) -> dict[tuple[str, str], list[str]]:
+    """(status, reason without what is special to a problem) -> unfit problems, the most frequent first."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in unfit:
+        shown = 3 if one.reason.startswith(_LONG) else 2
+        parts = _DETAIL.split(one.reason)[0].split(": ")[:shown]
+        groups[one.status, _SPECIAL.sub("…", ": ".join(parts))].append(one.problem)
+    return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
-    """Table of counts by source, followed by a line for each unfit problem."""
+    """Table of counts by source, table of reasons, and a line for each unfit problem, at most `MOST_SHOWN` of
+    a source and status."""
     sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0))
     sums.add_column("source ", no_wrap=True)
     # Headings of two lines, so that the table fits a terminal of 80 columns.
@@ -101,11 +118,21 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     for source, row in rows.items():
         counts = [str(row.counts[name] or "·") for name in VALIDATION_STATUSES]
         sums.add_row(source, *counts, row.golden, score_text(row))
+    reasons = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("problems", "status", "reason", "such as"):
+        reasons.add_column(name, overflow="fold")
+    for (status, reason), problems in reasons_of(unfit).items():
+        reasons.add_row(str(len(problems)), status, Text(reason), Text(problems[0]))
     details = []
-    for one in unfit:
-        line = f"{one.status}: {one.problem} ({one.source}): {one.reason}"
-        details.append(Text(line))
-    return Group(sums, *details)
+    for (source, status), group in groupby(unfit, lambda one: (one.source, one.status)):
+        members = list(group)
+        for one in members[:MOST_SHOWN]:
+            details.append(Text(f"{status}: {one.problem} ({source}): {one.reason}"))
+        if more := members[MOST_SHOWN:]:
+            details.append(
+                Text(f"{status}: {len(more):,} more of {source}; `--audit FILE` lists all")
+            )
+    return Group(sums, *([reasons] if unfit else []), *details)
 
 
 def score_text(row: SourceRow) -> str:
@@ -117,8 +144,8 @@ def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str
     table = []
     for source, row in rows.items():
         counts = []
-        for name, count in row.counts.items():
-            if count:
+        for name in VALIDATION_STATUSES:
+            if count := row.counts[name]:
                 words = name.replace("_", " ")
                 counts.append(f"{count} {words}")
         reason = f"golden passes {row.golden}; mutants found out {score_text(row)}"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +28,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.problems.interface import describe_interface
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Verdict
 from rtl_grader.validation.level import Level, golden_digest, tools_key
@@ -44,6 +44,8 @@ WRONG_S = 60.0
 """Timeout in seconds of wrong answers to problems without a golden answer. The slowest known-good answer of
 the public CVDP problems takes 59 s, and some harnesses wait forever for an output that a stub never sets,
 so that 600 s for each would take hours."""
+Finding = tuple[ValidationStatus, str]
+"""A status, and its reason in words."""
 _NOT_TESTED = {
     Outcome.COMPILE_FAILED,
     Outcome.INTERFACE_MISMATCH,
@@ -130,7 +132,7 @@ class _Validation:
     missed: list[str] = field(default_factory=list)
     """Messages in verdicts about missing tools."""
 
-    def run(self) -> tuple[ValidationStatus, str]:
+    def run(self) -> Finding:
         golden = self.problem.golden
         self.evidence["interface"] = describe_interface(self.problem)
         if reason := unsupported(self.problem, self.first):
@@ -150,7 +152,7 @@ class _Validation:
             )
         return self._mutants(golden)
 
-    def _grade(self, files: Mapping[str, str], grader: Grader | None = None) -> Verdict:
+    def _grade(self, files: Files, grader: Grader | None = None) -> Verdict:
         """Grade files. Infrastructure errors are raised, so that the validation can be retried."""
         verdict = (grader or self.first).grade(
             self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
@@ -168,7 +170,7 @@ class _Validation:
             )
         return verdict
 
-    def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
+    def _golden(self, golden: Files) -> Finding | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
             verdicts.append(
@@ -209,7 +211,7 @@ class _Validation:
             )
         return "broken", f"the golden answer fails: {why}"
 
-    def _trivial_answers(self) -> tuple[ValidationStatus, str] | None:
+    def _trivial_answers(self) -> Finding | None:
         """Grade an empty answer, and the unmodified context."""
         empty = self._grade({})
         self.evidence["empty"] = empty.outcome.value
@@ -227,14 +229,14 @@ class _Validation:
                 return "weak", "the unmodified context is paid"
         return None
 
-    def _stubs(self) -> tuple[ValidationStatus, str] | None:
+    def _stubs(self) -> Finding | None:
         kinds = self.level.stubs_for(self.problem)
         if not kinds:
             return None
         every, grader = stubs(self.problem), self._impatient()
         files = every.of(kinds)
         results: dict[str, str] = {}
-        weak: tuple[ValidationStatus, str] | None = None
+        weak: Finding | None = None
         if not files:
             results["none"] = every.reason
             if empty_module := stand_in(self.problem.model_copy(update={"golden": None})):
@@ -268,14 +270,14 @@ class _Validation:
         most = {name: min(getattr(limits, name), WRONG_S) for name in ("wall_s", "cpu_s")}
         return self.first.but(limits=limits.model_copy(update=most))
 
-    def _compare(self, answer: Mapping[str, str]) -> Comparison | None:
+    def _compare(self, answer: Files) -> Comparison | None:
         if self.problem.golden is None:
             return None
         return compare(
             self.first.executor, self.problem, self.problem.golden, answer, self.first.limits
         )
 
-    def _mutants(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str]:
+    def _mutants(self, golden: Files) -> Finding:
         limit = self.level.mutants
         if not limit:
             return "fit", "the golden answer passes and wrong ones fail; no mutant was tried"

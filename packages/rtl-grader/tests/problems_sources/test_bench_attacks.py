@@ -21,7 +21,7 @@ from rtl_grader.types.answer import Answer
 BENCHES = [
     key
     for key in BASES
-    if key in ("own/bench", "own/loud") or key.startswith(("ve/", "rtllm/"))
+    if key in ("own/bench", "own/loud", "own/given") or key.startswith(("ve/", "rtllm/"))
 ]
 """The attacked problems that a Verilog test bench judges."""
 ATTACKS = [

@@ -68,7 +68,7 @@ def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
         for side, texts in (("t", changed), ("h", own))
     )
     (measure, _) = BY_ID
-    runs = {problem.id: measure.of(problem)[0] for problem in (*train, *held)}
+    runs = {problem.id: set(measure.of(problem, {})[0]) for problem in (*train, *held)}
     like = {
         one.id: max(
             len(runs[one.id] & runs[two.id]) / len(runs[one.id] | runs[two.id]) for two in held

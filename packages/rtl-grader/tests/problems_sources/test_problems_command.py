@@ -112,6 +112,25 @@ def test_fetch_downloads_matching_files_and_records_their_checksums(tmp_path):
         assert "knows no data set no/such" in unknown
 
 
+def test_a_known_set_of_pairs_is_fetched_and_read_with_its_licence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    golden = "module inv (input a, output y);\n  assign y = ~a;\nendmodule\n"
+    row = json.dumps({"instruction": "Write inv: y is not a.", "output": golden}).encode()
+    files = {"randomized_filtered_data_7b.jsonl": row, "other.jsonl": b"{}"}
+    served = Hub("Nellyw888/RTL-Coder_small", files)
+    with answering(served.answer) as endpoint:
+        shown = printed("problems", "fetch", "rtl-coder-small", HF_ENDPOINT=endpoint)
+    before, _, after = shown.partition("\n")
+    assert before == "Nellyw888/RTL-Coder_small: 1 file, 0.0 MB, licence: mit"
+    assert "read it with --source pairs=data/rtl-coder-small" in after
+    assert served.sent == ["randomized_filtered_data_7b.jsonl"]
+    listed = printed("problems", "list", "--source", "pairs=data/rtl-coder-small")
+    assert "1 to train on, 0 held out" in listed
+    assert "fetch rtl-coder-small`" in refusal(
+        "problems", "list", "--source", "pairs=data/rtl-coder-small/none.jsonl"
+    )
+
+
 def test_the_pattern_in_the_help_of_fetch_names_files():
     (pattern,) = re.findall(
         r'--pattern "(.+?)"', invoke("problems", "fetch", "--help", COLUMNS="200").stdout

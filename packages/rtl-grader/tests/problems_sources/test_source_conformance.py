@@ -1,4 +1,4 @@
-"""What every problem source must do: the project's sources, and two of a user's own outside the project."""
+"""What every problem source must do: the project's sources, and one of a user's own outside the project."""
 
 import json
 import os
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import PLAIN, WITH_BENCH, write_files
+from rtl_project import project
 from tiny_benches import TINY
 
 from rtl_core.config import RunConfig, load_config, to_toml
@@ -29,7 +31,6 @@ from rtl_grader.validation.validate import validate_problem
 from tests.command import invoke, run
 
 OWN = "own_benches:Benches"
-COCOTB = "own_cocotb:Tests"
 EXAMPLES = "cvdp_v1.1.0_example_nonagentic_code_generation_no_commercial_with_solutions.jsonl"
 
 INVERTER = Path(__file__).parent / "inverter"
@@ -50,29 +51,36 @@ def benches(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": TINY}
 
 
+def pairs(folder: Path, data: Path) -> dict[str, Any]:
+    golden = (INVERTER / "inv.sv").read_text()
+    row = {"instruction": (INVERTER / "inv.md").read_text(), "output": golden}
+    (folder / "few.jsonl").write_text(f"{json.dumps(row)}\ntorn\n")
+    return {"path": folder / "few.jsonl"}
+
+
+def rtl(folder: Path, data: Path) -> dict[str, Any]:
+    return {"path": project(folder)}
+
+
 def own(folder: Path, data: Path) -> dict[str, Any]:
     return {"path": INVERTER}
 
 
-def cocotb(folder: Path, data: Path) -> dict[str, Any]:
-    test = (
-        "import cocotb\nfrom cocotb.triggers import Timer\n\n@cocotb.test()\nasync def every_value(dut):\n    for a in range(16):\n"
-        "        dut.a.value = a\n        await Timer(1, 'ns')\n        assert dut.y.value == 15 - a, f'a={a}: y is {dut.y.value}'\n"
-    )
-    spec, golden = ((INVERTER / name).read_text() for name in ("inv.md", "inv.sv"))
-    whole = {"name": "inv", "spec": spec, "golden": golden, "test": test}
-    (folder / "few.json").write_text(json.dumps([whole, {"name": "torn"}]))
-    return {"path": folder / "few.json"}
+def folder(folder: Path, data: Path) -> dict[str, Any]:
+    write_files(folder / "set/inv", WITH_BENCH)
+    write_files(folder / "set/torn", PLAIN | {"problem.toml": "torn"})
+    return {"path": folder / "set"}
 
 
 SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own, COCOTB: cocotb,
+    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, "pairs": pairs, "rtl": rtl, OWN: own,
+    "folder": folder,
 }  # fmt: skip
 """Kind -> a function that writes a few problems to a folder and returns the settings that read them."""
 
 
 def test_every_registered_source_is_checked_here():
-    assert set(SMALL) == {*SOURCES.entries, OWN, COCOTB}
+    assert set(SMALL) == {*SOURCES.entries, OWN}
 
 
 @pytest.fixture(params=SMALL)
@@ -194,9 +202,10 @@ def test_it_returns_the_same_complete_problems_each_time(source):
 
 def test_broken_files_are_reported_and_the_others_read(source):
     expected = {
+        "folder": "torn/problem.toml:1: torn: file: is not TOML",
         "cvdp": "few.jsonl:2: no id: line: is not JSON",
+        "pairs": "few.jsonl:2: no id: line: is not JSON",
         OWN: "torn.md:1: torn: torn_tb.sv: No such file",
-        COCOTB: "few.json:2: torn: entry: problem() missing 3",
     }
     broken = [str(line) for line in loaded_by(source).broken]
     assert len(broken) == (source.kind in expected)
@@ -285,7 +294,7 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
     [
         (
             "cvpd",
-            "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name",
+            "there is no source 'cvpd'; choose one of cvdp, folder, pairs, rtl, rtllm, starter, verilog-eval, or module:name",
         ),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
         (":Benches", "is not of the form module:name"),

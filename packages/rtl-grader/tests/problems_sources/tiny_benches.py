@@ -30,7 +30,7 @@ def judged(executor: Executor, problem: Problem, text: str) -> StepResult:
     """Run the harness alone on an answer, without screening its text."""
     services, mounts = read_services(problem.harness)
     job = Job(
-        files={problem.targets[0]: text},
+        files={**problem.context, problem.targets[0]: text},
         harness={
             path: text for path, text in problem.harness.items() if path.startswith("src/")
         },

@@ -117,7 +117,7 @@ def refuse_namespaces():
     """Forbid new namespaces, in which a process would be root and could reach rarely used kernel code:
     `unshare`, `mount`, `umount2`, and `clone` with such flags fail with EPERM; `clone3`, whose flags a
     filter cannot see, fails with ENOSYS."""
-    architecture, clone, *refused = MACHINES[os.uname().machine]
+    architecture, clone, *forbidden = MACHINES[os.uname().machine]
     load = 0x20
     equal = 0x15
     at_least = 0x35
@@ -128,7 +128,7 @@ def refuse_namespaces():
         (equal, 0, 9, architecture),
         (load, 0, 0, 0),
         (at_least, 7, 0, 0x40000000),  # the x32 calls of x86_64
-        *((equal, 6 - place, 0, number) for place, number in enumerate(refused)),
+        *((equal, 6 - place, 0, number) for place, number in enumerate(forbidden)),
         (equal, 4, 0, _CLONE3),
         (equal, 0, 4, clone),
         (load, 0, 0, 16),

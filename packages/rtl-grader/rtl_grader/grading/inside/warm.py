@@ -16,10 +16,8 @@ is started as in a cold cell.
 import atexit
 import ctypes
 import gc
-import inspect
 import json
 import os
-import pathlib
 import shlex
 import signal
 import socket
@@ -27,7 +25,10 @@ import sys
 import traceback
 
 import gate
+import preload
+import process_table
 import steps
+import witness
 
 SLOT = 250
 SLOTS = 16
@@ -37,18 +38,8 @@ _SHELLS = tuple([shell, "-c"] for shell in ("sh", "bash", "/bin/sh", "/bin/bash"
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = "COCOTB_RANDOM_SEED LIBPYTHON_LOC PYTHONPATH PYTHONHASHSEED PYTHONDONTWRITEBYTECODE"
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
-_COCOTBS_ARGUMENTS = ["--capture=no", "-o", "python_files=*.py"]
-"""Arguments of cocotb 2's pytest configuration (`RegressionManager.setup_pytest_assertion_rewriting`)."""
-_PYTEST_FILES = "pytest.ini .pytest.ini pyproject.toml tox.ini setup.cfg setup.py conftest.py"
-_PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-_PRELOADED = """cocotb_tools._coverage cocotb._init cocotb.clock cocotb.queue cocotb.result
-cocotb_tools.runner pygpi.entry pytest doctest runpy"""
-"""Modules that every job imports, directly or through these."""
-
 _RUN_ARGUMENTS = {"cwd", "env", "check", "stdout", "stderr"}
 """Arguments of `subprocess.run` that a request for a simulator can express."""
-_SHARED = {}
-"""Name -> module, of the modules imported before any fork."""
 
 
 class BecomeSimulator(BaseException):
@@ -61,14 +52,13 @@ class BecomeSimulator(BaseException):
 
 def serve():
     """Serve jobs. Returns only in a process that continues as a simulator."""
-    atexit.register(_keep_shared_modules)  # registered first, called last
+    atexit.register(preload.keep_shared_modules)  # registered first, called last
     import agent
-    import witness
 
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
     witness.install()
-    _preload()
+    preload.preload()
     try:
         agent.serve(Launcher(base))
     except BecomeSimulator as order:
@@ -132,81 +122,6 @@ class Launcher:
         return pid
 
 
-def _preload():
-    """Import the modules that all forks share."""
-    import importlib
-
-    # Everything imported here stays, so collecting garbage would be wasted work.
-    gc.disable()
-    for name in _PRELOADED.split():
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            continue
-    from _pytest.config import default_plugins
-
-    for name in default_plugins:
-        importlib.import_module("_pytest." + name)
-    _preload_rewriting()
-    # As cocotb does for each test; this caches the compiled regular expressions.
-    inspect.getsource(_preload)
-    for name, module in sys.modules.items():
-        if not name.startswith(("cocotb", "pygpi")):
-            _SHARED[name] = module
-    gc.collect()
-    gc.freeze()
-    gc.enable()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Otherwise every fork would write vvp's buffered output again.
-    ctypes.CDLL(None).fflush(None)
-
-
-def _preload_rewriting():
-    """Create the pytest configuration by which cocotb rewrites assertions. In each simulator it would take
-    half the time of a short simulation. Simulators share it unless files or variables configure pytest for
-    them."""
-    from _pytest.config import Config
-
-    usual = Config.fromdictargs
-    variables = _pytest_variables()
-    finders = list(sys.meta_path)
-    configuration = usual({}, list(_COCOTBS_ARGUMENTS))
-    # Remove the import hook that rewrites modules: cocotb installs its own.
-    sys.meta_path[:] = finders
-
-    def fromdictargs(options, arguments):
-        same = (
-            not options and arguments == _COCOTBS_ARGUMENTS and _pytest_variables() == variables
-        )
-        if same and not _has_pytest_files(pathlib.Path.cwd()):
-            return configuration
-        return usual(options, arguments)
-
-    Config.fromdictargs = fromdictargs
-
-
-def _pytest_variables():
-    return [os.environ.get(name) for name in _PYTEST_VARIABLES]
-
-
-def _has_pytest_files(place):
-    """Whether pytest, started in this directory, would read a configuration file or a conftest.py."""
-    if any(entry.is_dir() for entry in place.glob("test*")):
-        return True
-    names = _PYTEST_FILES.split()
-    return any((folder / name).exists() for folder in (place, *place.parents) for name in names)
-
-
-def _keep_shared_modules():
-    """At exit of a simulator's Python: hide the shared modules from the interpreter. Clearing them would
-    copy the memory that forks share (a tenth of a short simulation). Modules of the harness, and of cocotb,
-    which refers to them, are cleared."""
-    for name, module in _SHARED.items():
-        if sys.modules.get(name) is module:
-            del sys.modules[name]
-
-
 def _program(step):
     """Parse a command as (kind, arguments); None if it is not a Python program that a fork can run."""
     argv = list(step["argv"])
@@ -253,10 +168,16 @@ def _modules_ahead(environment, cwd, base, program=None):
     return names
 
 
-def _forget(names):
-    """Unload modules whose names the harness uses, so that its own are imported."""
+def _adopt(environment, names, search_path):
+    """Take over variables and a search path as a new process would, and seed again. Modules whose names the
+    harness uses are unloaded, so that its own are imported."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = search_path
+    sys.path_importer_cache.clear()
     for name in [loaded for loaded in sys.modules if loaded.split(".")[0] in names]:
         del sys.modules[name]
+    witness.seed_again()
 
 
 def _search_path(environment, base, first=None):
@@ -274,20 +195,13 @@ def _run_program(job, step, program, launcher, writing, requests):
         requests = steps.confine(job, step, writing, keep=requests)
         kind, arguments = program
         names = _modules_ahead(step["env"], step["cwd"], base, program)
-        os.environ.clear()
-        os.environ.update(step["env"])
         if kind == "pytest":
             first = os.path.dirname(sys.executable)
         elif kind == "module":
             first = step["cwd"]
         else:
             first = os.path.dirname(os.path.abspath(arguments[0]))
-        sys.path[:] = _search_path(step["env"], base, first)
-        sys.path_importer_cache.clear()
-        import witness
-
-        _forget(names)
-        witness.seed_again()
+        _adopt(step["env"], names, _search_path(step["env"], base, first))
         if not job["waves"]:  # simulators that dump waves are started by inside/waves
             witness.simulate = _Simulations(requests, prefix)
         if kind == "script":
@@ -383,21 +297,14 @@ def _become_simulator(plan, base, place):
     step = {"cwd": plan["cwd"]}
     names = _modules_ahead(plan["env"], plan["cwd"], base)
     steps.confine(job, step, None)
-    os.environ.clear()
-    os.environ.update(plan["env"])
-    sys.path[:] = _search_path(plan["env"], base)
-    sys.path_importer_cache.clear()
-    import witness
-
-    _forget(names)
-    witness.seed_again()
+    _adopt(plan["env"], names, _search_path(plan["env"], base))
     gate.stop_if_refused([plan["design"]], plan["env"])
     _write_arguments(place, plan["design"], plan["plus"])
 
 
 def _argument_place():
     """(address, length) of this process' command line in memory."""
-    start, end = map(int, steps.stat_of("self")[45:47])
+    start, end = map(int, process_table.stat_of("self")[45:47])
     return start, end - start
 
 

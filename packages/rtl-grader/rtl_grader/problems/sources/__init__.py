@@ -25,7 +25,12 @@ from pydantic import (
 from rtl_grader.errors import ConfigError, ProblemError
 from rtl_grader.problems.design import Design, held_out
 from rtl_grader.problems.near_duplicates import separate
-from rtl_grader.problems.problem_set import LoadedProblems, ProblemSet, SplitBy
+from rtl_grader.problems.problem_set import (
+    LoadedProblems,
+    ProblemSet,
+    SplitBy,
+    leave_out_near_duplicates,
+)
 from rtl_grader.registry import Registry
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.section import Section
@@ -81,6 +86,11 @@ class FileSource(ProblemSource):
         return Design(problem.id)
 
     @classmethod
+    def is_there(cls, path: Path) -> bool:
+        """Whether there is something to read at `path`."""
+        return path.exists()
+
+    @classmethod
     def how_to_get(cls, path: Path) -> str:
         """Hint for a missing `path`."""
         return "put it there or change the path"
@@ -90,7 +100,7 @@ class FileSource(ProblemSource):
         """Return the source at the path `text`, with nothing held out."""
         if not text:
             raise ConfigError("where is it?", f"write {kind}{cls.form}")
-        if not Path(text).exists():
+        if not cls.is_there(Path(text)):
             raise ConfigError(f"there is no {text}", cls.how_to_get(Path(text)))
         return cls(kind=kind, path=Path(text), heldout_fraction=0.0)
 
@@ -194,7 +204,7 @@ def override_of(texts: Sequence[str], option: str = "--source") -> str:
     overrides."""
     tables = []
     for text in texts:
-        entry = source_of(text, option).model_dump(mode="json", exclude_none=True)
+        entry = source_of(text, option).model_dump(mode="json", exclude_defaults=True)
         pairs = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
         tables.append(f"{{{', '.join(pairs)}}}")
     return f"problems.sources=[{', '.join(tables)}]"
@@ -206,6 +216,7 @@ def load_problems(
     split: SplitBy = "design",
     *,
     hold_out_all: bool = False,
+    exclude: Sequence[ProblemSource] = (),
 ) -> LoadedProblems:
     """Read the sources of a configuration, and move what belongs to a held-out problem to the held-out side.
 
@@ -213,6 +224,7 @@ def load_problems(
         seed: the run's seed.
         split: what stays together, `problems.split`.
         hold_out_all: hold out every problem, for runs without training.
+        exclude: evaluation sets whose near-duplicates are left out, `problems.exclude`.
 
     Raises:
         ProblemError: two problems have the same id, or no problem is left to train on (to evaluate, with
@@ -230,6 +242,8 @@ def load_problems(
                 "ids must be unique within a run; rename one",
             )
         source_by_id[problem.id] = problem.source
+    if exclude:
+        leave_out_near_duplicates(loaded, load_problems(exclude, seed, hold_out_all=True).every)
     if hold_out_all:
         loaded.train, loaded.heldout = [], loaded.every
     else:
@@ -240,7 +254,6 @@ def load_problems(
     if not (loaded.heldout if hold_out_all else loaded.train):
         problem_kind = "problem" if hold_out_all else "training problem"
         lines = [f"no {problem_kind} is left"]
-        lines += [f"  {line}" for line in loaded.broken]
-        lines += [f"  {problem.id}: {problem.reason}" for problem in loaded.left_out]
+        lines += [f"  {line}" for line in (*loaded.broken_in_words, *loaded.left_out_in_words)]
         raise ProblemError("\n".join(lines[:11]), "check problems.sources")
     return loaded

@@ -8,10 +8,12 @@ alone is for validation to find.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from posixpath import basename
 
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.tree import (
@@ -21,13 +23,14 @@ from rtl_grader.hdl.tree import (
     children,
     is_token,
     name_of,
-    tokens,
     walk,
 )
+from rtl_grader.problems.design import difficulty_of
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.testbench.rewrite import UNITS, rewritten
-from rtl_grader.types.problem import Difficulty, InterfaceSource, Problem
+from rtl_grader.types.files import Files
+from rtl_grader.types.problem import InterfaceSource, Problem
 
 COMPOSE = """\
 services:
@@ -40,6 +43,8 @@ services:
     env_file: ./src/.env
     command: python3 /src/run_bench.py
 """
+_SYNTAX = re.compile(r"\\[A-Za-z]|\[[^\]]*\]|\(\?[\w:<=!]*")
+"""Parts of a regular expression whose letters are no text."""
 _SIGNALS = frozenset(
     {
         "Declarator",
@@ -56,6 +61,63 @@ _SIGNALS = frozenset(
 
 
 @dataclass(frozen=True)
+class Build:
+    """What a design is compiled and run with, beside its first file. Paths are those of the workspace."""
+
+    further: Files = field(default_factory=dict)
+    """Further files of the answer, compiled after the first: path -> golden text, empty if it is not known."""
+    given: Files = field(default_factory=dict)
+    """Files that are compiled before the answer, in this order: path -> text."""
+    headers: Files = field(default_factory=dict)
+    """Files that are only included, with the names below `rtl` by which they are."""
+    define: Mapping[str, str | int] = field(default_factory=dict)
+    """Macros of the command line."""
+    plusargs: tuple[str, ...] = ()
+    """Arguments of the simulation, each with its plus."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Path relative to the working folder -> file of the workspace that is copied there."""
+
+    @property
+    def context(self) -> dict[str, str]:
+        """The HDL that is given: path -> text."""
+        return {**self.headers, **self.given}
+
+    @property
+    def macros(self) -> list[str]:
+        """A `` `define `` for each macro."""
+        return [f"`define {name} {value}" for name, value in self.define.items()]
+
+    def environment(self, simulator: str, top: str, designs: Iterable[str], *more: str) -> str:
+        """The text of the harness' `.env` for these files of the answer, with `more` lines."""
+        sources = " ".join(f"/code/{path}" for path in (*self.given, *designs))
+        words = [f"-D{name}={value}" for name, value in self.define.items()]
+        lines = [
+            f"SIM = {simulator}",
+            "TOPLEVEL_LANG = verilog",
+            f"VERILOG_SOURCES = {sources}",
+            f"TOPLEVEL = {top}",
+            *([f"COMPILE_ARGS = {' '.join(words)}"] if words else []),
+            *more,
+        ]
+        return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True)
+class OwnVerdict:
+    """The verdict of a bench in its own words: it ends without errors, `$fatal` or a failing assertion."""
+
+    passed: str = ""
+    """Regular expression that must match a printed line; empty if ending without an error is enough."""
+    failed: str = ""
+    """Regular expression that may match none."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words of both expressions, in lower case: a call that prints none of them says no verdict."""
+        return tuple(dict.fromkeys(words_of_pattern(self.passed + " " + self.failed)))
+
+
+@dataclass(frozen=True)
 class Bench:
     """A test bench and the form of its verdict."""
 
@@ -68,42 +130,60 @@ class Bench:
     top: str
     """Name of the bench's top module."""
     marker: str
-    """Text at the start of the verdict, in a printing call of the bench."""
+    """Text at the start of the verdict, in a printing call of the bench; empty if `own` is given."""
     passed: str = ""
     """Regular expression that must match after the marker, on every line with it, when the design passes."""
     golden: str | None = None
     """A correct design; it gives the required port directions."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Files that the bench reads: name -> text."""
+    """Files that the bench reads: path relative to the working folder -> text."""
+    build: Build = field(default_factory=Build)
+    """What the design is compiled with."""
+    own: OwnVerdict | None = None
+    """The form of the verdict of a bench without a marker, whose errors count. Its sources have no
+    directives for the preprocessor, see `expanded`."""
 
 
 def bench_harness(bench: Bench) -> dict[str, str]:
     """Return the harness of a bench: path -> text. Raises ValueError when the bench never prints the marker."""
-    ports = _ports(bench)
+    ports, own, build = _ports(bench), bench.own, bench.build
     rewrite = asdict(
-        rewritten(bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker, ports=ports)
+        rewritten(
+            bench.sources,
+            dut=bench.dut,
+            top=bench.top,
+            marker=own.words if own else bench.marker,
+            ports=ports,
+            errors=own is not None,
+        )
     )
     text = rewrite.pop("text")
+    designs = [bench.design, *build.further]
+    data = {place: f"src/{basename(place)}" for place in bench.data}
     settings = {
-        "design": bench.design,
+        "designs": designs,
+        "given": [*build.given],
+        "files": [*designs, *build.given, *build.headers],
+        "define": build.macros,
+        "plusargs": [*build.plusargs],
         "dut": bench.dut,
         "top": rewrite.pop("top"),
-        "data": [*bench.data],
+        "data": {place: f"/code/{path}" for place, path in {**data, **build.places}.items()},
         "marker": bench.marker,
-        "passed": bench.passed,
+        "passed": own.passed if own else re.escape(bench.marker) + bench.passed,
+        "failed": own.failed if own else "",
         **rewrite,
         "ports": ports,
     }
-    sources = f"VERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"
     return {
         "docker-compose.yml": COMPOSE,
-        "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\n{sources}",
+        "src/.env": build.environment("icarus", bench.dut, designs),
         "src/run_bench.py": (
             files("rtl_grader.problems.testbench") / "run_bench.py"
         ).read_text(),
         "src/bench.json": json.dumps(settings, indent=1) + "\n",
         "src/bench.sv": text,
-        **{f"src/{name}": data for name, data in bench.data.items()},
+        **{path: bench.data[place] for place, path in data.items()},
     }
 
 
@@ -148,11 +228,17 @@ def read_benches(
     return result
 
 
+def words_of_pattern(pattern: str) -> list[str]:
+    """Words of three letters and more that a regular expression spells, in lower case."""
+    return re.findall(r"[a-z]{3,}", _SYNTAX.sub(" ", pattern).lower())
+
+
 def _ports(bench: Bench) -> list[tuple[str, str]]:
     """(name, direction) of the golden design's ports, in order; empty without a golden design."""
     if bench.golden is None:
         return []
-    sources = {bench.design: bench.golden}
+    sources = {bench.design: bench.golden, **bench.build.further}
+    sources = {"macros.sv": "\n".join(bench.build.macros), **bench.build.context, **sources}
     interface = parse_interface(sources, bench.dut, InterfaceSource.GOLDEN)
     ports = interface.ports if interface else ()
     return [(port.name, port.direction) for port in ports if port.direction]
@@ -190,11 +276,3 @@ def _is_signal(node: Node) -> bool:
     if kind in ("NamedBlockClause", "NamedLabel"):
         return name_of(parent) not in UNITS
     return kind in _SIGNALS
-
-
-def difficulty_of(golden: str) -> Difficulty:
-    """Estimate the difficulty from the number of tokens of the golden answer, for sets that state none."""
-    count = sum(1 for token in tokens(SourceTree(golden).root) if token.rawText)
-    if count < 80:
-        return "easy"
-    return "medium" if count < 220 else "hard"

@@ -4,6 +4,7 @@
 - A `$finish` or `$stop` of the bench first writes a mark to that file.
 - Random numbers come from the bench's own seeds, with the published values.
 - No waves are dumped.
+- If errors count, `$error`, `$fatal` and failing assertions of the bench write a mark to that file, too.
 - At the end it tells if each output of the design kept one value, or had no known one.
 - Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word
   that no answer can contain, so both sides may use the same names.
@@ -34,6 +35,8 @@ WORD = "RTLWORD"
 """Placeholder in the rewritten text for the word that each run derives from its design."""
 ENDED = "the test bench ended the simulation"
 """The mark in the verdict file."""
+FAULT = "the test bench reported an error"
+"""The mark of an error in the verdict file."""
 VERDICT_FILE = "verdict"
 _WATCH = (
     "reg [1023:0] last_RTLWORD; reg seen_RTLWORD = 0, moved_RTLWORD = 0; "
@@ -53,9 +56,13 @@ UNITS = (
 )
 _TIMESCALE = re.compile(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
-_ENDING = re.compile(r"\$(?:finish|stop)")
+_ENDING = re.compile(r"\$(?:finish|finish_and_return|stop)")
+_FAULTS = re.compile(r"\$(?:error|fatal)")
+_ASSERTIONS = ("ImmediateAssertStatement", "ImmediateAssumeStatement")
 _DUMPING = re.compile(r"\$dump.*")
 _LEXEME = re.compile(rf"{HIDDEN.pattern}|[$`]?[A-Za-z_][\w$]*", re.A)
+Marker = str | tuple[str, ...]
+"""What the string literals of a verdict's printing call contain: a text, or one of these words in lower case."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +84,23 @@ class Rewritten:
     """Style of port connections: `named`, `positional` or `wildcard`."""
 
 
-def prints(text: str, marker: str) -> bool:
+def prints(text: str, marker: Marker) -> bool:
     """Whether a printing call of a bench has `marker` in a string literal."""
     return any(True for _ in _verdicts(SourceTree(text), marker))
+
+
+def printed(text: str) -> list[str]:
+    """The string literals of a bench's printing calls, without quotes."""
+    calls = _verdicts(SourceTree(text), "")
+    literals = (token for call in calls for token in tokens(call.arguments))
+    return [token.rawText[1:-1] for token in literals if name_of(token) == "StringLiteral"]
+
+
+def has_faults(text: str) -> bool:
+    """Whether a bench reports errors by `$error`, `$fatal`, an assertion or an exit code."""
+    tree = SourceTree(text)
+    calls = re.compile(rf"{_FAULTS.pattern}|\$finish_and_return")
+    return bool(tree.of(*_ASSERTIONS)) or any(True for _ in _statements(tree, calls))
 
 
 def rewritten(
@@ -87,14 +108,15 @@ def rewritten(
     *,
     dut: str,
     top: str,
-    marker: str,
+    marker: Marker,
     ports: Sequence[tuple[str, str]] = (),
+    errors: bool = False,
 ) -> Rewritten:
     """Rewrite a bench (name -> text, in compilation order); `dut` and `top` are module names, `ports` a
-    right design's (name, direction).
+    right design's (name, direction). With `errors` those of the bench count.
 
-    Raises ValueError when no call outside macros prints `marker`, or when the verdict comes at the end of a
-    simulation that the bench itself does not end.
+    Raises ValueError when no call outside macros prints `marker` (an empty tuple asks for none), or when
+    the verdict comes at the end of a simulation that the bench itself does not end.
     """
     trees = {name: SourceTree(text) for name, text in sources.items()}
     every_tree = list(trees.values())
@@ -102,9 +124,9 @@ def rewritten(
     home = f"{top}_{WORD}"
     channel = f"{home}.channel_{WORD}"
     calls = [call for tree in every_tree for call in _verdicts(tree, marker)]
-    if not calls:
+    if not calls and marker != ():
         raise ValueError(f"its test bench never prints {marker!r}")
-    ended = any(map(_at_end, calls))
+    ended = not calls or any(map(_at_end, calls))
     if ended and not any(True for tree in every_tree for _ in _statements(tree, _ENDING)):
         raise ValueError(
             "its test bench prints the verdict at the end of a simulation that it does not end itself"
@@ -123,6 +145,7 @@ def rewritten(
             *_opened(tree, top),
             *_watched(tree, dut, ports, channel),
             *_marked(tree, channel),
+            *(_with_faults(tree, channel) if errors else ()),
             *_without_waves(tree),
         ]
         lines += [f'`line 1 "{name}" 0', _LEXEME.sub(with_suffix, tree.edited(edits))]
@@ -141,19 +164,25 @@ def rewritten(
     )
 
 
-def _verdicts(tree: SourceTree, marker: str) -> Iterator[Node]:
+def _verdicts(tree: SourceTree, marker: Marker) -> Iterator[Node]:
     """Yield printing calls with the marker in a string literal, except those from macros."""
     for node in tree.of("InvocationExpression"):
         if node.arguments is None or not _PRINTS.fullmatch(_called(node)):
             continue
         for token in tokens(node.arguments):
-            if name_of(token) == "StringLiteral" and marker in token.rawText:
+            if name_of(token) == "StringLiteral" and _has(token.rawText, marker):
                 if tree.span(node):
                     yield node
                 break
 
 
-def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
+def _has(literal: str, marker: Marker) -> bool:
+    if isinstance(marker, str):
+        return marker in literal
+    return any(word in literal.lower() for word in marker)
+
+
+def _to_channel(tree: SourceTree, marker: Marker, channel: str) -> Iterator[Edit]:
     for call in _verdicts(tree, marker):
         name = call.left.systemIdentifier
         base = name.rawText.removeprefix("$")
@@ -166,6 +195,25 @@ def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
     """Write the mark before each `$finish` or `$stop`, in one block because the statement may belong to an `if`."""
     for start, end in _statements(tree, _ENDING):
         yield _inserted(start, f'begin $fdisplay({channel}, "{ENDED}"); ')
+        yield _inserted(end, " end")
+
+
+def _with_faults(tree: SourceTree, channel: str) -> Iterator[Edit]:
+    """Write a mark before each `$error` and `$fatal`, and where an assertion fails."""
+    mark = f'$fdisplay({channel}, "{FAULT}");'
+    spans = list(_statements(tree, _FAULTS))
+    for node in tree.of(*_ASSERTIONS):
+        action = node.action
+        if action.elseClause:
+            spans.append(_span(tree, action.elseClause.clause))
+            continue
+        start, end = _span(tree, action.statement)
+        if name_of(action.statement) == "EmptyStatement":
+            yield Edit(start, end, f" else {mark}")
+        else:
+            yield _inserted(end, f" else {mark}")
+    for start, end in spans:
+        yield _inserted(start, f"begin {mark} ")
         yield _inserted(end, " end")
 
 

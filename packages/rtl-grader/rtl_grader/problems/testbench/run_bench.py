@@ -9,6 +9,10 @@ The answer is hostile code in the same simulation as the bench. What keeps them 
 * The bench's names carry a word made of the answer's text, so both sides may use the same names and cannot
   use each other's.
 * If the verdict is printed at the end of the simulation, or the answer can end it, the bench itself must have ended it.
+* Macros, includes and given files: the bench has none of them left, but its own copy of what it uses (rewrite.py). The
+  given files are compiled again before the answer, alone and beside the bench, so that all directives that
+  reach the answer are the same. It may include only files that were given, and its own.
+* Only the bench's own `$error`, `$fatal` and assertions count: each writes to the same file.
 Reads /src/bench.json and /src/bench.sv; needs Python's standard library, Icarus Verilog and the sandbox's /guard/lib.
 
 Not covered: a bench that a design fools through its ports alone; validation looks for these. A bench that leaves a name
@@ -31,6 +35,7 @@ except ImportError as missing:
 
 WORD = "RTLWORD"
 ENDED = "the test bench ended the simulation"
+FAULT = "the test bench reported an error"
 STILL = "no output of the design changed its value"
 VERDICT_FILE = "verdict"
 ENDING = re.compile(r'"\$(?:finish|stop|fatal)"')
@@ -46,23 +51,24 @@ CHANNEL_TASKS = [
 
 def main():
     bench = json.loads(read("/src/bench.json"))
-    path = "/code/" + bench["design"]
-    if not os.path.isfile(path):
-        return f"there is no {bench['design']}"
-    with open(path, "rb") as file:
-        answer = file.read()
+    answer = []
+    for path in bench["designs"]:
+        if not os.path.isfile("/code/" + path):
+            return f"there is no {path}"
+        answer.append(source(path))
     # Names are settled when the answer is compiled, and no text holds its own digest.
-    word = "b" + hashlib.sha256(answer).hexdigest()[:24]
+    word = "b" + hashlib.sha256(b"".join(answer)).hexdigest()[:24]
     os.mkdir(word)
     os.chdir(word)
-    for name in bench["data"]:
-        write(name, read("/src/" + name))
+    for place, path in bench["data"].items():
+        os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+        write(place, read(path))
     write("bench.sv", read("/src/bench.sv").replace(WORD, word))
     # The same file both times, and nothing of the bench's directives before it.
-    timescale = f"`timescale {bench['timescale']}\n" if bench["timescale"] else ""
-    head = f'`resetall\n{timescale}`line 1 "{os.path.basename(path)}" 0\n'
+    timescale = [f"`timescale {bench['timescale']}"] if bench["timescale"] else []
+    head = "\n".join(["`resetall", *timescale, *bench["define"], ""])
     with open("design.sv", "wb") as file:
-        file.write(head.encode() + answer)
+        file.write(head.encode() + b"".join([*map(source, bench["given"]), *answer]))
 
     both = compiler("sim", bench["top"].replace(WORD, word), "bench.sv", "design.sv")
     # Two compilers at a time, unless the one has to show the parameters that the other is given.
@@ -83,8 +89,10 @@ def main():
     said, code = finished(apart, word)
     if code:
         return "the answer does not compile without the test bench:\n" + said
-    if os.path.exists("included") and read("included").strip():
-        return "the answer includes a file, which is not allowed here"
+    included = read("included").splitlines() if os.path.exists("included") else []
+    files = {"/code/" + path for path in bench["files"]}
+    if not files.issuperset(map(os.path.normpath, included)):
+        return "the answer includes a file that was not given, which is not allowed here"
     program = read("alone")
     apart = instances(program, bench["dut"])
     if not apart or any(
@@ -108,19 +116,26 @@ def simulate(word, bench, program):
     """Run the answer with its bench, and print the log. Returns why the answer fails; None if it passes."""
     with open("log", "wb") as log:
         code = subprocess.call(
-            [simulator(), "-n", "sim", "-none"],
+            [simulator(), "-n", "sim", "-none", *bench["plusargs"]],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
     lines = read(VERDICT_FILE).splitlines() if os.path.isfile(VERDICT_FILE) else []
-    print(read("log").replace("_" + word, "")[-8000:])
-    print("\n".join(line for line in lines if line != ENDED)[-2000:])
+    printed = [line for line in lines if line not in (ENDED, FAULT)]
+    said = read("log").replace("_" + word, "")
+    print(said[-8000:])
+    print("\n".join(printed)[-2000:])
+    if FAULT in lines:
+        first = re.search(r"^(?:ERROR|FATAL): .*", said, re.M)
+        return f"{FAULT}: {first[0][:400]}" if first else FAULT
     if code:
         return f"the simulator ended with code {code}"
     if STILL in lines:
         gate.witness.report({"kind": "still"})
-    return verdict_complaint(lines, bench, bench["ended"] or bool(ENDING.search(program)))
+    if (bench["ended"] or ENDING.search(program)) and ENDED not in lines:
+        return "the simulation was ended before the test bench had come to its end"
+    return verdict_complaint([line for line in printed if line != STILL], bench)
 
 
 def ports_complaint(word, bench, apart, hidden):
@@ -146,14 +161,19 @@ def ports_complaint(word, bench, apart, hidden):
     return next(filter(None, complaints), None)
 
 
-def verdict_complaint(lines, bench, ended):
-    """Why what the bench wrote is not a pass, which must say that it `ended` the simulation; None when it is."""
-    if ended and ENDED not in lines:
-        return "the simulation was ended before the test bench had come to its end"
+def verdict_complaint(lines, bench):
+    """Why what the bench printed to its file is not a pass; None when it is."""
+    for line in lines if bench["failed"] else ():
+        if re.search(bench["failed"], line):
+            return f"the test bench says: {line[:400]}"
+    if not bench["passed"]:
+        return None  # that it ended without an error is the verdict
     said = [line for line in lines if bench["marker"] in line]
     if not said:
         return "the test bench came to no verdict"
-    if not all(re.search(re.escape(bench["marker"]) + bench["passed"], line) for line in said):
+    passed = [re.search(bench["passed"], line) for line in said]
+    # Without a marker a line may say what it likes, if another one says that the design passed.
+    if not any(passed) or (bench["marker"] and not all(passed)):
         return "the test bench did not say that the design passed"
     return None
 
@@ -175,7 +195,17 @@ def alone(word, bench, settings, ports=()):
 
 def compiler(output, top, *words):
     return subprocess.Popen(
-        ["iverilog", "-g2012", "-Wno-timescale", "-s", top, "-o", output, *words],
+        [
+            "iverilog",
+            "-g2012",
+            "-Wno-timescale",
+            "-s",
+            top,
+            "-I/code/rtl",
+            "-o",
+            output,
+            *words,
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -195,6 +225,12 @@ def simulator():
         if place and not place.startswith("/guard") and os.access(program, os.X_OK):
             return program
     return "vvp"
+
+
+def source(path):
+    """A file of the workspace, as it is compiled."""
+    with open("/code/" + path, "rb") as file:
+        return f'`line 1 "{os.path.basename(path)}" 0\n'.encode() + file.read() + b"\n"
 
 
 def read(path):

@@ -38,7 +38,7 @@ class Comparison:
         self.unknown: dict = {}
         self.unsure = 0
         """Steps in which outputs are unknown and none is wrong."""
-        self.driven = ()
+        self.driven: list = []
         self.known: dict = {}
         if golden != other:
             self.driven = driven_bits(golden)
@@ -77,8 +77,8 @@ class Comparison:
         if pair not in self.known:
             wrong, unsure = [], []
             for name, place in self.slices.items():
-                bits = set(zip(golden[place], other[place], self.driven[place], strict=True))
-                bad = [(good, got) for good, got, driven in bits if _differ(good, got, driven)]
+                bits = zip(golden[place], other[place], self.driven[place], strict=True)
+                bad = {(good, got) for good, got, driven in bits if _differ(good, got, driven)}
                 if any(got in b"01" or good in b"z" for good, got in bad):
                     wrong.append(name)
                 elif bad:
@@ -137,7 +137,7 @@ class InOrder(Comparison):
 
     def queues(self, lines):
         """For each time between resets: (its number of cycles, [(cycle, step) of each value])."""
-        results = [[0, []]]
+        results: list = [[0, []]]
         before = 0
         place = self.slices[self.valid]
         for step, line in enumerate(lines):
@@ -251,4 +251,6 @@ def weakness(golden, outputs, first):
     known = sum(b"0" in line or b"1" in line for line in steps)
     if 20 * known < len(steps):
         return "its outputs are X nearly always"
+    if len(set(steps)) == 1:
+        return "its outputs never change"
     return None

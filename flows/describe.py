@@ -1,0 +1,77 @@
+"""Describe: a model writes specifications of golden answers, another one must find the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from prefect import flow
+
+from rtl_core.config import RunConfig, load_config
+from rtl_core.rollouts import evaluation, playing
+from rtl_core.run import status
+from rtl_core.run.session import open_session
+from rtl_core.synthesis.asking import judge_descriptions
+from rtl_core.synthesis.descriptions import Description, add_rows
+from rtl_distill.flows.evaluate import evaluate_model
+from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.steps import play_group, sample_group
+from rtl_grader.work import Tally, all_of
+
+Configuration = tuple[str, list[str]]
+"""A TOML file and its overrides."""
+
+
+@flow(name="describe", validate_parameters=True)
+async def describe(
+    writers: list[Configuration], solver: Configuration, ids: list[str], path: str
+) -> dict[str, Description]:
+    """Describe the golden answers of problems, and evaluate a model on the descriptions.
+
+    Args:
+        writers: the runs of the writer; each asks for the descriptions that the run before lacks.
+        solver: the evaluation, whose problems are read from `path`.
+        ids: the problems to describe.
+        path: the pairs file to write usable descriptions to.
+
+    Returns:
+        The last description of each problem; none where its prompt was too long.
+    """
+    descriptions: dict[str, Description] = {}
+    for file, changes in writers:
+        usable = [name for name, one in descriptions.items() if one.refusal is None]
+        missing = [problem_id for problem_id in ids if problem_id not in usable]
+        if missing:
+            descriptions |= await _written(load_config(file, changes), missing)
+    rows = [one.row for one in descriptions.values() if one.refusal is None]
+    if rows:
+        Path(path).unlink(missing_ok=True)
+        add_rows(Path(path), rows)
+        await evaluate_model(*solver)
+    return descriptions
+
+
+async def _written(config: RunConfig, ids: list[str]) -> Mapping[str, Description]:
+    """The descriptions that a run writes, or has written before."""
+    descriptions: dict[str, Description] = {}
+    by_policy = config.evaluation.endpoint is None
+    with lines_in_flow_run_log():
+        async with (
+            open_session(config, accept_changes=True, with_policy=by_policy) as session,
+            status.run_status(session),
+            playing.players(session) as [(plan, player)],
+        ):
+            batch = evaluation.evaluation_batch(session, plan)
+            asked = [problem_id for problem_id in ids if problem_id not in session.unfit]
+            tally = Tally("descriptions", len(asked))
+
+            async def ask(problem_id: str) -> None:
+                if player.policy is None:
+                    await sample_group(session, batch, problem_id)
+                else:
+                    await play_group(session, batch, problem_id, player)
+                descriptions[problem_id] = judge_descriptions(session, batch, problem_id)
+                tally.advance()
+
+            await all_of(map(ask, asked))
+    return descriptions

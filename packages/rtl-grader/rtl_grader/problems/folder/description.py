@@ -1,0 +1,99 @@
+"""`problem.toml`: what cannot be guessed about a folder with a design and its bench."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from rtl_grader.types.section import Section
+
+NO_ERROR = "no error"
+"""The value of `pass` for a bench that passes a design by ending without an error."""
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
+Value = int | Annotated[str, StringConstraints(pattern=r"^\w+$")]
+"""A number (true is 1) or a word."""
+Plusarg = Annotated[str, StringConstraints(pattern=r"^\+\S+$")]
+
+
+class FolderError(ValueError):
+    """Something in a folder that its user must mend: a key of `problem.toml` or a file, and what to do."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.place, self.reason = place, reason
+
+
+class BenchKeys(Section):
+    """The bench: one of `cocotb`, `verilog`, `makefile` and `equivalence`."""
+
+    cocotb: str = ""
+    """A Python file with cocotb tests."""
+    verilog: tuple[str, ...] = ()
+    """Files of a Verilog or SystemVerilog bench, or globs of them, in the order of compilation."""
+    makefile: str = ""
+    """A cocotb Makefile, or its folder. Its variables are read; it is not run."""
+    equivalence: bool = False
+    """There is no bench: the golden answer judges."""
+    top: str = ""
+    """The top module of a Verilog bench."""
+    parameters: tuple[dict[Name, Value], ...] = ()
+    """Sets of parameters; the cocotb tests are run with each."""
+    plusargs: tuple[Plusarg, ...] = ()
+    """Arguments of the simulation, such as `+SEED=1`."""
+    passed: re.Pattern[str] | None = Field(default=None, alias="pass")
+    """Regular expression that must match a line which the Verilog bench prints, or `no error`: the bench
+    ends by `$finish` without `$error`, `$fatal`, a failing assertion or an exit code."""
+    failed: re.Pattern[str] | None = Field(default=None, alias="fail")
+    """Regular expression that must match no line which the Verilog bench prints."""
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> BenchKeys:
+        forms = ("cocotb", "verilog", "makefile", "equivalence")
+        stated = [form for form in forms if getattr(self, form)]
+        if len(stated) > 1:
+            raise ValueError(f"name one of {', '.join(stated)}")
+        return self
+
+
+class Description(Section):
+    """The keys of `problem.toml`. Paths are relative to its folder; all keys are optional."""
+
+    spec: str = ""
+    """The specification: a file, or the text itself; by default spec.md, README.md, the only *.txt, or the comment
+    above the module."""
+    top: str = ""
+    """The module that an answer defines; by default the one that the bench instantiates."""
+    answer: tuple[str, ...] = ()
+    """Files that an answer writes, which hold the golden answer; by default the one that defines `top`."""
+    given: tuple[str, ...] = ()
+    """Files that are shown and compiled before the answer, in this order; by default those that it uses."""
+    filelist: str = ""
+    """A file with the names of all sources, `+incdir+` and `+define+`, in place of `given`."""
+    include: tuple[str, ...] = ()
+    """Folders that are searched for included files."""
+    define: dict[Name, Value] = Field(default={})
+    """Macros for design, bench, audit and mutants: name -> number or word."""
+    data: tuple[str, ...] = ()
+    """Files for the bench's working folder; by default those that a text names."""
+    simulator: Literal["icarus", "verilator"] = "icarus"
+    """The simulator of cocotb tests."""
+    bench: BenchKeys = BenchKeys()
+    """How an answer is judged."""
+
+
+def read_description(path: Path) -> Description:
+    """Read a `problem.toml`. Raises FolderError with the key that is wrong."""
+    try:
+        return Description.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first, *_ = error.errors()
+        reason = first["msg"]
+        if first["type"] == "extra_forbidden":
+            reason = "there is no such key; docs/problems.md lists them"
+        raise FolderError(".".join(map(str, first["loc"])), reason) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FolderError("file", f"is not TOML: {error}") from None

@@ -1,0 +1,188 @@
+"""Designs of a set of RTL files: each module with the files that it needs, in the order of their compilation.
+
+A name is looked for in the module's own file first, then in the other files; among several files that define it, in
+those of the same folder. A file whose macros are used without an include is compiled before. Headers are in the
+workspace where the includes find them from `rtl`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from posixpath import dirname, normpath
+
+from rtl_grader.problems.rtl.scan import Scan, Unit, scan
+from rtl_grader.types.files import Files
+
+MAX_DEPTH = 200
+"""Most levels of instances, packages and includes."""
+_PLAIN_PATH = re.compile(r"[\w./+-]+", re.A)
+_LICENCE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n*]+)")
+
+
+@dataclass(eq=False)
+class SourceFile:
+    """An RTL file."""
+
+    path: str
+    """Its path in the workspace (`rtl/x.sv`)."""
+    text: str
+    origin: str
+    """Where it comes from, for the user."""
+
+    @cached_property
+    def scan(self) -> Scan:
+        """What the file defines and needs."""
+        return scan(self.text)
+
+    @property
+    def licence(self) -> str:
+        """The licence that its head names; empty without one."""
+        match = _LICENCE.search(self.text, 0, 4000)
+        return match[1].strip() if match else ""
+
+
+@dataclass(eq=False)
+class Need:
+    """Files that a design needs: path in the workspace -> text."""
+
+    compiled: Files = field(default_factory=dict)
+    """In the order of their compilation."""
+    headers: Files = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Library:
+    """All files of a project."""
+
+    files: list[SourceFile]
+    define: Mapping[str, str] = field(default_factory=dict)
+    """Macros that are defined from outside."""
+    licence: str = ""
+    project: str = ""
+    """Its name, if there are several. Its modules are held out together."""
+    top: str | None = None
+    """The module to ask about; None: all."""
+
+    def modules(self) -> list[tuple[SourceFile, Unit]]:
+        """The modules to ask about."""
+        pairs = [(file, unit) for file in self.files for unit in file.scan.units]
+        return [
+            (file, unit)
+            for file, unit in pairs
+            if unit.is_module and self.top in (None, unit.name)
+        ]
+
+    def need(self, file: SourceFile, unit: Unit) -> Need:
+        """Return what a module needs. Raises ValueError when there is nothing to ask about it, or when something that
+        it needs is missing or ambiguous."""
+        if unit.no_design:
+            raise ValueError(unit.no_design)
+        if not _PLAIN_PATH.fullmatch(file.path):
+            raise ValueError("the path of its file has characters beside letters and digits")
+        need = Need()
+        self._add(file, unit.uses, need, set(), 0)
+        del need.compiled[file.path]
+        for path in need.headers.keys() & need.compiled.keys():
+            del need.compiled[path]
+        return need
+
+    def cluster(self, unit: Unit) -> str:
+        """A name that is the same for all modules that are held out together: of the project, or of the first by the
+        alphabet that instances connect it with."""
+        return self.project or self._clusters.get(unit.name, unit.name)
+
+    def _add(
+        self, file: SourceFile, uses: Collection[str], need: Need, seen: set[str], depth: int
+    ) -> None:
+        """Add a file, after what it needs itself."""
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it needs more than {MAX_DEPTH} files one below the other")
+        included: list[SourceFile] = []
+        self._include(file, included, need, (file.path,))
+        scans = [file.scan, *(header.scan for header in included)]
+        defined = self.define.keys() | {name for each in scans for name in each.defines}
+        needed = [(name, self._units) for each in scans for name in sorted(each.packages)]
+        needed += [(name, self._units) for name in sorted(uses)]
+        for each in scans:
+            for name in sorted(each.macros - defined):
+                if not each.has_conditions or name in self._macros:
+                    needed.append((name, self._macros))
+        for name, holders in needed:
+            shown = f"the macro `{name}" if holders is self._macros else name
+            holder = _nearest(file, shown, holders.get(name, []))
+            units = {unit.name: unit for unit in holder.scan.units}
+            mark = f"{holder.path} {name}"
+            if holder not in included and mark not in seen:
+                seen.add(mark)
+                unit = units.get(name)
+                self._add(holder, unit.uses if unit else (), need, seen, depth + 1)
+        need.compiled.setdefault(file.path, file.text)
+
+    def _include(
+        self, file: SourceFile, included: list[SourceFile], need: Need, within: tuple[str, ...]
+    ) -> None:
+        """Add the files that a file includes, directly or not."""
+        for name in sorted(file.scan.includes):
+            own = normpath(f"{dirname(file.path)}/{name}")
+            holders = [other for other in self.files if other.path.endswith(f"/{name}")]
+            exact = [other for other in self.files if other.path == own]
+            if file.scan.has_conditions and not (exact or holders):
+                continue
+            header = _nearest(file, f"the included file {name}", exact or holders)
+            if header.path in within or len(within) > MAX_DEPTH:
+                raise ValueError(f"its includes form a loop at {header.path}")
+            need.headers[normpath(f"rtl/{name}")] = header.text
+            if header not in included:
+                included.append(header)
+                self._include(header, included, need, (*within, header.path))
+
+    @cached_property
+    def _units(self) -> dict[str, list[SourceFile]]:
+        return _holders((unit.name, file) for file in self.files for unit in file.scan.units)
+
+    @cached_property
+    def _macros(self) -> dict[str, list[SourceFile]]:
+        return _holders((name, file) for file in self.files for name in file.scan.defines)
+
+    @cached_property
+    def _clusters(self) -> dict[str, str]:
+        neighbours: dict[str, set[str]] = defaultdict(set)
+        for file in self.files:
+            for unit in file.scan.units:
+                for used in unit.uses & self._units.keys():
+                    neighbours[unit.name].add(used)
+                    neighbours[used].add(unit.name)
+        clusters: dict[str, str] = {}
+        for name in sorted(neighbours):
+            waiting = [name]
+            while waiting:
+                current = waiting.pop()
+                if current not in clusters:
+                    clusters[current] = name
+                    waiting += neighbours[current]
+        return clusters
+
+
+def _holders(pairs: Iterable[tuple[str, SourceFile]]) -> dict[str, list[SourceFile]]:
+    holders: dict[str, list[SourceFile]] = defaultdict(list)
+    for name, file in pairs:
+        holders[name].append(file)
+    return holders
+
+
+def _nearest(file: SourceFile, name: str, holders: list[SourceFile]) -> SourceFile:
+    """The file that defines a name for another file. Raises ValueError when none or several do."""
+    if file in holders:
+        return file
+    near = [other for other in holders if dirname(other.path) == dirname(file.path)]
+    nearest = near if len(near) == 1 else holders
+    if not nearest:
+        raise ValueError(f"no file defines {name}")
+    if len(nearest) > 1:
+        names = " and ".join(other.path for other in nearest[:2])
+        raise ValueError(f"{name} is ambiguous: {names} define it")
+    return nearest[0]

@@ -1,0 +1,117 @@
+"""From a path to projects: each is a library of files that may use one another.
+
+A folder that holds folders only is a set of projects; so is JSONL, with a project a line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from posixpath import normpath
+from typing import Any
+
+from rtl_grader.hdl.interface import hdl_files
+from rtl_grader.problems.cvdp import json_lines
+from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
+from rtl_grader.problems.rtl.designs import Library, SourceFile
+from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_of
+
+MAX_ROW_BYTES = 16 << 20
+_SOURCE = "rtl"
+
+
+def projects_of(
+    path: Path, define: Mapping[str, str], contents: ProblemSet
+) -> Iterator[Library]:
+    """Yield the projects of a path. What cannot be read is added to `contents`."""
+    listing = listing_of(path)
+    if listing.files:
+        yield from _projects(path, listing, define, contents)
+    for rows in listing.rows:
+        yield from _rows(rows, contents)
+    for name, reason in listing.left_out:
+        contents.left_out.append(LeftOut(name, reason, _SOURCE))
+
+
+def _projects(
+    path: Path, listing: Listing, define: Mapping[str, str], contents: ProblemSet
+) -> Iterator[Library]:
+    root = Path(os.path.abspath(path)) if path.is_dir() else listing.root
+    has_several = path.is_dir() and not any(entry.is_file() for entry in path.iterdir())
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for file in listing.files:
+        name = file.relative_to(root).parts[0] if has_several else ""
+        groups[name].append(file)
+    for name, files in groups.items():
+        folder = root / name if has_several else root
+        sources = []
+        for file in files:
+            origin = str(file.relative_to(root))
+            try:
+                text = text_of(file)
+            except ValueError as error:
+                contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
+                continue
+            path = _in_workspace(str(file.relative_to(folder)))
+            sources.append(SourceFile(path, text, origin))
+        yield Library(sources, {**listing.define, **define}, _licence(folder), project=name)
+
+
+def _in_workspace(path: str) -> str:
+    return normpath(path if path.startswith("rtl/") else f"rtl/{path}")
+
+
+def _licence(folder: Path) -> str:
+    """First line of the licence in a folder; empty without one."""
+    for file in sorted(folder.glob("LICEN[CS]E*")):
+        with suppress(ValueError):
+            return text_of(file).split("\n", 1)[0].strip()[:200]
+    return ""
+
+
+def _rows(path: Path, contents: ProblemSet) -> Iterator[Library]:
+    licence = _licence(path.parent)
+    with path.open("rb") as file:
+        for line, row in json_lines(file, MAX_ROW_BYTES):
+            try:
+                yield _row(path, line, row, licence)
+            except ValueError as error:
+                field, _, reason = str(error).partition(": ")
+                name = row.get("task_id") if isinstance(row, dict) else None
+                contents.broken.append(
+                    BrokenLine(path.name, line, name and str(name), field, reason, _SOURCE)
+                )
+
+
+def _row(path: Path, line: int, row: dict[str, Any] | str, licence: str) -> Library:
+    """A line of JSONL as a project. Raises ValueError (`field: reason`)."""
+    if isinstance(row, str):
+        raise ValueError(f"line: {row}")
+    files = row.get("files")
+    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
+        raise ValueError("files: is no object of texts by path")
+    origin = f"{path.name}:{line}"
+    sources: list[SourceFile] = []
+    names: set[str] = set()
+    for name, text in hdl_files(files).items():
+        place = normpath(name)
+        if place.startswith(("..", "/")):
+            raise ValueError(f"files: {name[:80]!r} is no path of the project")
+        source = SourceFile(_in_workspace(place), normal(text), origin)
+        own = {unit.name for unit in source.scan.units}
+        # RTL-BenchLS repeats all modules of a design in one more file.
+        if not own or own - names:
+            sources.append(source)
+            names |= own
+    top = row.get("top_module")
+    if top is not None and top not in names:
+        raise ValueError(f"top_module: no file defines {top!s:.80}")
+    return Library(
+        sources,
+        licence=str(row.get("license") or licence)[:200],
+        project=str(row.get("task_id") or origin),
+        top=top,
+    )

@@ -1,0 +1,179 @@
+"""What a file of RTL defines, what that needs, and which parts of its modules can be masked.
+
+The syntax tree is read down to the statements, not into expressions. It is read without includes, so a macro of a
+header may hide parts of a module from it; a part that it sees is literally in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from rtl_grader.hdl.directives import PLAIN_DIRECTIVE
+from rtl_grader.hdl.text import code_of, macros_of
+from rtl_grader.hdl.tree import Node, SourceTree, children, is_token, name_of, walk
+
+_UNITS = """
+ModuleDeclaration InterfaceDeclaration PackageDeclaration ProgramDeclaration UdpDeclaration
+"""
+_MASKED = """
+AlwaysBlock AlwaysCombBlock AlwaysFFBlock AlwaysLatchBlock ContinuousAssign LoopGenerate IfGenerate CaseGenerate
+FunctionDeclaration TaskDeclaration HierarchyInstantiation CaseStatement ConditionalStatement ForLoopStatement
+LoopStatement ExpressionStatement
+"""
+_MASKS = frozenset(_MASKED.split())
+_KINDS = frozenset(_UNITS.split())
+_OPENED = """
+GenerateRegion GenerateBlock ElseClause TimingControlStatement SequentialBlockStatement StandardCaseItem
+DefaultCaseItem PatternCaseItem SyntaxList SeparatedList
+"""
+_INSIDE = frozenset(f"{_MASKED} {_OPENED}".split())
+"""Nodes whose parts may be masked too."""
+_HEADER = {"PackageImportDeclaration", "ParameterDeclarationStatement"}
+"""Members before the body that belong to a module's interface."""
+_NAME = re.compile(r"[A-Za-z_]\w*", re.A)
+_BENCH_NAME = re.compile(r"(?i)(?:tb|test|testbench)_.*|.*_(?:tb|test|testbench)|testbench|tb")
+_ENDS = re.compile(r"\$(?:finish|stop)\b")
+_DELAY = re.compile(r"#\s*\(?\s*\d")
+_IMPORT = re.compile(r"\bimport\s+([A-Za-z_]\w*)\s*::", re.A)
+_INCLUDE = re.compile(r'`include[ \t]*"([^"\n]*)"')
+_MACRO = re.compile(
+    r"(?<!`)`(?!(?:define|undef|ifdef|ifndef|elsif|pragma|line)\b)([A-Za-z_]\w*)", re.A
+)
+_CONDITION = re.compile(r"`(ifdef|ifndef|endif)\b")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A part of a module: the UTF-8 bytes `start` to `end` of its file."""
+
+    start: int
+    end: int
+    tokens: int
+    """Number of tokens in its code."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A module, interface, package, program or primitive of a file."""
+
+    name: str
+    is_module: bool
+    uses: frozenset[str] = frozenset()
+    """Names of the modules that it instantiates and of its interfaces."""
+    no_design: str = ""
+    """Why there is nothing to ask about it; empty if there is."""
+    masks: tuple[Mask, ...] = ()
+    body: Mask | None = None
+    """Everything after the ports and the parameters."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a file defines, and what all of it needs."""
+
+    units: tuple[Unit, ...]
+    packages: frozenset[str]
+    includes: frozenset[str]
+    defines: frozenset[str]
+    """Macros that it defines."""
+    macros: frozenset[str]
+    """Macros that it uses."""
+    has_conditions: bool
+    """Whether it may need less than it names."""
+
+
+def scan(text: str) -> Scan:
+    """Read a file. Never raises for a text."""
+    code = code_of(text)
+    tree = SourceTree(text)
+    nodes = [node for node in tree.root.members if name_of(node) in _KINDS]
+    includes = _INCLUDE.finditer(text)
+    macros = _MACRO.findall(code)
+    return Scan(
+        units=tuple(_unit(tree, node) for node in nodes),
+        packages=frozenset(_IMPORT.findall(code)),
+        includes=frozenset(match[1] for match in includes if code[match.start()] == "`"),
+        defines=frozenset(macros_of(code)),
+        macros=frozenset(name for name in macros if not PLAIN_DIRECTIVE.fullmatch(name)),
+        has_conditions=bool(_CONDITION.search(code)),
+    )
+
+
+def _unit(tree: SourceTree, node: Node) -> Unit:
+    header = getattr(node, "header", node)
+    name = str(header.name.rawText) if header.name else ""
+    if name_of(node) != "ModuleDeclaration":
+        return Unit(name, is_module=False)
+    members = list(node.members)
+    parts = list(_parts(members))
+    masks = [_mask(tree, part, part) for part in parts]
+    for kind, group in groupby(members, key=name_of):
+        row = list(group)
+        if kind == "ContinuousAssign" and len(row) > 1:
+            masks.append(_mask(tree, row[0], row[-1]))
+    body = _body(members)
+    return Unit(
+        name,
+        is_module=True,
+        uses=frozenset(_uses(header, parts)),
+        no_design=_no_design(tree, node, name),
+        masks=tuple(filter(None, masks)),
+        body=_mask(tree, body[0], body[-1]) if body else None,
+    )
+
+
+def _mask(tree: SourceTree, first: Node, last: Node) -> Mask | None:
+    """Return the mask from one node to another; None if it would tear a condition or a macro."""
+    begin, end = tree.span(first), tree.span(last)
+    if begin is None or end is None:
+        return None
+    code = code_of(tree.data[begin[0] : end[1]].decode())
+    directives = _CONDITION.findall(code)
+    if len(directives) != 2 * directives.count("endif"):
+        return None
+    return Mask(begin[0], end[1], tokens=len(_TOKEN.findall(code)))
+
+
+def _body(members: list[Node]) -> list[Node]:
+    """The members after the last port, without parameters and imports at their beginning."""
+    kinds = [name_of(member) for member in members]
+    while "PortDeclaration" in kinds or (kinds and kinds[0] in _HEADER):
+        kinds.pop(0)
+    return members[len(members) - len(kinds) :]
+
+
+def _no_design(tree: SourceTree, node: Node, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        return "its name is no plain name"
+    ports = node.header.ports
+    if ports is None or not _NAME.search(code_of(tree.text(ports))):
+        return "it has no ports"
+    code = code_of(tree.text(node))
+    waits_and_ends = _ENDS.search(code) and _DELAY.search(code)
+    is_bench = _BENCH_NAME.fullmatch(name) or waits_and_ends
+    return "it is a test bench" if is_bench else ""
+
+
+def _parts(members: list[Node]) -> Iterator[Node]:
+    """Yield the members and statements that may be masked, from the top down."""
+    stack = members[::-1]
+    while stack:
+        node = stack.pop()
+        kind = name_of(node)
+        if kind in _MASKS:
+            yield node
+        if kind in _INSIDE:
+            stack += [child for child in reversed(children(node)) if not is_token(child)]
+
+
+def _uses(header: Node, parts: list[Node]) -> Iterator[str]:
+    for part in parts:
+        if name_of(part) == "HierarchyInstantiation":
+            yield part.type.rawText
+    for port in walk(header):
+        if name_of(port) == "InterfacePortHeader":
+            yield port.nameOrKeyword.rawText

@@ -1,0 +1,123 @@
+"""Tasks about a design: `complete` masks a part of the module, `module` all of its body.
+
+The golden answer is the whole file of the module. The size of the masked part is the difficulty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rtl_grader.problems.judged import Judging, judged_problem
+from rtl_grader.problems.rtl.designs import Library, Need, SourceFile
+from rtl_grader.problems.rtl.scan import Mask, Unit
+from rtl_grader.types.problem import MASKED, Difficulty, Problem
+
+SOURCE = "rtl"
+Task = Literal["complete", "module"]
+MIN_TOKENS = 4
+EASY_TOKENS, MEDIUM_TOKENS = 30, 120
+"""Most tokens of an easy and of a medium mask."""
+_CATEGORIES = {"complete": "cid002", "module": "cid003"}
+_PROMPTS = {
+    "complete": "A part of the module `{module}` is replaced by `{masked}`. Write the code that stands there.",
+    "module": (
+        "The body of the module `{module}` is replaced by `{masked}`. Write it, so that the module does "
+        "what its name, its ports, the comments and the other files say."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class RtlDesign:
+    """A module to ask about."""
+
+    file: SourceFile
+    unit: Unit
+    need: Need
+    library: Library
+
+    def problems(
+        self, tasks: Sequence[Task], masks: int, seed: int, judging: Judging
+    ) -> list[Problem]:
+        """The problems about the design: at most `masks` completions of different sizes, and its body.
+
+        Raises ValueError when there are none, or when the interface cannot be read or a mask not be told from the text.
+        """
+        text = self.file.text
+        if MASKED in text or "```" in text:
+            raise ValueError(f"its file has `{MASKED}` or ``` in its text")
+        body = [self.unit.body] if self.unit.body else []
+        chosen: list[tuple[Task, Mask]] = []
+        if "complete" in tasks:
+            chosen += [("complete", mask) for mask in self._chosen(masks, seed)]
+        if "module" in tasks:
+            chosen += [("module", mask) for mask in body]
+        if not chosen:
+            raise ValueError("no part of it can be masked")
+        whole = self._whole(judging)
+        return [self._masked(whole, task, mask) for task, mask in chosen]
+
+    def _whole(self, judging: Judging) -> Problem:
+        """The design as a problem without a mask, which all its tasks share."""
+        path, need = self.file.path, self.need
+        problem = judged_problem(
+            id=path,
+            source=SOURCE,
+            category="cid003",
+            difficulty="medium",
+            prompt=self.file.text,
+            golden={path: self.file.text},
+            top=self.unit.name,
+            context={**need.headers, **need.compiled},
+            compiled=list(need.compiled),
+            define=self.library.define,
+            judging=judging,
+            origin=f"{self.library.cluster(self.unit)}: {self.file.origin}",
+            licence=self.file.licence or self.library.licence,
+        )
+        ports = problem.interface.ports if problem.interface else ()
+        if not any(port.direction == "output" for port in ports):
+            raise ValueError("it has no output")
+        if any(port.width is None for port in ports):
+            raise ValueError("the width of one of its ports cannot be read")
+        return problem
+
+    def _chosen(self, most: int, seed: int) -> list[Mask]:
+        """At most so many masks, drawn by seed: of each difficulty in turn."""
+        rng = random.Random(f"{seed}/{self.file.path}/{self.unit.name}")
+        masks = [mask for mask in self.unit.masks if mask.tokens >= MIN_TOKENS]
+        rng.shuffle(masks)
+        taken: Counter[Difficulty] = Counter()
+        turns = {}
+        for mask in masks:
+            level = _difficulty(mask)
+            turns[mask] = taken[level], level
+            taken[level] += 1
+        return sorted(masks, key=turns.__getitem__)[:most]
+
+    def _masked(self, whole: Problem, task: Task, mask: Mask) -> Problem:
+        data, path = self.file.text.encode(), self.file.path
+        before, after = data[: mask.start].decode(), data[mask.end :].decode()
+        frame = f"{before}{MASKED}{after}"
+        request = _PROMPTS[task].format(module=self.unit.name, masked=MASKED)
+        digest = hashlib.sha256(f"{self.file.origin}\n{frame}".encode()).hexdigest()[:8]
+        changes = {
+            "id": f"{self.unit.name}_{task}_{digest}",
+            "category": _CATEGORIES[task],
+            "difficulty": _difficulty(mask),
+            "family": task,
+            "prompt": f"{request}\n\nFile `{path}`:\n```\n{frame.rstrip()}\n```",
+            "frame": {path: frame},
+        }
+        return whole.model_copy(update=changes)
+
+
+def _difficulty(mask: Mask) -> Difficulty:
+    if mask.tokens <= EASY_TOKENS:
+        return "easy"
+    return "medium" if mask.tokens <= MEDIUM_TOKENS else "hard"

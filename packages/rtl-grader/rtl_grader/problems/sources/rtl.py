@@ -1,0 +1,89 @@
+"""Any RTL: a folder, a filelist, a FuseSoC core, JSONL of designs, or a glob of them (problems/rtl)."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pydantic import Field
+
+from rtl_grader.errors import ProblemError
+from rtl_grader.problems.design import Design
+from rtl_grader.problems.judged import Judging
+from rtl_grader.problems.problem_set import LeftOut, ProblemSet
+from rtl_grader.problems.rtl.designs import Library, SourceFile
+from rtl_grader.problems.rtl.projects import projects_of
+from rtl_grader.problems.rtl.scan import Unit
+from rtl_grader.problems.rtl.tasks import SOURCE, RtlDesign, Task
+from rtl_grader.problems.sources import SOURCES, FileSource
+from rtl_grader.types.problem import Problem
+
+
+@SOURCES.register(SOURCE)
+class RtlSource(FileSource):
+    """RTL without specifications and test benches: its parts are masked, and it is the judge itself."""
+
+    path: Path
+    """Folder, filelist (`.f`, `.flist`), FuseSoC core (`.core`), JSONL of designs (`files`, `top_module`), or a
+    glob of them."""
+    tasks: tuple[Task, ...] = ("complete", "module")
+    """What to ask: `complete` masks parts of a module, `module` its body."""
+    modules: tuple[str, ...] = ("*",)
+    """Globs of the names of modules to ask about. One that begins with `!` leaves modules out."""
+    max_lines: int = Field(default=1000, ge=1)
+    """Most lines of a module's file and of the files that it needs, which a prompt shows."""
+    per_module: int = Field(default=3, ge=1)
+    """Most parts of a module that are masked, each in a problem of its own."""
+    seed: int = 0
+    """Seed of the choice of these parts."""
+    define: dict[str, str] = Field(default_factory=dict)
+    """Macros that are defined, beside those of a filelist or core."""
+    judge: Judging = Judging()
+    """How answers are compared with the design."""
+
+    @classmethod
+    def is_there(cls, path: Path) -> bool:
+        return path.exists() or bool(glob.glob(str(path), recursive=True))
+
+    def design_of(self, problem: Problem) -> Design:
+        """The project, if there are several, else all modules that instances connect."""
+        cluster, _, _ = problem.origin.partition(": ")
+        return Design(cluster)
+
+    def read(self) -> ProblemSet:
+        """Read all modules, in the order of their files. Raises ProblemError when there is no RTL."""
+        contents = ProblemSet()
+        for library in projects_of(self.path, self.define, contents):
+            for file, unit in library.modules():
+                if not self._is_chosen(unit.name):
+                    continue
+                try:
+                    contents.problems.extend(self._problems(library, file, unit))
+                except ValueError as error:
+                    name = f"{file.origin}: {unit.name}"
+                    contents.left_out.append(LeftOut(name, str(error), SOURCE))
+        if not (contents.problems or contents.left_out or contents.broken):
+            raise ProblemError(
+                f"there is no RTL in {self.path}",
+                "give a folder with .v or .sv files, a filelist, a .core, JSONL of designs or a glob",
+            )
+        return contents
+
+    def _is_chosen(self, name: str) -> bool:
+        without = [entry[1:] for entry in self.modules if entry.startswith("!")]
+        return _matches(name, self.modules) and not _matches(name, without)
+
+    def _problems(self, library: Library, file: SourceFile, unit: Unit) -> list[Problem]:
+        need = library.need(file, unit)
+        texts = (file.text, *need.headers.values(), *need.compiled.values())
+        if sum(text.count("\n") for text in texts) > self.max_lines:
+            most = f"max_lines = {self.max_lines}"
+            raise ValueError(f"its file and those that it needs have more lines than {most}")
+        design = RtlDesign(file, unit, need, library)
+        return design.problems(self.tasks, self.per_module, self.seed, self.judge)
+
+
+def _matches(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, entry) for entry in globs)

@@ -1,0 +1,214 @@
+"""Which files of a folder, filelist, core or row are read, and a reason for each other."""
+
+import json
+
+import pytest
+from rtl_project import FILES, project, read, reasons
+
+from rtl_grader.errors import ProblemError
+from rtl_grader.problems.judged import JUDGE_FILE
+
+PASS = "module {name} (input a, output y);\n  {body}\n  assign y = !a;\nendmodule\n"
+
+
+def settings(problem):
+    return json.loads(problem.harness[JUDGE_FILE])
+
+
+def of_module(contents, name):
+    return next(problem for problem in contents.problems if problem.interface.module == name)
+
+
+def test_a_module_comes_with_what_it_needs_in_the_order_of_compilation(tmp_path):
+    top = of_module(read(project(tmp_path)), "top")
+    assert top.targets == ("rtl/src/top.sv",)
+    assert settings(top)["compiled"] == ["rtl/src/sizes.sv", "rtl/src/count.sv"]
+    assert set(top.context) == {
+        "rtl/src/sizes.sv",
+        "rtl/src/count.sv",
+        "rtl/common/step.svh",
+    }
+
+
+def test_a_filelist_is_read_relative_to_itself(tmp_path):
+    project(tmp_path, lists__all_dot_f="""\
+// everything
++incdir+../include +define+FAST=1+SLOW
+-f more.f  # nested
+../src/top.sv
+$HOME/x.sv -y lib ../src/gone.sv
+""", lists__more_dot_f="../src/sizes.sv\n../src/count.sv\n-F all.f\n")  # fmt: skip
+    contents = read(tmp_path / "lists" / "all.f")
+    assert {problem.interface.module for problem in contents.problems} == {"count", "top"}
+    top = of_module(contents, "top")
+    assert settings(top)["define"] == {"FAST": "1", "SLOW": "1"}
+    assert reasons(contents) == {
+        "all.f": "the filelist includes itself",
+        "x.sv": "environment variables are not expanded",
+        "-y": "the option is not read",
+        "lib": "there is no such file",
+        "gone.sv": "there is no such file",
+    }
+
+
+CORE = """\
+CAPI=2:
+name: "vendor:lib:counters:1.0"
+filesets:
+  rtl:
+    files:
+      - include/common/step.svh: {is_include_file: true, include_path: include}
+      - src/sizes.sv
+      - src/count.sv
+      - "tool_verilator? (waiver.vlt)": {file_type: vlt}
+      - old.vhd: {file_type: vhdlSource}
+    file_type: systemVerilogSource
+  scripts: {files: [run.tcl], file_type: tclSource}
+parameters:
+  FAST: {datatype: bool, default: true, paramtype: vlogdefine}
+  W: {datatype: int, default: 3, paramtype: vlogparam}
+"""
+
+
+def test_a_core_names_files_and_macros(tmp_path):
+    project(tmp_path, counters_dot_core=CORE, old_dot_vhd="entity old is end;")
+    contents = read(tmp_path / "counters.core")
+    assert {problem.interface.module for problem in contents.problems} == {"count"}
+    assert settings(contents.problems[0])["define"] == {"FAST": "1"}
+    assert reasons(contents) == {"old.vhd": "VHDL is not read"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("CAPI=1\n[main]\n", "it is no core of CAPI2"),
+        ("CAPI=2: [", "the core cannot be read: while parsing"),
+        ("CAPI=2:\nx: !!python/object/apply:os.system [true]\n", "the core cannot be read: could"),
+        ("CAPI=2:\nfilesets: [1]\nparameters: 3\nname: {}\n", None),
+    ],
+)  # fmt: skip
+def test_an_odd_core_is_named(tmp_path, text, reason):
+    (tmp_path / "x.core").write_text(text)
+    if reason is None:
+        with pytest.raises(ProblemError, match="there is no RTL"):
+            read(tmp_path / "x.core")
+        return
+    assert reasons(read(tmp_path / "x.core"))["x.core"].startswith(reason)
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
+    folder = project(
+        tmp_path / "set",
+        loop_dot_sv='`include "a.svh"\n' + PASS.format(name="loop", body=""),
+        a_dot_svh='`include "b.svh"\n',
+        b_dot_svh='`include "a.svh"\n',
+        lost_dot_sv='`include "gone.svh"\n' + PASS.format(name="lost", body=""),
+        bare_dot_sv=PASS.format(name="bare", body="wire z = `NOWHERE;"),
+        open_dot_sv=PASS.format(name="open", body="absent u (a);"),
+        task_dot_sv=PASS.format(name="\\$display ", body=""),
+        old_dot_vhd="entity old is end;",
+        marked_dot_sv=PASS.format(name="marked", body="// ```"),
+    )
+    (folder / "latin.sv").write_bytes(b"module latin (input a); // \xe9\nendmodule\n")
+    (folder / "huge.sv").write_text("// " + "x" * (1 << 20))
+    outside = tmp_path / "outside.sv"
+    outside.write_text(PASS.format(name="outside", body=""))
+    (folder / "link.sv").symlink_to(outside)
+    (folder / "far").symlink_to(tmp_path)
+    contents = read(folder)
+    assert {problem.interface.module for problem in contents.problems} == {"count", "top"}
+    assert reasons(contents) == {
+        "loop.sv: loop": "its includes form a loop at rtl/a.svh",
+        "lost.sv: lost": "no file defines the included file gone.svh",
+        "bare.sv: bare": "no file defines the macro `NOWHERE",
+        "open.sv: open": "no file defines absent",
+        "task.sv: \\$display": "its name is no plain name",
+        "old.vhd": "VHDL is not read",
+        "marked.sv: marked": "its file has `[MASKED]` or ``` in its text",
+        "latin.sv": "it is not UTF-8",
+        "huge.sv": "it is larger than 1 MiB",
+        "link.sv": "it is a link out of the folder",
+        "far": "it is a link out of the folder",
+        "tb_top.sv: tb_top": "it has no ports",
+    }
+
+
+def test_what_only_a_condition_needs_may_be_missing(tmp_path):
+    body = '`ifdef FORMAL\n`include "gone.svh"\n`CHECK(a)\n`endif'
+    (tmp_path / "x.sv").write_text(PASS.format(name="x", body=body))
+    assert not read(tmp_path).left_out
+
+
+def test_a_name_in_two_files_is_taken_from_the_own_file_or_folder(tmp_path):
+    used = PASS.format(name="used", body="")
+    project(
+        tmp_path,
+        one__used_dot_sv=used,
+        two__used_dot_sv=used,
+        one__near_dot_sv=PASS.format(name="near", body="used u (a, y);"),
+        far_dot_sv=PASS.format(name="far", body="used u (a, y);"),
+    )
+    contents = read(tmp_path)
+    assert settings(of_module(contents, "near"))["compiled"] == ["rtl/one/used.sv"]
+    assert reasons(contents)["far.sv: far"] == (
+        "used is ambiguous: rtl/one/used.sv and rtl/two/used.sv define it"
+    )
+    files = {p.targets for p in contents.problems if p.interface.module == "used"}
+    assert files == {("rtl/one/used.sv",), ("rtl/two/used.sv",)}
+
+
+def test_a_file_whose_macros_are_used_without_an_include_is_compiled_before(tmp_path):
+    (tmp_path / "defines.v").write_text("`define WIDTH 4\n")
+    (tmp_path / "x.v").write_text(PASS.format(name="x", body="wire [`WIDTH:0] z = 0;"))
+    (problem, *_) = read(tmp_path).problems
+    assert settings(problem)["compiled"] == ["rtl/defines.v"]
+
+
+def row(**fields):
+    files = {
+        "inv.v": PASS.format(name="inv", body="part u (a);"),
+        "lib.v": "module part (input a);\nendmodule\n",
+    }
+    combined = {"inv_combined.v": "\n".join(files.values()), "sources.json": "{}"}
+    return json.dumps(
+        {"task_id": "inv", "top_module": "inv", "files": {**files, **combined}, **fields}
+    )
+
+
+def test_rows_of_designs_are_projects_of_their_own(tmp_path):
+    lines = [row(), "{", row(files=3), row(top_module="gone"), row(files={"../x.v": "module"})]
+    (tmp_path / "designs.jsonl").write_text("\n".join(lines))
+    contents = read(tmp_path)
+    assert {(p.interface.module, tuple(p.context)) for p in contents.problems} == {
+        ("inv", ("rtl/lib.v",))
+    }
+    assert [str(line).split(": ", 1)[1] for line in contents.broken] == [
+        "no id: line: is not JSON: Expecting property name enclosed in double quotes: "
+        "line 2 column 1 (char 2)",
+        "inv: files: is no object of texts by path",
+        "inv: top_module: no file defines gone",
+        "inv: files: '../x.v' is no path of the project",
+    ]
+
+
+def test_a_glob_is_a_set_of_files(tmp_path):
+    for name in "xyz":
+        (tmp_path / f"{name}.v").write_text(PASS.format(name=name, body=""))
+    contents = read(tmp_path / "[xy].v")
+    assert {problem.interface.module for problem in contents.problems} == {"x", "y"}
+
+
+def test_a_path_without_rtl_is_an_error(tmp_path):
+    (tmp_path / "notes.txt").write_text("no RTL")
+    with pytest.raises(ProblemError, match="there is no RTL"):
+        read(tmp_path)
+
+
+def test_licence_and_origin_are_stated(tmp_path):
+    problems = read(project(tmp_path)).problems
+    stated = {(p.interface.module, p.licence, p.origin.split(": ")[1]) for p in problems}
+    assert stated == {
+        ("count", "Apache-2.0", "src/count.sv"),
+        ("top", "MIT License", "src/top.sv"),
+    }
+    assert FILES["LICENSE"] not in problems[0].context

@@ -1,0 +1,141 @@
+"""The tasks that RTL becomes."""
+
+from collections import Counter
+
+import pytest
+from rtl_project import project, read, reasons
+
+from rtl_grader.extraction.answer_to import answer_to, masked_piece, response_of
+from rtl_grader.problems.sources import SOURCES, load_problems
+from rtl_grader.prompts import build_messages
+from rtl_grader.types.problem import MASKED
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return project(tmp_path / "set")
+
+
+def pieces(problems, family="complete"):
+    return {masked_piece(problem) for problem in problems if problem.family == family}
+
+
+def test_each_part_of_a_module_can_be_masked(folder):
+    problems = read(folder, per_module=20).problems
+    assert pieces(problems) == {
+        "assign following = `STEP(q);",
+        "always_ff @(posedge clk)\n    if (rst) q <= '0;\n    else if (up) q <= following;",
+        "if (rst) q <= '0;\n    else if (up) q <= following;",
+        "if (up) q <= following;",
+        "q <= '0;",
+        "q <= following;",
+        "count u_count (.clk, .rst, .up(a ^ b), .q);",
+        "always_comb\n    case ({a, b})\n      2'b00: y = 2'd3;\n      2'b01: y = 2'd1;\n"
+        "      default: y = {b, a};\n    endcase",
+        "case ({a, b})\n      2'b00: y = 2'd3;\n      2'b01: y = 2'd1;\n"
+        "      default: y = {b, a};\n    endcase",
+        "y = 2'd3;",
+        "y = 2'd1;",
+        "y = {b, a};",
+    }
+
+
+def test_a_masked_body_leaves_the_ports_and_parameters(tmp_path):
+    (tmp_path / "old.v").write_text(
+        "module old (a, y);\n  parameter W = 2;\n  input [W-1:0] a;\n  output [W-1:0] y;\n"
+        "  localparam X = 1;\n  reg [W-1:0] y;\n  always @* y = a ^ X;\nendmodule\n"
+    )
+    (problem,) = read(tmp_path, tasks=["module"]).problems
+    assert masked_piece(problem) == "reg [W-1:0] y;\n  always @* y = a ^ X;"
+    assert problem.category == "cid003"
+
+
+def test_no_mask_tears_a_condition_or_a_macro(tmp_path):
+    (tmp_path / "x.v").write_text(
+        "`define BOTH assign y = a; assign z = b\n"
+        "module x (input a, b, output y, z, output reg q);\n  `BOTH;\n"
+        "  always @(posedge a)\n`ifdef SLOW\n    if (b) q <= 0;\n`else\n    if (b)\n      q <= 1;\n`endif\n"
+        "  assign w =\n`ifdef SLOW\n    a;\n`else\n    b;\n`endif\nendmodule\n"
+    )
+    for piece in pieces(read(tmp_path, per_module=50).problems):
+        assert piece.count("`ifdef") == piece.count("`endif"), piece
+        assert "BOTH" not in piece
+
+
+def test_the_size_of_the_mask_is_the_difficulty(folder):
+    problems = read(folder, per_module=20).problems
+    sizes = {level: [] for level in ("easy", "medium", "hard")}
+    for problem in problems:
+        sizes[problem.difficulty].append(len(masked_piece(problem).split()))
+    assert max(sizes["easy"]) < max(sizes["medium"])
+    assert not sizes["hard"]
+
+
+def test_masks_of_all_sizes_are_drawn_by_seed(folder):
+    first, again, other = (read(folder, seed=seed, per_module=2).problems for seed in (0, 0, 4))
+    assert first == again
+    assert {p.id for p in first} != {p.id for p in other}
+    everything = {p.id: p for p in read(folder, per_module=20).problems}
+    assert all(everything[p.id] == p for p in [*first, *other])
+    families = Counter((p.interface.module, p.family) for p in first)
+    assert set(families.values()) == {1, 2}
+
+
+def test_the_masked_file_is_shown_once_with_what_it_needs(folder):
+    for problem in read(folder).problems:
+        (path,) = problem.targets
+        assert (
+            problem.frame[path]
+            == problem.golden[path].replace(masked_piece(problem), MASKED, 1)
+            or problem.frame[path].count(MASKED) == 1
+        )
+        assert path not in problem.context
+        for template in ("bare", "brief", "exact", "table", "full"):
+            shown = "\n".join(m["content"] for m in build_messages(problem, template))
+            assert shown.count(problem.frame[path].rstrip()) == 1
+            assert all(shown.count(text.rstrip()) == 1 for text in problem.context.values())
+        assert (
+            "in the place of `[MASKED]` alone"
+            in build_messages(problem, "exact")[-1]["content"]
+        )
+
+
+def test_golden_answers_and_their_pieces_are_read_back(folder):
+    for problem in read(folder, per_module=20).problems:
+        block = f"```verilog\n{masked_piece(problem)}\n```"
+        for response in (block, response_of(problem.golden)):
+            assert answer_to(problem, response).files == problem.golden
+
+
+@pytest.mark.parametrize(
+    ("modules", "names"),
+    [(["*"], {"count", "top"}), (["c*"], {"count"}), (["*", "!c*"], {"top"})],
+)
+def test_modules_are_chosen_by_globs(folder, modules, names):
+    assert {p.interface.module for p in read(folder, modules=modules).problems} == names
+
+
+def test_a_module_with_too_many_lines_is_left_out(folder):
+    long = "its file and those that it needs have more lines than max_lines = 15"
+    contents = read(folder, max_lines=15)
+    assert {p.interface.module for p in contents.problems} == {"count"}
+    assert reasons(contents)["top.sv: top"] == long
+
+
+def test_several_projects_are_held_out_as_a_whole(tmp_path):
+    for name in ("one", "two", "three", "four"):
+        other = f"module other_{name} (input a, output y);\n  assign y = !a;\nendmodule\n"
+        project(tmp_path / name, src__other_dot_sv=other)
+    source = SOURCES.find("rtl")(kind="rtl", path=tmp_path)
+    problems = source.read().problems
+    assert {source.design_of(p).name for p in problems} == {"one", "two", "three", "four"}
+    assert len({p.id for p in problems}) == len(problems)
+
+
+def test_in_one_project_modules_that_instances_connect_are_held_out_together(folder):
+    alone = "module alone (input a, output y);\n  assign y = !a;\nendmodule\n"
+    (folder / "alone.sv").write_text(alone)
+    source = SOURCES.find("rtl")(kind="rtl", path=folder)
+    designs = {p.interface.module: source.design_of(p).name for p in source.read().problems}
+    assert designs == {"count": "count", "top": "count", "alone": "alone"}
+    assert load_problems([source], 0).train

@@ -1,0 +1,36 @@
+"""Validation results by reason."""
+
+import io
+
+from rich.console import Console
+
+from rtl_grader.validation.table import Unfit, reasons_of, render
+
+CANNOT = "the harness fails by itself: the golden answer cannot judge: "
+
+
+def test_goldens_that_cannot_judge_are_counted_reasons_of():
+    reasons = [
+        f"{CANNOT}it drives nothing",
+        f"{CANNOT}it drives nothing; not proved: pyosys is not installed",
+        f"{CANNOT}it does not compile: rtl/top.v:7: syntax error",
+        f"{CANNOT}it does not compile: rtl/other.v:9: syntax error",
+        f"{CANNOT}its port bus_i is inout",
+        f"{CANNOT}its port pad is inout",
+        "the golden answer fails: tests failed: no output ever changed its value; the harness ...",
+        "3 of 20 mutants are paid, for example `x` to `y`",
+        "7 of 20 mutants are paid, for example `u` to `v`",
+    ]
+    unfit = [Unfit("own", f"p{n}", "broken", reason) for n, reason in enumerate(reasons)]
+    groups = {reason: len(problems) for (_, reason), problems in reasons_of(unfit).items()}
+    assert groups == {
+        f"{CANNOT}it drives nothing": 2,
+        f"{CANNOT}it does not compile": 2,
+        f"{CANNOT}its port … is inout": 2,
+        "the golden answer fails: tests failed: no output ever changed its value": 1,
+        "… of … mutants are paid": 2,
+    }
+    console = Console(width=200, file=io.StringIO())
+    console.print(render({}, unfit))
+    printed = [line.split() for line in console.file.getvalue().splitlines()]
+    assert ["2", "broken", *f"{CANNOT}it drives nothing".split(), "p0"] in printed
