@@ -127,9 +127,9 @@ def main() -> None:
                     print("DIFFERENT", *line)
     lines = []
     for kind, counts in groups.items():
-        for (result, reason), count in sorted(counts.items(), key=lambda item: -item[1]):
+        for (outcome, reason), count in sorted(counts.items(), key=lambda item: -item[1]):
             share = f"{100 * count / sum(counts.values()):.1f} %"
-            lines.append((kind, result, count, share, reason))
+            lines.append((kind, outcome, count, share, reason))
     show(f"{len(todo)} designs", ("against", "result", "pairs", "", "reason"), lines, WIDTH)
     for kind, spent in seconds.items():
         spent.sort()
