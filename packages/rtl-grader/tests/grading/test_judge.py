@@ -268,3 +268,10 @@ def test_a_container_judges_alike():
         assert wrong.outcome is Outcome.TESTS_FAILED
         assert verdict(grader, judged(XOR, proof="passes"), XOR).reasons == ("proved equal",)
         grader.close()
+
+
+def test_another_width_of_a_port_is_another_interface(grader):
+    wider = XOR.replace("output [31:0] y", "output [32:0] y")
+    result = verdict(grader, judged(XOR), wider)
+    assert result.outcome is Outcome.INTERFACE_MISMATCH
+    assert "y" in result.reasons[0]
