@@ -122,6 +122,11 @@ class PairsSource(FileSource):
         pair = pair_of(row.value, columns_of(row.value, self._columns()))
         top = pair.top or _only_top(pair)
         target = f"rtl/{top}.sv"
+        is_repair = (
+            row.value.get("task") == "repair"
+        )  # of `problems repair`: bugs in one design
+        category = "cid002" if pair.masked or pair.context else "cid003"
+        category = "cid016" if is_repair else category
         if pair.id is not None:
             identity = pair.id
         if not identity.strip() or not identity.isprintable() or len(identity) > MAX_ID_CHARS:
@@ -130,7 +135,7 @@ class PairsSource(FileSource):
             problem = judged_problem(
                 id=identity,
                 source=self.name,
-                category="cid002" if pair.masked or pair.context else "cid003",
+                category=category,
                 difficulty=difficulty_of(pair.design),
                 prompt=pair.specification.strip() + "\n",
                 golden={target: pair.design},
@@ -149,7 +154,8 @@ class PairsSource(FileSource):
                 "the ports of its golden answer's top module cannot be read"
             ) from error
         design = "".join(compact(pair.design).split())
-        return problem, {(design, pair.masked)}
+        report = pair.specification if is_repair else ""
+        return problem, {(design, pair.masked or report)}
 
     def _columns(self) -> Columns:
         own = (self.specification,) if self.specification else ()
