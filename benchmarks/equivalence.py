@@ -47,6 +47,8 @@ SETS: dict[str, Callable[[Path, int], Sequence[Problem]]] = {
     "VerilogEval": lambda data, count: read_verilog_eval(data / "verilog-eval").problems,
     "RTLLM": lambda data, count: read_rtllm(data / "RTLLM").problems,
 }
+WRITES = re.compile(r"(\w+)\s*(?:\[[^]]*\]\s*)*<?=(?!=)")
+"""A name before an assignment, perhaps with selects."""
 Files = Mapping[str, str]
 
 
@@ -70,10 +72,15 @@ def renamed(tree: SourceTree) -> str:
 
 
 def reordered(tree: SourceTree) -> str:
-    """Reverse the order of blocks and assignments in each module."""
+    """Reverse the order of blocks and assignments in each module, unless two write one variable: then the last wins."""
     edits = []
     for module in tree.of("ModuleDeclaration"):
         blocks = [member for member in module.members if name_of(member) in BLOCKS]
+        written = Counter(
+            name for block in blocks for name in set(WRITES.findall(tree.text(block)))
+        )
+        if any(count > 1 for count in written.values()):
+            continue
         for here, there in zip(blocks, reversed(blocks), strict=True):
             if (span := tree.span(here)) and tree.span(there):
                 edits.append(Edit(*span, tree.text(there)))

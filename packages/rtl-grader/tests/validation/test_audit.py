@@ -99,7 +99,7 @@ def test_undeserved_passes_are_found_and_others_are_not(run):
         0,
     ), summary
     assert [row["rollout"] for row in summary.doubtful] == keys[2:4]
-    assert all("y is 5, golden 2" in row["detail"] for row in summary.doubtful)
+    assert all("y is 4'h5, golden 4'h2" in row["detail"] for row in summary.doubtful)
     assert summary.in_words() == "16 passes, 14 proved, 2 doubtful"
     parts = {part.name: part for part in summary.parts}
     assert parts["cvdp"].counts["passes"] == 4
@@ -229,7 +229,7 @@ def test_the_report_shows_the_audit(run, tmp_path):
     assert "Audited: 2 passes, 1 proved, 1 doubtful" in after
     assert "<dt>audited</dt><dd>2 passes, 1 proved, 1 doubtful</dd>" in after
     assert keys[1] in after
-    assert "y is 5, golden 2" in after
+    assert "h5, golden 4" in after
 
 
 def test_the_command_prints_json_and_exit_codes(run):

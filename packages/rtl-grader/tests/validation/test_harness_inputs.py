@@ -9,7 +9,7 @@ LOCK = """\
 module m(input clk, input rst, input [31:0] key, output reg open, output reg [7:0] code);
   always @(posedge clk)
     if (rst) begin open <= 0; code <= 0; end
-    else if (key == 32'hfeedc0de) begin open <= 1; code <= 8'h5a; end
+    else if (key == ~32'h01123f21) begin open <= 1; code <= 8'h5a; end
 endmodule
 """
 QUICK = Effort.of_cycles(200)
@@ -44,5 +44,5 @@ def test_inputs_of_a_protocol_find_a_difference_that_random_ones_miss(grader):
     trace = [{"clk": clk, "rst": rst, "key": key} for rst, key in steps for clk in (0, 1)]
     told = compare(grader.executor, problem, golden, other, grader.limits, QUICK, driven=trace)
     assert told.result == "different"
-    assert "code is 5b, golden 5a" in told.detail
+    assert "code is 8'h5b, golden 8'h5a" in told.detail
     assert told.detail.endswith("inputs as the harness drives them")

@@ -107,6 +107,8 @@ def trace_weakness(design, number, each, settings, stimuli):
         return f"its simulation ended after {len(lines)} of {steps} inputs{ended}"
     if why := comparing.weakness(lines, each["outputs"], each["first"]):
         return why
+    if len(set(lines[each["first"] :])) == 1:
+        return "its outputs never change"
     valid = settings["judging"]["valid"]
     if not valid:
         return ""

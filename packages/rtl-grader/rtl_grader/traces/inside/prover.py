@@ -3,9 +3,10 @@ prover.py SPEC.json`.
 
 Both designs are read by Yosys and flattened. Netlists of one structure (`structure.py`) are equal. Others are
 encoded in three values (`xprop`): a register that nothing has initialised is X, as in a simulator. A third
-module compares them: it is *bad* when, after the first whole cycle of reset, an output bit of the golden design is 0 or 1 and the other design's bit differs or is X. ABC
-then shows that no reachable state is bad (signal correspondence, then property directed reachability),
-finds inputs that lead to one, or runs out of CPU time.
+module compares them: it is *bad* when, after the first whole cycle of reset, an output bit of the golden
+design is 0 or 1 and the other design's bit differs or is X. ABC then shows that no reachable state is bad
+(signal correspondence, then property directed reachability), finds inputs that lead to one, or runs out of
+CPU time.
 
 Where all registers of both have one clock and one edge, a step of the model is a cycle of that clock, and
 asynchronous resets and latches are looked at once a cycle. Else a step is any change of the inputs, clocks
