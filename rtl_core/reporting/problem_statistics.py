@@ -47,6 +47,4 @@ def _figure(aspect: str, values: Counter[str], colour: str) -> Figure:
 def _table(aspect: str, values: Counter[str]) -> Table:
     rows = [(value, f"{number:,}") for value, number in in_order(values, 100).items()]
     title = aspect.capitalize()
-    return Table(
-        aspect.replace(" ", "-"), title, "", [("reason", "left"), ("number", "right")], rows
-    )
+    return Table(aspect.replace(" ", "-"), title, "", "reason | number:", rows)

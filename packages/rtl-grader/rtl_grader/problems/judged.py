@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field
@@ -20,7 +21,7 @@ from rtl_grader.hdl.text import WORD, code_of, modules
 from rtl_grader.problems.interface import documents
 from rtl_grader.problems.module_header import HeaderRule, with_header
 from rtl_grader.types.files import Files
-from rtl_grader.types.problem import Difficulty, InterfaceSource, Problem
+from rtl_grader.types.problem import InterfaceSource, Problem
 from rtl_grader.types.section import Section
 
 JUDGE_FILE = "src/judge.json"
@@ -54,19 +55,28 @@ class Judging(Section):
     is 1 are compared in order, whenever they come. By default outputs are compared at every time."""
 
 
+@dataclass(frozen=True)
+class Compilation:
+    """What the golden answer and every other one are compiled with."""
+
+    files: Sequence[str] = ()
+    """Files of the context that are compiled, in this order, before the answer."""
+    include: Sequence[str] = ()
+    """Further folders of the workspace that are searched for included files, beside `rtl`."""
+    define: Mapping[str, str] = field(default_factory=dict)
+    """Macro -> its text."""
+
+
+PLAIN = Compilation()
+
+
 def judged_problem(
     *,
-    id: str,
-    source: str,
-    category: str,
-    difficulty: Difficulty,
     prompt: str,
     golden: Files,
     top: str,
     context: Files | None = None,
-    compiled: Sequence[str] = (),
-    include: Sequence[str] = (),
-    define: Mapping[str, str] | None = None,
+    compilation: Compilation = PLAIN,
     judging: Judging | None = None,
     header: HeaderRule = "never",
     **fields: Any,
@@ -76,11 +86,8 @@ def judged_problem(
     Args:
         golden: path in the workspace (`rtl/x.sv`) -> text; its paths are the targets.
         context: files that the model sees and that are in the workspace, such as packages and headers.
-        compiled: those of `context` that are compiled, in this order, before the answer.
-        include: further folders of the workspace that are searched for included files, beside `rtl`.
-        define: macros that both designs are compiled with.
         header: whether the golden module's header is appended to the prompt.
-        fields: further fields of `Problem`, such as `origin`, `family` or `frame`.
+        fields: the other fields of `Problem`: `id`, `source`, `category`, `difficulty`, perhaps `origin`, ...
 
     The interface demands the parameters of the module's header that the prompt or a document names.
     Raises ValueError when the golden answer's interface cannot be read.
@@ -90,19 +97,19 @@ def judged_problem(
     settings = {
         "top": top,
         "design": list(golden),
-        "compiled": list(compiled),
-        "include": list(include),
-        "define": dict(define or {}),
+        "compiled": list(compilation.files),
+        "include": list(compilation.include),
+        "define": dict(compilation.define),
         "judging": (judging or Judging()).model_dump(),
         "golden": hashlib.sha256(text.encode()).hexdigest(),
     }
-    files = " ".join(f"/code/{path}" for path in [*compiled, *golden])
+    files = " ".join(f"/code/{path}" for path in [*compilation.files, *golden])
     harness = {
         "docker-compose.yml": COMPOSE,
         "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\nVERILOG_SOURCES = {files}\nTOPLEVEL = {top}\n",
         JUDGE_FILE: json.dumps(settings) + "\n",
     }
-    macros = "".join(f"`define {name} {value}\n" for name, value in (define or {}).items())
+    macros = "".join(f"`define {name} {value}\n" for name, value in compilation.define.items())
     sources = {**({"macros.v": macros} if macros else {}), **context, **golden}
     interface = parse_interface(
         sources, top, InterfaceSource.GOLDEN, keep=lambda name, in_header: in_header
@@ -115,10 +122,6 @@ def judged_problem(
         parameters = tuple(one for one in interface.parameters if one.name in named)
         interface = interface.model_copy(update={"parameters": parameters})
     return Problem(
-        id=id,
-        source=source,
-        category=category,
-        difficulty=difficulty,
         prompt=prompt,
         context=context,
         targets=tuple(golden),

@@ -4,7 +4,7 @@ import pytest
 
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
-from rtl_grader.problems.judged import Judging, judged_problem
+from rtl_grader.problems.judged import Compilation, Judging, judged_problem
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
 
@@ -193,7 +193,7 @@ def test_context_macros_and_folders_are_those_of_the_problem(grader):
             "rtl/p.sv": "package p;\n  function automatic [7:0] twice(input [7:0] a);\n    twice = a << 1;\n  endfunction\nendpackage\n",
             "inc/defs.vh": "`define STEP 3\n",
         },
-        compiled=["rtl/p.sv"], include=["inc"], define={"MORE": "1"},
+        compilation=Compilation(["rtl/p.sv"], ["inc"], {"MORE": "1"}),
     )  # fmt: skip
     for text, passes in ((golden, True), (golden.replace("twice(a)", "twice(a) + 1"), False)):
         result = grader.grade(problem, Answer(files={"rtl/m.sv": text}))
@@ -268,3 +268,10 @@ def test_a_container_judges_alike():
         assert wrong.outcome is Outcome.TESTS_FAILED
         assert verdict(grader, judged(XOR, proof="passes"), XOR).reasons == ("proved equal",)
         grader.close()
+
+
+def test_another_width_of_a_port_is_another_interface(grader):
+    wider = XOR.replace("output [31:0] y", "output [32:0] y")
+    result = verdict(grader, judged(XOR), wider)
+    assert result.outcome is Outcome.INTERFACE_MISMATCH
+    assert "y" in result.reasons[0]

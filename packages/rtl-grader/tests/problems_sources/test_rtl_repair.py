@@ -8,6 +8,7 @@ from rtl_project import project, read
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.grading.pool import GraderPool
+from rtl_grader.problems.sources import SOURCES
 from rtl_grader.validation.repairs import repair_all
 from tests.command import invoke
 
@@ -37,6 +38,12 @@ def test_repair_tasks_are_written_once(tmp_path, grader, problems):
         assert row["task"] == "repair"
     assert repair_all(problems, pool, 1, 0, output) == (0, {})
     assert [json.loads(line) for line in output.read_text().splitlines()] == rows
+    bugs = [{**row, "id": f"{row['id']}{bug}", "specification": f"{row['specification']}{bug}"}
+            for row in rows for bug in "ab"]  # fmt: skip
+    output.write_text("".join(json.dumps(bug) + "\n" for bug in bugs))
+    pairs = SOURCES.find("pairs")(kind="pairs", path=output).read()
+    assert [problem.id for problem in pairs.problems] == [bug["id"] for bug in bugs]
+    assert {problem.category for problem in pairs.problems} == {"cid016"}
 
 
 def test_a_file_of_something_else_is_kept(tmp_path, grader, problems):

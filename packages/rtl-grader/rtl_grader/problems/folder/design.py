@@ -27,8 +27,9 @@ def definitions(texts: Files) -> dict[str, str]:
     """Name of each module, package and interface -> the path of its file, the first if there are several."""
     names: dict[str, str] = {}
     for path, text in texts.items():
-        for name in _UNIT.findall(code_of(text)) if path.endswith(SOURCES) else ():
-            names.setdefault(name, path)
+        if path.endswith(SOURCES):
+            for name in _UNIT.findall(code_of(text)):
+                names.setdefault(name, path)
     return names
 
 

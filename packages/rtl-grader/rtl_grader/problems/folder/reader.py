@@ -31,7 +31,7 @@ from rtl_grader.problems.folder.design import (
 )
 from rtl_grader.problems.folder.files import SOURCES, UNKNOWN, VHDL, Folder, make_variables
 from rtl_grader.problems.interface import derive_interface
-from rtl_grader.problems.judged import judged_problem
+from rtl_grader.problems.judged import Compilation, judged_problem
 from rtl_grader.problems.module_header import with_header
 from rtl_grader.problems.rtl.filelist import Listing, listing_of
 from rtl_grader.problems.testbench import (
@@ -147,8 +147,8 @@ class _Reader:
             targets = tuple(self.golden)
             return Problem(**about, targets=targets, harness=harness, interface=interface)
         define = {macro: str(value) for macro, value in self.build.define.items()}
-        given = [*self.build.given]
-        return judged_problem(**about, top=self.top, compiled=given, define=define)
+        compilation = Compilation([*self.build.given], define=define)
+        return judged_problem(**about, top=self.top, compilation=compilation)
 
     # The design
 

@@ -15,7 +15,6 @@ from functools import cached_property
 from posixpath import dirname, normpath
 
 from rtl_grader.problems.rtl.scan import Scan, Unit, scan
-from rtl_grader.types.files import Files
 
 MAX_DEPTH = 200
 """Most levels of instances, packages and includes."""
@@ -49,9 +48,9 @@ class SourceFile:
 class Need:
     """Files that a design needs: path in the workspace -> text."""
 
-    compiled: Files = field(default_factory=dict)
+    compiled: dict[str, str] = field(default_factory=dict)
     """In the order of their compilation."""
-    headers: Files = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

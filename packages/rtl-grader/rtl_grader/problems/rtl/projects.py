@@ -55,8 +55,8 @@ def _projects(
             except ValueError as error:
                 contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
                 continue
-            path = _in_workspace(str(file.relative_to(folder)))
-            sources.append(SourceFile(path, text, origin))
+            place = _in_workspace(str(file.relative_to(folder)))
+            sources.append(SourceFile(place, text, origin))
         yield Library(sources, {**listing.define, **define}, _licence(folder), project=name)
 
 

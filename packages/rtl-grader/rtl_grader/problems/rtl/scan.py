@@ -104,7 +104,7 @@ def scan(text: str) -> Scan:
 
 
 def _unit(tree: SourceTree, node: Node) -> Unit:
-    header = getattr(node, "header", node)
+    header: Node = getattr(node, "header", node)
     name = str(header.name.rawText) if header.name else ""
     if name_of(node) != "ModuleDeclaration":
         return Unit(name, is_module=False)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rtl_grader.problems.judged import Judging, judged_problem
+from rtl_grader.problems.judged import Compilation, Judging, judged_problem
 from rtl_grader.problems.rtl.designs import Library, Need, SourceFile
 from rtl_grader.problems.rtl.scan import Mask, Unit
 from rtl_grader.types.problem import MASKED, Difficulty, Problem
@@ -74,8 +74,7 @@ class RtlDesign:
             golden={path: self.file.text},
             top=self.unit.name,
             context={**need.headers, **need.compiled},
-            compiled=list(need.compiled),
-            define=self.library.define,
+            compilation=Compilation(list(need.compiled), define=self.library.define),
             judging=judging,
             origin=f"{self.library.cluster(self.unit)}: {self.file.origin}",
             licence=self.file.licence or self.library.licence,

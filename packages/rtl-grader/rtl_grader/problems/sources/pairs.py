@@ -15,7 +15,7 @@ from rtl_grader.hdl.text import compact
 from rtl_grader.problems.cvdp import FieldError, NotGradableError
 from rtl_grader.problems.design import Design, difficulty_of
 from rtl_grader.problems.fetch import known_set, read_record
-from rtl_grader.problems.judged import Judging, judged_problem, tops_of
+from rtl_grader.problems.judged import Compilation, Judging, judged_problem, tops_of
 from rtl_grader.problems.module_header import HeaderRule
 from rtl_grader.problems.pairs import Columns, Pair, columns_of, pair_of
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
@@ -122,6 +122,10 @@ class PairsSource(FileSource):
         pair = pair_of(row.value, columns_of(row.value, self._columns()))
         top = pair.top or _only_top(pair)
         target = f"rtl/{top}.sv"
+        # Rows of `problems repair`: several bugs in one design.
+        is_repair = row.value.get("task") == "repair"
+        category = "cid002" if pair.masked or pair.context else "cid003"
+        category = "cid016" if is_repair else category
         if pair.id is not None:
             identity = pair.id
         if not identity.strip() or not identity.isprintable() or len(identity) > MAX_ID_CHARS:
@@ -130,13 +134,15 @@ class PairsSource(FileSource):
             problem = judged_problem(
                 id=identity,
                 source=self.name,
-                category="cid002" if pair.masked or pair.context else "cid003",
+                category=category,
                 difficulty=difficulty_of(pair.design),
                 prompt=pair.specification.strip() + "\n",
                 golden={target: pair.design},
                 top=top,
                 context=pair.context,
-                compiled=[path for path in pair.context if path.endswith((".v", ".sv"))],
+                compilation=Compilation(
+                    [path for path in pair.context if path.endswith((".v", ".sv"))]
+                ),
                 judging=self.judge,
                 header=self.header,
                 family=pair.family,
@@ -149,7 +155,8 @@ class PairsSource(FileSource):
                 "the ports of its golden answer's top module cannot be read"
             ) from error
         design = "".join(compact(pair.design).split())
-        return problem, {(design, pair.masked)}
+        report = pair.specification if is_repair else ""
+        return problem, {(design, pair.masked or report)}
 
     def _columns(self) -> Columns:
         own = (self.specification,) if self.specification else ()
