@@ -103,8 +103,10 @@ def imported(name: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("name", PROJECTS)
 def test_every_imported_package_is_a_dependency_or_an_extra(name):
     allowed, installed = names(project(name)["dependencies"]), packages_distributions()
-    if name == "rtl-distill":
-        allowed |= EXTRAS
+    extras = project(name).get("optional-dependencies", {})
+    for extra in extras.values() if name != "rtl-distill" else ():
+        allowed |= names(extra)
+    allowed |= EXTRAS if name == "rtl-distill" else set()
     allowed |= {part for part, bringer in BROUGHT_BY.items() if bringer in allowed}
     missing = {
         (file, top)
