@@ -47,7 +47,7 @@ def test_a_python_file_is_run_with_each_set_of_parameters(tmp_path, grader):
 def test_the_variables_of_a_makefile_are_read(tmp_path, grader):
     problem = problem_of(tmp_path, WITH_MAKEFILE)
     script = problem.harness["src/run_cocotb.py"]
-    assert "RUNS = [{'W': 3}]" in script
+    assert "RUNS = [{'W': '3'}]" in script
     assert "DEFINES = {'FAST': '1'}" in script
     assert "plusargs=['+SEED=5']" in script
     assert graded(grader, problem).passed
@@ -57,7 +57,7 @@ def test_the_variables_of_a_makefile_are_read(tmp_path, grader):
 def test_a_value_that_needs_a_shell_is_asked_for(tmp_path):
     make = MAKEFILE.replace("PARAM_W ?= 3", "PARAM_W := $(shell expr 2 + 1)")
     understood = reading(tmp_path, {**WITH_MAKEFILE, "tb/Makefile": make})
-    assert str(understood.error) == "bench.parameters: W needs a shell: state all parameters"
+    assert str(understood.error) == "bench.parameters.0.W: <needs-a-shell> is neither a number nor a word: state one"
     toml = '[bench]\nmakefile = "tb"\nparameters = [{W = 3}]\n'
     assert problem_of(tmp_path, {**WITH_MAKEFILE, "tb/Makefile": make, "problem.toml": toml})
 

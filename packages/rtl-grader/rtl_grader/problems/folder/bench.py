@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Sequence
 from posixpath import basename
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rtl_grader.hdl.text import code_of, modules
 from rtl_grader.hdl.tree import SourceTree, name_of, walk
-from rtl_grader.problems.folder.description import NO_ERROR, BenchKeys, Description, FolderError
-from rtl_grader.problems.folder.files import SOURCES, Folder, make_variables
+from rtl_grader.problems.folder.description import (
+    FORMS,
+    NO_ERROR,
+    BenchKeys,
+    Description,
+    FolderError,
+)
+from rtl_grader.problems.folder.files import Folder
+from rtl_grader.problems.folder.make import make_variables
 from rtl_grader.problems.testbench import OwnVerdict, bench_modules
 from rtl_grader.problems.testbench.rewrite import has_faults, printed
 from rtl_grader.types.problem import Interface
 
-_TESTS = re.compile(r"^\s*(?:export\s+)?(?:COCOTB_TEST_MODULES|MODULE)\b", re.M)
-_PASSES = re.compile(r"\b(?:pass(?:ed|es)?|success(?:ful(?:ly)?)?|(?:no|0) errors?)\b", re.I)
-_FAILS = re.compile(r"\b(?:not|un\w+|fail\w*|did ?n.t)\b", re.I)
+_PASSES = re.compile(
+    r"(?i)(?!.*\b(?:not|un\w+|fail\w*|did ?n.t)\b)"
+    r".*\b(?:pass(?:ed|es)?|success(?:ful(?:ly)?)?|(?:no|0) errors?)\b"
+)
 _WHOLE = re.compile(r"\b(?:all|tests|testbench|simulation|bench)\b", re.I)
 _FORMAT = re.compile(r"%-?[\d.]*[a-zA-Z]|\\.|\s+")
+_VERDICT = {"top", "passed", "failed"}
+_MEANINGLESS = {
+    "verilog": {"parameters"},
+    "cocotb": _VERDICT,
+    "makefile": _VERDICT,
+    "equivalence": {*_VERDICT, "parameters", "plusargs"},
+}
+"""Form of bench -> keys that it does not use."""
 
 
 class BenchFiles(NamedTuple):
@@ -28,67 +43,90 @@ class BenchFiles(NamedTuple):
 
     form: str
     """`makefile`, `cocotb`, `verilog` or `equivalence`."""
-    paths: tuple[str, ...] = ()
+    paths: Sequence[str] = ()
     """The Makefile, the Python file, or Verilog files."""
-    duts: tuple[str, ...] = ()
+    duts: Sequence[str] = ()
     """Modules that it may be about."""
 
 
 def find_bench(folder: Folder, stated: Description) -> BenchFiles:
-    """The bench that is stated, else the only one that can be found. Raises FolderError for several."""
+    """The bench that is stated, else the only one that can be found. Raises FolderError for several, and for a
+    key that it does not use."""
     keys = stated.bench
-    if keys.makefile:
-        path = keys.makefile
-        is_folder = (folder.root / path).is_dir()
-        return _makefile(folder, os.path.join(path, "Makefile") if is_folder else path)
-    if keys.cocotb:
-        return _python(os.path.normpath(keys.cocotb))
-    if keys.verilog:
-        return _verilog(folder, folder.glob(keys.verilog, "bench.verilog"))
-    if keys.equivalence:
-        return BenchFiles("equivalence")
-    every = list(_benches(folder))
+    forms = [form for form in FORMS if getattr(keys, form)]
+    bench = _stated(folder, keys, forms[0]) if forms else _guess(folder, stated.top)
+    for key in sorted(_MEANINGLESS[bench.form] & keys.model_fields_set):
+        name = BenchKeys.model_fields[key].alias or key
+        reason = f"has no meaning for a bench by {bench.form}: remove it"
+        raise FolderError(f"bench.{name}", reason)
+    return bench
+
+
+def _stated(folder: Folder, keys: BenchKeys, form: str) -> BenchFiles:
+    value = getattr(keys, form)
+    if value is True:
+        return BenchFiles(form)
+    patterns = [value] if isinstance(value, str) else value
+    if form == "makefile" and (folder.root / value).is_dir():
+        patterns = [f"{value}/Makefile"]
+    return _bench(folder, form, folder.glob(patterns, f"bench.{form}"))
+
+
+def _guess(folder: Folder, top: str) -> BenchFiles:
+    every = []
+    for form, (path_pattern, is_bench, _) in _FORMS.items():
+        paths = (path for path in folder.paths if re.fullmatch(path_pattern, path))
+        found = (path for path in paths if is_bench(folder.text(path)))
+        every += [_bench(folder, form, [path]) for path in found]
     if not every:
         return BenchFiles("equivalence")
-    benches = [bench for bench in every if not stated.top or stated.top in bench.duts]
+    benches = [bench for bench in every if not top or top in bench.duts]
     if not benches:
-        reason = f"none is about {stated.top}: name one, or say equivalence = true"
+        reason = f"none is about {top}: name one, or say equivalence = true"
         raise FolderError("bench", reason)
-    same = [bench for bench in benches if bench.form == benches[0].form]
+    first, *others = benches
+    same = [first, *(bench for bench in others if bench.form == first.form)]
     if len(same) > 1:
-        choice = "; ".join(", ".join(bench.paths) for bench in same[:9])
-        raise FolderError(f"bench.{same[0].form}", f"there are several, name one ({choice})")
-    return same[0]
+        choice = "; ".join(bench.paths[0] for bench in same[:9])
+        raise FolderError(f"bench.{first.form}", f"there are several, name one ({choice})")
+    return first
 
 
-def _benches(folder: Folder) -> Iterator[BenchFiles]:
-    for path in folder.paths:
-        if basename(path) == "Makefile" and _TESTS.search(folder.text(path)):
-            yield _makefile(folder, path)
-    for path in folder.paths:
-        if re.fullmatch(r"test_\w+\.py", basename(path)) and "cocotb" in folder.text(path):
-            yield _python(path)
-    for path, text in folder.hdl.items():
-        if path.endswith(SOURCES) and any(unit.is_bench for unit in modules(code_of(text))):
-            yield _verilog(folder, [path])
+def _bench(folder: Folder, form: str, paths: Sequence[str]) -> BenchFiles:
+    text = "\n".join(map(folder.text, paths))
+    *_, duts_of = _FORMS[form]
+    return BenchFiles(form, paths, duts_of(paths[0], text))
 
 
-def _makefile(folder: Folder, path: str) -> BenchFiles:
-    values = make_variables(folder.text(path))
+def _tops(path: str, text: str) -> Sequence[str]:
+    values = make_variables(text)
     if values.get("TOPLEVEL_LANG") == "vhdl":
         raise FolderError(path, "its top level is VHDL, which cannot be graded: give Verilog")
-    top = values.get("COCOTB_TOPLEVEL") or values.get("TOPLEVEL", "")
-    return BenchFiles("makefile", (path,), (top,))
+    return [values.get("COCOTB_TOPLEVEL") or values.get("TOPLEVEL", "")]
 
 
-def _python(path: str) -> BenchFiles:
-    name = basename(path).removesuffix(".py").removeprefix("test_")
-    return BenchFiles("cocotb", (path,), (name,))
+def _named(path: str, _: str) -> Sequence[str]:
+    return [basename(path).removesuffix(".py").removeprefix("test_")]
 
 
-def _verilog(folder: Folder, paths: Collection[str]) -> BenchFiles:
-    uses = [bench_modules(folder.text(path)) for path in paths]
-    return BenchFiles("verilog", tuple(paths), tuple(name for _, used in uses for name in used))
+def _instantiated(_: str, text: str) -> Sequence[str]:
+    return bench_modules(text)[1]
+
+
+def _has_bench(text: str) -> bool:
+    return any(unit.is_bench for unit in modules(code_of(text)))
+
+
+_TESTS = re.compile(r"^\s*(?:export\s+)?(?:COCOTB_TEST_MODULES|MODULE)\b", re.M)
+_COCOTB = re.compile("cocotb")
+_Form = tuple[str, Callable[[str], Any], Callable[[str, str], Sequence[str]]]
+_FORMS: dict[str, _Form] = {
+    "makefile": (r"(.*/)?Makefile", _TESTS.search, _tops),
+    "cocotb": (r"(.*/)?test_\w+\.py", _COCOTB.search, _named),
+    "verilog": (r".*\.s?v", _has_bench, _instantiated),
+}
+"""Form of bench -> (pattern of its path, whether a text is one, what it may be about by path and text). The first
+form of which the folder has a bench is taken."""
 
 
 def read_inside(text: str, interface: Interface) -> list[str]:
@@ -98,7 +136,8 @@ def read_inside(text: str, interface: Interface) -> list[str]:
     instances = [node for node in tree.of("HierarchyInstantiation") if node.type.rawText == top]
     nodes = (node for instance in instances for node in walk(instance))
     names = [re.escape(node.name.rawText) for node in nodes if name_of(node) == "InstanceName"]
-    uses = re.findall(rf"\b(?:{'|'.join(names)})\s*\.\s*(\w+)", code_of(text)) if names else []
+    either = "|".join(names)
+    uses = re.findall(rf"\b(?:{either})\s*\.\s*(\w+)", code_of(text)) if names else []
     return sorted(set(uses).difference(port.name for port in interface.ports))
 
 
@@ -108,16 +147,13 @@ def verdict_of(text: str, keys: BenchKeys) -> OwnVerdict:
     if keys.passed:
         passed = keys.passed.pattern
         return OwnVerdict("" if passed == NO_ERROR else passed, failed)
-    lines = [line for line in dict.fromkeys(printed(text)) if _PASSES.search(line)]
-    lines = [line for line in lines if not _FAILS.search(line)]
-    whole = [line for line in lines if _WHOLE.search(line)] or lines
+    lines = list(filter(_PASSES.match, dict.fromkeys(printed(text))))
+    whole = list(filter(_WHOLE.search, lines)) or lines
     if len(whole) == 1:
-        return OwnVerdict(
-            ".*".join(map(re.escape, filter(None, _FORMAT.split(whole[0])))), failed
-        )
+        words = filter(None, _FORMAT.split(whole[0]))
+        return OwnVerdict(".*".join(map(re.escape, words)), failed)
     if not has_faults(text):
         choice = "; ".join(whole[:5]) or "none was found"
-        raise FolderError(
-            "bench.pass", f"say which printed line means that a design passed ({choice})"
-        )
+        reason = f"say which printed line means that a design passed ({choice})"
+        raise FolderError("bench.pass", reason)
     return OwnVerdict("", failed)

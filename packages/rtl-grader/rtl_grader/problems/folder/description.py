@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from rtl_grader.types.section import Section
 
 NO_ERROR = "no error"
 """The value of `pass` for a bench that passes a design by ending without an error."""
+FORMS = ("cocotb", "verilog", "makefile", "equivalence")
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
-Value = int | Annotated[str, StringConstraints(pattern=r"^\w+$")]
-"""A number (true is 1) or a word."""
 Plusarg = Annotated[str, StringConstraints(pattern=r"^\+\S+$")]
 
 
@@ -25,6 +24,16 @@ class FolderError(ValueError):
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"{place}: {reason}")
         self.place, self.reason = place, reason
+
+
+def _is_word(value: int | str) -> int | str:
+    if re.fullmatch(r"-?\w+", str(value)):
+        return value
+    raise ValueError(f"{value} is neither a number nor a word: state one")
+
+
+Value = Annotated[int | str, AfterValidator(_is_word)]
+"""A number (true is 1) or a word."""
 
 
 class BenchKeys(Section):
@@ -52,8 +61,7 @@ class BenchKeys(Section):
 
     @model_validator(mode="after")
     def _has_one_form(self) -> BenchKeys:
-        forms = ("cocotb", "verilog", "makefile", "equivalence")
-        stated = [form for form in forms if getattr(self, form)]
+        stated = [form for form in FORMS if getattr(self, form)]
         if len(stated) > 1:
             raise ValueError(f"name one of {', '.join(stated)}")
         return self
@@ -88,12 +96,19 @@ class Description(Section):
 def read_description(path: Path) -> Description:
     """Read a `problem.toml`. Raises FolderError with the key that is wrong."""
     try:
-        return Description.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        first, *_ = error.errors()
-        reason = first["msg"]
-        if first["type"] == "extra_forbidden":
-            reason = "there is no such key; docs/problems.md lists them"
-        raise FolderError(".".join(map(str, first["loc"])), reason) from None
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FolderError("file", f"is not TOML: {error}") from None
+    return described(values)
+
+
+def described(values: dict[str, Any]) -> Description:
+    """A description by its keys. Raises FolderError with the key that is wrong."""
+    try:
+        return Description.model_validate(values)
+    except ValidationError as error:
+        first, *_ = error.errors()
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        reason = "there is no such key; docs/problems.md lists them"
+    raise FolderError(".".join(map(str, first["loc"])), reason)

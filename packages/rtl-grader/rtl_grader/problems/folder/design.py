@@ -1,35 +1,123 @@
-"""Finds the design in a folder: its modules, what they use and include, and its specification."""
+"""Finds the design in a folder: its modules, what they use and include, its data and its specification."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import commonpath, dirname, normpath, relpath
 from posixpath import basename
 
-from rtl_grader.hdl.text import code_of, modules, words_of
-from rtl_grader.problems.folder.description import FolderError
+from rtl_grader.hdl.text import code_of, module_names, modules, words_of
+from rtl_grader.problems.folder.bench import BenchFiles
+from rtl_grader.problems.folder.description import Description, FolderError
 from rtl_grader.problems.folder.files import SOURCES, Folder
+from rtl_grader.problems.judged import tops_of
+from rtl_grader.problems.testbench import Build
 from rtl_grader.types.files import Files
 
 _UNIT = re.compile(
     r"\b(?:macromodule|module|interface|package|program)\s+(?:automatic\s+)?(\w+)"
 )
 _INCLUDE = re.compile(r'`include\s*"(?:\.\.?/)*([^"\n]*)"')
-STRING = re.compile(r'"([^"\\\n]+)"')
+_STRING = re.compile(r'"([^"\\\n]+)"')
 _COMMENT = re.compile(r"(?:\s*(?://[^\n]*|/\*.*?\*/))+\s*\Z", re.S)
-_SPEC = re.compile(
-    r"spec\.md|readme\.md|(?!requirements|license|copying|cmake)[^/]*\.txt", re.I
+_SPECS = (
+    r"(?i)spec\.md",
+    r"(?i)readme\.md",
+    r"(?i)(?!requirements|license|copying|cmake)[^/]*\.txt",
 )
+"""Names of a specification, the first that one file alone has."""
+
+
+@dataclass(frozen=True)
+class DesignFiles:
+    """A design. Paths are the folder's."""
+
+    folder: Folder
+    keys: Description
+    """With what file list and Makefile say."""
+    top: str
+    answer: list[str]
+    """The answer's files; the first one defines the top module."""
+    given: list[str]
+    """Files that are compiled before the answer, in order."""
+    headers: dict[str, str]
+    """Name by which a file is included -> its path."""
+    data: dict[str, list[str]]
+    """Data file -> its places in the working folder."""
+
+    @cached_property
+    def shown(self) -> list[str]:
+        """Data that the answer or a given file names; the rest is the bench's own."""
+        paths = [*self.answer, *self.given, *self.headers.values()]
+        text = "\n".join(map(self.folder.text, paths))
+        return [path for path in self.data if f'{basename(path)}"' in text]
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """Place in the working folder -> text of the bench's own data."""
+        own = self.data.keys() - self.shown
+        return {
+            place: self.folder.text(path) for path in sorted(own) for place in self.data[path]
+        }
+
+    @property
+    def context(self) -> dict[str, str]:
+        """What the model sees: path in the workspace -> text."""
+        return {**self.build.context, **self.moved(self.shown)}
+
+    @cached_property
+    def build(self) -> Build:
+        """What the design is compiled with."""
+        headers = {f"rtl/{name}": self.folder.text(path) for name, path in self.headers.items()}
+        places = {place: self._inside(path) for path in self.shown for place in self.data[path]}
+        return Build(
+            further=self.moved(self.answer[1:]),
+            given=self.moved(self.given),
+            headers=headers,
+            define=self.keys.define,
+            plusargs=self.keys.bench.plusargs,
+            places=places,
+        )
+
+    def moved(self, paths: Iterable[str]) -> dict[str, str]:
+        """Path in the workspace -> text."""
+        return {self._inside(path): self.folder.text(path) for path in paths}
+
+    def _inside(self, path: str) -> str:
+        return f"rtl/{relpath(path, self._root)}"
+
+    @cached_property
+    def _root(self) -> str:
+        files = [*self.answer, *self.given, *self.shown]
+        return commonpath(list(map(dirname, files))) or "."
+
+
+def find_design(folder: Folder, keys: Description, bench: BenchFiles) -> DesignFiles:
+    """The design that is stated, or that the bench is about. Raises FolderError for what must be stated."""
+    texts = folder.hdl
+    stated = folder.sources(folder.glob(keys.answer, "answer"))
+    own = {path: texts[path] for path in stated or texts if path not in bench.paths}
+    top = only_top(keys.top, bench.duts, own)
+    answer = list(dict.fromkeys([definitions(own)[top], *stated]))
+    apart = {*answer, *bench.paths}
+    given = needed(texts, answer, apart)
+    if keys.given:
+        sources = folder.sources([*keys.given])
+        given = [path for path in sources if path not in apart and path.endswith(SOURCES)]
+    headers = included(texts, [*answer, *given], keys.include)
+    data = _data(folder, keys.data)
+    return DesignFiles(folder, keys, top, answer, given, headers, data)
 
 
 def definitions(texts: Files) -> dict[str, str]:
     """Name of each module, package and interface -> the path of its file, the first if there are several."""
     names: dict[str, str] = {}
     for path, text in texts.items():
-        if path.endswith(SOURCES):
-            for name in _UNIT.findall(code_of(text)):
-                names.setdefault(name, path)
+        for name in _UNIT.findall(code_of(text)) if path.endswith(SOURCES) else ():
+            names.setdefault(name, path)
     return names
 
 
@@ -39,12 +127,13 @@ def needed(texts: Files, roots: Iterable[str], without: Collection[str]) -> list
     order: list[str] = []
     known = set(without)
 
-    def visit(path: str) -> None:
-        for name in sorted(words_of(texts[path]) & names.keys()):
-            if names[name] not in known:
-                known.add(names[name])
-                visit(names[name])
-                order.append(names[name])
+    def visit(root: str) -> None:
+        for name in sorted(words_of(texts[root]) & names.keys()):
+            path = names[name]
+            if path not in known:
+                known.add(path)
+                visit(path)
+                order.append(path)
 
     for root in roots:
         visit(root)
@@ -57,11 +146,12 @@ def included(texts: Files, roots: Iterable[str], folders: Iterable[str]) -> dict
     waiting = list(roots)
     while waiting:
         for name in _INCLUDE.findall(texts[waiting.pop()]):
+            first = [normpath(f"{folder}/{name}") for folder in folders]
             paths = [path for path in texts if f"/{path}".endswith(f"/{name}")]
-            first = [path for path in paths if path.removesuffix(name).rstrip("/") in folders]
-            if paths and name not in files:
-                files[name] = (first or paths)[0]
-                waiting.append(files[name])
+            path = next((path for path in (*first, *paths) if path in texts), None)
+            if path and name not in files:
+                files[name] = path
+                waiting.append(path)
     return files
 
 
@@ -70,11 +160,11 @@ def only_top(stated: str, duts: Iterable[str], texts: Files) -> str:
 
     Raises FolderError for none and for several.
     """
-    units = [unit for text in texts.values() for unit in modules(code_of(text))]
-    own = {unit.name for unit in units if unit.name}
+    text = "\n".join(texts.values())
+    own = set(module_names(text))
     candidates = own & {stated} if stated else own.intersection(duts) or own
     if len(candidates) > 1:
-        candidates = candidates.difference(*(words_of(unit.body) for unit in units))
+        candidates &= set(tops_of(text))
     if len(candidates) != 1:
         choice = ", ".join(sorted(candidates or own)) or "no Verilog file defines one"
         raise FolderError("top", f"name the module that an answer defines ({choice[:400]})")
@@ -85,12 +175,12 @@ def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str
     """(where it is, its text) of the specification; `text` is that of the file with the module `top`."""
     if re.search(r"\s", stated):
         return "problem.toml", stated
-    names = {path.lower(): path for path in folder.paths if _SPEC.fullmatch(path)}
-    if len(names) > 1:  # of several texts none is certain
-        names = {name: names[name] for name in names if name.endswith(".md")}
-    if stated or names:
-        place = stated or names[max(names)]  # spec.md before readme.md
-        return place, folder.text(place)
+    if stated:
+        return stated, folder.text(stated)
+    for pattern in _SPECS:
+        paths = [path for path in folder.paths if re.fullmatch(pattern, path)]
+        if len(paths) == 1:
+            return paths[0], folder.text(paths[0])
     unit = next(unit for unit in modules(code_of(text)) if unit.name == top)
     comment = _COMMENT.search(text[: unit.start])
     if not comment:
@@ -98,12 +188,22 @@ def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str
     return "the comment above the module", comment[0]
 
 
-def places_of(path: str, texts: Iterable[str]) -> list[str]:
-    """Where the working folder must hold a data file: its name, and the paths by which texts name it."""
-    name = basename(path)
-    strings = {os.path.normpath(string) for text in texts for string in STRING.findall(text)}
-    named = {string for string in strings if basename(string) == name}
-    for place in named:
-        if place.startswith(("/", "../..")):
-            raise FolderError("data", f"a text opens {place}: write {name} there")
-    return sorted({name, *named})
+def _data(folder: Folder, patterns: Iterable[str]) -> dict[str, list[str]]:
+    """Data file -> where the working folder must hold it: its name, and the paths by which texts name it."""
+    strings = {normpath(name) for text in folder.hdl.values() for name in _STRING.findall(text)}
+    named = set(map(basename, strings))
+    others = [path for path in folder.paths if path not in folder.hdl]
+    guess = [path for path in others if basename(path) in named]
+    data: dict[str, list[str]] = {}
+    names: set[str] = set()
+    for path in folder.glob(patterns, "data") or guess:
+        name = basename(path)
+        if name in names:
+            raise FolderError("data", f"two files have the name {name}")
+        names.add(name)
+        places = {name, *(string for string in strings if basename(string) == name)}
+        for place in places:
+            if place.startswith(("/", "../..")):
+                raise FolderError("data", f"a text opens {place}: write {name} there")
+        data[path] = sorted(places)
+    return data

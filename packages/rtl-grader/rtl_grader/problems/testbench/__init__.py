@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from posixpath import basename
+from typing import Any
 
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.tree import (
@@ -159,7 +160,7 @@ def bench_harness(bench: Bench) -> dict[str, str]:
     )
     text = rewrite.pop("text")
     designs = [bench.design, *build.further]
-    data = {place: f"src/{basename(place)}" for place in bench.data}
+    hidden, places = hidden_data(bench.data, build)
     settings = {
         "designs": designs,
         "given": [*build.given],
@@ -168,7 +169,7 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "plusargs": [*build.plusargs],
         "dut": bench.dut,
         "top": rewrite.pop("top"),
-        "data": {place: f"/code/{path}" for place, path in {**data, **build.places}.items()},
+        "data": places,
         "marker": bench.marker,
         "passed": own.passed if own else re.escape(bench.marker) + bench.passed,
         "failed": own.failed if own else "",
@@ -183,8 +184,20 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         ).read_text(),
         "src/bench.json": json.dumps(settings, indent=1) + "\n",
         "src/bench.sv": text,
-        **{path: bench.data[place] for place, path in data.items()},
+        **hidden,
     }
+
+
+def hidden_data(data: Files, build: Build) -> tuple[dict[str, str], dict[str, str]]:
+    """(files of the harness: path -> text, place in the working folder -> path that is copied there) of the data
+    that only the bench reads (place -> text) and of the design's."""
+    files: dict[str, str] = {}
+    paths = dict(build.places)
+    for place, text in data.items():
+        path = f"src/{basename(place)}"
+        files[path] = text
+        paths[place] = path
+    return files, {place: f"/code/{path}" for place, path in paths.items()}
 
 
 def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
@@ -192,22 +205,37 @@ def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
 
     Raises ValueError as `bench_harness` does.
     """
-    harness, targets = bench_harness(bench), (bench.design,)
     golden = None if bench.golden is None else {bench.design: bench.golden}
-    prompt = prompt.strip() + "\n"
-    return Problem(
+    return harness_problem(
         id=f"{source.replace('-', '_')}_{name}",
         source=source,
         category="cid003",
         difficulty=difficulty_of(bench.golden or next(iter(bench.sources.values()))),
-        prompt=prompt,
-        targets=targets,
-        harness=harness,
+        prompt=prompt.strip() + "\n",
+        targets=(bench.design,),
+        harness=bench_harness(bench),
         golden=golden,
-        interface=derive_interface(
-            prompt=prompt, context={}, targets=targets, harness=harness, golden=golden
-        ),
     )
+
+
+def harness_problem(
+    *,
+    prompt: str,
+    targets: tuple[str, ...],
+    harness: Files,
+    golden: Files | None,
+    context: Files | None = None,
+    **fields: Any,
+) -> Problem:
+    """A problem with this harness and the interface that follows; `fields` are the other fields of `Problem`."""
+    parts: dict[str, Any] = {
+        "prompt": prompt,
+        "targets": targets,
+        "harness": harness,
+        "golden": golden,
+        "context": context or {},
+    }
+    return Problem(**parts, **fields, interface=derive_interface(**parts))
 
 
 def read_benches(

@@ -1,0 +1,101 @@
+"""The harness of a design with its bench: cocotb tests, or a Verilog bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from posixpath import basename, dirname, join
+
+from rtl_grader.hdl.expansion import expanded
+from rtl_grader.problems.folder.bench import BenchFiles
+from rtl_grader.problems.folder.description import FolderError
+from rtl_grader.problems.folder.design import DesignFiles, definitions, included, needed
+from rtl_grader.problems.testbench import (
+    COMPOSE,
+    Bench,
+    OwnVerdict,
+    bench_harness,
+    bench_modules,
+    hidden_data,
+)
+from rtl_grader.verilog_templates import verilog_templates
+
+_TEMPLATES = verilog_templates(Path(__file__).parent)
+_SCRIPT = "run_cocotb.py"
+_STARTER = "cocotb_test"
+"""A library that only starts simulations, which the harness itself does."""
+_UNUSED = {f"src/{_STARTER}/__init__.py": "", f"src/{_STARTER}/simulator.py": "run = None\n"}
+
+
+def cocotb_harness(design: DesignFiles, test: str) -> dict[str, str]:
+    """The harness of cocotb tests: path -> text.
+
+    `test` is the Python file with the tests; those beside and below it belong to the harness, too.
+    """
+    folder, keys, build = design.folder, design.keys, design.build
+    here = join(dirname(test), "")
+    files = [path for path in folder.paths if path.endswith(".py") and path.startswith(here)]
+    if test not in files:
+        raise FolderError("bench", f"there is no Python file {test} with its tests")
+    python = {f"src/{path.removeprefix(here)}": folder.text(path) for path in files}
+    hidden, places = hidden_data(design.hidden, build)
+    script = _TEMPLATES.get_template(f"{_SCRIPT}.jinja").render(
+        runs=keys.bench.parameters, simulator=keys.simulator, build=build, data=places
+    )
+    module = basename(test).removesuffix(".py")
+    environment = build.environment(
+        keys.simulator,
+        design.top,
+        design.moved(design.answer),
+        f"MODULE = {module}",
+        "PYTHONPATH = /src",
+    )
+    uses_starter = any(_STARTER in text for text in python.values())
+    return {
+        "docker-compose.yml": COMPOSE.replace("run_bench.py", _SCRIPT),
+        "src/.env": environment,
+        f"src/{_SCRIPT}": script,
+        **(_UNUSED if uses_starter else {}),
+        **python,
+        **hidden,
+    }
+
+
+def bench_text(design: DesignFiles, bench: BenchFiles) -> str:
+    """A Verilog bench and its own copy of the given files, without macros and includes."""
+    texts, own = design.folder.hdl, bench.paths
+    beside = needed(texts, own, {*own, *design.answer, *design.given})
+    sources = {path: texts[path] for path in (*design.given, *beside, *own)}
+    paths = included(texts, sources, design.keys.include)
+    headers = {name: texts[path] for name, path in paths.items()}
+    return expanded(sources, headers, design.build.define)
+
+
+def verilog_harness(
+    design: DesignFiles, bench: BenchFiles, text: str, verdict: OwnVerdict
+) -> dict[str, str]:
+    """The harness of a Verilog bench: path -> text; `text` is that of `bench_text`.
+
+    Raises FolderError when the bench has no or several top modules.
+    """
+    uninstantiated, used = bench_modules(text)
+    own = definitions({path: design.folder.text(path) for path in bench.paths})
+    stated = design.keys.bench.top
+    tops = [top for top in uninstantiated if top in own and stated in ("", top)]
+    if design.top not in used or len(tops) != 1:
+        uses = " ".join(bench.duts)
+        reason = f"one top module must hold {design.top}; there are {tops}, which hold {uses}"
+        raise FolderError("bench.top", reason)
+    (path, golden), *_ = design.moved(design.answer).items()
+    return bench_harness(
+        Bench(
+            sources={"bench.sv": text},
+            design=path,
+            dut=design.top,
+            top=tops[0],
+            marker="",
+            golden=golden,
+            data=design.hidden,
+            build=design.build,
+            own=verdict,
+        )
+    )
