@@ -47,7 +47,7 @@ def test_a_python_file_is_run_with_each_set_of_parameters(tmp_path, grader):
 def test_the_variables_of_a_makefile_are_read(tmp_path, grader):
     problem = problem_of(tmp_path, WITH_MAKEFILE)
     script = problem.harness["src/run_cocotb.py"]
-    assert "RUNS = [{'W': '3'}]" in script
+    assert "RUNS = ({'W': '3'},)" in script
     assert "DEFINES = {'FAST': '1'}" in script
     assert "plusargs=['+SEED=5']" in script
     assert graded(grader, problem).passed

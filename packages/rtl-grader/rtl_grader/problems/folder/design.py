@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from os.path import commonpath, dirname, normpath, relpath
 from posixpath import basename
 
@@ -146,9 +148,9 @@ def included(texts: Files, roots: Iterable[str], folders: Iterable[str]) -> dict
     waiting = list(roots)
     while waiting:
         for name in _INCLUDE.findall(texts[waiting.pop()]):
-            first = [normpath(f"{folder}/{name}") for folder in folders]
-            paths = [path for path in texts if f"/{path}".endswith(f"/{name}")]
-            path = next((path for path in (*first, *paths) if path in texts), None)
+            first = (normpath(f"{folder}/{name}") for folder in folders)
+            others = (path for path in texts if f"/{path}".endswith(f"/{name}"))
+            path = next(filter(texts.__contains__, chain(first, others)), None)
             if path and name not in files:
                 files[name] = path
                 waiting.append(path)
@@ -161,14 +163,13 @@ def only_top(stated: str, duts: Iterable[str], texts: Files) -> str:
     Raises FolderError for none and for several.
     """
     text = "\n".join(texts.values())
-    own = set(module_names(text))
-    candidates = own & {stated} if stated else own.intersection(duts) or own
-    if len(candidates) > 1:
-        candidates &= set(tops_of(text))
-    if len(candidates) != 1:
-        choice = ", ".join(sorted(candidates or own)) or "no Verilog file defines one"
-        raise FolderError("top", f"name the module that an answer defines ({choice[:400]})")
-    return candidates.pop()
+    own = module_names(text)
+    for names in ([stated],) if stated else (duts, own, tops_of(text)):
+        candidates = set(own).intersection(names)
+        if len(candidates) == 1:
+            return candidates.pop()
+    choice = ", ".join(sorted(own)) or "no Verilog file defines one"
+    raise FolderError("top", f"name the module that an answer defines ({choice[:400]})")
 
 
 def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str, str]:
@@ -190,20 +191,18 @@ def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str
 
 def _data(folder: Folder, patterns: Iterable[str]) -> dict[str, list[str]]:
     """Data file -> where the working folder must hold it: its name, and the paths by which texts name it."""
-    strings = {normpath(name) for text in folder.hdl.values() for name in _STRING.findall(text)}
-    named = set(map(basename, strings))
-    others = [path for path in folder.paths if path not in folder.hdl]
-    guess = [path for path in others if basename(path) in named]
+    places: dict[str, set[str]] = defaultdict(set)
+    for string in _STRING.findall("\n".join(folder.hdl.values())):
+        place = normpath(string)
+        places[basename(place)].add(place)
+    others = (path for path in folder.paths if path not in folder.hdl)
+    named = [path for path in others if basename(path) in places]
     data: dict[str, list[str]] = {}
-    names: set[str] = set()
-    for path in folder.glob(patterns, "data") or guess:
+    for path in folder.glob(patterns, "data") or named:
         name = basename(path)
-        if name in names:
-            raise FolderError("data", f"two files have the name {name}")
-        names.add(name)
-        places = {name, *(string for string in strings if basename(string) == name)}
-        for place in places:
-            if place.startswith(("/", "../..")):
-                raise FolderError("data", f"a text opens {place}: write {name} there")
-        data[path] = sorted(places)
+        data[path] = sorted({name, *places.pop(name, ())})
+        if data[path][0].startswith(("/", "../..")):
+            raise FolderError("data", f"a text opens {data[path][0]}: write {name} there")
+    if len(set(map(basename, data))) < len(data):
+        raise FolderError("data", f"two files have one name: {' '.join(data)}")
     return data

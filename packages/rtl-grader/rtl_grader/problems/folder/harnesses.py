@@ -6,13 +6,12 @@ from pathlib import Path
 from posixpath import basename, dirname, join
 
 from rtl_grader.hdl.expansion import expanded
-from rtl_grader.problems.folder.bench import BenchFiles
+from rtl_grader.problems.folder.bench import BenchFiles, verdict_of
 from rtl_grader.problems.folder.description import FolderError
 from rtl_grader.problems.folder.design import DesignFiles, definitions, included, needed
 from rtl_grader.problems.testbench import (
     COMPOSE,
     Bench,
-    OwnVerdict,
     bench_harness,
     bench_modules,
     hidden_data,
@@ -26,7 +25,7 @@ _STARTER = "cocotb_test"
 _UNUSED = {f"src/{_STARTER}/__init__.py": "", f"src/{_STARTER}/simulator.py": "run = None\n"}
 
 
-def cocotb_harness(design: DesignFiles, test: str) -> dict[str, str]:
+def cocotb_harness(design: DesignFiles, test: str, notes: dict[str, str]) -> dict[str, str]:
     """The harness of cocotb tests: path -> text.
 
     `test` is the Python file with the tests; those beside and below it belong to the harness, too.
@@ -37,9 +36,11 @@ def cocotb_harness(design: DesignFiles, test: str) -> dict[str, str]:
     if test not in files:
         raise FolderError("bench", f"there is no Python file {test} with its tests")
     python = {f"src/{path.removeprefix(here)}": folder.text(path) for path in files}
+    runs = keys.bench.parameters
+    notes["verdict"] = f"cocotb tests, with {len(runs)} sets of parameters"
     hidden, places = hidden_data(design.hidden, build)
     script = _TEMPLATES.get_template(f"{_SCRIPT}.jinja").render(
-        runs=keys.bench.parameters, simulator=keys.simulator, build=build, data=places
+        runs=runs, simulator=keys.simulator, build=build, data=places
     )
     module = basename(test).removesuffix(".py")
     environment = build.environment(
@@ -60,25 +61,24 @@ def cocotb_harness(design: DesignFiles, test: str) -> dict[str, str]:
     }
 
 
-def bench_text(design: DesignFiles, bench: BenchFiles) -> str:
-    """A Verilog bench and its own copy of the given files, without macros and includes."""
-    texts, own = design.folder.hdl, bench.paths
-    beside = needed(texts, own, {*own, *design.answer, *design.given})
-    sources = {path: texts[path] for path in (*design.given, *beside, *own)}
-    paths = included(texts, sources, design.keys.include)
-    headers = {name: texts[path] for name, path in paths.items()}
-    return expanded(sources, headers, design.build.define)
-
-
 def verilog_harness(
-    design: DesignFiles, bench: BenchFiles, text: str, verdict: OwnVerdict
+    design: DesignFiles, bench: BenchFiles, notes: dict[str, str]
 ) -> dict[str, str]:
-    """The harness of a Verilog bench: path -> text; `text` is that of `bench_text`.
+    """The harness of a Verilog bench: path -> text.
 
-    Raises FolderError when the bench has no or several top modules.
+    Raises FolderError when the bench has no or several top modules, or if its verdict must be stated.
     """
+    texts = design.folder.hdl
+    beside = needed(texts, bench.paths, {*bench.paths, *design.answer, *design.given})
+    # The bench has its own copy of the given files, without macros and includes.
+    sources = {path: texts[path] for path in (*design.given, *beside, *bench.paths)}
+    headers = included(texts, sources, design.keys.include)
+    header_texts = {name: texts[path] for name, path in headers.items()}
+    text = expanded(sources, header_texts, design.keys.define)
+    verdict = verdict_of(text, design.keys.bench)
+    notes["verdict"] = f"a line with {verdict.passed}" if verdict.passed else "no error"
     uninstantiated, used = bench_modules(text)
-    own = definitions({path: design.folder.text(path) for path in bench.paths})
+    own = definitions({path: texts[path] for path in bench.paths})
     stated = design.keys.bench.top
     tops = [top for top in uninstantiated if top in own and stated in ("", top)]
     if design.top not in used or len(tops) != 1:

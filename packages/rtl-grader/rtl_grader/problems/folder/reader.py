@@ -8,26 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from rtl_grader.problems.design import difficulty_of
-from rtl_grader.problems.folder.bench import find_bench, read_inside, verdict_of
+from rtl_grader.problems.folder.bench import find_bench, read_inside
 from rtl_grader.problems.folder.description import (
     Description,
     FolderError,
     described,
     read_description,
 )
-from rtl_grader.problems.folder.design import (
-    DesignFiles,
-    find_design,
-    only_top,
-    specification,
-)
+from rtl_grader.problems.folder.design import find_design, only_top, specification
 from rtl_grader.problems.folder.files import SOURCES, Folder
-from rtl_grader.problems.folder.harnesses import bench_text, cocotb_harness, verilog_harness
+from rtl_grader.problems.folder.harnesses import cocotb_harness, verilog_harness
 from rtl_grader.problems.folder.make import MakeKeys, make_keys
 from rtl_grader.problems.judged import Compilation, judged_problem
-from rtl_grader.problems.module_header import with_header
 from rtl_grader.problems.rtl.filelist import Listing, listing_of
-from rtl_grader.problems.testbench import harness_problem
+from rtl_grader.problems.testbench import BENCH_FILE, harness_problem
 from rtl_grader.types.problem import Problem
 
 SOURCE = "folder"
@@ -105,46 +99,31 @@ def _problem(name: str, folder: Folder, stated: Description, notes: dict[str, st
         "category": "cid003",
         "difficulty": difficulty_of("\n".join(golden.values())),
         "prompt": prompt,
+        "header": "missing",
         "origin": folder.root.name,
         "context": context,
         "golden": golden,
     }
     if bench.form == "equivalence":
         notes["verdict"] = "as the golden answer"
-        return _judged(design, about, notes)
-    text = ""
-    if bench.form == "verilog":
-        text = bench_text(design, bench)
-        verdict = verdict_of(text, keys.bench)
-        notes["verdict"] = f"a line with {verdict.passed}" if verdict.passed else "no error"
-        harness = verilog_harness(design, bench, text, verdict)
+        macros = {name: str(value) for name, value in keys.define.items()}
+        compilation = Compilation([*design.build.given], define=macros)
+        problem = judged_problem(**about, top=design.top, compilation=compilation)
     else:
-        runs = len(keys.bench.parameters)
-        notes["verdict"] = f"cocotb tests, with {runs} sets of parameters"
-        harness = cocotb_harness(design, make.test or bench.paths[0])
-    problem = harness_problem(**about, targets=tuple(golden), harness=harness)
-    if problem.interface is None:
-        return problem
-    prompt = with_header(prompt, home, problem.interface, "missing")
-    notes["ports"] = _ports_note(problem.prompt, prompt)
-    if names := read_inside(text, problem.interface):
-        notes["inside"] = " ".join(names)
-        prompt += _INSIDE.format(notes["inside"])
-    return problem.model_copy(update={"prompt": prompt})
-
-
-def _judged(design: DesignFiles, about: dict[str, Any], notes: dict[str, str]) -> Problem:
-    """The problem of a design without a bench."""
-    build = design.build
-    macros = {name: str(value) for name, value in build.define.items()}
-    compilation = Compilation([*build.given], define=macros)
-    problem = judged_problem(**about, top=design.top, compilation=compilation, header="missing")
-    notes["ports"] = _ports_note(about["prompt"], problem.prompt)
+        if bench.form == "verilog":
+            harness = verilog_harness(design, bench, notes)
+        else:
+            harness = cocotb_harness(design, make.test or bench.paths[0], notes)
+        problem = harness_problem(**about, targets=tuple(golden), harness=harness)
+    is_same = problem.prompt == prompt
+    notes["ports"] = "named" if is_same else "the header is appended"
+    bench_text = problem.harness.get(BENCH_FILE)
+    if bench_text and problem.interface:
+        notes["inside"] = " ".join(read_inside(bench_text, problem.interface))
+    if notes.get("inside"):
+        prompt = problem.prompt + _INSIDE.format(notes["inside"])
+        problem = problem.model_copy(update={"prompt": prompt})
     return problem
-
-
-def _ports_note(stated: str, shown: str) -> str:
-    return "named" if shown == stated else "the header is appended"
 
 
 def _completed(folder: Folder, stated: Description, make: MakeKeys) -> Description:

@@ -28,6 +28,7 @@ from rtl_grader.hdl.tree import (
 )
 from rtl_grader.problems.design import difficulty_of
 from rtl_grader.problems.interface import derive_interface
+from rtl_grader.problems.module_header import HeaderRule, with_header
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
 from rtl_grader.problems.testbench.rewrite import UNITS, rewritten
 from rtl_grader.types.files import Files
@@ -44,6 +45,7 @@ services:
     env_file: ./src/.env
     command: python3 /src/run_bench.py
 """
+BENCH_FILE = "src/bench.sv"
 _SYNTAX = re.compile(r"\\[A-Za-z]|\[[^\]]*\]|\(\?[\w:<=!]*")
 """Parts of a regular expression whose letters are no text."""
 _SIGNALS = frozenset(
@@ -183,7 +185,7 @@ def bench_harness(bench: Bench) -> dict[str, str]:
             files("rtl_grader.problems.testbench") / "run_bench.py"
         ).read_text(),
         "src/bench.json": json.dumps(settings, indent=1) + "\n",
-        "src/bench.sv": text,
+        BENCH_FILE: text,
         **hidden,
     }
 
@@ -225,9 +227,15 @@ def harness_problem(
     harness: Files,
     golden: Files | None,
     context: Files | None = None,
+    header: HeaderRule = "never",
     **fields: Any,
 ) -> Problem:
-    """A problem with this harness and the interface that follows; `fields` are the other fields of `Problem`."""
+    """A problem with this harness and the interface that follows.
+
+    Args:
+        header: whether the header of the golden answer's module is appended to the prompt.
+        fields: the other fields of `Problem`.
+    """
     parts: dict[str, Any] = {
         "prompt": prompt,
         "targets": targets,
@@ -235,7 +243,11 @@ def harness_problem(
         "golden": golden,
         "context": context or {},
     }
-    return Problem(**parts, **fields, interface=derive_interface(**parts))
+    interface = derive_interface(**parts)
+    if interface and golden:
+        design = "\n".join(golden.values())
+        parts["prompt"] = with_header(prompt, design, interface, header)
+    return Problem(**parts, **fields, interface=interface)
 
 
 def read_benches(
