@@ -34,7 +34,7 @@ def new(
         raise ConfigError(f"{folder} is not empty", "give a new folder")
     for part in ("common", bench):
         shutil.copytree(SKELETONS / part, folder, dirs_exist_ok=True)
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted(folder.rglob("*.*")):
         typer.echo(path)
     typer.echo(f"next: rtl-grader problems check {folder} --validate")
 
@@ -90,7 +90,8 @@ def _lines(reading: Understanding, records: Mapping[str, ValidationRecord]) -> I
     rows = {"problem": reading.name, **reading.notes}
     if reading.error:
         rows["mend"] = f"{reading.place}: {reading.error}"
-    if reading.problem and (record := records.get(reading.problem.id)):
+    record = reading.problem and records.get(reading.problem.id)
+    if record:
         rows["validation"] = f"{record.status}: {record.evidence['reason']}"
     for name, text in rows.items():
         if text:

@@ -11,15 +11,16 @@ import pyslang  # the module: pyslang reports classes held by our globals as lea
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
-from rtl_grader.hdl.text import code_of
+from rtl_grader.hdl.text import HIDDEN
 
 MAX_DEPTH = 32
 """Most files that include each other."""
 _NOWHERE = "/nowhere-on-disk/"
 _KEPT = re.compile(
-    r"`((?:timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive)\b[^\n]*)"
+    rf"{HIDDEN.pattern}|`((?:timescale|default_nettype|resetall|(?:end)?celldefine|(?:no)?unconnected_drive)\b"
+    r"(?:[^\n/]|/(?![/*]))*)"
 )
-"""Directives that are no preprocessor's; they survive as comments."""
+"""Directives that are no preprocessor's, which survive as comments; or a comment or string, which is skipped."""
 _COMMENT = re.compile(r"/\*KEPT (.*?)\*/")
 _ERROR = re.compile(r"(?:^|/)(?:\d+:)?([^/\n:]*:\d+:)\d+: (?:fatal )?error: (.*)", re.M)
 _INCLUDE = re.compile(r'(`include\s*")(?:\.\.?/)*([^"\n]*)')
@@ -58,13 +59,14 @@ def expanded(
 
 def _assign(manager: pyslang.SourceManager, path: str, text: str) -> Any:
     """Add a file with its lasting directives in comments."""
-    code = code_of(text)
-    parts, at = [], 0
-    for match in _KEPT.finditer(code):
-        parts += [text[at : match.start()], f"/*KEPT {match[1].strip()}*/"]
-        at = match.end()
-    text = "".join([*parts, text[at:]]).replace("\0", " ")
-    text = _INCLUDE.sub(lambda match: match[1] + match[2].replace("/", _SLASH), text)
+
+    def kept(match: re.Match[str]) -> str:
+        return f"/*KEPT {match[1].strip()}*/" if match[1] else match[0]
+
+    def flat(match: re.Match[str]) -> str:
+        return match[1] + match[2].replace("/", _SLASH)
+
+    text = _INCLUDE.sub(flat, _KEPT.sub(kept, text))
     return manager.assignText(_NOWHERE + path, text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from posixpath import basename
 from typing import Any, NamedTuple
 
@@ -18,9 +18,9 @@ from rtl_grader.problems.folder.description import (
 )
 from rtl_grader.problems.folder.files import Folder
 from rtl_grader.problems.folder.make import make_variables
-from rtl_grader.problems.testbench import OwnVerdict, bench_modules
+from rtl_grader.problems.testbench import BENCH_FILE, OwnVerdict, bench_modules
 from rtl_grader.problems.testbench.rewrite import has_faults, printed
-from rtl_grader.types.problem import Interface
+from rtl_grader.types.problem import Problem
 
 _PASSES = re.compile(
     r"(?i)(?!.*\b(?:not|un\w+|fail\w*|did ?n.t)\b)"
@@ -28,12 +28,11 @@ _PASSES = re.compile(
 )
 _WHOLE = re.compile(r"\b(?:all|tests|testbench|simulation|bench)\b", re.I)
 _FORMAT = re.compile(r"%-?[\d.]*[a-zA-Z]|\\.|\s+")
-_VERDICT = {"top", "passed", "failed"}
 _MEANINGLESS = {
-    "verilog": {"parameters"},
-    "cocotb": _VERDICT,
-    "makefile": _VERDICT,
-    "equivalence": {*_VERDICT, "parameters", "plusargs"},
+    "verilog": ["parameters"],
+    "cocotb": ["top", "passed", "failed"],
+    "makefile": ["top", "passed", "failed"],
+    "equivalence": ["top", "passed", "failed", "parameters", "plusargs"],
 }
 """Form of bench -> keys that it does not use."""
 
@@ -55,8 +54,8 @@ def find_bench(folder: Folder, stated: Description) -> BenchFiles:
     keys = stated.bench
     forms = [form for form in FORMS if getattr(keys, form)]
     bench = _stated(folder, keys, forms[0]) if forms else _guess(folder, stated.top)
-    for key in sorted(_MEANINGLESS[bench.form] & keys.model_fields_set):
-        name = BenchKeys.model_fields[key].alias or key
+    for key in keys.model_fields_set.intersection(_MEANINGLESS[bench.form]):
+        name = key.replace("passed", "pass").replace("failed", "fail")
         reason = f"has no meaning for a bench by {bench.form}: remove it"
         raise FolderError(f"bench.{name}", reason)
     return bench
@@ -119,8 +118,7 @@ def _has_bench(text: str) -> bool:
 
 _TESTS = re.compile(r"^\s*(?:export\s+)?(?:COCOTB_TEST_MODULES|MODULE)\b", re.M)
 _COCOTB = re.compile("cocotb")
-_Form = tuple[str, Callable[[str], Any], Callable[[str, str], Sequence[str]]]
-_FORMS: dict[str, _Form] = {
+_FORMS: dict[str, tuple[Any, ...]] = {
     "makefile": (r"(.*/)?Makefile", _TESTS.search, _tops),
     "cocotb": (r"(.*/)?test_\w+\.py", _COCOTB.search, _named),
     "verilog": (r".*\.s?v", _has_bench, _instantiated),
@@ -129,23 +127,24 @@ _FORMS: dict[str, _Form] = {
 form of which the folder has a bench is taken."""
 
 
-def read_inside(text: str, interface: Interface) -> list[str]:
-    """Names inside a design that a Verilog bench uses, without those of its ports."""
+def read_inside(problem: Problem) -> list[str]:
+    """Names inside a design that its Verilog bench uses, without those of its ports."""
+    text, interface = problem.harness.get(BENCH_FILE), problem.interface
+    if not text or not interface:
+        return []
     tree = SourceTree(text)
-    top = interface.module
-    instances = [node for node in tree.of("HierarchyInstantiation") if node.type.rawText == top]
-    nodes = (node for instance in instances for node in walk(instance))
-    names = [re.escape(node.name.rawText) for node in nodes if name_of(node) == "InstanceName"]
-    either = "|".join(names)
-    uses = re.findall(rf"\b(?:{either})\s*\.\s*(\w+)", code_of(text)) if names else []
+    instances = tree.of("HierarchyInstantiation")
+    own = [node for node in instances if node.type.rawText == interface.module]
+    nodes = (node for instance in own for node in walk(instance))
+    names = "|".join(node.name.rawText for node in nodes if name_of(node) == "InstanceName")
+    uses = re.findall(rf"\b(?:{names})\s*\.\s*(\w+)", code_of(text))
     return sorted(set(uses).difference(port.name for port in interface.ports))
 
 
 def verdict_of(text: str, keys: BenchKeys) -> OwnVerdict:
     """The form of a bench's verdict: what is stated, the only line that says that all passed, or no error."""
-    failed = keys.failed.pattern if keys.failed else ""
-    if keys.passed:
-        passed = keys.passed.pattern
+    passed, failed = keys.passed.pattern, keys.failed.pattern
+    if passed:
         return OwnVerdict("" if passed == NO_ERROR else passed, failed)
     lines = list(filter(_PASSES.match, dict.fromkeys(printed(text))))
     whole = list(filter(_WHOLE.search, lines)) or lines

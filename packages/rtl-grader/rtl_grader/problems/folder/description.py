@@ -13,6 +13,7 @@ from rtl_grader.types.section import Section
 
 NO_ERROR = "no error"
 """The value of `pass` for a bench that passes a design by ending without an error."""
+_NONE = re.compile("")
 FORMS = ("cocotb", "verilog", "makefile", "equivalence")
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 Plusarg = Annotated[str, StringConstraints(pattern=r"^\+\S+$")]
@@ -53,10 +54,10 @@ class BenchKeys(Section):
     """Sets of parameters; the cocotb tests are run with each."""
     plusargs: tuple[Plusarg, ...] = ()
     """Arguments of the simulation, such as `+SEED=1`."""
-    passed: re.Pattern[str] | None = Field(default=None, alias="pass")
+    passed: re.Pattern[str] = Field(default=_NONE, alias="pass")
     """Regular expression that must match a line which the Verilog bench prints, or `no error`: the bench
     ends by `$finish` without `$error`, `$fatal`, a failing assertion or an exit code."""
-    failed: re.Pattern[str] | None = Field(default=None, alias="fail")
+    failed: re.Pattern[str] = Field(default=_NONE, alias="fail")
     """Regular expression that must match no line which the Verilog bench prints."""
 
     @model_validator(mode="after")

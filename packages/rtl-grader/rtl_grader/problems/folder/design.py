@@ -46,15 +46,15 @@ class DesignFiles:
     given: list[str]
     """Files that are compiled before the answer, in order."""
     headers: dict[str, str]
-    """Name by which a file is included -> its path."""
+    """Name by which a file is included -> its text."""
     data: dict[str, list[str]]
     """Data file -> its places in the working folder."""
 
     @cached_property
     def shown(self) -> list[str]:
         """Data that the answer or a given file names; the rest is the bench's own."""
-        paths = [*self.answer, *self.given, *self.headers.values()]
-        text = "\n".join(map(self.folder.text, paths))
+        texts = map(self.folder.text, [*self.answer, *self.given])
+        text = "\n".join([*texts, *self.headers.values()])
         return [path for path in self.data if f'{basename(path)}"' in text]
 
     @property
@@ -73,12 +73,11 @@ class DesignFiles:
     @cached_property
     def build(self) -> Build:
         """What the design is compiled with."""
-        headers = {f"rtl/{name}": self.folder.text(path) for name, path in self.headers.items()}
         places = {place: self._inside(path) for path in self.shown for place in self.data[path]}
         return Build(
             further=self.moved(self.answer[1:]),
             given=self.moved(self.given),
-            headers=headers,
+            headers={f"rtl/{name}": text for name, text in self.headers.items()},
             define=self.keys.define,
             plusargs=self.keys.bench.plusargs,
             places=places,
@@ -143,18 +142,18 @@ def needed(texts: Files, roots: Iterable[str], without: Collection[str]) -> list
 
 
 def included(texts: Files, roots: Iterable[str], folders: Iterable[str]) -> dict[str, str]:
-    """Name by which `roots` include a file, directly or not -> its path, found by its end, in `folders` first."""
-    files: dict[str, str] = {}
+    """Name by which `roots` include a file, directly or not -> its text, found by its end, in `folders` first."""
+    headers: dict[str, str] = {}
     waiting = list(roots)
     while waiting:
         for name in _INCLUDE.findall(texts[waiting.pop()]):
             first = (normpath(f"{folder}/{name}") for folder in folders)
             others = (path for path in texts if f"/{path}".endswith(f"/{name}"))
             path = next(filter(texts.__contains__, chain(first, others)), None)
-            if path and name not in files:
-                files[name] = path
+            if path and name not in headers:
+                headers[name] = texts[path]
                 waiting.append(path)
-    return files
+    return headers
 
 
 def only_top(stated: str, duts: Iterable[str], texts: Files) -> str:

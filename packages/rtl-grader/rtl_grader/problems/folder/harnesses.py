@@ -73,8 +73,7 @@ def verilog_harness(
     # The bench has its own copy of the given files, without macros and includes.
     sources = {path: texts[path] for path in (*design.given, *beside, *bench.paths)}
     headers = included(texts, sources, design.keys.include)
-    header_texts = {name: texts[path] for name, path in headers.items()}
-    text = expanded(sources, header_texts, design.keys.define)
+    text = expanded(sources, headers, design.keys.define)
     verdict = verdict_of(text, design.keys.bench)
     notes["verdict"] = f"a line with {verdict.passed}" if verdict.passed else "no error"
     uninstantiated, used = bench_modules(text)

@@ -21,7 +21,7 @@ from rtl_grader.problems.folder.harnesses import cocotb_harness, verilog_harness
 from rtl_grader.problems.folder.make import MakeKeys, make_keys
 from rtl_grader.problems.judged import Compilation, judged_problem
 from rtl_grader.problems.rtl.filelist import Listing, listing_of
-from rtl_grader.problems.testbench import BENCH_FILE, harness_problem
+from rtl_grader.problems.testbench import harness_problem
 from rtl_grader.types.problem import Problem
 
 SOURCE = "folder"
@@ -58,23 +58,21 @@ def understand(name: str, folder: Path, description: Path | None) -> Understandi
 
 def problem_places(path: Path) -> list[Place]:
     """The problems at `path`: one folder, or a folder of them."""
-    own = _stated(path)
-    if own:
-        return own
     children = sorted(path.iterdir())
-    if any(child.suffix in SOURCES for child in children):
-        return [(path.resolve().name, path, None)]
-    places: list[Place] = []
-    for child in children:
+    has_sources = any(child.suffix in SOURCES for child in children)
+    places = _stated(path, has_sources)
+    for child in () if places else children:
         if child.is_dir() and not child.name.startswith("."):
-            places += _stated(child) or [(child.name, child, None)]
+            places += _stated(child, True)
     return places
 
 
-def _stated(path: Path) -> list[Place]:
-    """The problems of `problem.toml`, or of several `NAME.problem.toml`, in a folder."""
+def _stated(path: Path, is_problem: bool) -> list[Place]:
+    """The problems of `problem.toml`, or of several `NAME.problem.toml`, in a folder, or the folder itself."""
     name = path.resolve().name
     files = sorted(path.glob("*problem.toml"))
+    if is_problem and not files:
+        return [(name, path, None)]
     return [(f"{name}.{file.stem}".removesuffix(".problem"), path, file) for file in files]
 
 
@@ -117,13 +115,12 @@ def _problem(name: str, folder: Folder, stated: Description, notes: dict[str, st
         problem = harness_problem(**about, targets=tuple(golden), harness=harness)
     is_same = problem.prompt == prompt
     notes["ports"] = "named" if is_same else "the header is appended"
-    bench_text = problem.harness.get(BENCH_FILE)
-    if bench_text and problem.interface:
-        notes["inside"] = " ".join(read_inside(bench_text, problem.interface))
-    if notes.get("inside"):
-        prompt = problem.prompt + _INSIDE.format(notes["inside"])
-        problem = problem.model_copy(update={"prompt": prompt})
-    return problem
+    names = read_inside(problem)
+    if not names:
+        return problem
+    notes["inside"] = " ".join(names)
+    prompt = problem.prompt + _INSIDE.format(notes["inside"])
+    return problem.model_copy(update={"prompt": prompt})
 
 
 def _completed(folder: Folder, stated: Description, make: MakeKeys) -> Description:

@@ -86,7 +86,7 @@ class Rewritten:
 
 def prints(text: str, marker: Marker) -> bool:
     """Whether a printing call of a bench has `marker` in a string literal."""
-    return any(True for _ in _verdicts(SourceTree(text), marker))
+    return any(map(name_of, _verdicts(SourceTree(text), marker)))
 
 
 def printed(text: str) -> list[str]:
@@ -100,7 +100,7 @@ def has_faults(text: str) -> bool:
     """Whether a bench reports errors by `$error`, `$fatal`, an assertion or an exit code."""
     tree = SourceTree(text)
     calls = re.compile(rf"{_FAULTS.pattern}|\$finish_and_return")
-    return bool(tree.of(*_ASSERTIONS)) or any(True for _ in _statements(tree, calls))
+    return bool(tree.of(*_ASSERTIONS)) or any(_statements(tree, calls))
 
 
 def rewritten(
@@ -127,7 +127,7 @@ def rewritten(
     if not calls and marker != ():
         raise ValueError(f"its test bench never prints {marker!r}")
     ended = not calls or any(map(_at_end, calls))
-    if ended and not any(True for tree in every_tree for _ in _statements(tree, _ENDING)):
+    if ended and not any(any(_statements(tree, _ENDING)) for tree in every_tree):
         raise ValueError(
             "its test bench prints the verdict at the end of a simulation that it does not end itself"
         )
@@ -192,15 +192,13 @@ def _to_channel(tree: SourceTree, marker: Marker, channel: str) -> Iterator[Edit
 
 
 def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
-    """Write the mark before each `$finish` or `$stop`, in one block because the statement may belong to an `if`."""
-    for start, end in _statements(tree, _ENDING):
-        yield _inserted(start, f'begin $fdisplay({channel}, "{ENDED}"); ')
-        yield _inserted(end, " end")
+    """Write the mark before each `$finish` or `$stop`."""
+    yield from _preceded(_statements(tree, _ENDING), channel, ENDED)
 
 
 def _with_faults(tree: SourceTree, channel: str) -> Iterator[Edit]:
     """Write a mark before each `$error` and `$fatal`, and where an assertion fails."""
-    mark = f'$fdisplay({channel}, "{FAULT}");'
+    mark = f' else $fdisplay({channel}, "{FAULT}");'
     spans = list(_statements(tree, _FAULTS))
     for node in tree.of(*_ASSERTIONS):
         action = node.action
@@ -208,12 +206,15 @@ def _with_faults(tree: SourceTree, channel: str) -> Iterator[Edit]:
             spans.append(_span(tree, action.elseClause.clause))
             continue
         start, end = _span(tree, action.statement)
-        if name_of(action.statement) == "EmptyStatement":
-            yield Edit(start, end, f" else {mark}")
-        else:
-            yield _inserted(end, f" else {mark}")
+        is_empty = name_of(action.statement) == "EmptyStatement"
+        yield Edit(start if is_empty else end, end, mark)
+    yield from _preceded(spans, channel, FAULT)
+
+
+def _preceded(spans: Iterable[tuple[int, int]], channel: str, mark: str) -> Iterator[Edit]:
+    """Write a mark before statements, in one block because a statement may belong to an `if`."""
     for start, end in spans:
-        yield _inserted(start, f"begin {mark} ")
+        yield _inserted(start, f'begin $fdisplay({channel}, "{mark}"); ')
         yield _inserted(end, " end")
 
 
