@@ -48,6 +48,8 @@ LACKING = {
     "an include loop": ({"tb/tb.v": f'`include "a.vh"\n{BENCH}', "tb/a.vh": '`include "a.vh"\n'}, "bench: a.vh:1: "),
     "an include that is missing": ({"tb/tb.v": f'`include "gone.vh"\n{BENCH}'}, "bench: tb.v:1: 'gone.vh': No such file"),
     "a way out": ({"problem.toml": "given = ['../x.v']"}, "given: no file is called ../x.v"),
+    "data outside": ({"tb/tb.v": BENCH.replace("bad = 0;", 'bad = 0; initial if (0) $display("../x.hex", "/abs/x.hex");'), "tb/x.hex": "0\n"}, "data: a text opens /abs/x.hex: write x.hex there"),
+    "two data files of one name": ({"problem.toml": "data = ['*/x.hex']", "tb/x.hex": "0\n", "rtl/x.hex": "1\n"}, "data: two files have one name: rtl/x.hex tb/x.hex"),
     "binary data": ({"rtl/inv.v": INVERTER + "\0"}, "rtl/inv.v: is binary: leave it out"),
     "a Makefile for VHDL": ({"tb/tb.v": None, "tb/Makefile": MAKEFILE.replace("?= verilog", "?= vhdl")}, "tb/Makefile: its top level is VHDL"),
     "a Makefile without its tests": ({"tb/tb.v": None, "tb/Makefile": MAKEFILE}, "bench: there is no Python file tb/test_inv.py with its tests"),

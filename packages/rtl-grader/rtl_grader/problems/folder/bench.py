@@ -83,12 +83,13 @@ def _guess(folder: Folder, top: str) -> BenchFiles:
     if not benches:
         reason = f"none is about {top}: name one, or say equivalence = true"
         raise FolderError("bench", reason)
-    first, *others = benches
-    same = [first, *(bench for bench in others if bench.form == first.form)]
+    form = benches[0].form
+    same = [bench for bench in benches if bench.form == form]
     if len(same) > 1:
-        choice = "; ".join(bench.paths[0] for bench in same[:9])
-        raise FolderError(f"bench.{first.form}", f"there are several, name one ({choice})")
-    return first
+        paths = [bench.paths[0] for bench in same[:9]]
+        choice = "; ".join(paths)
+        raise FolderError(f"bench.{form}", f"there are several, name one ({choice})")
+    return same[0]
 
 
 def _bench(folder: Folder, form: str, paths: Sequence[str]) -> BenchFiles:
@@ -133,12 +134,15 @@ def read_inside(problem: Problem) -> list[str]:
     if not text or not interface:
         return []
     tree = SourceTree(text)
-    instances = tree.of("HierarchyInstantiation")
-    own = [node for node in instances if node.type.rawText == interface.module]
-    nodes = (node for instance in own for node in walk(instance))
-    names = "|".join(node.name.rawText for node in nodes if name_of(node) == "InstanceName")
-    uses = re.findall(rf"\b(?:{names})\s*\.\s*(\w+)", code_of(text))
-    return sorted(set(uses).difference(port.name for port in interface.ports))
+    names = []
+    for instance in tree.of("HierarchyInstantiation"):
+        if instance.type.rawText == interface.module:
+            nodes = walk(instance)
+            names += [node.name.rawText for node in nodes if name_of(node) == "InstanceName"]
+    either = "|".join(names)
+    uses = re.findall(rf"\b(?:{either})\s*\.\s*(\w+)", code_of(text))
+    ports = {port.name for port in interface.ports}
+    return sorted(set(uses) - ports)
 
 
 def verdict_of(text: str, keys: BenchKeys) -> OwnVerdict:

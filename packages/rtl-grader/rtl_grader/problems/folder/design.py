@@ -53,7 +53,8 @@ class DesignFiles:
     @cached_property
     def shown(self) -> list[str]:
         """Data that the answer or a given file names; the rest is the bench's own."""
-        texts = map(self.folder.text, [*self.answer, *self.given])
+        sources = [*self.answer, *self.given]
+        texts = map(self.folder.text, sources)
         text = "\n".join([*texts, *self.headers.values()])
         return [path for path in self.data if f'{basename(path)}"' in text]
 
@@ -102,7 +103,8 @@ def find_design(folder: Folder, keys: Description, bench: BenchFiles) -> DesignF
     stated = folder.sources(folder.glob(keys.answer, "answer"))
     own = {path: texts[path] for path in stated or texts if path not in bench.paths}
     top = only_top(keys.top, bench.duts, own)
-    answer = list(dict.fromkeys([definitions(own)[top], *stated]))
+    home = definitions(own)[top]
+    answer = list(dict.fromkeys([home, *stated]))
     apart = {*answer, *bench.paths}
     given = needed(texts, answer, apart)
     if keys.given:
@@ -117,8 +119,9 @@ def definitions(texts: Files) -> dict[str, str]:
     """Name of each module, package and interface -> the path of its file, the first if there are several."""
     names: dict[str, str] = {}
     for path, text in texts.items():
-        for name in _UNIT.findall(code_of(text)) if path.endswith(SOURCES) else ():
-            names.setdefault(name, path)
+        if path.endswith(SOURCES):
+            for name in _UNIT.findall(code_of(text)):
+                names.setdefault(name, path)
     return names
 
 
@@ -181,8 +184,9 @@ def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str
         paths = [path for path in folder.paths if re.fullmatch(pattern, path)]
         if len(paths) == 1:
             return paths[0], folder.text(paths[0])
-    unit = next(unit for unit in modules(code_of(text)) if unit.name == top)
-    comment = _COMMENT.search(text[: unit.start])
+    units = modules(code_of(text))
+    start = next(unit.start for unit in units if unit.name == top)
+    comment = _COMMENT.search(text[:start])
     if not comment:
         raise FolderError("spec", "there is none: write in spec.md what the design does")
     return "the comment above the module", comment[0]
@@ -199,9 +203,10 @@ def _data(folder: Folder, patterns: Iterable[str]) -> dict[str, list[str]]:
     data: dict[str, list[str]] = {}
     for path in folder.glob(patterns, "data") or named:
         name = basename(path)
-        data[path] = sorted({name, *places.pop(name, ())})
-        if data[path][0].startswith(("/", "../..")):
-            raise FolderError("data", f"a text opens {data[path][0]}: write {name} there")
+        data[path] = sorted({name, *places[name]})
+        for place in data[path]:
+            if place.startswith(("/", "../..")):
+                raise FolderError("data", f"a text opens {place}: write {name} there")
     if len(set(map(basename, data))) < len(data):
         raise FolderError("data", f"two files have one name: {' '.join(data)}")
     return data

@@ -11,6 +11,7 @@ from rtl_grader.problems.folder.files import Folder
 _UNKNOWN = "<needs-a-shell>"
 """Stands in a value for what only running `make` could tell."""
 _ASSIGNMENT = re.compile(r"^[ \t]*(?:export +)?(\w+)[ \t]*([?+:]*)=[ \t]*([^#\n]*)", re.M)
+_CONTINUED = re.compile(r"\\\n\s*")
 _REFERENCE = re.compile(r"\$[({]([^$(){}]*)[)}]")
 _HERE = re.compile(
     r"PWD|CURDIR|shell pwd|dir\b.*|(?:abspath|realpath)\s*\.?|lastword\s*|MAKEFILE_LIST"
@@ -41,11 +42,12 @@ def make_keys(folder: Folder, path: str) -> MakeKeys:
     variables = make_variables(folder.text(path))
     modules = variables.get("COCOTB_TEST_MODULES") or variables.get("MODULE", "")
     module, *_ = modules.split(",")
-    sources = variables.get("VERILOG_SOURCES", "")
-    test, *given = [
-        normpath(join(dirname(path), name)) for name in (f"{module}.py", *sources.split())
-    ]
-    keys = MakeKeys(test, [name for name in given if (folder.root / name).exists()])
+    here = dirname(path)
+    keys = MakeKeys(join(here, f"{module}.py"))
+    for name in variables.get("VERILOG_SOURCES", "").split():
+        source = normpath(join(here, name))
+        if (folder.root / source).exists():
+            keys.given.append(source)
     for name, value in variables.items():
         if name.startswith(_PARAMETER):
             keys.parameters[name.removeprefix(_PARAMETER)] = value
@@ -54,7 +56,8 @@ def make_keys(folder: Folder, path: str) -> MakeKeys:
         if option == "-D":
             keys.define[name] = value or 1
         elif option == "+":
-            keys.plusargs += (f"+{name}={value}" if value else f"+{name}",)
+            plusarg = f"+{name}={value}" if value else f"+{name}"
+            keys.plusargs += (plusarg,)
         else:
             keys.parameters[name] = value
     return keys
@@ -66,11 +69,11 @@ def make_variables(text: str) -> dict[str, str]:
     Conditions are ignored: the assignments of all branches count, as far as each adds or is the first.
     """
     raw = {"SIM": "icarus"}
-    for name, kind, value in _ASSIGNMENT.findall(re.sub(r"\\\n\s*", " ", text)):
+    joined = _CONTINUED.sub(" ", text)
+    for name, kind, value in _ASSIGNMENT.findall(joined):
+        before = raw.setdefault(name, "" if kind == "+" else value)
         if kind == "+":
-            raw[name] = f"{raw.get(name, '')} {value}"
-        else:
-            raw.setdefault(name, value)
+            raw[name] = f"{before} {value}"
     return {name: _expanded(value, raw) for name, value in raw.items()}
 
 
