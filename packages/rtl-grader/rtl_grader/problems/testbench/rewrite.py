@@ -15,7 +15,7 @@ Nothing else changes. Expansions of the bench's macros are not covered.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
@@ -46,6 +46,7 @@ _WATCH = (
     'final if (!moved_RTLWORD) $fdisplay(CHANNEL, "no output of the design changed its value"); '
 )
 """On one line, so that line numbers stay. After `#0` the outputs have settled."""
+_INSTANCE = "HierarchyInstantiation"
 _NAMED = "NamedPortConnection"
 _LINKS = (_NAMED, "OrderedPortConnection")
 UNITS = (
@@ -54,6 +55,7 @@ UNITS = (
     "ProgramDeclaration",
     "PackageDeclaration",
 )
+_TASK = re.compile(r"\$([A-Za-z_][\w$]*)")
 _TIMESCALE = re.compile(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
 _ENDING = re.compile(r"\$(?:finish|finish_and_return|stop)")
@@ -118,16 +120,17 @@ def rewritten(
     Raises ValueError when no call outside macros prints `marker` (an empty tuple asks for none), or when
     the verdict comes at the end of a simulation that the bench itself does not end.
     """
-    trees = {name: SourceTree(text) for name, text in sources.items()}
-    every_tree = list(trees.values())
-    own_names = _own_names(every_tree) - {dut} | {top}
+    files = (f'`line 1 "{name}" 0\n{text}' for name, text in sources.items())
+    whole = "\n".join(files)
+    tree = SourceTree(whole)
+    own_names = _own_names(tree) - {dut} | {top}
     home = f"{top}_{WORD}"
     channel = f"{home}.channel_{WORD}"
-    calls = [call for tree in every_tree for call in _verdicts(tree, marker)]
+    calls = list(_verdicts(tree, marker))
     if not calls and marker != ():
         raise ValueError(f"its test bench never prints {marker!r}")
     ended = not calls or any(map(_at_end, calls))
-    if ended and not any(any(_statements(tree, _ENDING)) for tree in every_tree):
+    if ended and not any(_statements(tree, _ENDING)):
         raise ValueError(
             "its test bench prints the verdict at the end of a simulation that it does not end itself"
         )
@@ -137,29 +140,27 @@ def rewritten(
         word = lexeme[0]
         return f"{word}_{WORD}" if word in own_names else word
 
-    lines = []
-    for name, tree in trees.items():
-        edits = [
-            *_to_channel(tree, marker, channel),
-            *_seeded(tree, home),
-            *_opened(tree, top),
-            *_watched(tree, dut, ports, channel),
-            *_marked(tree, channel),
-            *(_with_faults(tree, channel) if errors else ()),
-            *_without_waves(tree),
-        ]
-        lines += [f'`line 1 "{name}" 0', _LEXEME.sub(with_suffix, tree.edited(edits))]
-    whole = "\n".join(sources.values())
-    lines += [f"`undef {name}" for name in macros_of(whole)]
-    text = "\n".join([*lines, ""])
-    links = [node for instance in _instances(every_tree, dut) for node in walk(instance)]
+    instances = [node for node in tree.of(_INSTANCE) if node.type.rawText == dut]
+    edits = [
+        *_to_channel(tree, calls, channel),
+        *_seeded(tree, home),
+        *_opened(tree, top),
+        *_watched(tree, instances, ports, channel),
+        *_marked(tree, channel),
+        *(_with_faults(tree, channel) if errors else ()),
+        *_without_waves(tree),
+    ]
+    body = _LEXEME.sub(with_suffix, tree.edited(edits))
+    endings = [f"`undef {name}" for name in macros_of(whole)]
+    text = "\n".join([body, *endings, ""])
+    links = [node for instance in instances for node in walk(instance)]
     return Rewritten(
         text=text,
         top=home,
         ended=ended,
-        tasks=_tasks(text, every_tree),
+        tasks=_tasks(text, tree),
         timescale=_timescale(whole),
-        overridden=_overridden(links, every_tree),
+        overridden=_overridden(links, tree),
         connected=_connected({name_of(node) for node in links}),
     )
 
@@ -182,8 +183,8 @@ def _has(literal: str, marker: Marker) -> bool:
     return any(word in literal.lower() for word in marker)
 
 
-def _to_channel(tree: SourceTree, marker: Marker, channel: str) -> Iterator[Edit]:
-    for call in _verdicts(tree, marker):
+def _to_channel(tree: SourceTree, calls: Iterable[Node], channel: str) -> Iterator[Edit]:
+    for call in calls:
         name = call.left.systemIdentifier
         base = name.rawText.removeprefix("$")
         yield Edit(*_span(tree, name), f"$f{base}")
@@ -257,16 +258,14 @@ def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
 
 
 def _watched(
-    tree: SourceTree, dut: str, ports: Sequence[tuple[str, str]], channel: str
+    tree: SourceTree, instances: Sequence[Node], ports: Sequence[tuple[str, str]], channel: str
 ) -> Iterator[Edit]:
     """Watch what the outputs of the only instance of the design are connected to, at the end of its module."""
-    instances = [
-        node for node in _instances([tree], dut) if name_of(node.parent) == "ModuleDeclaration"
-    ]
-    if len(instances) != 1:
+    members = [node for node in instances if name_of(node.parent) == "ModuleDeclaration"]
+    if len(members) != 1:
         return
     directions, outputs = dict(ports), []
-    links = [node for node in walk(instances[0]) if name_of(node) in _LINKS]
+    links = [node for node in walk(members[0]) if name_of(node) in _LINKS]
     in_order = chain(directions, repeat(""))
     for link, name in zip(links, in_order, strict=False):
         if name_of(link) == _NAMED:
@@ -278,29 +277,26 @@ def _watched(
         elif not link.openParen.rawText:
             outputs.append(name)
     if outputs and all(outputs) and "input" in directions.values():
-        end, _ = _span(tree, instances[0].parent.endmodule)
+        end, _ = _span(tree, members[0].parent.endmodule)
         joined = ", ".join(outputs)
         watch = _WATCH.replace("OUTPUTS", f"{{{joined}}}")
         yield _inserted(end, watch.replace("CHANNEL", channel))
 
 
-def _own_names(trees: Collection[SourceTree]) -> set[str]:
+def _own_names(tree: SourceTree) -> set[str]:
     """Names of modules, packages, instances, tasks, functions and named blocks that are not also names of
     ports or parameters."""
-    names: set[str] = set()
-    links: set[str] = set()
-    for tree in trees:
-        names |= {node.header.name.rawText for node in tree.of(*UNITS)}
-        names |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
-        routines = tree.of("TaskDeclaration", "FunctionDeclaration")
-        names |= {node.prototype.name.getLastToken().rawText for node in routines}
-        links |= {node.name.rawText for node in tree.of(_NAMED, "NamedParamAssignment")}
+    routines = tree.of("TaskDeclaration", "FunctionDeclaration")
+    names = {node.prototype.name.getLastToken().rawText for node in routines}
+    names |= {node.header.name.rawText for node in tree.of(*UNITS)}
+    names |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
+    links = {node.name.rawText for node in tree.of(_NAMED, "NamedParamAssignment")}
     return {name for name in names - links if name.isidentifier()}
 
 
-def _tasks(text: str, trees: Collection[SourceTree]) -> tuple[str, ...]:
-    names = set(re.findall(r"\$([A-Za-z_][\w$]*)", code_of(text)))
-    if any(tree.of("ProceduralForceStatement", "ProceduralReleaseStatement") for tree in trees):
+def _tasks(text: str, tree: SourceTree) -> tuple[str, ...]:
+    names = set(_TASK.findall(code_of(text)))
+    if tree.of("ProceduralForceStatement", "ProceduralReleaseStatement"):
         names.add("force")
     return tuple(sorted(names))
 
@@ -310,15 +306,8 @@ def _timescale(text: str) -> str:
     return last.strip()
 
 
-def _instances(trees: Collection[SourceTree], dut: str) -> Iterator[Node]:
-    for tree in trees:
-        for node in tree.of("HierarchyInstantiation"):
-            if node.type.rawText == dut:
-                yield node
-
-
-def _overridden(links: Iterable[Node], trees: Iterable[SourceTree]) -> tuple[str, ...]:
-    names = ["*"] if any(tree.of("DefParam") for tree in trees) else []
+def _overridden(links: Iterable[Node], tree: SourceTree) -> tuple[str, ...]:
+    names = ["*"] if tree.of("DefParam") else []
     for node in links:
         if name_of(node) == "NamedParamAssignment":
             names.append(node.name.rawText)
