@@ -57,7 +57,10 @@ def test_the_variables_of_a_makefile_are_read(tmp_path, grader):
 def test_a_value_that_needs_a_shell_is_asked_for(tmp_path):
     make = MAKEFILE.replace("PARAM_W ?= 3", "PARAM_W := $(shell expr 2 + 1)")
     understood = reading(tmp_path, {**WITH_MAKEFILE, "tb/Makefile": make})
-    assert str(understood.error) == "bench.parameters.0.W: <needs-a-shell> is neither a number nor a word: state one"
+    assert (
+        str(understood.error)
+        == "bench.parameters.0.W: <needs-a-shell> is neither a number nor a word: state one"
+    )
     toml = '[bench]\nmakefile = "tb"\nparameters = [{W = 3}]\n'
     assert problem_of(tmp_path, {**WITH_MAKEFILE, "tb/Makefile": make, "problem.toml": toml})
 

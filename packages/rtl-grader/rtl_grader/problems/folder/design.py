@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -151,7 +150,8 @@ def included(texts: Files, roots: Iterable[str], folders: Iterable[str]) -> dict
     while waiting:
         for name in _INCLUDE.findall(texts[waiting.pop()]):
             first = (normpath(f"{folder}/{name}") for folder in folders)
-            others = (path for path in texts if f"/{path}".endswith(f"/{name}"))
+            ending = f"/{name}"
+            others = (path for path in texts if f"/{path}".endswith(ending))
             path = next(filter(texts.__contains__, chain(first, others)), None)
             if path and name not in headers:
                 headers[name] = texts[path]
@@ -194,19 +194,20 @@ def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str
 
 def _data(folder: Folder, patterns: Iterable[str]) -> dict[str, list[str]]:
     """Data file -> where the working folder must hold it: its name, and the paths by which texts name it."""
-    places: dict[str, set[str]] = defaultdict(set)
-    for string in _STRING.findall("\n".join(folder.hdl.values())):
-        place = normpath(string)
-        places[basename(place)].add(place)
+    text = "\n".join(folder.hdl.values())
+    strings = set(map(normpath, _STRING.findall(text)))
+    names = set(map(basename, strings))
     others = (path for path in folder.paths if path not in folder.hdl)
-    named = [path for path in others if basename(path) in places]
-    data: dict[str, list[str]] = {}
+    named = [path for path in others if basename(path) in names]
+    data = {}
     for path in folder.glob(patterns, "data") or named:
         name = basename(path)
-        data[path] = sorted({name, *places[name]})
+        places = (string for string in strings if basename(string) == name)
+        data[path] = sorted({name, *places})
         for place in data[path]:
             if place.startswith(("/", "../..")):
                 raise FolderError("data", f"a text opens {place}: write {name} there")
-    if len(set(map(basename, data))) < len(data):
+    distinct = set(map(basename, data))
+    if len(distinct) < len(data):
         raise FolderError("data", f"two files have one name: {' '.join(data)}")
     return data

@@ -69,7 +69,8 @@ def verilog_harness(
     Raises FolderError when the bench has no or several top modules, or if its verdict must be stated.
     """
     texts = design.folder.hdl
-    beside = needed(texts, bench.paths, {*bench.paths, *design.answer, *design.given})
+    apart = {*bench.paths, *design.answer, *design.given}
+    beside = needed(texts, bench.paths, apart)
     # The bench has its own copy of the given files, without macros and includes.
     sources = {path: texts[path] for path in (*design.given, *beside, *bench.paths)}
     headers = included(texts, sources, design.keys.include)

@@ -60,6 +60,7 @@ _TIMESCALE = re.compile(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
 _ENDING = re.compile(r"\$(?:finish|finish_and_return|stop)")
 _FAULTS = re.compile(r"\$(?:error|fatal)")
+_COUNTED = re.compile(rf"{_FAULTS.pattern}|\$finish_and_return")
 _ASSERTIONS = ("ImmediateAssertStatement", "ImmediateAssumeStatement")
 _DUMPING = re.compile(r"\$dump.*")
 _LEXEME = re.compile(rf"{HIDDEN.pattern}|[$`]?[A-Za-z_][\w$]*", re.A)
@@ -101,8 +102,9 @@ def printed(text: str) -> list[str]:
 def has_faults(text: str) -> bool:
     """Whether a bench reports errors by `$error`, `$fatal`, an assertion or an exit code."""
     tree = SourceTree(text)
-    calls = re.compile(rf"{_FAULTS.pattern}|\$finish_and_return")
-    return bool(tree.of(*_ASSERTIONS)) or any(_statements(tree, calls))
+    if tree.of(*_ASSERTIONS):
+        return True
+    return any(_statements(tree, _COUNTED))
 
 
 def rewritten(
@@ -131,9 +133,8 @@ def rewritten(
         raise ValueError(f"its test bench never prints {marker!r}")
     ended = not calls or any(map(_at_end, calls))
     if ended and not any(_statements(tree, _ENDING)):
-        raise ValueError(
-            "its test bench prints the verdict at the end of a simulation that it does not end itself"
-        )
+        where = "at the end of a simulation that it does not end itself"
+        raise ValueError(f"its test bench prints the verdict {where}")
 
     def with_suffix(lexeme: re.Match[str]) -> str:
         # Only identifiers get the suffix, not words in comments and strings.
@@ -302,16 +303,17 @@ def _tasks(text: str, tree: SourceTree) -> tuple[str, ...]:
 
 
 def _timescale(text: str) -> str:
-    *_, last = ["", *_TIMESCALE.findall(code_of(text))]
-    return last.strip()
+    scales = _TIMESCALE.findall(code_of(text))
+    return scales[-1].strip() if scales else ""
 
 
 def _overridden(links: Iterable[Node], tree: SourceTree) -> tuple[str, ...]:
     names = ["*"] if tree.of("DefParam") else []
     for node in links:
-        if name_of(node) == "NamedParamAssignment":
+        kind = name_of(node)
+        if kind == "NamedParamAssignment":
             names.append(node.name.rawText)
-        elif name_of(node) == "OrderedParamAssignment":
+        elif kind == "OrderedParamAssignment":
             names.append("*")
     return tuple(dict.fromkeys(names))
 
