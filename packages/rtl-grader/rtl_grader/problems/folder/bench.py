@@ -86,8 +86,8 @@ def _guess(folder: Folder, top: str) -> BenchFiles:
     form = benches[0].form
     same = [bench for bench in benches if bench.form == form]
     if len(same) > 1:
-        paths = [bench.paths[0] for bench in same[:9]]
-        choice = "; ".join(paths)
+        choices = [bench.paths[0] for bench in same[:9]]
+        choice = "; ".join(choices)
         raise FolderError(f"bench.{form}", f"there are several, name one ({choice})")
     return same[0]
 
