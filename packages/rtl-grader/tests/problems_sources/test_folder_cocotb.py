@@ -54,6 +54,12 @@ def test_the_variables_of_a_makefile_are_read(tmp_path, grader):
     assert not graded(grader, problem, "~a", "a").passed
 
 
+def test_another_unit_of_time_is_refused_by_name(tmp_path):
+    make = f"{MAKEFILE}COCOTB_HDL_TIMEUNIT = 10ns\n"
+    understood = reading(tmp_path, {**WITH_MAKEFILE, "tb/Makefile": make})
+    assert "COCOTB_HDL_TIMEUNIT is 10ns: only 1ns can be graded" in str(understood.error)
+
+
 def test_a_value_that_needs_a_shell_is_asked_for(tmp_path):
     make = MAKEFILE.replace("PARAM_W ?= 3", "PARAM_W := $(shell expr 2 + 1)")
     understood = reading(tmp_path, {**WITH_MAKEFILE, "tb/Makefile": make})

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from os.path import dirname, join, normpath
 
+from rtl_grader.problems.folder.description import FolderError
 from rtl_grader.problems.folder.files import Folder
 
 _UNKNOWN = "<needs-a-shell>"
@@ -20,6 +21,7 @@ _MAX_REFERENCES = 20
 """Most references below one another."""
 _ARGUMENTS = ("COMPILE_ARGS", "EXTRA_ARGS", "SIM_ARGS", "PLUSARGS", "COCOTB_PLUSARGS")
 _OPTION = re.compile(r"(?<!\S)(-D|\+|-G|-P\s*\w+\.)(\w+)=?(\S*)")
+_TIMES = {"COCOTB_HDL_TIMEUNIT": "1ns", "COCOTB_HDL_TIMEPRECISION": "1ps"}
 _PARAMETER = "PARAM_"
 """Before the name of a parameter in that of a variable."""
 
@@ -38,10 +40,13 @@ class MakeKeys:
 
 
 def make_keys(folder: Folder, path: str) -> MakeKeys:
-    """What a Makefile of a folder says."""
+    """What a Makefile of a folder says. Raises FolderError if it sets other units of time than are used."""
     variables = make_variables(folder.text(path))
     modules = variables.get("COCOTB_TEST_MODULES") or variables.get("MODULE", "")
     module, *_ = modules.split(",")
+    for name, usual in _TIMES.items():
+        if variables.get(name, usual) != usual:
+            raise FolderError(path, f"{name} is {variables[name]}: only {usual} can be graded")
     here = dirname(path)
     keys = MakeKeys(join(here, f"{module}.py"))
     for name in variables.get("VERILOG_SOURCES", "").split():
