@@ -100,7 +100,9 @@ class Library:
         key = measure.by, text
         if key not in self._by_text:
             every = measure.runs(text)
-            self._by_text[key] = [array("q", runs) for runs in every if len(runs) >= measure.least]
+            self._by_text[key] = [
+                array("q", runs) for runs in every if len(runs) >= measure.least
+            ]
         return self._by_text[key]
 
 
