@@ -23,6 +23,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rtl_grader.hdl.text import compact
 from rtl_grader.problems.design import Design, is_rtl, modules_of
@@ -62,6 +63,15 @@ class NearDuplicate:
         return f"{self.moved} is held out too: {reason}"
 
 
+RunSets = list[set[int]]
+"""Hashes of the runs of a text, or of each of its modules."""
+Runs: TypeAlias = "array[int]"
+"""Such a set as an array: sets take eight times the memory."""
+Key = tuple[str, str]
+Place = tuple[int, str | None]
+"""Identity of runs, and the generated set of their problem."""
+
+
 @dataclass(frozen=True)
 class Measure:
     """A measure of similarity between two problems."""
@@ -69,8 +79,7 @@ class Measure:
     by: str
     texts: Callable[[Problem], Iterable[str]]
     """What is compared of a problem."""
-    runs: Callable[[str], list[set[int]]]
-    """Hashes of the runs of a text, or of each of its modules."""
+    runs: Callable[[str], RunSets]
     limit: float
     """Smallest overlap of near-duplicates."""
     least: int = 0
@@ -81,28 +90,26 @@ class Library:
     """The runs of texts, computed once for each: the problems of a design share most of theirs."""
 
     def __init__(self) -> None:
-        self._by_text: dict[tuple[str, str], list[array[int]]] = {}
-        """(measure, text) -> runs, as arrays: sets take eight times the memory."""
-        self._by_problem: dict[tuple[str, str], list[array[int]]] = {}
+        self._by_text: dict[Key, list[Runs]] = {}
+        """(measure, text) -> runs."""
+        self._by_problem: dict[Key, list[Runs]] = {}
         """(measure, problem id) -> runs."""
 
-    def runs(self, measure: Measure, problem: Problem) -> list[array[int]]:
+    def runs(self, measure: Measure, problem: Problem) -> list[Runs]:
         """The runs that are long enough. Those of equal texts are the same objects."""
         key = measure.by, problem.id
         if key not in self._by_problem:
-            texts = measure.texts(problem)
-            self._by_problem[key] = [
-                runs for text in texts for runs in self._runs_of(measure, text)
-            ]
+            every: list[Runs] = []
+            for text in measure.texts(problem):
+                every += self._runs_of(measure, text)
+            self._by_problem[key] = every
         return self._by_problem[key]
 
-    def _runs_of(self, measure: Measure, text: str) -> list[array[int]]:
+    def _runs_of(self, measure: Measure, text: str) -> list[Runs]:
         key = measure.by, text
         if key not in self._by_text:
-            every = measure.runs(text)
-            self._by_text[key] = [
-                array("q", runs) for runs in every if len(runs) >= measure.least
-            ]
+            long = [runs for runs in measure.runs(text) if len(runs) >= measure.least]
+            self._by_text[key] = [array("q", runs) for runs in long]
         return self._by_text[key]
 
 
@@ -194,7 +201,7 @@ class _Entry:
 
     id: str
     set: str | None
-    runs: array[int]
+    runs: Runs
 
 
 class _Index:
@@ -204,8 +211,8 @@ class _Index:
         self._limit = measure.limit
         self._holders: dict[int, list[int]] = defaultdict(list)
         """Run -> places in the entries."""
-        self._answers: dict[tuple[int, str | None], tuple[str, float]] = {}
-        entries: dict[tuple[int, str | None], _Entry] = {}
+        self._answers: dict[Place, tuple[str, float]] = {}
+        entries: dict[Place, _Entry] = {}
         for problem in sorted(problems, key=lambda problem: problem.id):
             for runs in library.runs(measure, problem):
                 own_set = _set_of(problem)
@@ -215,7 +222,7 @@ class _Index:
             for run in entry.runs:
                 self._holders[run].append(place)
 
-    def closest(self, own: array[int], own_set: str | None) -> tuple[str, float]:
+    def closest(self, own: Runs, own_set: str | None) -> tuple[str, float]:
         """(problem id, overlap) of the closest entry within the limit, the first by id; overlap 0 without one.
 
         Entries of the same generated set are ignored.
@@ -230,22 +237,24 @@ class _Index:
             self._answers[key] = closest
         return self._answers[key]
 
-    def _near(self, own: array[int]) -> Iterator[tuple[_Entry, float]]:
+    def _near(self, own: Runs) -> Iterator[tuple[_Entry, float]]:
         """Yield (entry, overlap) for the entries that overlap at least by the limit, in the order of ids."""
         # Above the limit at most this share of the runs is not in the other set, so one of a few
         # more is. Of these the rarest are looked up: common phrases are in every problem of a set.
-        few = int((1 - self._limit) * len(own)) + 2
+        size = len(own)
+        few = int((1 - self._limit) * size) + 2
         known = self._holders.keys() & own
-        few -= len(own) - len(known)  # runs that no entry has are the rarest
+        few -= size - len(known)  # runs that no entry has are the rarest
         if few <= 0:
             return
-        rarest = sorted((self._holders[run] for run in known), key=len)[:few]
-        places = sorted(set().union(*rarest))
+        holders = [self._holders[run] for run in known]
+        rarest = sorted(holders, key=len)[:few]
         own_runs = set(own)
-        for place in places:
+        for place in sorted(set().union(*rarest)):
             entry = self._entries[place]
             common = len(own_runs.intersection(entry.runs))
-            overlap = common / (len(own) + len(entry.runs) - common)
+            either = size + len(entry.runs) - common
+            overlap = common / either
             if overlap >= self._limit:
                 yield entry, overlap
 
@@ -270,7 +279,7 @@ def _prompt(problem: Problem) -> list[str]:
     return [prompt, *files]
 
 
-def _text_runs(text: str) -> list[set[int]]:
+def _text_runs(text: str) -> RunSets:
     return [_runs(re.findall(r"[a-z]+|\d+", text.lower()), 3)]
 
 
@@ -278,7 +287,7 @@ def _goldens(problem: Problem) -> list[str]:
     return ["\n".join((problem.golden or {}).values())]
 
 
-def _golden_runs(text: str) -> list[set[int]]:
+def _golden_runs(text: str) -> RunSets:
     return [_runs(re.findall(r"\w+|[^\w\s]", compact(text)), 5)]
 
 
@@ -290,7 +299,7 @@ def _codes(problem: Problem) -> Iterable[str]:
     return dict.fromkeys([*shown, *_prompt(problem), *(problem.golden or {}).values()])
 
 
-def _code_runs(text: str) -> list[set[int]]:
+def _code_runs(text: str) -> RunSets:
     return [_runs(_without_names(code), 8) for _, code in modules_of(text)]
 
 
@@ -300,11 +309,13 @@ def _without_names(code: str) -> list[str]:
     tokens = []
     for place, token in enumerate(_TOKEN.findall(code)):
         is_name = token[0].isalpha() or token[0] == "_"
-        if is_name and token not in _KEYWORDS:
-            distance = place - last.get(token, -_FAR - 1)
-            last[token] = place
-            token = f"<{distance if distance <= _FAR else 0}>"
-        tokens.append(token)
+        if not is_name or token in _KEYWORDS:
+            tokens.append(token)
+            continue
+        distance = place - last.get(token, -_FAR - 1)
+        last[token] = place
+        reach = distance if distance <= _FAR else 0
+        tokens.append(f"<{reach}>")
     return tokens
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES
-from rtl_grader.hdl.text import code_of, emptied, modules
+from rtl_grader.hdl.text import code_of, emptied, module_names, modules
 from rtl_grader.problems.cvdp import FieldError, NotGradableError, files_of
 from rtl_grader.problems.judged import Compilation
 from rtl_grader.types.files import Files
@@ -33,6 +33,10 @@ _CALLS = re.compile(r"GLOBAL|STACK_GLOBAL|INST|OBJ|REDUCE|NEWOBJ\w*|BUILD|EXT\d|
 _MACRO = re.compile(r"[A-Za-z_]\w*", re.A)
 _BASE64 = re.compile(r"[\w+/\s]+=*\s*")
 _SOURCES = (".v", ".sv")
+
+
+Fields = Mapping[str, Any]
+"""A row, or a part of one."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ _BENCHLS = {"files", "top_module"}
 _NOTSOTINY = {"prompt", "golden_module"}
 
 
-def columns_of(row: Mapping[str, Any], own: Mapping[str, Any]) -> Columns | None:
+def columns_of(row: Fields, own: Fields) -> Columns | None:
     """The columns of a row: the user's `own`, completed by the published form that the row has; None for
     forms of files. Raises FieldError when the columns are of no form.
 
@@ -104,7 +108,7 @@ def columns_of(row: Mapping[str, Any], own: Mapping[str, Any]) -> Columns | None
     )
 
 
-def pair_of(row: Mapping[str, Any], columns: Columns | None) -> Pair:
+def pair_of(row: Fields, columns: Columns | None) -> Pair:
     """Read a row. Raises FieldError, or NotGradableError for a valid row that cannot be judged here."""
     if columns is None:
         return _of_files(row) if row.keys() >= _BENCHLS else _of_project(row)
@@ -132,13 +136,13 @@ def pair_of(row: Mapping[str, Any], columns: Columns | None) -> Pair:
     )
 
 
-def difficulty_in(row: Mapping[str, Any]) -> Difficulty | None:
+def difficulty_in(row: Fields) -> Difficulty | None:
     """The difficulty that a row states; None if it states none of ours."""
     stated = row.get("difficulty")
     return next((level for level in get_args(Difficulty) if level == stated), None)
 
 
-def compilation_in(row: Mapping[str, Any], files: Iterable[str]) -> Compilation:
+def compilation_in(row: Fields, files: Iterable[str]) -> Compilation:
     """What the designs of a row are compiled with: files of its context, and its columns `include` and `define`.
 
     Raises FieldError when these are no list of folders and no object of macros.
@@ -160,9 +164,9 @@ def compilation_in(row: Mapping[str, Any], files: Iterable[str]) -> Compilation:
     return Compilation(sources, tuple(folders), macros)
 
 
-def _of_files(row: Mapping[str, Any]) -> Pair:
+def _of_files(row: Fields) -> Pair:
     """A record of RTL-BenchLS. It has no specification: the module's name and header are all that it tells."""
-    top = _name(row, "top_module")
+    top = str(_name(row, "top_module"))
     files = files_of(row["files"], "files")
     masked = files.get(str(row.get("masked_rtl_key")), "")
     if masked:
@@ -170,7 +174,7 @@ def _of_files(row: Mapping[str, Any]) -> Pair:
             raise NotGradableError(f"its design does not have {MASKED} once")
         design = masked.replace(MASKED, str(row.get("ref_rtl")))
     else:
-        design = _design_file(files, str(top))
+        design = _design_file(files, top)
     library = files.get("lib.v", "")
     context = {"rtl/lib.v": library} if modules(code_of(library)) else {}
     task = f"Write the Verilog module `{top}`."
@@ -191,20 +195,21 @@ def _of_files(row: Mapping[str, Any]) -> Pair:
 def _design_file(files: Mapping[str, str], top: str) -> str:
     for path, text in files.items():
         is_design = path.endswith(_SOURCES) and not path.endswith("_combined.v")
-        if is_design and any(module.name == top for module in modules(code_of(text))):
+        if is_design and top in module_names(text):
             return text
     raise FieldError("files", f"no file of it defines the module {top}")
 
 
-def _of_project(row: Mapping[str, Any]) -> Pair:
+def _of_project(row: Fields) -> Pair:
     """A task of NotSoTiny: write the module that is empty in a project of one file."""
     design = _golden(row["golden_module"], "golden_module")
-    names = [module.name for module in modules(code_of(design))]
-    if len(names) != 1 or not names[0]:
+    names = module_names(design)
+    if len(names) != 1:
         raise FieldError("golden_module", "is not one module")
     project = str(row["prompt"])
     units = [unit for unit in modules(code_of(project)) if unit.name and unit.closed]
-    others = [project[unit.start : unit.end] for unit in units if unit.name not in names]
+    texts = [project[unit.start : unit.end] for unit in units if unit.name not in names]
+    others = "\n\n".join(texts)
     task = f"Write the module `{names[0]}`"
     if others:
         task += " of the project whose other modules are in `rtl/project.v`"
@@ -213,7 +218,7 @@ def _of_project(row: Mapping[str, Any]) -> Pair:
         design=design,
         top=names[0],
         id=_name(row, "task_id"),
-        context={"rtl/project.v": "\n\n".join(others) + "\n"} if others else {},
+        context={"rtl/project.v": f"{others}\n"} if others else {},
         family=_name(row, "project_name"),
     )
 
@@ -226,7 +231,7 @@ def design_in(text: str) -> str:
     *_, text = text.replace("\r\n", "\n").rpartition("</think>")
     fenced = _FENCE.findall(text) if "```" in text or "~~~" in text else []
     blocks = [block for block in fenced if modules(code_of(block))]
-    design = blocks[-1] if blocks else text
+    *_, design = [text, *blocks]
     units = modules(code_of(design))
     benches = [(unit.start, unit.end) for unit in units if unit.is_bench]
     if benches and len(benches) < len(units):
@@ -236,19 +241,18 @@ def design_in(text: str) -> str:
     return design
 
 
-def _at(row: Mapping[str, Any], path: str) -> Any:
+def _at(row: Fields, path: str) -> Any:
     """The value at a JSON path, None if there is none. A text on the way is read as JSON."""
     if path in row or "." not in path:
         return row.get(path)
     value: Any = row
     for key in path.split("."):
         value = _structure(value)
-        if isinstance(value, Mapping):
-            value = value.get(key)
-        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
-            value = value[int(key)]
-        else:
+        if isinstance(value, list):
+            value = {str(place): entry for place, entry in enumerate(value)}
+        if not isinstance(value, Mapping):
             return None
+        value = value.get(key)
     return value
 
 
@@ -262,7 +266,7 @@ def _structure(value: Any) -> Any:
     return value
 
 
-def _name(row: Mapping[str, Any], path: str) -> str | None:
+def _name(row: Fields, path: str) -> str | None:
     value = _at(row, path)
     return None if value is None or isinstance(value, (dict, list)) else str(value)
 

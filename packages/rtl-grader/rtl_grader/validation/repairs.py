@@ -122,13 +122,14 @@ def _prefixes(output: Path) -> set[str]:
 
 def _row(problem: Problem, mutant: Mutant, identity: str, reasons: Sequence[str]) -> Row:
     assert problem.interface is not None
+    top = problem.interface.module
     (text,) = mutant.files.values()
     (golden,) = (problem.golden or {}).values()
     return {
         "id": identity,
-        "specification": _report(problem.interface.module, text, reasons),
+        "specification": _report(top, text, reasons),
         "golden": golden,
-        "top": problem.interface.module,
+        "top": top,
         **surroundings(problem),
         "task": "repair",
         "mutation": mutant.description,

@@ -157,8 +157,9 @@ class Library:
         neighbours: dict[str, set[str]] = defaultdict(set)
         for file in self.files:
             for unit in file.scan.units:
-                for used in unit.uses & self._holders.keys():
-                    neighbours[unit.name].add(used)
+                known = unit.uses & self._holders.keys()
+                neighbours[unit.name] |= known
+                for used in known:
                     neighbours[used].add(unit.name)
         clusters: dict[str, str] = {}
         for name in sorted(neighbours):
