@@ -1,10 +1,13 @@
-"""Measure how long a large set of pairs takes to read, to fingerprint and to split, and its memory.
+"""Measure how long a large set takes to read, to fingerprint and to split, and its memory.
 
-    python -m benchmarks.problem_reading [--rows 20000] [--pairs ../shared/data/pairs] [--folder /tmp/bench-pairs]
+    python -m benchmarks.problem_reading [--kind pairs] [--rows 20000] [--pairs ../shared/data/pairs]
+        [--folder /tmp/bench-pairs]
+    python -m benchmarks.problem_reading --kind rtl [--rtl ../shared/data/rtl-benchls] [--per-module 30]
 
-Writes `--rows` pairs to `--folder`, unless the file exists: copies of the pairs at `--pairs` with other names of
-modules and ports, and with enough other words and constants that no two are near-duplicates. Prints wall and CPU
-seconds of each part and the peak of the process's memory.
+`rtl` reads the tasks of the RTL at `--rtl`, many of each module. `pairs` writes `--rows` pairs to `--folder`,
+unless the file exists: copies of the pairs at `--pairs` with other names of modules and ports, and with enough
+other words and constants that no two are near-duplicates. Prints wall and CPU seconds of each part and the peak
+of the process's memory, so each kind is measured in a process of its own.
 """
 
 import json
@@ -12,6 +15,7 @@ import random
 import re
 import resource
 import time
+from argparse import Namespace
 from pathlib import Path
 
 from benchmarks.common import DATA, options, show
@@ -19,6 +23,8 @@ from rtl_grader.hdl.text import WORD, code_of, modules
 from rtl_grader.problems.near_duplicates import separate
 from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.problems.sources import FileSource, source_of
+from rtl_grader.problems.sources.pairs import PairsSource
+from rtl_grader.problems.sources.rtl import RtlSource
 from rtl_grader.types.problem import Problem
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -72,12 +78,25 @@ class Clock:
         return (what, *seconds)
 
 
-def main() -> None:
-    pairs, folder = DATA / "pairs", Path("/tmp/bench-pairs")
-    arguments = options(__doc__ or "", rows=20_000, pairs=pairs, folder=folder).parse_args()
+def source_to_read(arguments: Namespace) -> FileSource:
+    if arguments.kind == "rtl":
+        return RtlSource(kind="rtl", path=arguments.rtl, per_module=arguments.per_module)
     file = arguments.folder / f"pairs-{arguments.rows}.jsonl"
     fill(file, arguments.pairs, arguments.rows)
-    source = source_of(f"pairs={file}").model_copy(update={"heldout_fraction": 0.2})
+    return PairsSource(kind="pairs", path=file)
+
+
+def main() -> None:
+    parser = options(
+        __doc__ or "",
+        rows=20_000,
+        pairs=DATA / "pairs",
+        folder=Path("/tmp/bench-pairs"),
+        rtl=DATA / "rtl-benchls",
+        per_module=30,
+    )
+    parser.add_argument("--kind", choices=("pairs", "rtl"), default="pairs")
+    source = source_to_read(parser.parse_args())
     clock = Clock()
     loaded = LoadedProblems()
     source.add_to(loaded, 0)

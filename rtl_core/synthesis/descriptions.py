@@ -19,6 +19,7 @@ from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.hdl.declared import declared_names
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.problems.cvdp import MAX_LINE_BYTES, json_lines
+from rtl_grader.problems.judged import surroundings
 from rtl_grader.prompts import Message, with_context
 from rtl_grader.types.problem import Difficulty, InterfaceSource, Problem
 from rtl_grader.validation.level import golden_digest
@@ -80,7 +81,7 @@ def _named(problem: Problem) -> list[str]:
 def _hidden(problem: Problem) -> set[str]:
     """Names inside the golden answer that a description may not use: of more than three characters, no
     common words, and not in what the solver sees."""
-    golden, context = dict(problem.golden or {}), _surroundings(problem)
+    golden, context = dict(problem.golden or {}), surroundings(problem)["context"]
     known = {*_named(problem), *_WORD.findall("\n".join(context.values()))}
     # The problem's interface has only the parameters that its own text names.
     whole = parse_interface({**context, **golden}, _named(problem)[0], InterfaceSource.GOLDEN)
@@ -88,11 +89,6 @@ def _hidden(problem: Problem) -> set[str]:
         known |= {parameter.name for parameter in whole.parameters}
     names = set[str]().union(*map(declared_names, golden.values())) - known
     return {n for n in names if len(n) > _SHORT and n.lower() not in _COMMON_WORDS}
-
-
-def _surroundings(problem: Problem) -> dict[str, str]:
-    """The files that the solver sees: packages and submodules, but no target."""
-    return {path: t for path, t in problem.context.items() if path not in problem.targets}
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ class Description:
             "specification": self.text,
             "golden": golden.popitem()[1] if len(golden) == 1 else golden,
             "top": _named(problem)[0],
-            "context": _surroundings(problem),
+            **surroundings(problem),
             "task": "specification",
             "origin": problem.origin or f"{problem.source}: {problem.id}",
             "licence": problem.licence,

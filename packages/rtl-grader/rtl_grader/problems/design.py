@@ -50,7 +50,7 @@ def cvdp_design(problem: Problem) -> Design:
     id_parts = _CVDP_ID.match(problem.id)
     if id_parts is None:
         return Design(problem.id)
-    files = [basename(path) for path in problem.targets if _is_rtl(path)]
+    files = [basename(path) for path in problem.targets if is_rtl(path)]
     names = [file.rsplit(".", 1)[0] for file in files]
     names += [name for name, _ in shown_modules(problem)]
     own_names = set(map(str.lower, names)) - _CONVENTIONS
@@ -61,7 +61,7 @@ def shown_modules(problem: Problem) -> list[tuple[str, str]]:
     """(name, code) of each RTL module in the context or the prompt, see `modules_of`."""
     result = []
     for path, text in sorted(problem.context.items()):
-        if _is_rtl(path):
+        if is_rtl(path):
             result += modules_of(text)
     return result + modules_of(problem.prompt)
 
@@ -78,7 +78,8 @@ def modules_of(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def _is_rtl(path: str) -> bool:
+def is_rtl(path: str) -> bool:
+    """Whether a file of the workspace is a design."""
     return path.startswith("rtl/") and path.endswith((".v", ".sv"))
 
 

@@ -137,6 +137,26 @@ def is_judged(harness: Files) -> bool:
     return JUDGE_FILE in harness
 
 
+def surroundings(problem: Problem) -> dict[str, Any]:
+    """What a row for the source `pairs` says of the files and settings beside the golden answer.
+
+    Returns: `context`, which begins with the files to compile, in their order; and `include` and `define` if the
+    golden answer is compiled with them.
+    """
+    context = {
+        path: text for path, text in problem.context.items() if path not in problem.targets
+    }
+    if not is_judged(problem.harness):
+        return {"context": context}
+    settings = json.loads(problem.harness[JUDGE_FILE])
+    compiled = {path: context[path] for path in settings["compiled"]}
+    row: dict[str, Any] = {"context": {**compiled, **context}}
+    for key in ("include", "define"):
+        if settings[key]:
+            row[key] = settings[key]
+    return row
+
+
 def top_of(text: str) -> str | None:
     """The module of a text that no other one of it instantiates: the last one if there are several, None
     without modules."""

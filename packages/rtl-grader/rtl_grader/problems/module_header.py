@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from rtl_grader.hdl.text import HIDDEN, WORD, code_of, modules
+from rtl_grader.hdl.text import HIDDEN, WORD
+from rtl_grader.hdl.tree import SourceTree, name_of
 from rtl_grader.types.problem import Interface
 
 HeaderRule = Literal["missing", "always", "never"]
-_SUBROUTINE = re.compile(r"\b(function|task)\b.*?\bend\1\b", re.S)
-_PORTS = re.compile(r"\b(?:input|output|inout)\b[^;]*;")
-_CONSTANTS = re.compile(r"\b(?:parameter|localparam)\b[^;]*;")
-_DIRECTION = re.compile(r"\b(?:input|output|inout)\b")
 
 
 def with_header(text: str, design: str, interface: Interface, rule: HeaderRule) -> str:
@@ -39,23 +36,30 @@ def module_header(design: str, name: str) -> str:
 
     Raises ValueError when there is no such module.
     """
-    text = HIDDEN.sub(lambda hidden: "" if hidden[0].startswith("/") else hidden[0], design)
-    code = code_of(text)
-    module = next((module for module in modules(code) if module.name == name), None)
+    tree = SourceTree(HIDDEN.sub(_without_comment, design))
+    modules = tree.of("ModuleDeclaration")
+    module = next((node for node in modules if node.header.name.rawText == name), None)
     if module is None:
         raise ValueError(f"there is no module {name} to take the header from")
-    end = code.index(";", module.start) + 1
-    lines = [line.rstrip() for line in text[module.start : end].splitlines() if line.strip()]
-    body = _SUBROUTINE.sub(lambda match: " " * len(match[0]), code[end : module.end])
-    ports = [] if _DIRECTION.search(module.header) else list(_PORTS.finditer(body))
-    needed = set(WORD.findall(" ".join([module.header, *(port[0] for port in ports)])))
-    constants: list[re.Match[str]] = []
-    for constant in reversed(list(_CONSTANTS.finditer(body))):
-        words = set(WORD.findall(constant[0])) - {"parameter", "localparam"}
-        if words & needed:
-            constants.insert(0, constant)
-            needed |= words
+    header = tree.text(module.header)
+    lines = [line.rstrip() for line in header.splitlines() if line.strip()]
+    members = [(name_of(member), tree.text(member)) for member in module.members]
+    ports = [text for kind, text in members if kind == "PortDeclaration"]
+    needed = _words("\n".join([header, *ports]))
+    constants: list[str] = []
+    for kind, text in reversed(members):
+        if kind == "ParameterDeclarationStatement" and _words(text) & needed:
+            constants.insert(0, text)
+            needed |= _words(text)
     for declaration in (*constants, *ports):
-        start, stop = declaration.span()
-        lines.append("  " + " ".join(text[end + start : end + stop].split()))
+        _, _, plain = declaration.rpartition("*)")  # without attributes
+        lines.append("  " + " ".join(plain.split()))
     return "\n".join(lines)
+
+
+def _without_comment(hidden: re.Match[str]) -> str:
+    return "" if hidden[0].startswith("/") else hidden[0]
+
+
+def _words(text: str) -> set[str]:
+    return set(WORD.findall(text)) - {"parameter", "localparam"}

@@ -3,7 +3,7 @@
 Two problems belong together when they have one design (problems/design.py) or are near-duplicates by one of
 three measures (Jaccard overlap of runs of consecutive words or tokens):
 
-- text: the words shown to the model, in runs of three, overlap by 80 % or more;
+- text: the words shown to the model, in runs of three, overlap by 80 % or more; a file with a mask counts whole;
 - golden answer: its tokens, in runs of five, overlap by 80 %;
 - code: RTL modules that are shown to the model, or in the golden answers, overlap by 60 % in runs of eight
   tokens. An identifier is represented by the distance to its previous use (after Baker, "Parameterized
@@ -23,9 +23,10 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rtl_grader.hdl.text import compact
-from rtl_grader.problems.design import Design, modules_of, shown_modules
+from rtl_grader.problems.design import Design, is_rtl, modules_of
 from rtl_grader.types.problem import Problem
 
 MIN_CODE_RUNS = 60
@@ -62,10 +63,13 @@ class NearDuplicate:
         return f"{self.moved} is held out too: {reason}"
 
 
-Runs = list[set[int]]
-"""Hashes of the runs of each compared text or module of a problem."""
-Known = dict[tuple[str, str], "list[array[int]]"]
-"""(measure, problem id) -> the runs that are long enough, as arrays: sets take eight times the memory."""
+RunSets = list[set[int]]
+"""Hashes of the runs of a text, or of each of its modules."""
+Runs: TypeAlias = "array[int]"
+"""Such a set as an array: sets take eight times the memory."""
+Key = tuple[str, str]
+Place = tuple[int, str | None]
+"""Identity of runs, and the generated set of their problem."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +77,40 @@ class Measure:
     """A measure of similarity between two problems."""
 
     by: str
-    runs: Callable[[Problem], Runs]
+    texts: Callable[[Problem], Iterable[str]]
+    """What is compared of a problem."""
+    runs: Callable[[str], RunSets]
     limit: float
     """Smallest overlap of near-duplicates."""
     least: int = 0
     """A text or module with fewer runs is ignored."""
 
-    def of(self, problem: Problem, known: Known) -> list[array[int]]:
-        """Runs of a problem's texts or modules that are long enough, from `known` if they are there."""
-        key = self.by, problem.id
-        if key not in known:
-            long = [runs for runs in self.runs(problem) if len(runs) >= self.least]
-            known[key] = [array("q", runs) for runs in long]
-        return known[key]
+
+class Library:
+    """The runs of texts, computed once for each: the problems of a design share most of theirs."""
+
+    def __init__(self) -> None:
+        self._by_text: dict[Key, list[Runs]] = {}
+        """(measure, text) -> runs."""
+        self._by_problem: dict[Key, list[Runs]] = {}
+        """(measure, problem id) -> runs."""
+
+    def runs(self, measure: Measure, problem: Problem) -> list[Runs]:
+        """The runs that are long enough. Those of equal texts are the same objects."""
+        key = measure.by, problem.id
+        if key not in self._by_problem:
+            every: list[Runs] = []
+            for text in measure.texts(problem):
+                every += self._runs_of(measure, text)
+            self._by_problem[key] = every
+        return self._by_problem[key]
+
+    def _runs_of(self, measure: Measure, text: str) -> list[Runs]:
+        key = measure.by, text
+        if key not in self._by_text:
+            long = [runs for runs in measure.runs(text) if len(runs) >= measure.least]
+            self._by_text[key] = [array("q", runs) for runs in long]
+        return self._by_text[key]
 
 
 def separate(
@@ -105,9 +130,9 @@ def separate(
     left, out = list(train), list(heldout)
     moved: list[NearDuplicate] = []
     fresh: Sequence[Problem] = out
-    known: Known = {}
+    library = Library()
     while fresh:
-        moves = {pair.moved: pair for pair in pairs(left, fresh, measures, known)}
+        moves = {pair.moved: pair for pair in pairs(left, fresh, measures, library)}
         moves |= {pair.moved: pair for pair in _of_one_design(left, fresh, designs or {})}
         fresh = [problem for problem in left if problem.id in moves]
         left = [problem for problem in left if problem.id not in moves]
@@ -145,86 +170,137 @@ def pairs(
     train: Iterable[Problem],
     heldout: Iterable[Problem],
     measures: Sequence[Measure],
-    known: Known | None = None,
+    library: Library | None = None,
 ) -> list[NearDuplicate]:
     """Return the closest near-duplicate among the held-out problems for each training problem that has one.
 
-    `known` keeps the runs between calls about the same problems.
+    `library` keeps the runs between calls about the same problems.
     """
-    known = {} if known is None else known
+    library = library or Library()
     best: dict[str, NearDuplicate] = {}
     train, heldout = list(train), list(heldout)
     for measure in measures:
-        index = _Index(measure, heldout, known)
+        index = _Index(measure, heldout, library)
         for problem in train:
-            for own in measure.of(problem, known):
-                for other, overlap in index.near(own):
-                    if problem.generated and other.generated and problem.source == other.source:
-                        continue
-                    closest = best.get(problem.id)
-                    if closest is None or overlap > closest.overlap:
-                        pair = NearDuplicate(problem.id, other.id, overlap, measure.by)
-                        best[problem.id] = pair
+            for own in library.runs(measure, problem):
+                other, overlap = index.closest(own, _set_of(problem))
+                closest = best.get(problem.id)
+                if overlap and (closest is None or overlap > closest.overlap):
+                    best[problem.id] = NearDuplicate(problem.id, other, overlap, measure.by)
     return list(best.values())
+
+
+def _set_of(problem: Problem) -> str | None:
+    """The generated set that a problem is of; None for other problems."""
+    return problem.source if problem.generated else None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Runs of held-out problems of one set, and the first of these problems by id."""
+
+    id: str
+    set: str | None
+    runs: Runs
 
 
 class _Index:
     """The runs of held-out problems by one measure, to find those that overlap with given ones."""
 
-    def __init__(self, measure: Measure, problems: Iterable[Problem], known: Known) -> None:
+    def __init__(self, measure: Measure, problems: Iterable[Problem], library: Library) -> None:
         self._limit = measure.limit
-        self._entries: list[tuple[Problem, array[int]]] = []
         self._holders: dict[int, list[int]] = defaultdict(list)
         """Run -> places in the entries."""
+        self._answers: dict[Place, tuple[str, float]] = {}
+        entries: dict[Place, _Entry] = {}
         for problem in sorted(problems, key=lambda problem: problem.id):
-            for runs in measure.of(problem, known):
-                for run in runs:
-                    self._holders[run].append(len(self._entries))
-                self._entries.append((problem, runs))
+            for runs in library.runs(measure, problem):
+                own_set = _set_of(problem)
+                entries.setdefault((id(runs), own_set), _Entry(problem.id, own_set, runs))
+        self._entries = list(entries.values())
+        for place, entry in enumerate(self._entries):
+            for run in entry.runs:
+                self._holders[run].append(place)
 
-    def near(self, own: array[int]) -> Iterator[tuple[Problem, float]]:
-        """Yield (problem, overlap) for the entries that overlap at least by the limit, in the order of ids."""
+    def closest(self, own: Runs, own_set: str | None) -> tuple[str, float]:
+        """(problem id, overlap) of the closest entry within the limit, the first by id; overlap 0 without one.
+
+        Entries of the same generated set are ignored.
+        """
+        key = id(own), own_set
+        if key not in self._answers:
+            closest = "", 0.0
+            for entry, overlap in self._near(own):
+                is_other = own_set is None or entry.set != own_set
+                if is_other and overlap > closest[1]:
+                    closest = entry.id, overlap
+            self._answers[key] = closest
+        return self._answers[key]
+
+    def _near(self, own: Runs) -> Iterator[tuple[_Entry, float]]:
+        """Yield (entry, overlap) for the entries that overlap at least by the limit, in the order of ids."""
         # Above the limit at most this share of the runs is not in the other set, so one of a few
         # more is. Of these the rarest are looked up: common phrases are in every problem of a set.
-        few = int((1 - self._limit) * len(own)) + 2
+        size = len(own)
+        few = int((1 - self._limit) * size) + 2
         known = self._holders.keys() & own
-        few -= len(own) - len(known)  # runs that no entry has are the rarest
+        few -= size - len(known)  # runs that no entry has are the rarest
         if few <= 0:
             return
-        rarest = sorted((self._holders[run] for run in known), key=len)[:few]
-        places = sorted(set().union(*rarest))
+        holders = [self._holders[run] for run in known]
+        rarest = sorted(holders, key=len)[:few]
         own_runs = set(own)
-        for place in places:
-            problem, runs = self._entries[place]
-            common = len(own_runs.intersection(runs))
-            overlap = common / (len(own) + len(runs) - common)
+        for place in sorted(set().union(*rarest)):
+            entry = self._entries[place]
+            common = len(own_runs.intersection(entry.runs))
+            either = size + len(entry.runs) - common
+            overlap = common / either
             if overlap >= self._limit:
-                yield problem, overlap
+                yield entry, overlap
 
 
-def _text_runs(problem: Problem) -> Runs:
-    """Runs of words of everything shown to the model except code."""
-    texts = [problem.prompt]
+def _texts(problem: Problem) -> list[str]:
+    """Everything shown to the model except code."""
+    texts = _prompt(problem)
     for path, text in sorted(problem.context.items()):
         if not path.endswith(_CODE):
             texts.append(text)
-    words = re.findall(r"[a-z]+|\d+", "\n".join(texts).lower())
-    return [_runs(words, 3)]
+    return ["\n".join(texts)]
 
 
-def _golden_runs(problem: Problem) -> Runs:
-    text = compact("\n".join((problem.golden or {}).values()))
-    return [_runs(re.findall(r"\w+|[^\w\s]", text), 5)]
+def _prompt(problem: Problem) -> list[str]:
+    """The prompt. A file that it shows with a mask is apart from it, and whole: it is that of other problems too."""
+    prompt, files = problem.prompt, []
+    for path, frame in problem.frame.items():
+        shown, whole = frame.rstrip(), (problem.golden or {}).get(path)
+        if whole and shown in prompt:
+            prompt = prompt.replace(shown, "")
+            files.append(whole)
+    return [prompt, *files]
 
 
-def _code_runs(problem: Problem) -> Runs:
-    """Runs of each module shown to the model or in the golden answer; none for a generated problem."""
+def _text_runs(text: str) -> RunSets:
+    return [_runs(re.findall(r"[a-z]+|\d+", text.lower()), 3)]
+
+
+def _goldens(problem: Problem) -> list[str]:
+    return ["\n".join((problem.golden or {}).values())]
+
+
+def _golden_runs(text: str) -> RunSets:
+    return [_runs(re.findall(r"\w+|[^\w\s]", compact(text)), 5)]
+
+
+def _codes(problem: Problem) -> Iterable[str]:
+    """Texts with modules: those shown to the model, and the golden answer; none for a generated problem."""
     if problem.generated:
-        return []
-    modules = shown_modules(problem)
-    for text in (problem.golden or {}).values():
-        modules += modules_of(text)
-    return [_runs(_without_names(code), 8) for _, code in modules]
+        return ()
+    shown = [text for path, text in sorted(problem.context.items()) if is_rtl(path)]
+    return dict.fromkeys([*shown, *_prompt(problem), *(problem.golden or {}).values()])
+
+
+def _code_runs(text: str) -> RunSets:
+    return [_runs(_without_names(code), 8) for _, code in modules_of(text)]
 
 
 def _without_names(code: str) -> list[str]:
@@ -233,11 +309,13 @@ def _without_names(code: str) -> list[str]:
     tokens = []
     for place, token in enumerate(_TOKEN.findall(code)):
         is_name = token[0].isalpha() or token[0] == "_"
-        if is_name and token not in _KEYWORDS:
-            distance = place - last.get(token, -_FAR - 1)
-            last[token] = place
-            token = f"<{distance if distance <= _FAR else 0}>"
-        tokens.append(token)
+        if not is_name or token in _KEYWORDS:
+            tokens.append(token)
+            continue
+        distance = place - last.get(token, -_FAR - 1)
+        last[token] = place
+        reach = distance if distance <= _FAR else 0
+        tokens.append(f"<{reach}>")
     return tokens
 
 
@@ -249,10 +327,10 @@ def _runs(words: list[str], length: int) -> set[int]:
     return set(map(hash, zip(*shifted, strict=False)))
 
 
-_GOLDEN = Measure("golden answer", _golden_runs, 0.8, MIN_CODE_RUNS)
-BY_ID = (Measure("text", _text_runs, 0.8), _GOLDEN)
+_GOLDEN = Measure("golden answer", _goldens, _golden_runs, 0.8, MIN_CODE_RUNS)
+BY_ID = (Measure("text", _texts, _text_runs, 0.8), _GOLDEN)
 """Measures of a split by `id`, unchanged since older releases so that their runs resume with the same split."""
-_BY_CODE = Measure("code", _code_runs, 0.6, MIN_CODE_RUNS)
-BY_DESIGN = (Measure("text", _text_runs, 0.8, MIN_TEXT_RUNS), _GOLDEN, _BY_CODE)
+_BY_CODE = Measure("code", _codes, _code_runs, 0.6, MIN_CODE_RUNS)
+BY_DESIGN = (Measure("text", _texts, _text_runs, 0.8, MIN_TEXT_RUNS), _GOLDEN, _BY_CODE)
 STRICT = (*BY_ID, _BY_CODE)
 """For candidates that are easily replaced: short texts count too."""

@@ -13,21 +13,30 @@ import binascii
 import json
 import pickletools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
-from rtl_grader.hdl.text import code_of, emptied, modules
+from rtl_grader.hdl.interface import HDL_SUFFIXES
+from rtl_grader.hdl.text import code_of, emptied, module_names, modules
 from rtl_grader.problems.cvdp import FieldError, NotGradableError, files_of
+from rtl_grader.problems.judged import Compilation
 from rtl_grader.types.files import Files
+from rtl_grader.types.problem import MASKED, Difficulty
 
-MASK = "[MASKED]"
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)", re.S | re.M)
 _SYSTEM = re.compile(r"<s>\s*\[INST\]|<<SYS>>.*?<</SYS>>|\[/INST\]", re.S)
 _HEADER_MARK = "Module header:"
 _VHDL = re.compile(r"^\s*(?:entity|architecture)\s+\w+\s+(?:is|of)\b", re.I | re.M)
 _CALLS = re.compile(r"GLOBAL|STACK_GLOBAL|INST|OBJ|REDUCE|NEWOBJ\w*|BUILD|EXT\d|(?:BIN)?PERSID")
 """Operations of a pickle that import or call something."""
+_MACRO = re.compile(r"[A-Za-z_]\w*", re.A)
+_BASE64 = re.compile(r"[\w+/\s]+=*\s*")
+_SOURCES = (".v", ".sv")
+
+
+Fields = Mapping[str, Any]
+"""A row, or a part of one."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class Pair:
 
     specification: str
     design: str
-    """The golden answer."""
+    """The golden answer; of several files, all of them in one text."""
     top: str | None = None
     """Name of its top module, if the row says it."""
     id: str | None = None
@@ -58,6 +67,8 @@ class Pair:
     """The design with `[MASKED]` in place of what an answer must write."""
     family: str | None = None
     """The design that other rows ask about, too."""
+    files: Files = field(default_factory=dict)
+    """The golden answer by path in the workspace, if the row names its files."""
 
 
 FORMS = (
@@ -69,28 +80,26 @@ FORMS = (
     Columns(("description",), "code"),
 )
 """Forms with one text and one design in a row."""
-_BENCHLS = ("files", "top_module")
-_NOTSOTINY = ("prompt", "golden_module")
+_BENCHLS = {"files", "top_module"}
+_NOTSOTINY = {"prompt", "golden_module"}
 
 
-def columns_of(row: Mapping[str, Any], own: Columns) -> Columns | None:
+def columns_of(row: Fields, own: Fields) -> Columns | None:
     """The columns of a row: the user's `own`, completed by the published form that the row has; None for
-    forms of files. Raises FieldError when the columns are of no form."""
-    if own.specification and own.golden:
-        return own
-    if row.keys() >= set(_BENCHLS) or row.keys() >= set(_NOTSOTINY):
+    forms of files. Raises FieldError when the columns are of no form.
+
+    Args:
+        own: field of `Columns` -> its value.
+    """
+    if own.keys() >= {"specification", "golden"}:
+        return Columns(**own)
+    if row.keys() >= _BENCHLS or row.keys() >= _NOTSOTINY:
         return None
     for form in FORMS:
-        specification = own.specification or form.specification
-        golden = own.golden or form.golden
-        if _at(row, golden) is not None and _at(row, specification[0]) is not None:
-            return Columns(
-                specification,
-                golden,
-                own.top or form.top,
-                own.id or form.id,
-                own.context or form.context,
-            )
+        columns = replace(form, **own)
+        needed = (columns.golden, columns.specification[0])
+        if all(_at(row, path) is not None for path in needed):
+            return columns
     present = ", ".join(map(str, list(row)[:20]))
     raise FieldError(
         "columns",
@@ -99,15 +108,17 @@ def columns_of(row: Mapping[str, Any], own: Columns) -> Columns | None:
     )
 
 
-def pair_of(row: Mapping[str, Any], columns: Columns | None) -> Pair:
+def pair_of(row: Fields, columns: Columns | None) -> Pair:
     """Read a row. Raises FieldError, or NotGradableError for a valid row that cannot be judged here."""
     if columns is None:
-        return _of_files(row) if row.keys() >= set(_BENCHLS) else _of_project(row)
+        return _of_files(row) if row.keys() >= _BENCHLS else _of_project(row)
     parts = [_specification(_at(row, path)) for path in columns.specification]
-    specification = "\n\n".join(part for part in parts if part)
     if not parts[0]:
         raise NotGradableError("its specification is empty")
-    design = design_in(_golden(_at(row, columns.golden), columns.golden))
+    specification = "\n\n".join(filter(None, parts))
+    golden = _at(row, columns.golden)
+    files = _files(golden, columns.golden)
+    design = "\n".join(files.values()) or design_in(_golden(golden, columns.golden))
     before, mark, header = specification.partition(_HEADER_MARK)
     if mark and not modules(code_of(design)):
         # MG-Verilog: the header stands in the specification, and the rest of the module in the answer.
@@ -121,26 +132,55 @@ def pair_of(row: Mapping[str, Any], columns: Columns | None) -> Pair:
         top=_name(row, columns.top),
         id=_name(row, columns.id),
         context=files_of(context, columns.context) if context else {},
+        files=files,
     )
 
 
-def _of_files(row: Mapping[str, Any]) -> Pair:
+def difficulty_in(row: Fields) -> Difficulty | None:
+    """The difficulty that a row states; None if it states none of ours."""
+    stated = row.get("difficulty")
+    return next((level for level in get_args(Difficulty) if level == stated), None)
+
+
+def compilation_in(row: Fields, files: Iterable[str]) -> Compilation:
+    """What the designs of a row are compiled with: files of its context, and its columns `include` and `define`.
+
+    Raises FieldError when these are no list of folders and no object of macros.
+    """
+    include = row.get("include") or []
+    if not isinstance(include, list):
+        raise FieldError("include", "is no list of folders")
+    folders = files_of(dict.fromkeys(map(str, include), ""), "include")
+    define = _structure(row.get("define") or {})
+    if not isinstance(define, Mapping):
+        raise FieldError("define", "is no object of macros and their texts")
+    macros = {str(name): str(text) for name, text in define.items()}
+    for name, text in macros.items():
+        if not _MACRO.fullmatch(name) or not text.isprintable():
+            raise FieldError(
+                "define", f"{ascii(name)[:80]} is no macro with a text of one line"
+            )
+    sources = [path for path in files if path.endswith(_SOURCES)]
+    return Compilation(sources, tuple(folders), macros)
+
+
+def _of_files(row: Fields) -> Pair:
     """A record of RTL-BenchLS. It has no specification: the module's name and header are all that it tells."""
-    top = _name(row, "top_module")
+    top = str(_name(row, "top_module"))
     files = files_of(row["files"], "files")
     masked = files.get(str(row.get("masked_rtl_key")), "")
     if masked:
-        if masked.count(MASK) != 1:
-            raise NotGradableError(f"its design does not have {MASK} once")
-        design = masked.replace(MASK, str(row.get("ref_rtl")))
+        if masked.count(MASKED) != 1:
+            raise NotGradableError(f"its design does not have {MASKED} once")
+        design = masked.replace(MASKED, str(row.get("ref_rtl")))
     else:
-        design = _design_file(files, str(top))
+        design = _design_file(files, top)
     library = files.get("lib.v", "")
     context = {"rtl/lib.v": library} if modules(code_of(library)) else {}
     task = f"Write the Verilog module `{top}`."
-    is_partial = masked.strip() not in ("", MASK)
+    is_partial = masked.strip() not in ("", MASKED)
     if is_partial:
-        task = f"Write what stands at `{MASK}` in this design.\n\n```verilog\n{masked.rstrip()}\n```"
+        task = f"Write what stands at `{MASKED}` in this design.\n\n```verilog\n{masked.rstrip()}\n```"
     return Pair(
         specification=task,
         design=design,
@@ -154,21 +194,22 @@ def _of_files(row: Mapping[str, Any]) -> Pair:
 
 def _design_file(files: Mapping[str, str], top: str) -> str:
     for path, text in files.items():
-        is_design = path.endswith((".v", ".sv")) and not path.endswith("_combined.v")
-        if is_design and any(module.name == top for module in modules(code_of(text))):
+        is_design = path.endswith(_SOURCES) and not path.endswith("_combined.v")
+        if is_design and top in module_names(text):
             return text
     raise FieldError("files", f"no file of it defines the module {top}")
 
 
-def _of_project(row: Mapping[str, Any]) -> Pair:
+def _of_project(row: Fields) -> Pair:
     """A task of NotSoTiny: write the module that is empty in a project of one file."""
     design = _golden(row["golden_module"], "golden_module")
-    names = [module.name for module in modules(code_of(design))]
-    if len(names) != 1 or not names[0]:
+    names = module_names(design)
+    if len(names) != 1:
         raise FieldError("golden_module", "is not one module")
     project = str(row["prompt"])
     units = [unit for unit in modules(code_of(project)) if unit.name and unit.closed]
-    others = [project[unit.start : unit.end] for unit in units if unit.name not in names]
+    texts = [project[unit.start : unit.end] for unit in units if unit.name not in names]
+    others = "\n\n".join(texts)
     task = f"Write the module `{names[0]}`"
     if others:
         task += " of the project whose other modules are in `rtl/project.v`"
@@ -177,7 +218,7 @@ def _of_project(row: Mapping[str, Any]) -> Pair:
         design=design,
         top=names[0],
         id=_name(row, "task_id"),
-        context={"rtl/project.v": "\n\n".join(others) + "\n"} if others else {},
+        context={"rtl/project.v": f"{others}\n"} if others else {},
         family=_name(row, "project_name"),
     )
 
@@ -190,7 +231,7 @@ def design_in(text: str) -> str:
     *_, text = text.replace("\r\n", "\n").rpartition("</think>")
     fenced = _FENCE.findall(text) if "```" in text or "~~~" in text else []
     blocks = [block for block in fenced if modules(code_of(block))]
-    design = blocks[-1] if blocks else text
+    *_, design = [text, *blocks]
     units = modules(code_of(design))
     benches = [(unit.start, unit.end) for unit in units if unit.is_bench]
     if benches and len(benches) < len(units):
@@ -200,19 +241,18 @@ def design_in(text: str) -> str:
     return design
 
 
-def _at(row: Mapping[str, Any], path: str) -> Any:
+def _at(row: Fields, path: str) -> Any:
     """The value at a JSON path, None if there is none. A text on the way is read as JSON."""
     if path in row or "." not in path:
         return row.get(path)
     value: Any = row
     for key in path.split("."):
         value = _structure(value)
-        if isinstance(value, Mapping):
-            value = value.get(key)
-        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
-            value = value[int(key)]
-        else:
+        if isinstance(value, list):
+            value = {str(place): entry for place, entry in enumerate(value)}
+        if not isinstance(value, Mapping):
             return None
+        value = value.get(key)
     return value
 
 
@@ -226,7 +266,7 @@ def _structure(value: Any) -> Any:
     return value
 
 
-def _name(row: Mapping[str, Any], path: str) -> str | None:
+def _name(row: Fields, path: str) -> str | None:
     value = _at(row, path)
     return None if value is None or isinstance(value, (dict, list)) else str(value)
 
@@ -250,18 +290,18 @@ def _golden(value: Any, name: str) -> str:
     """The text of a golden answer: the first of a list, the content of a message, the code of a pickle."""
     if isinstance(value, list) and value:
         value = value[0]
-    if isinstance(value, bytes):
-        return _code_in_pickle(value, name)
     value = _structure(value)
     for key in ("content", "answer", "code"):
         if isinstance(value, Mapping) and key in value:
             value = value[key]
+    if isinstance(value, bytes):
+        return _code_in_pickle(value, name)
     if not isinstance(value, str):
         reason = "is missing" if value is None else f"is {type(value).__name__}, not text"
         raise FieldError(name, reason)
     if value.startswith("\x80"):
         return _code_in_pickle(value.encode("latin-1", "replace"), name)
-    if value.startswith("gA") and re.fullmatch(r"[\w+/\s]+=*\s*", value):
+    if value.startswith("gA") and _BASE64.fullmatch(value):
         try:
             return _code_in_pickle(base64.b64decode(value), name)
         except binascii.Error as error:
@@ -269,6 +309,15 @@ def _golden(value: Any, name: str) -> str:
     if not value.strip():
         raise NotGradableError("its golden answer is empty")
     return value
+
+
+def _files(value: Any, name: str) -> Files:
+    """The files of a golden answer that is an object of path and text; none of any other one."""
+    value = _structure(value)
+    is_files = isinstance(value, dict) and all(
+        str(path).endswith(HDL_SUFFIXES) for path in value
+    )
+    return files_of(value, name) if is_files else {}
 
 
 def _code_in_pickle(data: bytes, name: str) -> str:

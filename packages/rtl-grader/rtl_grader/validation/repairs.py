@@ -16,9 +16,8 @@ from typing import Any
 from rtl_grader.errors import ProblemError
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
-from rtl_grader.problems.judged import JUDGE_FILE, is_judged
+from rtl_grader.problems.judged import is_judged, surroundings
 from rtl_grader.types.answer import Answer
-from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
 from rtl_grader.validation.mutants import Mutant, mutants
@@ -37,7 +36,6 @@ Correct it, and write the whole file.
 ```verilog
 {text}```
 """
-_MACROS = "rtl/defined_macros.v"
 Row = dict[str, Any]
 
 
@@ -124,14 +122,15 @@ def _prefixes(output: Path) -> set[str]:
 
 def _row(problem: Problem, mutant: Mutant, identity: str, reasons: Sequence[str]) -> Row:
     assert problem.interface is not None
+    top = problem.interface.module
     (text,) = mutant.files.values()
     (golden,) = (problem.golden or {}).values()
     return {
         "id": identity,
-        "specification": _report(problem.interface.module, text, reasons),
+        "specification": _report(top, text, reasons),
         "golden": golden,
-        "top": problem.interface.module,
-        "context": _context(problem),
+        "top": top,
+        **surroundings(problem),
         "task": "repair",
         "mutation": mutant.description,
         "origin": problem.origin,
@@ -144,12 +143,3 @@ def _report(top: str, text: str, reasons: Sequence[str]) -> str:
     first = {reason.partition(", phase ")[0]: reason for reason in reversed(reasons)}
     words = "\n".join(f"- {reason}" for reason in list(first.values())[-MOST_OUTPUTS:])
     return _REPORT.format(top=top, words=words.replace(", golden ", ", expected "), text=text)
-
-
-def _context(problem: Problem) -> Files:
-    """The files beside the golden answer: macros first, then those to compile in their order, then headers."""
-    settings = json.loads(problem.harness[JUDGE_FILE])
-    macros = [f"`define {name} {value}\n" for name, value in settings["define"].items()]
-    files = {_MACROS: "".join(macros)} if macros else {}
-    files |= {path: problem.context[path] for path in settings["compiled"]}
-    return {**files, **problem.context}

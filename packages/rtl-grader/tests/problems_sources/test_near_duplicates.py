@@ -6,7 +6,7 @@ import pytest
 
 from rtl_core.starter import starter_problems
 from rtl_core.starter.source import StarterSource
-from rtl_grader.problems.near_duplicates import BY_ID, pairs, separate
+from rtl_grader.problems.near_duplicates import BY_DESIGN, BY_ID, Library, pairs, separate
 from rtl_grader.problems.sources import load_problems
 from rtl_grader.problems.sources.cvdp import CvdpSource
 from rtl_grader.problems.sources.rtllm import RtllmSource
@@ -68,7 +68,8 @@ def test_every_pair_above_the_limit_is_found_whatever_the_texts_share():
         for side, texts in (("t", changed), ("h", own))
     )
     (measure, _) = BY_ID
-    runs = {problem.id: set(measure.of(problem, {})[0]) for problem in (*train, *held)}
+    library = Library()
+    runs = {problem.id: set(library.runs(measure, problem)[0]) for problem in (*train, *held)}
     like = {
         one.id: max(
             len(runs[one.id] & runs[two.id]) / len(runs[one.id] | runs[two.id]) for two in held
@@ -91,6 +92,34 @@ def test_different_words_around_one_golden_answer_are_found():
     other = make("b", "Complete the adders below.", "// other\n" + golden)
     found = pairs([make("a", "Write it.", golden)], [other], BY_ID)
     assert [(p.moved, p.by) for p in found] == [("a", "golden answer")]
+
+
+def masked(identity, golden, part):
+    frame = golden.replace(part, "[MASKED]")
+    prompt = f"Write what stands at `[MASKED]`.\n```\n{frame.rstrip()}\n```"
+    files = {"golden": {"rtl/m.sv": golden}, "frame": {"rtl/m.sv": frame}}
+    return a_problem(id=identity, prompt=prompt, **files)
+
+
+def sums(low):
+    lines = "".join(f"  assign y[{bit}] = a[{bit + low}] ^ a[{bit}];\n" for bit in range(40))
+    notes = "".join(f"  // note {word} on the sums\n" for word in TEXT.split())
+    return f"module m(input [99:0] a, output [39:0] y);\n{notes}{lines}endmodule\n"
+
+
+def test_tasks_with_masks_in_one_file_are_compared_as_the_whole_file_once():
+    golden, library = sums(1), Library()
+    first, second = masked("a", golden, "a[3] ^ a[2]"), masked("b", golden, "a[9] ^ a[8]")
+    for measure in BY_DESIGN:
+        runs, others = (library.runs(measure, problem) for problem in (first, second))
+        assert runs
+        assert [id(one) for one in runs] == [id(other) for other in others]
+    body = golden[golden.index("  assign") : golden.index("endmodule")]
+    other = sums(20)
+    other_body = other[other.index("  assign") : other.index("endmodule")]
+    whole, different = masked("c", golden, body), masked("d", other, other_body)
+    assert whole.prompt == different.prompt
+    assert [pair.moved for pair in pairs([whole, different], [first], BY_DESIGN)] == ["c"]
 
 
 def test_starter_problems_sound_alike_but_keep_their_own_split():

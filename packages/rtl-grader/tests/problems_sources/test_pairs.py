@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from rtl_grader.errors import ConfigError
+from rtl_grader.problems.judged import surroundings
 from rtl_grader.problems.module_header import module_header
 from rtl_grader.problems.near_duplicates import STRICT
 from rtl_grader.problems.sources import load_problems, source_of
@@ -209,6 +210,50 @@ def test_licence_and_origin_have_defaults(tmp_path):
     }
     (tmp_path / "fetched.json").write_text(json.dumps(fetched))
     assert read(tmp_path).problems[0].licence == "mit"
+
+
+def test_a_row_may_state_difficulty_folders_and_macros(tmp_path):
+    row = {**FORMS["own"], "difficulty": "hard", "include": ["rtl/inc"], "define": {"W": 4}}
+    (problem,) = read(written(tmp_path, row)).problems
+    assert problem.difficulty == "hard"
+    settings = json.loads(problem.harness["src/judge.json"])
+    assert (settings["include"], settings["define"]) == (["rtl/inc"], {"W": "4"})
+    assert surroundings(problem) == {
+        "context": {},
+        "include": ["rtl/inc"],
+        "define": {"W": "4"},
+    }
+    (problem,) = read(written(tmp_path, {**row, "difficulty": 3})).problems
+    assert problem.difficulty == "easy"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"include": "rtl"},
+        {"include": ["../x"]},
+        {"define": 1},
+        {"define": {"A": "1\n`include"}},
+    ],
+)
+def test_folders_and_macros_that_are_none_are_named(column, tmp_path):
+    (line,) = read(written(tmp_path, {**FORMS["own"], **column})).broken
+    assert line.field in column
+
+
+def test_a_golden_answer_of_several_files_has_their_paths_as_targets(tmp_path):
+    files = {
+        "rtl/chip.sv": "module chip (input a, output y);\n  inverter i (.a, .y);\nendmodule\n",
+        "rtl/inverter.sv": INVERTER,
+    }
+    row = {"specification": "Write chip with a, y.", "golden": files, "top": "chip"}
+    database = duckdb.connect()
+    path = written(tmp_path, row)
+    database.execute(f"COPY (FROM read_json('{path}')) TO '{tmp_path}/few.parquet'")
+    for file in (path, tmp_path / "few.parquet"):
+        (problem,) = read(file).problems
+        assert (problem.golden, problem.targets) == (files, tuple(files))
+        assert json.loads(problem.harness["src/judge.json"])["design"] == list(files)
 
 
 LIST = """\

@@ -185,9 +185,9 @@ def test_rows_of_designs_are_projects_of_their_own(tmp_path):
     assert [str(line).split(": ", 1)[1] for line in contents.broken] == [
         "no id: line: is not JSON: Expecting property name enclosed in double quotes: "
         "line 2 column 1 (char 2)",
-        "inv: files: is no object of texts by path",
+        "inv: files: is int, not an object",
         "inv: top_module: no file defines gone",
-        "inv: files: '../x.v' is no path of the project",
+        "inv: files: `'../x.v'` is not a plain path inside the workspace",
     ]
 
 

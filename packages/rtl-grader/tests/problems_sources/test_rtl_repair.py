@@ -23,11 +23,12 @@ def test_repair_tasks_are_written_once(tmp_path, grader, problems):
     pool = GraderPool(grader, 2)
     assert repair_all(problems, pool, 1, 0, output) == (2, {})
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    shared = ["rtl/defined_macros.v", "rtl/src/sizes.sv"]
+    shared = ["rtl/src/sizes.sv"]
     assert {row["top"]: list(row["context"]) for row in rows} == {
         "count": [*shared, "rtl/common/step.svh"],
         "top": [*shared, "rtl/src/count.sv", "rtl/common/step.svh"],
     }
+    assert [row["define"] for row in rows] == [{"FAST": "1"}] * 2
     for row in rows:
         report = row["specification"]
         assert row["golden"] not in report
@@ -43,6 +44,8 @@ def test_repair_tasks_are_written_once(tmp_path, grader, problems):
     output.write_text("".join(json.dumps(bug) + "\n" for bug in bugs))
     pairs = SOURCES.find("pairs")(kind="pairs", path=output).read()
     assert [problem.id for problem in pairs.problems] == [bug["id"] for bug in bugs]
+    for problem in pairs.problems:
+        assert json.loads(problem.harness["src/judge.json"])["define"] == {"FAST": "1"}
     assert {problem.category for problem in pairs.problems} == {"cid016"}
 
 

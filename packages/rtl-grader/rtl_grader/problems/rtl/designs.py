@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import dirname, normpath
@@ -36,6 +36,11 @@ class SourceFile:
     def scan(self) -> Scan:
         """What the file defines and needs."""
         return scan(self.text)
+
+    def uses_of(self, name: str) -> frozenset[str]:
+        """The modules that its unit of this name instantiates; none without such a unit."""
+        units = {unit.name: unit.uses for unit in self.scan.units}
+        return units.get(name, frozenset())
 
     @property
     def licence(self) -> str:
@@ -68,10 +73,10 @@ class Library:
 
     def modules(self) -> list[tuple[SourceFile, Unit]]:
         """The modules to ask about."""
-        pairs = [(file, unit) for file in self.files for unit in file.scan.units]
         return [
             (file, unit)
-            for file, unit in pairs
+            for file in self.files
+            for unit in file.scan.units
             if unit.is_module and self.top in (None, unit.name)
         ]
 
@@ -103,22 +108,19 @@ class Library:
         included: list[SourceFile] = []
         self._include(file, included, need, (file.path,))
         scans = [file.scan, *(header.scan for header in included)]
-        defined = self.define.keys() | {name for each in scans for name in each.defines}
-        needed = [(name, self._units) for each in scans for name in sorted(each.packages)]
-        needed += [(name, self._units) for name in sorted(uses)]
-        for each in scans:
-            for name in sorted(each.macros - defined):
-                if not each.has_conditions or name in self._macros:
-                    needed.append((name, self._macros))
-        for name, holders in needed:
-            shown = f"the macro `{name}" if holders is self._macros else name
-            holder = _nearest(file, shown, holders.get(name, []))
-            units = {unit.name: unit for unit in holder.scan.units}
+        defined = {f"`{name}" for name in self.define}.union(*(one.defines for one in scans))
+        names = [name for one in scans for name in sorted(one.packages)] + sorted(uses)
+        for one in scans:
+            macros = one.macros - defined
+            needed = macros & self._holders.keys() if one.has_conditions else macros
+            names += sorted(needed)
+        for name in names:
+            shown = f"the macro {name}" if name.startswith("`") else name
+            holder = _nearest(file, shown, self._holders.get(name, []))
             mark = f"{holder.path} {name}"
             if holder not in included and mark not in seen:
                 seen.add(mark)
-                unit = units.get(name)
-                self._add(holder, unit.uses if unit else (), need, seen, depth + 1)
+                self._add(holder, holder.uses_of(name), need, seen, depth + 1)
         need.compiled.setdefault(file.path, file.text)
 
     def _include(
@@ -127,11 +129,12 @@ class Library:
         """Add the files that a file includes, directly or not."""
         for name in sorted(file.scan.includes):
             own = normpath(f"{dirname(file.path)}/{name}")
-            holders = [other for other in self.files if other.path.endswith(f"/{name}")]
             exact = [other for other in self.files if other.path == own]
-            if file.scan.has_conditions and not (exact or holders):
+            near = [other for other in self.files if other.path.endswith(f"/{name}")]
+            holders = exact or near
+            if file.scan.has_conditions and not holders:
                 continue
-            header = _nearest(file, f"the included file {name}", exact or holders)
+            header = _nearest(file, f"the included file {name}", holders)
             if header.path in within or len(within) > MAX_DEPTH:
                 raise ValueError(f"its includes form a loop at {header.path}")
             need.headers[normpath(f"rtl/{name}")] = header.text
@@ -140,20 +143,23 @@ class Library:
                 self._include(header, included, need, (*within, header.path))
 
     @cached_property
-    def _units(self) -> dict[str, list[SourceFile]]:
-        return _holders((unit.name, file) for file in self.files for unit in file.scan.units)
-
-    @cached_property
-    def _macros(self) -> dict[str, list[SourceFile]]:
-        return _holders((name, file) for file in self.files for name in file.scan.defines)
+    def _holders(self) -> dict[str, list[SourceFile]]:
+        """Unit, or "`" and macro -> the files that define it."""
+        holders: dict[str, list[SourceFile]] = defaultdict(list)
+        for file in self.files:
+            units = [unit.name for unit in file.scan.units]
+            for name in (*units, *file.scan.defines):
+                holders[name].append(file)
+        return dict(holders)
 
     @cached_property
     def _clusters(self) -> dict[str, str]:
         neighbours: dict[str, set[str]] = defaultdict(set)
         for file in self.files:
             for unit in file.scan.units:
-                for used in unit.uses & self._units.keys():
-                    neighbours[unit.name].add(used)
+                known = unit.uses & self._holders.keys()
+                neighbours[unit.name] |= known
+                for used in known:
                     neighbours[used].add(unit.name)
         clusters: dict[str, str] = {}
         for name in sorted(neighbours):
@@ -164,13 +170,6 @@ class Library:
                     clusters[current] = name
                     waiting += neighbours[current]
         return clusters
-
-
-def _holders(pairs: Iterable[tuple[str, SourceFile]]) -> dict[str, list[SourceFile]]:
-    holders: dict[str, list[SourceFile]] = defaultdict(list)
-    for name, file in pairs:
-        holders[name].append(file)
-    return holders
 
 
 def _nearest(file: SourceFile, name: str, holders: list[SourceFile]) -> SourceFile:

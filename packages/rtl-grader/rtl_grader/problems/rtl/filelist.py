@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,8 @@ class Listing:
 def listing_of(path: Path) -> Listing:
     """List the files of a folder, filelist, core or RTL file, or of all that a glob matches."""
     listing = Listing()
-    matches = (
-        [path] if path.exists() else map(Path, sorted(glob.glob(str(path), recursive=True)))
-    )
-    for match in matches:
+    matches = [str(path)] if path.exists() else glob.glob(str(path), recursive=True)
+    for match in sorted(matches):
         _add(listing, Path(os.path.abspath(match)))
     if listing.files and not path.is_dir():
         _add_headers(listing)
@@ -91,11 +90,9 @@ def _add_headers(listing: Listing) -> None:
 def text_of(path: Path) -> str:
     """Read a file. Raises ValueError with the reason why it cannot be read."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
+        if path.stat().st_size > MAX_FILE_BYTES:
             raise ValueError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
-        text = data.decode("utf-8-sig")
+        text = path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except OSError as error:
@@ -146,10 +143,10 @@ def _add_filelist(listing: Listing, path: Path, within: tuple[Path, ...]) -> Non
         if "$" in word:
             listing.leave_out(path / word, "environment variables are not expanded")
         elif word.startswith("+incdir+"):
-            for folder in filter(None, word[len("+incdir+") :].split("+")):
-                listing.include.append(_below(path.parent, folder))
+            names = filter(None, word.split("+")[2:])
+            listing.include += [_below(path.parent, name) for name in names]
         elif word.startswith("+define+"):
-            for definition in filter(None, word[len("+define+") :].split("+")):
+            for definition in filter(None, word.split("+")[2:]):
                 name, _, value = definition.partition("=")
                 listing.define[name] = value or "1"
         elif word.startswith(("-", "+")) and word not in _OF_FILES:
@@ -171,11 +168,9 @@ def _add_core(listing: Listing, path: Path) -> None:
     if not isinstance(core, dict) or "CAPI=2" not in core:
         return listing.leave_out(path, "it is no core of CAPI2")
     for fileset in _tables(core.get("filesets")).values():
-        files = fileset.get("files")
-        for entry in files if isinstance(files, list) else ():
-            for name in entry if isinstance(entry, dict) else [entry]:
-                if isinstance(name, str) and name.lower().endswith((*HDL_SUFFIXES, *_VHDL)):
-                    _add(listing, _below(path.parent, name))
+        for name in _names(fileset.get("files")):
+            if name.lower().endswith((*HDL_SUFFIXES, *_VHDL)):
+                _add(listing, _below(path.parent, name))
     for name, parameter in _tables(core.get("parameters")).items():
         value = parameter.get("default")
         if parameter.get("paramtype") == "vlogdefine" and isinstance(value, (str, int)):
@@ -183,6 +178,13 @@ def _add_core(listing: Listing, path: Path) -> None:
     return None
 
 
+def _names(files: Any) -> Iterator[str]:
+    """Yield the files of a fileset: each is a name, or a table of names and their settings."""
+    for entry in files if isinstance(files, list) else ():
+        names = entry if isinstance(entry, dict) else [entry]
+        yield from filter(lambda name: isinstance(name, str), names)
+
+
 def _tables(value: Any) -> dict[Any, dict[str, Any]]:
-    entries = value.items() if isinstance(value, dict) else ()
-    return {key: entry for key, entry in entries if isinstance(entry, dict)}
+    tables = value if isinstance(value, dict) else {}
+    return {key: entry for key, entry in tables.items() if isinstance(entry, dict)}

@@ -10,11 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from posixpath import normpath
 from typing import Any
 
 from rtl_grader.hdl.interface import hdl_files
-from rtl_grader.problems.cvdp import json_lines
+from rtl_grader.problems.cvdp import FieldError, files_of, json_lines
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_of
@@ -46,7 +45,7 @@ def _projects(
         name = file.relative_to(root).parts[0] if has_several else ""
         groups[name].append(file)
     for name, files in groups.items():
-        folder = root / name if has_several else root
+        folder = root / name
         sources = []
         for file in files:
             origin = str(file.relative_to(root))
@@ -61,7 +60,7 @@ def _projects(
 
 
 def _in_workspace(path: str) -> str:
-    return normpath(path if path.startswith("rtl/") else f"rtl/{path}")
+    return path if path.startswith("rtl/") else f"rtl/{path}"
 
 
 def _licence(folder: Path) -> str:
@@ -77,30 +76,24 @@ def _rows(path: Path, contents: ProblemSet) -> Iterator[Library]:
     with path.open("rb") as file:
         for line, row in json_lines(file, MAX_ROW_BYTES):
             try:
-                yield _row(path, line, row, licence)
-            except ValueError as error:
-                field, _, reason = str(error).partition(": ")
-                name = row.get("task_id") if isinstance(row, dict) else None
+                yield _row(f"{path.name}:{line}", row, licence)
+            except FieldError as error:
+                name = None if isinstance(row, str) else row.get("task_id")
+                identity = str(name) if name else None
                 contents.broken.append(
-                    BrokenLine(path.name, line, name and str(name), field, reason, _SOURCE)
+                    BrokenLine(path.name, line, identity, error.field, error.reason, _SOURCE)
                 )
 
 
-def _row(path: Path, line: int, row: dict[str, Any] | str, licence: str) -> Library:
-    """A line of JSONL as a project. Raises ValueError (`field: reason`)."""
+def _row(origin: str, row: dict[str, Any] | str, licence: str) -> Library:
+    """A line of JSONL as a project. Raises FieldError."""
     if isinstance(row, str):
-        raise ValueError(f"line: {row}")
-    files = row.get("files")
-    if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
-        raise ValueError("files: is no object of texts by path")
-    origin = f"{path.name}:{line}"
+        raise FieldError("line", row)
     sources: list[SourceFile] = []
     names: set[str] = set()
+    files = files_of(row.get("files"), "files")
     for name, text in hdl_files(files).items():
-        place = normpath(name)
-        if place.startswith(("..", "/")):
-            raise ValueError(f"files: {name[:80]!r} is no path of the project")
-        source = SourceFile(_in_workspace(place), normal(text), origin)
+        source = SourceFile(_in_workspace(name), normal(text), origin)
         own = {unit.name for unit in source.scan.units}
         # RTL-BenchLS repeats all modules of a design in one more file.
         if not own or own - names:
@@ -108,10 +101,7 @@ def _row(path: Path, line: int, row: dict[str, Any] | str, licence: str) -> Libr
             names |= own
     top = row.get("top_module")
     if top is not None and top not in names:
-        raise ValueError(f"top_module: no file defines {top!s:.80}")
-    return Library(
-        sources,
-        licence=str(row.get("license") or licence)[:200],
-        project=str(row.get("task_id") or origin),
-        top=top,
-    )
+        raise FieldError("top_module", f"no file defines {top!s:.80}")
+    stated = str(row.get("license") or licence)
+    project = str(row.get("task_id") or origin)
+    return Library(sources, licence=stated[:200], project=project, top=top)

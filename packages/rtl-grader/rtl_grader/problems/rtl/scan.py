@@ -79,7 +79,7 @@ class Scan:
     packages: frozenset[str]
     includes: frozenset[str]
     defines: frozenset[str]
-    """Macros that it defines."""
+    """Macros that it defines: "`" and their names."""
     macros: frozenset[str]
     """Macros that it uses."""
     has_conditions: bool
@@ -92,13 +92,13 @@ def scan(text: str) -> Scan:
     tree = SourceTree(text)
     nodes = [node for node in tree.root.members if name_of(node) in _KINDS]
     includes = _INCLUDE.finditer(text)
-    macros = _MACRO.findall(code)
+    macros = [name for name in _MACRO.findall(code) if not PLAIN_DIRECTIVE.fullmatch(name)]
     return Scan(
         units=tuple(_unit(tree, node) for node in nodes),
         packages=frozenset(_IMPORT.findall(code)),
         includes=frozenset(match[1] for match in includes if code[match.start()] == "`"),
-        defines=frozenset(macros_of(code)),
-        macros=frozenset(name for name in macros if not PLAIN_DIRECTIVE.fullmatch(name)),
+        defines=frozenset(map("`{}".format, macros_of(code))),
+        macros=frozenset(map("`{}".format, macros)),
         has_conditions=bool(_CONDITION.search(code)),
     )
 

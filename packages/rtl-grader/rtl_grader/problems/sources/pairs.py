@@ -15,9 +15,9 @@ from rtl_grader.hdl.text import compact
 from rtl_grader.problems.cvdp import FieldError, NotGradableError
 from rtl_grader.problems.design import Design, difficulty_of
 from rtl_grader.problems.fetch import known_set, read_record
-from rtl_grader.problems.judged import Compilation, Judging, judged_problem, tops_of
+from rtl_grader.problems.judged import Judging, judged_problem, tops_of
 from rtl_grader.problems.module_header import HeaderRule
-from rtl_grader.problems.pairs import Columns, Pair, columns_of, pair_of
+from rtl_grader.problems.pairs import Pair, columns_of, compilation_in, difficulty_in, pair_of
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rows import Row, files_at, read_rows
 from rtl_grader.problems.sources import SOURCES, FileSource
@@ -43,7 +43,7 @@ class PairsSource(FileSource):
     """Column of the specification, or its JSON path `a.b.0.c`. By default that of the published set that the
     file is in the form of, as for the other columns."""
     golden: str | None = None
-    """Column of the golden answer: Verilog, perhaps in a fenced block."""
+    """Column of the golden answer: Verilog, perhaps in a fenced block, or an object of path (`rtl/x.sv`) and text."""
     top: str | None = None
     """Column of the top module's name. By default the module that no other one instantiates."""
     context: str | None = None
@@ -119,36 +119,34 @@ class PairsSource(FileSource):
         """The problem of a row, and what no other problem of the set may share with it."""
         if isinstance(row.value, str):
             raise FieldError("line", row.value)
-        pair = pair_of(row.value, columns_of(row.value, self._columns()))
-        top = pair.top or _only_top(pair)
-        target = f"rtl/{top}.sv"
-        # Rows of `problems repair`: several bugs in one design.
-        is_repair = row.value.get("task") == "repair"
-        category = "cid002" if pair.masked or pair.context else "cid003"
-        category = "cid016" if is_repair else category
-        if pair.id is not None:
-            identity = pair.id
+        columns = row.value
+        pair = pair_of(columns, columns_of(columns, self._columns()))
+        identity = identity if pair.id is None else pair.id
         if not identity.strip() or not identity.isprintable() or len(identity) > MAX_ID_CHARS:
             raise FieldError("id", "is empty, too long or cannot be printed")
+        # Rows of `problems repair`: several bugs in one design.
+        is_repair = columns.get("task") == "repair"
+        category = "cid002" if pair.masked or pair.context else "cid003"
+        top = pair.top or _only_top(pair)
+        golden = pair.files or {f"rtl/{top}.sv": pair.design}
+        beside = {path: text for path, text in pair.context.items() if path not in golden}
         try:
             problem = judged_problem(
                 id=identity,
                 source=self.name,
-                category=category,
-                difficulty=difficulty_of(pair.design),
+                category="cid016" if is_repair else category,
+                difficulty=difficulty_in(columns) or difficulty_of(pair.design),
                 prompt=pair.specification.strip() + "\n",
-                golden={target: pair.design},
+                golden=golden,
                 top=top,
                 context=pair.context,
-                compilation=Compilation(
-                    [path for path in pair.context if path.endswith((".v", ".sv"))]
-                ),
+                compilation=compilation_in(columns, beside),
                 judging=self.judge,
                 header=self.header,
                 family=pair.family,
-                frame={target: pair.masked} if pair.masked else {},
-                origin=_first(row.value, _ORIGINS) or place,
-                licence=_first(row.value, _LICENCES) or licence,
+                frame=dict.fromkeys(golden, pair.masked) if pair.masked else {},
+                origin=_first(columns, _ORIGINS) or place,
+                licence=_first(columns, _LICENCES) or licence,
             )
         except ValueError as error:
             raise NotGradableError(
@@ -158,11 +156,13 @@ class PairsSource(FileSource):
         report = pair.specification if is_repair else ""
         return problem, {(design, pair.masked or report)}
 
-    def _columns(self) -> Columns:
-        own = (self.specification,) if self.specification else ()
-        return Columns(
-            own, self.golden or "", self.top or "", self.id or "", self.context or ""
-        )
+    def _columns(self) -> dict[str, Any]:
+        """The columns that the user names."""
+        names = ("specification", "golden", "top", "id", "context")
+        own = {name: getattr(self, name) for name in names if getattr(self, name)}
+        if self.specification:
+            own["specification"] = (self.specification,)
+        return own
 
 
 def _only_top(pair: Pair) -> str:
