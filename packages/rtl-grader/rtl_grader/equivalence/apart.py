@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +32,8 @@ class Simulated:
         """What the sandbox says."""
         if result.overrun:
             return cls(why="takes too long to simulate", overrun=True)
-        try:
-            output = json.loads(result.output.splitlines()[-1])
-        except (IndexError, ValueError):
+        output = result.record
+        if output is None:
             return cls(why=f"cannot be simulated: {_first_line(result.output)}")
         if not output["compiles"]:
             return cls(why=f"does not compile: {_first_line(output['said'])}")

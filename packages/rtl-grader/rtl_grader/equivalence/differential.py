@@ -25,6 +25,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
+from rtl_grader.traces.driving import constructs_words
 from rtl_grader.traces.parameters import other_values
 from rtl_grader.traces.stimuli import Trace, Values
 from rtl_grader.types.answer import Answer
@@ -66,10 +67,8 @@ def compare(
     pair.unseen = {kind: own[kind] for kind in own.keys() - common.keys()}
     if common or own:
         effort = replace(effort, proof_cpu_s=0.0, proof_first=False)
-    replayed = (
-        pair.replay({}, pair.interface, driven, None) if driven else Comparison("unknown", "")
-    )
-    if replayed.result == "different":
+    replayed = pair.replay(pair.design, driven) if driven else None
+    if replayed and replayed.result == "different":
         detail = f"{replayed.detail}; inputs as the harness drives them"
         result = replace(replayed, detail=detail)
     else:
@@ -83,9 +82,8 @@ def compare(
 
 def _doubted(same: Comparison, own: Mapping[str, str], common: Mapping[str, str]) -> Comparison:
     """The result `same` where a proof was impossible; `unknown` if the cause is in the other design alone."""
-    who, constructs = ("answer", own) if own else ("golden answer", common)
-    words = [f"{kind} {name}".strip() for kind, name in constructs.items()]
-    detail = f"{same.detail}; not proved: the {who} has {', '.join(words)}"
+    why = constructs_words("answer", own) or constructs_words("golden answer", common)
+    detail = f"{same.detail}; not proved: {why}"
     return replace(same, result="unknown" if own else "same", detail=detail)
 
 
@@ -109,13 +107,12 @@ def _simulated_or_proved(pair: Pair, effort: Effort) -> Comparison:
 def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
     """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like
     output is 0; else None."""
-    outputs = [port for port in pair.interface.ports if port.direction == "output"]
+    outputs = pair.design.outputs
     flags = (port.name for port in outputs if port.width == 1 and _VALID.search(port.name))
     valid = next(flags, None)
-    clocks, _, _ = pair.clocking(pair.interface)
-    if valid is None or len(outputs) < 2 or not clocks:
+    if valid is None or len(outputs) < 2 or not pair.design.clocks:
         return None
-    simulated = pair.simulate({}, pair.interface, effort, valid)
+    simulated = pair.simulate(pair.design, effort, valid)
     if simulated.result != "same":
         return None
     count = int(simulated.detail.split()[0])
@@ -124,15 +121,15 @@ def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
 
 
 def _simulated(pair: Pair, effort: Effort) -> Comparison:
-    defaults = pair.simulate({}, pair.interface, effort)
+    defaults = pair.simulate(pair.design, effort)
     if defaults.result != "same":
         return defaults
     also = []
     for values in other_values(pair.problem, pair.interface)[: effort.parameter_sets]:
-        ports = pair.interface_with(values)
-        if ports is None:
+        design = pair.driven(values)
+        if design is None:
             continue
-        simulated = pair.simulate(values, ports, effort)
+        simulated = pair.simulate(design, effort)
         if simulated.result == "different":
             return Comparison("different", f"with {_in_words(values)} {simulated.detail}")
         if simulated.result == "same":
@@ -150,14 +147,14 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
     depths: list[int] = []
     also: list[str] = []
     for values in ({}, *other_values(pair.problem, pair.interface)):
-        ports = pair.interface_with(values) if values else pair.interface
-        if ports is None:
+        design = pair.driven(values)
+        if design is None:
             continue
-        proof = prove(pair, values, ports, cpu_s)
+        proof = prove(pair, design, cpu_s)
         with_ = f"with {_in_words(values)} " if values else ""
         why = proof.why
         if proof.outcome == "different":
-            replayed = pair.replay(values, ports, proof.trace, proof.clock)
+            replayed = pair.replay(design, proof.trace, proof.clock)
             if replayed.result == "different":
                 detail = f"{with_}{replayed.detail}"
                 return Comparison("different", detail, "proof", trace=proof.trace)
@@ -182,10 +179,10 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
 def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
     """Add the shortest distinguishing inputs to a result of simulations, if the default parameters show the
     difference."""
-    proof = prove(pair, {}, pair.interface, cpu_s)
+    proof = prove(pair, pair.design, cpu_s)
     if proof.outcome != "different":
         return simulated
-    replayed = pair.replay({}, pair.interface, proof.trace, proof.clock)
+    replayed = pair.replay(pair.design, proof.trace, proof.clock)
     if replayed.result != "different":
         return simulated
     return replace(replayed, trace=proof.trace)

@@ -36,15 +36,14 @@ def settle_of(texts: Sequence[str]) -> int:
 
 
 def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) -> dict[str, str]:
-    """Files for the sandbox, by name: a bench and stimuli for each set of parameters, and `trace.json`, which
+    """Files for the sandbox, by path: a bench and stimuli for each set of parameters, and `trace.json`, which
     says what they are. Each bench drives one instance of the design; all of them run in one simulation."""
     files = {}
     plan: list[dict[str, Any]] = []
     for number, (design, stimuli) in enumerate(sets):
-        files[f"bench{number}.sv"] = bench(design, number, settle)
-        files[f"stimuli{number}"] = packed(
-            "\n".join(format(step, "x") for step in stimuli.steps)
-        )
+        files[f"src/bench{number}.sv"] = bench(design, number, settle)
+        lines = [format(step, "x") for step in stimuli.steps]
+        files[f"src/stimuli{number}"] = packed("\n".join(lines))
         plan.append(
             {
                 "values": dict(design.values),
@@ -52,10 +51,10 @@ def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) ->
                 "inputs": [[port.name, port.width] for port in design.inputs],
                 "outputs": [[port.name, port.width] for port in design.outputs],
                 "clocks": list(design.clocks),
-                "resets": [[name, name in design.low] for name in design.resets],
+                "resets": design.levels,
             }
         )
-    files["trace.json"] = json.dumps(plan)
+    files["src/trace.json"] = json.dumps(plan)
     return files
 
 
@@ -82,7 +81,7 @@ def packed(text: str) -> str:
 
 @cache
 def sandbox_scripts(*names: str) -> Mapping[str, str]:
-    """Scripts of `inside`, by name; `verilog_text.py` is hdl/text.py, which the prover imports."""
+    """Scripts of `inside` for the sandbox, by path; `verilog_text.py` is hdl/text.py, which the prover imports."""
     inside = Path(__file__).parent / "inside"
     places = {"verilog_text.py": Path(verilog_text.__file__)}
-    return {name: places.get(name, inside / name).read_text() for name in names}
+    return {f"src/{name}": places.get(name, inside / name).read_text() for name in names}

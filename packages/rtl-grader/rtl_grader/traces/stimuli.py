@@ -94,6 +94,11 @@ class Driven:
     values: Values
 
     @property
+    def levels(self) -> list[tuple[str, bool]]:
+        """(reset, whether it is active low)."""
+        return [(name, name in self.low) for name in self.resets]
+
+    @property
     def inputs(self) -> list[Port]:
         return [port for port in self.interface.ports if port.direction == "input"]
 

@@ -20,8 +20,8 @@ except ImportError as missing:
     sys.exit(f"this sandbox cannot look into compiled programs: {missing}")
 
 HDL = (".v", ".sv", ".vh", ".svh")
-PLACES = ("/code/",)
-"""Folders whose files a design may include."""
+WORKSPACE = "/code"
+"""The folder whose files a design may include and load."""
 HIDDEN = ("/code/src/", "/code/rundir/")
 
 
@@ -80,15 +80,25 @@ class Design:
         return os.path.abspath(f"{self.word}/text.sv"), ""
 
     def prepare(self):
-        """Make the folder, with the data files beside the design where `$readmemh` looks for them."""
+        """Make the folder, with all data files where `$readmemh` looks for them: by base name, those beside the
+        design first."""
         if os.path.exists(self.word):
             return
         os.mkdir(self.word)
-        for folder in sorted(set(map(os.path.dirname, self.files))):
-            os.symlink(folder, f"{self.word}/{os.path.basename(folder)}")
-            for name in os.listdir(folder):
-                if not name.endswith(HDL) and not os.path.lexists(f"{self.word}/{name}"):
-                    os.symlink(f"{folder}/{name}", f"{self.word}/{name}")
+        own = sorted(set(map(os.path.dirname, self.files)))
+        given = sorted(folder for folder, _, _ in os.walk(WORKSPACE))
+        for folder in own + [folder for folder in given if not is_hidden(folder)]:
+            if folder != WORKSPACE:  # it holds what is hidden
+                self.link(folder)
+            for name in sorted(os.listdir(folder)):
+                if os.path.isfile(f"{folder}/{name}") and not name.endswith(HDL):
+                    self.link(f"{folder}/{name}")
+
+    def link(self, path):
+        """A link to a file or folder by its base name, unless one has that name."""
+        place = f"{self.word}/{os.path.basename(path)}"
+        if not os.path.lexists(place):
+            os.symlink(path, place)
 
     def run(self, words):
         """Run the compiler in the folder. Returns (what it says, its exit code, its command)."""
@@ -107,7 +117,7 @@ class Design:
         """The first file that the design includes from a place that is not its own; None if there is none."""
         for line in read(f"{self.word}/included").split("\n"):
             path = os.path.realpath(os.path.join(self.word, line))
-            if line and (path.startswith(HIDDEN) or not path.startswith(PLACES)):
+            if line and (is_hidden(path) or not path.startswith(f"{WORKSPACE}/")):
                 return line
         return None
 
@@ -132,6 +142,10 @@ class Design:
     def lines(self, text, number):
         """What the bench of this number printed, one line a step; what the design prints is between the lines."""
         return re.findall(rb"%s%d ([01xz]+)\n" % (self.mark.encode(), number), text)
+
+
+def is_hidden(path):
+    return f"{path}/".startswith(HIDDEN)
 
 
 def tool(name):
