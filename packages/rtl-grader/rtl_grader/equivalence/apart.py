@@ -73,16 +73,19 @@ class Traces:
         """Whether all outputs are equal. In clocked designs an X where the golden answer is known counts only if
         it is frequent, more than once in `pessimism` steps (0: never): simulators are pessimistic about what is
         not reset yet."""
-        first = self.stimuli.first
-        result = comparing.Comparison(self.golden, self.other, self.design["outputs"], first)
-        places = result.wrong if self.design["clocks"] else {**result.unknown, **result.wrong}
+        outputs = self.design["outputs"]
+        result = comparing.Comparison(self.golden, self.other, outputs, self.stimuli.first)
+        places = result.wrong
+        if not self.design["clocks"]:
+            places = {**result.unknown, **result.wrong}
         if places:
-            (name, _), step = min(places.items(), key=lambda place: place[1])
+            name, group = min(places, key=places.__getitem__)
+            step = places[name, group]
             word = self.stimuli.steps[step]
-            inputs = comparing.stimulus_words(word, self.design["inputs"]) or "none"
+            inputs = comparing.stimulus_words(word, self.design["inputs"])
             words = f"{name} {result.words(name, step)}"
             return "different", f"after {step + 1} inputs, {inputs}: {words}"
-        known = sum(b"0" in line or b"1" in line for line in self.golden)
+        known = comparing.known_steps(self.golden)
         if pessimism * result.unsure > known:
             words = f"{result.unsure} of {known} times X where the golden answer is known"
             return "different", words
@@ -94,7 +97,7 @@ class Traces:
         steps = self.stimuli.steps
         result = comparing.InOrder(self.golden, self.other, self.design, steps, valid)
         for step in self._in_reset() if self.golden != self.other else ():
-            wrong, _ = result.differences(self.golden[step], self.other[step])
+            wrong, _ = result.differences(step, step)
             for name in wrong:
                 words = comparing.Comparison.words(result, name, step)
                 return "different", f"in reset {name} {words}"

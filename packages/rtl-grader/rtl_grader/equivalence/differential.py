@@ -19,15 +19,16 @@ from dataclasses import replace
 
 from rtl_grader.equivalence.effort import USUAL, Effort
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
-from rtl_grader.equivalence.proof import prove
+from rtl_grader.equivalence.proof import Proof, prove
 from rtl_grader.grading.executors.base import Executor, Wave
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
 from rtl_grader.traces.driving import constructs_words
+from rtl_grader.traces.inside.comparing import assignments
 from rtl_grader.traces.parameters import other_values
-from rtl_grader.traces.stimuli import Trace, Values
+from rtl_grader.traces.stimuli import Driven, Trace
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Interface, Problem
 
@@ -108,8 +109,8 @@ def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
     """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like
     output is 0; else None."""
     outputs = pair.design.outputs
-    flags = (port.name for port in outputs if port.width == 1 and _VALID.search(port.name))
-    valid = next(flags, None)
+    single = [port.name for port in outputs if port.width == 1]
+    valid = next(filter(_VALID.search, single), None)
     if valid is None or len(outputs) < 2 or not pair.design.clocks:
         return None
     simulated = pair.simulate(pair.design, effort, valid)
@@ -131,9 +132,9 @@ def _simulated(pair: Pair, effort: Effort) -> Comparison:
             continue
         simulated = pair.simulate(design, effort)
         if simulated.result == "different":
-            return Comparison("different", f"with {_in_words(values)} {simulated.detail}")
+            return Comparison("different", f"with {assignments(values)} {simulated.detail}")
         if simulated.result == "same":
-            also.append(_in_words(values))
+            also.append(assignments(values))
     return Comparison("same", defaults.detail + _also_with(also))
 
 
@@ -151,13 +152,12 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
         if design is None:
             continue
         proof = prove(pair, design, cpu_s)
-        with_ = f"with {_in_words(values)} " if values else ""
+        with_ = f"with {assignments(values)} " if values else ""
         why = proof.why
+        if confirmed := _confirmed(pair, design, proof):
+            detail = f"{with_}{confirmed.detail}"
+            return Comparison("different", detail, "proof", trace=proof.trace)
         if proof.outcome == "different":
-            replayed = pair.replay(design, proof.trace, proof.clock)
-            if replayed.result == "different":
-                detail = f"{with_}{replayed.detail}"
-                return Comparison("different", detail, "proof", trace=proof.trace)
             # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds
             # the X that matter.
             why = "a difference in X alone, or one that the simulator does not show"
@@ -169,7 +169,7 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
         if proof.outcome == "bounded":
             depths.append(proof.depth or 0)
         if values:
-            also.append(_in_words(values))
+            also.append(assignments(values))
     if depths:
         depth = min(depths)
         return Comparison("unknown", f"proved for {depth} cycles, not further", depth=depth)
@@ -180,16 +180,16 @@ def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
     """Add the shortest distinguishing inputs to a result of simulations, if the default parameters show the
     difference."""
     proof = prove(pair, pair.design, cpu_s)
+    confirmed = _confirmed(pair, pair.design, proof)
+    return replace(confirmed, trace=proof.trace) if confirmed else simulated
+
+
+def _confirmed(pair: Pair, design: Driven, proof: Proof) -> Comparison | None:
+    """The difference that a proof says, as the simulator shows it; None if there is none."""
     if proof.outcome != "different":
-        return simulated
-    replayed = pair.replay(pair.design, proof.trace, proof.clock)
-    if replayed.result != "different":
-        return simulated
-    return replace(replayed, trace=proof.trace)
-
-
-def _in_words(values: Values) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+        return None
+    replayed = pair.replay(design, proof.trace, proof.clock)
+    return replayed if replayed.result == "different" else None
 
 
 def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
@@ -201,7 +201,8 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
     the harness sets parameters that change a port's width.
     """
     watched = RecordingExecutor(grader.executor, problem, lambda job: replace(job, waves=True))
-    grader.but(executor=watched, cache=None, seeds=1).grade(problem, Answer(files=dict(files)))
+    once = grader.but(executor=watched, cache=None, seeds=1)
+    once.grade(problem, Answer(files=dict(files)))
     waves = [wave for _, result in watched.runs for wave in result.waves]
     if not waves or problem.interface is None:
         return ()
@@ -211,17 +212,21 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
 
 def _inputs(wave: Wave, interface: Interface) -> Trace:
     dump = read_vcd(wave.vcd)
-    tops = (place for place, module in wave.modules.items() if module == interface.module)
-    scopes = [dump.scopes[place] for place in tops if place in dump.scopes]
+    scopes = []
+    for place, module in wave.modules.items():
+        if module == interface.module and place in dump.scopes:
+            scopes.append(dump.scopes[place])
     if not scopes:
         return ()
-    scope = scopes[0]
-    ports = [port for port in interface.ports if port.direction == "input"]
-    for port in ports:
-        if port.name not in scope or scope[port.name].width != port.width:
+    names = {}
+    for port in interface.ports:
+        if port.direction != "input":
+            continue
+        signal = scopes[0].get(port.name)
+        if signal is None or signal.width != port.width:
             return ()
-    names = {scope[port.name].code: port.name for port in ports}
-    value = {port.name: 0 for port in ports}
+        names[signal.code] = port.name
+    value = dict.fromkeys(names.values(), 0)
     steps: dict[int, dict[str, int]] = {}
     for time, code, bits in dump.lines():
         if code in names:

@@ -183,8 +183,9 @@ class Pair:
 
     def _traces(self, design: Driven, steps: Stimuli, cpu_s: float) -> Traces | Comparison:
         """What both designs give for the same inputs, each in a sandbox of its own; or why that is not known."""
-        settle = settle_of([*self.golden.values(), *hdl_files(self.context).values()])
-        harness = {**trace_files([(design, steps)], settle), **sandbox_scripts(*SIMULATE)}
+        texts = hdl_files({**self.context, **self.golden}).values()
+        harness = trace_files([(design, steps)], settle_of(texts))
+        harness |= sandbox_scripts(*SIMULATE)
         key = json.dumps([self.golden, self.context, harness, cpu_s], sort_keys=True)
         digest = hashlib.sha256(key.encode()).digest()
         golden = _GOLDEN.get(digest) or self._simulated(self.golden, harness, cpu_s)

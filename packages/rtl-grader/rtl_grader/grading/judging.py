@@ -122,7 +122,7 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
         return Judged(why=why)
     golden, _ = as_graded(problem, problem.golden)
     sets = parameter_sets(problem, golden, grader.judge_effort)
-    settle = settle_of([*golden.values(), *hdl_files(problem.context).values()])
+    settle = settle_of(hdl_files({**problem.context, **golden}).values())
     plan = _plan(grader, problem, golden, sets[0][0])
     files = {**sandbox_scripts(*JUDGE), **trace_files(sets, settle)}
     wants_proof = plan["proof"] == "undecided" and not plan["unproved"]

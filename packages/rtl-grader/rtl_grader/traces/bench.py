@@ -7,14 +7,15 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rtl_grader.hdl import text as verilog_text
 from rtl_grader.hdl.text import code_of
-from rtl_grader.traces.stimuli import Driven, Stimuli, positions
+from rtl_grader.traces.inside.comparing import places
+from rtl_grader.traces.stimuli import Driven, Stimuli, widths
 from rtl_grader.verilog_templates import verilog_templates
 
 JUDGE = ("judge.py", "tracing.py", "comparing.py")
@@ -29,7 +30,7 @@ _INSTANCE = re.compile(r"#\s*\(\s*(?:\.|parameter\b|type\b|int\b)")
 _TEMPLATES = verilog_templates(Path(__file__).parent / "benches")
 
 
-def settle_of(texts: Sequence[str]) -> int:
+def settle_of(texts: Iterable[str]) -> int:
     """Nanoseconds after which the outputs of a design with these texts are looked at."""
     code = "\n".join(map(code_of, texts))
     return SETTLE_DELAYS if _DELAY.search(_INSTANCE.sub("", code)) else SETTLE
@@ -48,8 +49,8 @@ def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) ->
             {
                 "values": dict(design.values),
                 "first": stimuli.first,
-                "inputs": [[port.name, port.width] for port in design.inputs],
-                "outputs": [[port.name, port.width] for port in design.outputs],
+                "inputs": widths(design.inputs),
+                "outputs": widths(design.outputs),
                 "clocks": list(design.clocks),
                 "resets": design.levels,
             }
@@ -60,16 +61,16 @@ def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) ->
 
 def bench(design: Driven, number: int = 0, settle: int = SETTLE) -> str:
     """A test bench for a design, with words that the sandbox replaces (benches/trace.sv.jinja)."""
-    inputs = list(positions(design.inputs))
-    outputs = list(positions(design.outputs))
+    inputs = widths(design.inputs)
+    outputs = widths(design.outputs)
     return _TEMPLATES.get_template("trace.sv.jinja").render(
         number=number,
         module=design.interface.module,
         values=design.values,
-        inputs=inputs,
-        outputs=outputs,
-        bits=inputs[-1][2] + 1 if inputs else 1,
-        width=outputs[-1][2] + 1 if outputs else 1,
+        inputs=places(inputs),
+        outputs=places(outputs),
+        size=max(1, sum(bits for _, bits in inputs)),
+        width=max(1, sum(bits for _, bits in outputs)),
         settle=settle,
     )
 

@@ -30,6 +30,11 @@ def unpacked(text):
     return zlib.decompress(base64.b64decode(text))
 
 
+def packed(data):
+    """The same for bytes."""
+    return base64.b64encode(zlib.compress(data, 6)).decode()
+
+
 class Design:
     """A design in a folder of its own: `files` are its HDL files, in the order of compilation."""
 
@@ -40,7 +45,9 @@ class Design:
         digest = hashlib.sha256()
         for path in files:
             with open(path, "rb") as file:
-                digest.update(b"%d:" % os.path.getsize(path) + file.read())
+                text = file.read()
+            digest.update(b"%d:" % len(text))
+            digest.update(text)
         self.word = "w" + digest.hexdigest()[:24]
         self.mark = os.urandom(9).hex()
 
@@ -50,22 +57,23 @@ class Design:
         Returns (what the compiler says, whether it succeeded, its command).
         """
         self.prepare()
-        steps = {number: text.count(b"\n") + 1 for number, text in stimuli.items()}
-        benches = []
+        most = 1 + max((text.count(b"\n") for text in stimuli.values()), default=0)
+        tops, benches = [], []
         for number, text in stimuli.items():
+            steps = text.count(b"\n") + 1
             bench = read(f"{self.place}bench{number}.sv")
-            words = {
+            replacements = {
                 "RTLWORD": self.word,
                 "RTLMARK": self.mark,
-                "RTLSTEPS": steps[number],
-                "RTLREST": max(steps.values()) - steps[number],
+                "RTLSTEPS": steps,
+                "RTLREST": most - steps,
             }
-            for name, value in words.items():
+            for name, value in replacements.items():
                 bench = bench.replace(name, str(value))
-            benches.append(f"bench{number}.sv")
-            write(f"{self.word}/{benches[-1]}", bench.encode())
+            write(f"{self.word}/bench{number}.sv", bench.encode())
             write(f"{self.word}/stimuli{number}_{self.word}", text)
-        tops = [word for number in stimuli for word in ("-s", f"bench{number}_{self.word}")]
+            tops += ["-s", f"bench{number}_{self.word}"]
+            benches.append(f"bench{number}.sv")
         said, code, command = self.run([*tops, "-o", "sim", *benches, *self.files])
         return said, code == 0, command
 
@@ -85,14 +93,16 @@ class Design:
         if os.path.exists(self.word):
             return
         os.mkdir(self.word)
-        own = sorted(set(map(os.path.dirname, self.files)))
+        folders = sorted(set(map(os.path.dirname, self.files)))
         given = sorted(folder for folder, _, _ in os.walk(WORKSPACE))
-        for folder in own + [folder for folder in given if not is_hidden(folder)]:
+        folders += [folder for folder in given if not is_hidden(folder)]
+        for folder in folders:
             if folder != WORKSPACE:  # it holds what is hidden
                 self.link(folder)
             for name in sorted(os.listdir(folder)):
-                if os.path.isfile(f"{folder}/{name}") and not name.endswith(HDL):
-                    self.link(f"{folder}/{name}")
+                path = f"{folder}/{name}"
+                if os.path.isfile(path) and not name.endswith(HDL):
+                    self.link(path)
 
     def link(self, path):
         """A link to a file or folder by its base name, unless one has that name."""
@@ -117,7 +127,8 @@ class Design:
         """The first file that the design includes from a place that is not its own; None if there is none."""
         for line in read(f"{self.word}/included").split("\n"):
             path = os.path.realpath(os.path.join(self.word, line))
-            if line and (is_hidden(path) or not path.startswith(f"{WORKSPACE}/")):
+            is_given = path.startswith(f"{WORKSPACE}/") and not is_hidden(path)
+            if line and not is_given:
                 return line
         return None
 
