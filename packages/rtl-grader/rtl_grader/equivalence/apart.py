@@ -49,7 +49,8 @@ class Simulated:
 
     def missing(self, steps: Stimuli) -> str:
         """That the simulation ended before all steps were done, in words; empty if it did not."""
-        done, planned = len(self.lines()), len(steps.steps)
+        done = len(self.lines())
+        planned = len(steps.steps)
         if done == planned:
             return ""
         return f"ends its simulation after {done} of {planned} inputs"
@@ -103,8 +104,8 @@ class Traces:
                 return "different", f"in reset {name} {words}"
         for (name, _), (_, words) in result.first_differences().items():
             return "different", f"{name} {words}"
-        queues = result.queues(self.golden)
-        return "same", f"{sum(len(values) for _, values in queues)} values"
+        count = sum(len(values) for _, values in result.queues(self.golden))
+        return "same", f"{count} values"
 
     def _in_reset(self) -> Iterator[int]:
         """The steps in which the first clock rises while a reset is active."""

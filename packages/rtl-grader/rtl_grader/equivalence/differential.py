@@ -62,7 +62,8 @@ def compare(
     """
     try:
         pair = Pair.of(executor, problem, golden, other, limits)
-        common, own = pair.constructs(pair.golden), pair.constructs(pair.other)
+        common = pair.constructs(pair.golden)
+        own = pair.constructs(pair.other)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
     pair.unseen = {kind: own[kind] for kind in own.keys() - common.keys()}

@@ -139,7 +139,8 @@ class Pair:
     def simulate(self, design: Driven, effort: Effort, valid: str | None = None) -> Comparison:
         """Try many inputs with the parameters of `design`. `valid`: compare outputs in order while it is 1."""
         steps = stimuli(design, effort, "\n".join(self.golden.values()))
-        traces = self._traces(design, steps, min(self.limits.cpu_s, effort.cpu_s))
+        cpu_s = min(self.limits.cpu_s, effort.cpu_s)
+        traces = self._traces(design, steps, cpu_s)
         if isinstance(traces, Comparison):
             return traces
         if why := traces.weakness():
@@ -207,7 +208,8 @@ class Pair:
         self, files: Mapping[str, str], harness: Mapping[str, str], cpu_s: float
     ) -> Simulated:
         script = ("python3", "/code/src/simulating.py", *places(self.context, files))
-        (result,) = self.run(harness, [Step("simulate", script)], cpu_s, files)
+        steps = [Step("simulate", script)]
+        (result,) = self.run(harness, steps, cpu_s, files)
         return Simulated.of(result)
 
 

@@ -88,9 +88,11 @@ def _run_script(
     golden: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run a script of `inside` on the pair and return its line of JSON, or {why} if it gives none."""
-    spec = {**spec, "top": pair.interface.module, "other": places(pair.context, pair.other)}
+    other = places(pair.context, pair.other)
+    spec = {**spec, "top": pair.interface.module, "other": other}
     place = f"src/{pair.nonce}/spec.json"
-    step = Step("yosys", ("python3", f"/code/src/{script}", f"/code/{place}"))
+    command = ("python3", f"/code/src/{script}", f"/code/{place}")
+    step = Step("yosys", command)
     harness = {
         **(golden or {}),
         **sandbox_scripts("sizer.py", *PROVER),

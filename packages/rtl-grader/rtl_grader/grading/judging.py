@@ -110,8 +110,10 @@ def _is_drawn(problem: Problem, answer: Files) -> bool:
     assert judging is not None
     if judging.proof != "passes":
         return judging.proof == "undecided"
-    digest = hashlib.sha256(json.dumps(sorted(answer.items())).encode())
-    return int(digest.hexdigest()[:8], 16) < judging.proof_share * 2**32
+    text = json.dumps(sorted(answer.items()))
+    digest = hashlib.sha256(text.encode()).digest()
+    number = int.from_bytes(digest[:4], "big")
+    return number < judging.proof_share * 2**32
 
 
 def _judged(grader: Grader, problem: Problem) -> Judged:
@@ -128,7 +130,8 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
     wants_proof = plan["proof"] == "undecided" and not plan["unproved"]
     first = {**plan, "role": "golden", "proof": wants_proof}
     files |= sandbox_scripts(*PROVER) if wants_proof else {}
-    trace = _trace(grader, problem, golden, {**files, "src/plan.json": json.dumps(first)})
+    files["src/plan.json"] = json.dumps(first)
+    trace = _trace(grader, problem, golden, files)
     if trace.get("proved"):
         return Judged(files, {**plan, "why": trace["why"]})
     if why := trace["why"]:
@@ -182,7 +185,8 @@ def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> dic
     if result.refused:
         return {"why": f"it must not be simulated: {'; '.join(result.refused)}"}
     if result.record is None:
-        return {"why": f"the sandbox ended with {result.exit_code}: {result.output[-500:]}"}
+        end = result.output[-500:]
+        return {"why": f"the sandbox ended with {result.exit_code}: {end}"}
     return result.record
 
 

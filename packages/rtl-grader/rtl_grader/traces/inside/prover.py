@@ -331,20 +331,20 @@ def _ports(design: Any) -> tuple[Ports, Ports]:
         if wire.port_input:
             inputs.append((name, wire.width))
         elif wire.port_output and name.endswith("_d"):
-            outputs.append((name[:-2], wire.width))
+            outputs.append((name.removesuffix("_d"), wire.width))
     return sorted(inputs), sorted(outputs)
 
 
 def _decide(cpu_s: float) -> dict[str, Any]:
     """Run ABC on miter.aig with at most `cpu_s` CPU seconds, and return the result."""
     latches, constant, inputs = _header("miter.aig")
+    log = ""
     if constant is None and latches > MAX_BITS:
         raise UndecidedError(f"{latches} bits of state in three values are too many")
-    log = ""
     if constant is None and latches:
         latches, constant, log = _search(cpu_s)
     elif constant is None:
-        log = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s) or ""
+        log = _run_engine("miter.aig", "dc2; iprove", cpu_s) or ""
     if constant:
         return {"outcome": "different", "depth": 1, "cex": ["0" * inputs]}
     if os.path.exists("cex.txt"):
@@ -368,20 +368,26 @@ def _search(cpu_s: float) -> tuple[int, bool | None, str]:
 
     Returns (latches, value of the output if it is constant, ABC's last output).
     """
-    reduced = _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
-    small = "miter.aig" if reduced is None else "small.aig"
+    small = "small.aig"
+    if _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3) is None:
+        small = "miter.aig"
     latches, constant, _ = _header(small)
     if constant is not None:
         return latches, constant, ""
     # First the shortest difference; then all cycles, then as many as time allows.
-    _abc(f"read_aiger {small}; bmc3 -F {SHORTEST}; write_cex -s cex.txt", cpu_s / 6)
-    log = ""
-    if not os.path.exists("cex.txt"):
-        log = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3) or ""
+    _run_engine(small, f"bmc3 -F {SHORTEST}", cpu_s / 6)
+    if os.path.exists("cex.txt"):
+        return latches, None, ""
+    log = _run_engine(small, "pdr", cpu_s / 3) or ""
     if not os.path.exists("cex.txt") and "Property proved" not in log:
-        _abc(f"read_aiger {small}; bmc3 -v; write_cex -s cex.txt", cpu_s / 6)
+        _run_engine(small, "bmc3 -v", cpu_s / 6)
         log = _log()
     return latches, None, log
+
+
+def _run_engine(model: str, engine: str, cpu_s: float) -> str | None:
+    """See `_abc`; inputs that show a difference are in cex.txt."""
+    return _abc(f"read_aiger {model}; {engine}; write_cex -s cex.txt", cpu_s)
 
 
 def _is_covered(cpu_s: float) -> bool:
@@ -406,7 +412,7 @@ def _header(path: str) -> tuple[int, bool | None, int]:
 def _abc(script: str, cpu_s: float) -> str | None:
     """Return ABC's output, which is also in log.txt; None if it ran out of CPU time, after which files may
     be truncated."""
-    limit = (max(1, round(cpu_s)),) * 2
+    most = max(1, round(cpu_s))
     program = os.path.join(os.path.dirname(ys.__file__), "yosys-abc")
     with open("log.txt", "w") as log:
         done = subprocess.run(
@@ -414,7 +420,7 @@ def _abc(script: str, cpu_s: float) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most)),
         )
     return None if done.returncode else _log()
 
