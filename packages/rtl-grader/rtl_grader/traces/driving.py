@@ -37,5 +37,8 @@ def driven(golden: Files, context: Files, default: Interface, values: Values) ->
 
 def constructs_words(who: str, constructs: Mapping[str, str]) -> str:
     """Why a design is not proved, from what a proof does not see of it (`unseen`); empty without such constructs."""
+    if not constructs:
+        return ""
     words = [f"{kind} {name}".strip() for kind, name in constructs.items()]
-    return f"the {who} has {', '.join(words)}" if words else ""
+    listed = ", ".join(words)
+    return f"the {who} has {listed}"

@@ -255,6 +255,9 @@ class _Inputs:
     def _below(self, limit: int) -> int:
         return int(self._random.random() * limit)
 
+    def _one_of(self, values: Sequence[int]) -> int:
+        return values[self._below(len(values))]
+
     def _value(self, name: str, density: int) -> int:
         _, width = self._places[name]
         if width == 1:
@@ -271,9 +274,9 @@ class _Inputs:
         elif kind == 3:
             value = self._random.getrandbits(min(width, 3))
         elif kind in (4, 5) and literals:
-            value = literals[self._below(len(literals))]
+            value = self._one_of(literals)
         elif kind == 6:
-            value = recent[self._below(len(recent))]
+            value = self._one_of(recent)
         elif kind in (7, 8):
             value = self._with_fields(name, value)
         recent.append(value)
@@ -284,7 +287,7 @@ class _Inputs:
         for low, width in self._fields.get(name, ()):
             literals = self._literals.get(width, [])
             if literals and self._below(4):
-                literal = literals[self._below(len(literals))]
+                literal = self._one_of(literals)
                 mask = (1 << width) - 1
                 value &= ~(mask << low)
                 value |= literal << low

@@ -188,7 +188,8 @@ class InOrder(Comparison):
                     cycle, values = 0, []
             elif rises and step >= self.first:
                 cycle += 1
-                if line[place] == b"1":
+                is_valid = line[place] == b"1"
+                if is_valid:
                     values.append((cycle, step))
         return [*results, (cycle, values)]
 

@@ -28,12 +28,13 @@ PROOF_BYTES = 3 << 30
 
 
 def main():
-    settings = json.loads(read(SOURCE + "judge.json"))
-    plan = json.loads(read(SOURCE + "plan.json"))
-    sets = json.loads(read(SOURCE + "trace.json"))
+    settings = object_of("judge.json")
+    plan = object_of("plan.json")
+    sets = object_of("trace.json")
+    valid = settings["judging"]["valid"]
     for number, each in enumerate(sets):
-        each["stimuli"] = tracing.unpacked(read(f"{SOURCE}stimuli{number}"))
-        each["valid"] = settings["judging"]["valid"]
+        each["stimuli"] = text_of(f"stimuli{number}")
+        each["valid"] = valid
     options = ["-I", "/code/rtl"]
     for folder in settings["include"]:
         options += ["-I", f"/code/{folder}"]
@@ -52,22 +53,38 @@ def main():
     return judge(design, sets, settings, plan)
 
 
+def object_of(name):
+    """A file of JSON of the grader's."""
+    return json.loads(read(SOURCE + name))
+
+
+def text_of(name):
+    """A compressed file of the grader's, as bytes."""
+    return tracing.unpacked(read(SOURCE + name))
+
+
 def compiled(settings):
     return [f"/code/{path}" for path in settings["compiled"]]
 
 
 def present(settings, place):
     """The design's HDL files below a folder that exist."""
-    hdl = [path for path in settings["design"] if path.endswith((".v", ".sv"))]
-    return [place + path for path in hdl if os.path.isfile(place + path)]
+    paths = []
+    for path in settings["design"]:
+        full = place + path
+        if path.endswith((".v", ".sv")) and os.path.isfile(full):
+            paths.append(full)
+    return paths
 
 
 def compared(golden, other, each):
     """The comparison of two traces that the problem asks for."""
-    if not each["valid"]:
+    valid = each["valid"]
+    if not valid:
         return comparing.Comparison(golden, other, each["outputs"], each["first"])
-    steps = [int(line, 16) for line in each["stimuli"].split(b"\n")]
-    return comparing.InOrder(golden, other, each, steps, each["valid"])
+    lines = each["stimuli"].split(b"\n")
+    steps = [int(line, 16) for line in lines]
+    return comparing.InOrder(golden, other, each, steps, valid)
 
 
 # The golden answer
@@ -105,21 +122,24 @@ def proof_instead(design, settings, plan, why):
 def trace_weakness(design, number, each):
     """Why the golden answer's trace cannot judge; empty if it can."""
     (lines,), ended = design.simulate([number])
+    outputs = each["outputs"]
+    clocks = each["clocks"]
+    first = each["first"]
+    valid = each["valid"]
     steps = each["stimuli"].count(b"\n") + 1
     done = len(lines)
     if done < steps:
         return f"its simulation ended after {done} of {steps} inputs{ended}"
-    if why := comparing.weakness(lines, each["outputs"], each["first"]):
+    if why := comparing.weakness(lines, outputs, first):
         return why
     bits = sum(width for _, width in each["inputs"])
-    tried_all = not each["clocks"] and steps >= 1 << bits
-    kinds = set(lines[each["first"] :])
+    tried_all = not clocks and steps >= 1 << bits
+    kinds = set(lines[first:])
     if len(kinds) == 1 and not tried_all:
         return "its outputs never change"
-    valid = each["valid"]
     if not valid:
         return ""
-    if valid not in dict(each["outputs"]) or not each["clocks"]:
+    if valid not in dict(outputs) or not clocks:
         return f"it has no clock, or no output {valid} that could mark values"
     queues = compared(lines, lines, each).queues(lines)
     values = sum(len(queue) for _, queue in queues)
@@ -150,17 +170,19 @@ def judge(design, sets, settings, plan):
         return refuse(f"the answer includes {foreign}, which is not a file of the problem")
     traces, ended = design.simulate(numbers)
     tests = []
-    expected = tracing.unpacked(read(SOURCE + "expected")).split(b"\n\n")
-    for number, (golden, each) in enumerate(zip(expected, sets, strict=True)):
+    expected = text_of("expected").split(b"\n\n")
+    for number, each in enumerate(sets):
         lines, why = [], failed
         if number in numbers:
             lines, why = traces[number], ended
-        comparison = compared(golden.split(b"\n"), lines, each)
+        golden = expected[number].split(b"\n")
+        comparison = compared(golden, lines, each)
         tests += results(comparison, each, why)
     passes = all(step is None for step, _, _ in tests)
+    more = []
     if passes and plan["proof"] == "passes":
-        return attest(tests, proof_test(design, sets[0], settings, plan))
-    return attest(tests)
+        more.append(proof_test(design, sets[0], settings, plan))
+    return attest(tests, *more)
 
 
 def report_build(command, said, compiles):
@@ -193,13 +215,17 @@ def results(comparison, each, why):
                 message += why
             word = int(steps[step], 16)
             inputs = comparing.stimulus_words(word, each["inputs"])
-            tests.append((step, title, f"after {step + 1} inputs, {inputs}: {message}"))
+            message = f"after {step + 1} inputs, {inputs}: {message}"
+            tests.append((step, title, message))
     return sorted(tests, key=lambda result: result[0] or 0)
 
 
 def first_errors(said):
     lines = said.splitlines() or ["no output"]
-    errors = [line for line in lines if "error" in line or "sorry" in line]
+    errors = []
+    for line in lines:
+        if "error" in line or "sorry" in line:
+            errors.append(line)
     words = "; ".join(errors[:3]) or lines[0]
     return words[:400]
 
@@ -216,10 +242,11 @@ def judge_by_proof(design, settings, plan, why):
     """Pass the answer only if it is proved equal, since a simulation gives no result."""
     proof = prove(design, settings, plan, golden_files(settings, plan))
     if proof["outcome"] == "equal":
-        return attest([], entry("proof", "passed", f"proved equal; not simulated: {why}"))
+        message = f"proved equal; not simulated: {why}"
+        return attest([], entry("proof", "passed", message))
     if proof["outcome"] == "different":
-        inputs = in_words(proof["trace"])
-        return attest([], entry("proof", "failed", f"differs {inputs}"))
+        message = f"differs {in_words(proof['trace'])}"
+        return attest([], entry("proof", "failed", message))
     reason = f"error: not proved equal to the golden answer: {proof['why']}"
     said = f"not simulated: {why}\n{reason}"
     report_build(["proof"], said, False)
@@ -247,8 +274,10 @@ def proof_test(design, each, settings, plan):
 def replayed(designs, each, proof):
     """The first output that differs at the end of a proof's trace, in words; None if there is none."""
     trace = proof["trace"]
-    steps = comparing.replay_steps(each["inputs"], trace, each["clocks"], proof["clock"])
-    stimuli = b"\n".join(b"%x" % step for step in steps)
+    clock = proof["clock"]
+    steps = comparing.replay_steps(each["inputs"], trace, each["clocks"], clock)
+    lines = [b"%x" % step for step in steps]
+    stimuli = b"\n".join(lines)
     traces = []
     for design in designs:
         _, compiles, _ = design.compile({0: stimuli})
@@ -257,8 +286,9 @@ def replayed(designs, each, proof):
             (lines,), _ = design.simulate([0])
         traces.append(lines)
     # The property holds until the last cycle.
-    last = len(steps) - len(steps) // max(1, len(trace))
-    comparison = comparing.Comparison(*traces, each["outputs"], max(0, last))
+    planned = len(steps)
+    first = planned - planned // max(1, len(trace))
+    comparison = comparing.Comparison(*traces, each["outputs"], first)
     differences = comparison.first_differences()
     for (name, _), (_, said) in sorted(differences.items()):
         return f"{name} {said}"
@@ -276,10 +306,11 @@ def golden_files(settings, plan):
     if plan["unproved"]:
         return []
     folder = f"/code/rundir/{os.urandom(12).hex()}/"
-    files = json.loads(tracing.unpacked(read(SOURCE + "golden")))
+    files = json.loads(text_of("golden"))
     for path, text in files.items():
-        os.makedirs(os.path.dirname(folder + path), exist_ok=True)
-        tracing.write(folder + path, text.encode())
+        place = folder + path
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        tracing.write(place, text.encode())
     return present(settings, folder)
 
 
@@ -308,12 +339,14 @@ def prove(design, settings, plan, golden):
         stderr=subprocess.STDOUT,
         preexec_fn=lambda: limit(max(READING_CPU_S, spec["cpu_s"])),
     )
-    proof = {"outcome": "undecided", "why": f"the proof ended with code {done.returncode}"}
+    why = f"the proof ended with code {done.returncode}"
+    proof = {"outcome": "undecided", "why": why}
+    said = done.stdout
     try:
-        line = done.stdout.splitlines()[-1]
+        line = said.splitlines()[-1]
         proof.update(json.loads(line))
     except (IndexError, ValueError):
-        print(done.stdout.decode(errors="replace")[-2000:])
+        print(said.decode(errors="replace")[-2000:])
     if proof["outcome"] == "bounded":
         proof["why"] = f"proved for {proof['depth']} cycles, not further"
     return proof
@@ -355,7 +388,8 @@ def attest(results, *more):
     gate.witness.report_tests(reports)
     failed += [report for report in more if report["status"] == "failed"]
     for report in failed[:3]:
-        print(f"{report['name']}: {report['message']}")
+        name, message = report["name"], report["message"]
+        print(f"{name}: {message}")
     total = len(reports)
     print(f"{total - len(failed)} of {total} passed")
     return 1 if failed else 0

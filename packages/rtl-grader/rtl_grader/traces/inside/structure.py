@@ -38,7 +38,8 @@ class Netlist:
         self.outputs: dict[str, list[Bit]] = {}
         for name, port in module["ports"].items():
             bits = self._bits(port["bits"])
-            if port["direction"] == "input":
+            is_input = port["direction"] == "input"
+            if is_input:
                 for at, bit in enumerate(bits):
                     self.inputs[bit] = name, at
             else:
@@ -46,8 +47,8 @@ class Netlist:
         self.initial = defaultdict[Bit, set[str]](set)
         for net in module["netnames"].values():
             bits = self._bits(net["bits"])
-            values = reversed(net["attributes"].get("init", ""))
-            for bit, value in zip(bits, values, strict=False):
+            initial = net["attributes"].get("init", "")
+            for bit, value in zip(bits, reversed(initial), strict=False):
                 if value != "x":
                     self.initial[bit].add(value)
         self.cells: list[Cell] = []
@@ -80,9 +81,11 @@ class Netlist:
         for port, direction in sorted(cell["port_directions"].items()):
             connected = self._bits(cell["connections"][port])
             bits[direction] += connected
-            widths.append((port, len(connected)))
+            width = len(connected)
+            widths.append((port, width))
         what = cell["type"]
-        settings = json.dumps({**cell["parameters"], "MEMID": ""}, sort_keys=True)
+        parameters = {**cell["parameters"], "MEMID": ""}
+        settings = json.dumps(parameters, sort_keys=True)
         kind: Hashable = (what, settings, *widths)
         if what in _FREE or "\\" in what:
             kind = (self._number, name)
@@ -99,7 +102,8 @@ def same_structure(first: Netlist, second: Netlist) -> bool:
         if _outputs(first, colours) != _outputs(second, colours):
             return False
         before = count
-        count = len(set(colours.values()))
+        classes = set(colours.values())
+        count = len(classes)
         if count == before:
             return True
         work += len(colours)
@@ -119,7 +123,8 @@ def _first_colours(sides: Sequence[Netlist]) -> dict[Bit, int]:
     colours: dict[Bit, int] = {}
 
     def paint(bit: Bit, *kind: Hashable) -> None:
-        colours.setdefault(bit, classes.setdefault(kind, len(classes)))
+        colour = classes.setdefault(kind, len(classes))
+        colours.setdefault(bit, colour)
 
     for side in sides:
         for bit, port in side.inputs.items():
@@ -128,11 +133,13 @@ def _first_colours(sides: Sequence[Netlist]) -> dict[Bit, int]:
         for kind, inputs, outputs in side.cells:
             read.append(inputs)
             for at, bit in enumerate(outputs):
-                paint(bit, kind, at, *sorted(side.initial[bit]))
+                initial = sorted(side.initial[bit])
+                paint(bit, kind, at, *initial)
         for bit in chain.from_iterable(read):
             _, net = bit
             constant = net if isinstance(net, str) else ""
-            paint(bit, "no driver", constant, *sorted(side.initial[bit]))
+            initial = sorted(side.initial[bit])
+            paint(bit, "no driver", constant, *initial)
     return colours
 
 
