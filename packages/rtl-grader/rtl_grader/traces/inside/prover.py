@@ -102,7 +102,7 @@ def _compare(spec: dict[str, Any]) -> dict[str, Any]:
         return {"outcome": "equal"}
     if floats:
         raise UndecidedError(f"the {_CALLED[floats[0]]} has a signal that nothing drives")
-    clocks = set()
+    clocks = set[tuple[str, bool]]()
     for name, called in _CALLED.items():
         own = apart(partial(_map, name), f"Yosys cannot encode the {called}")
         clocks.update(map(tuple, own))
