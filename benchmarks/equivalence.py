@@ -175,7 +175,7 @@ def hold(
     if kind in EQUAL[1:] and simulated.result == "different":
         return None  # not a rewrite: a race, or another object's name was changed
     before = pair.cpu_s
-    proof = prove(pair, {}, pair.interface, cpu_s)
+    proof = prove(pair, pair.design, cpu_s)
     cpu = pair.cpu_s - before
     if (
         proof.outcome == "different"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +32,8 @@ class Simulated:
         """What the sandbox says."""
         if result.overrun:
             return cls(why="takes too long to simulate", overrun=True)
-        try:
-            output = json.loads(result.output.splitlines()[-1])
-        except (IndexError, ValueError):
+        output = result.record
+        if output is None:
             return cls(why=f"cannot be simulated: {_first_line(result.output)}")
         if not output["compiles"]:
             return cls(why=f"does not compile: {_first_line(output['said'])}")
@@ -51,7 +49,8 @@ class Simulated:
 
     def missing(self, steps: Stimuli) -> str:
         """That the simulation ended before all steps were done, in words; empty if it did not."""
-        done, planned = len(self.lines()), len(steps.steps)
+        done = len(self.lines())
+        planned = len(steps.steps)
         if done == planned:
             return ""
         return f"ends its simulation after {done} of {planned} inputs"
@@ -75,16 +74,19 @@ class Traces:
         """Whether all outputs are equal. In clocked designs an X where the golden answer is known counts only if
         it is frequent, more than once in `pessimism` steps (0: never): simulators are pessimistic about what is
         not reset yet."""
-        first = self.stimuli.first
-        result = comparing.Comparison(self.golden, self.other, self.design["outputs"], first)
-        places = result.wrong if self.design["clocks"] else {**result.unknown, **result.wrong}
+        outputs = self.design["outputs"]
+        result = comparing.Comparison(self.golden, self.other, outputs, self.stimuli.first)
+        places = result.wrong
+        if not self.design["clocks"]:
+            places = {**result.unknown, **result.wrong}
         if places:
-            (name, _), step = min(places.items(), key=lambda place: place[1])
+            name, group = min(places, key=places.__getitem__)
+            step = places[name, group]
             word = self.stimuli.steps[step]
-            inputs = comparing.stimulus_words(word, self.design["inputs"]) or "none"
+            inputs = comparing.stimulus_words(word, self.design["inputs"])
             words = f"{name} {result.words(name, step)}"
             return "different", f"after {step + 1} inputs, {inputs}: {words}"
-        known = sum(b"0" in line or b"1" in line for line in self.golden)
+        known = comparing.known_steps(self.golden)
         if pessimism * result.unsure > known:
             words = f"{result.unsure} of {known} times X where the golden answer is known"
             return "different", words
@@ -96,14 +98,14 @@ class Traces:
         steps = self.stimuli.steps
         result = comparing.InOrder(self.golden, self.other, self.design, steps, valid)
         for step in self._in_reset() if self.golden != self.other else ():
-            wrong, _ = result.differences(self.golden[step], self.other[step])
+            wrong, _ = result.differences(step, step)
             for name in wrong:
                 words = comparing.Comparison.words(result, name, step)
                 return "different", f"in reset {name} {words}"
         for (name, _), (_, words) in result.first_differences().items():
             return "different", f"{name} {words}"
-        queues = result.queues(self.golden)
-        return "same", f"{sum(len(values) for _, values in queues)} values"
+        count = sum(len(values) for _, values in result.queues(self.golden))
+        return "same", f"{count} values"
 
     def _in_reset(self) -> Iterator[int]:
         """The steps in which the first clock rises while a reset is active."""

@@ -64,9 +64,11 @@ class Classes:
         """The class with more than half of the comparable independent texts, or with by far the most."""
         sizes = [one.texts for one in self.by_size]
         first, second, *_ = [*sizes, 0, 0]
+        if first <= 1:
+            return None
         most = 2 * first > sum(sizes)
         far = first >= MANY and first >= AHEAD * second
-        return self.by_size[0] if first > 1 and (most or far) else None
+        return self.by_size[0] if most or far else None
 
 
 def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
@@ -126,14 +128,17 @@ def by_consensus(
 
     def compare(golden: int, other: int) -> Comparison:
         nonlocal cpu_s
-        one, two = texts[distinct[golden]], texts[distinct[other]]
+        one = texts[distinct[golden]]
+        two = texts[distinct[other]]
         problem = as_golden(one)
         result = differential.compare(executor, problem, one, two, limits, effort, True, driven)
         cpu_s += result.cpu_s
         return result
 
-    results = dict(zip(distinct, places([1] * len(distinct), compare), strict=True))
-    return [replace(results[name], cpu_s=cpu_s / len(answers)) for name in names]
+    by_place = places([1] * len(distinct), compare)
+    results = dict(zip(distinct, by_place, strict=True))
+    each_s = cpu_s / len(answers)
+    return [replace(results[name], cpu_s=each_s) for name in names]
 
 
 def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
@@ -168,7 +173,8 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
 
 def words_of(files: Files) -> Words:
     """(path, text without comments and with single spaces) of each file, which is the same for two copies."""
-    return tuple(sorted((path, compact(text)) for path, text in files.items()))
+    words = [(path, compact(text)) for path, text in files.items()]
+    return tuple(sorted(words))
 
 
 def _apart(

@@ -19,14 +19,16 @@ from dataclasses import replace
 
 from rtl_grader.equivalence.effort import USUAL, Effort
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
-from rtl_grader.equivalence.proof import prove
+from rtl_grader.equivalence.proof import Proof, prove
 from rtl_grader.grading.executors.base import Executor, Wave
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
+from rtl_grader.traces.driving import constructs_words
+from rtl_grader.traces.inside.comparing import assignments
 from rtl_grader.traces.parameters import other_values
-from rtl_grader.traces.stimuli import Trace, Values
+from rtl_grader.traces.stimuli import Driven, Trace
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Interface, Problem
 
@@ -60,16 +62,15 @@ def compare(
     """
     try:
         pair = Pair.of(executor, problem, golden, other, limits)
-        common, own = pair.constructs(pair.golden), pair.constructs(pair.other)
+        common = pair.constructs(pair.golden)
+        own = pair.constructs(pair.other)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
     pair.unseen = {kind: own[kind] for kind in own.keys() - common.keys()}
     if common or own:
         effort = replace(effort, proof_cpu_s=0.0, proof_first=False)
-    replayed = (
-        pair.replay({}, pair.interface, driven, None) if driven else Comparison("unknown", "")
-    )
-    if replayed.result == "different":
+    replayed = pair.replay(pair.design, driven) if driven else None
+    if replayed and replayed.result == "different":
         detail = f"{replayed.detail}; inputs as the harness drives them"
         result = replace(replayed, detail=detail)
     else:
@@ -83,9 +84,8 @@ def compare(
 
 def _doubted(same: Comparison, own: Mapping[str, str], common: Mapping[str, str]) -> Comparison:
     """The result `same` where a proof was impossible; `unknown` if the cause is in the other design alone."""
-    who, constructs = ("answer", own) if own else ("golden answer", common)
-    words = [f"{kind} {name}".strip() for kind, name in constructs.items()]
-    detail = f"{same.detail}; not proved: the {who} has {', '.join(words)}"
+    why = constructs_words("answer", own) or constructs_words("golden answer", common)
+    detail = f"{same.detail}; not proved: {why}"
     return replace(same, result="unknown" if own else "same", detail=detail)
 
 
@@ -109,13 +109,12 @@ def _simulated_or_proved(pair: Pair, effort: Effort) -> Comparison:
 def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
     """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like
     output is 0; else None."""
-    outputs = [port for port in pair.interface.ports if port.direction == "output"]
-    flags = (port.name for port in outputs if port.width == 1 and _VALID.search(port.name))
-    valid = next(flags, None)
-    clocks, _, _ = pair.clocking(pair.interface)
-    if valid is None or len(outputs) < 2 or not clocks:
+    outputs = pair.design.outputs
+    single = [port.name for port in outputs if port.width == 1]
+    valid = next(filter(_VALID.search, single), None)
+    if valid is None or len(outputs) < 2 or not pair.design.clocks:
         return None
-    simulated = pair.simulate({}, pair.interface, effort, valid)
+    simulated = pair.simulate(pair.design, effort, valid)
     if simulated.result != "same":
         return None
     count = int(simulated.detail.split()[0])
@@ -124,19 +123,19 @@ def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
 
 
 def _simulated(pair: Pair, effort: Effort) -> Comparison:
-    defaults = pair.simulate({}, pair.interface, effort)
+    defaults = pair.simulate(pair.design, effort)
     if defaults.result != "same":
         return defaults
     also = []
     for values in other_values(pair.problem, pair.interface)[: effort.parameter_sets]:
-        ports = pair.interface_with(values)
-        if ports is None:
+        design = pair.driven(values)
+        if design is None:
             continue
-        simulated = pair.simulate(values, ports, effort)
+        simulated = pair.simulate(design, effort)
         if simulated.result == "different":
-            return Comparison("different", f"with {_in_words(values)} {simulated.detail}")
+            return Comparison("different", f"with {assignments(values)} {simulated.detail}")
         if simulated.result == "same":
-            also.append(_in_words(values))
+            also.append(assignments(values))
     return Comparison("same", defaults.detail + _also_with(also))
 
 
@@ -150,17 +149,16 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
     depths: list[int] = []
     also: list[str] = []
     for values in ({}, *other_values(pair.problem, pair.interface)):
-        ports = pair.interface_with(values) if values else pair.interface
-        if ports is None:
+        design = pair.driven(values)
+        if design is None:
             continue
-        proof = prove(pair, values, ports, cpu_s)
-        with_ = f"with {_in_words(values)} " if values else ""
+        proof = prove(pair, design, cpu_s)
+        with_ = f"with {assignments(values)} " if values else ""
         why = proof.why
+        if confirmed := _confirmed(pair, design, proof):
+            detail = f"{with_}{confirmed.detail}"
+            return Comparison("different", detail, "proof", trace=proof.trace)
         if proof.outcome == "different":
-            replayed = pair.replay(values, ports, proof.trace, proof.clock)
-            if replayed.result == "different":
-                detail = f"{with_}{replayed.detail}"
-                return Comparison("different", detail, "proof", trace=proof.trace)
             # Three-valued logic is more pessimistic than a simulator, and a long enough simulation finds
             # the X that matter.
             why = "a difference in X alone, or one that the simulator does not show"
@@ -172,7 +170,7 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
         if proof.outcome == "bounded":
             depths.append(proof.depth or 0)
         if values:
-            also.append(_in_words(values))
+            also.append(assignments(values))
     if depths:
         depth = min(depths)
         return Comparison("unknown", f"proved for {depth} cycles, not further", depth=depth)
@@ -182,17 +180,17 @@ def _proved(pair: Pair, cpu_s: float) -> Comparison:
 def _shortest(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
     """Add the shortest distinguishing inputs to a result of simulations, if the default parameters show the
     difference."""
-    proof = prove(pair, {}, pair.interface, cpu_s)
+    proof = prove(pair, pair.design, cpu_s)
+    confirmed = _confirmed(pair, pair.design, proof)
+    return replace(confirmed, trace=proof.trace) if confirmed else simulated
+
+
+def _confirmed(pair: Pair, design: Driven, proof: Proof) -> Comparison | None:
+    """The difference that a proof says, as the simulator shows it; None if there is none."""
     if proof.outcome != "different":
-        return simulated
-    replayed = pair.replay({}, pair.interface, proof.trace, proof.clock)
-    if replayed.result != "different":
-        return simulated
-    return replace(replayed, trace=proof.trace)
-
-
-def _in_words(values: Values) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+        return None
+    replayed = pair.replay(design, proof.trace, proof.clock)
+    return replayed if replayed.result == "different" else None
 
 
 def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
@@ -204,7 +202,8 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
     the harness sets parameters that change a port's width.
     """
     watched = RecordingExecutor(grader.executor, problem, lambda job: replace(job, waves=True))
-    grader.but(executor=watched, cache=None, seeds=1).grade(problem, Answer(files=dict(files)))
+    once = grader.but(executor=watched, cache=None, seeds=1)
+    once.grade(problem, Answer(files=dict(files)))
     waves = [wave for _, result in watched.runs for wave in result.waves]
     if not waves or problem.interface is None:
         return ()
@@ -214,17 +213,21 @@ def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -
 
 def _inputs(wave: Wave, interface: Interface) -> Trace:
     dump = read_vcd(wave.vcd)
-    tops = (place for place, module in wave.modules.items() if module == interface.module)
-    scopes = [dump.scopes[place] for place in tops if place in dump.scopes]
+    scopes = []
+    for place, module in wave.modules.items():
+        if module == interface.module and place in dump.scopes:
+            scopes.append(dump.scopes[place])
     if not scopes:
         return ()
-    scope = scopes[0]
-    ports = [port for port in interface.ports if port.direction == "input"]
-    for port in ports:
-        if port.name not in scope or scope[port.name].width != port.width:
+    names = {}
+    for port in interface.ports:
+        if port.direction != "input":
+            continue
+        signal = scopes[0].get(port.name)
+        if signal is None or signal.width != port.width:
             return ()
-    names = {scope[port.name].code: port.name for port in ports}
-    value = {port.name: 0 for port in ports}
+        names[signal.code] = port.name
+    value = dict.fromkeys(names.values(), 0)
     steps: dict[int, dict[str, int]] = {}
     for time, code, bits in dump.lines():
         if code in names:

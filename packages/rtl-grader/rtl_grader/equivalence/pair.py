@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,22 +15,22 @@ from rtl_grader.equivalence.apart import Simulated, Traces
 from rtl_grader.equivalence.effort import Effort
 from rtl_grader.grading.design import as_graded
 from rtl_grader.grading.executors.base import Executor, Job, Step, StepResult
+from rtl_grader.grading.judging import INCLUDE
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.screen import MAX_FILE_CHARS
-from rtl_grader.hdl.clocking import clocks_and_resets
-from rtl_grader.hdl.interface import parse_interface
+from rtl_grader.hdl.interface import HDL_SUFFIXES, hdl_files
 from rtl_grader.hdl.text import code_of
 from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.traces.bench import sandbox_scripts, settle_of, trace_files
+from rtl_grader.traces.driving import driven, undrivable
 from rtl_grader.traces.stimuli import Driven, Stimuli, Trace, Values, replayed, stimuli
 from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.netlist import Netlist
-from rtl_grader.types.problem import Interface, InterfaceSource, Problem
+from rtl_grader.types.problem import Interface, Problem
 
 HDL = (".v", ".sv")
 MAX_INCLUDE_DEPTH = 100
-_INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
 SIMULATE = ("simulating.py", "tracing.py")
 MOST_OUTPUT_KB = 64 << 10
 MOST_TRACES = 8
@@ -75,8 +74,8 @@ class Pair:
 
     executor: Executor
     problem: Problem
-    interface: Interface
-    """The top module's, with its default parameters."""
+    design: Driven
+    """How to drive both, with the default parameters."""
     golden: Mapping[str, str]
     """Files, path -> text, as graded."""
     other: Mapping[str, str]
@@ -103,8 +102,8 @@ class Pair:
         interface = problem.interface
         if interface is None:
             raise IncomparableError("the interface of the top module is not known")
-        if bad := unusable(interface):
-            raise IncomparableError(f"port {bad} has no known width or direction")
+        if why := undrivable(interface):
+            raise IncomparableError(f"no bench can drive the top module: {why}")
         if all(port.direction == "input" for port in interface.ports):
             raise IncomparableError(f"{interface.module} has no outputs to compare")
         golden, _ = as_graded(problem, golden)
@@ -116,7 +115,19 @@ class Pair:
             raise IncomparableError("the golden answer is no HDL")
         if interface.module not in _units(hdl.values()):
             raise IncomparableError(f"the golden answer does not define {interface.module}")
-        return cls(executor, problem, interface, golden, other, _context_of(problem), limits)
+        context = _context_of(problem)
+        design = driven(golden, context, interface, {})
+        assert design is not None
+        return cls(executor, problem, design, golden, other, context, limits)
+
+    @property
+    def interface(self) -> Interface:
+        """The top module's, with its default parameters."""
+        return self.design.interface
+
+    def driven(self, values: Values) -> Driven | None:
+        """How to drive both with these parameters; None if the golden answer's ports cannot be read or driven."""
+        return driven(self.golden, self.context, self.interface, values)
 
     def golden_for_proof(self) -> dict[str, str]:
         """The golden answer's HDL files with its own headers in place of their includes: the other answer may
@@ -125,14 +136,11 @@ class Pair:
         whole = _hdl_of(_with_includes(self.golden))
         return {path: macros + text for path, text in whole.items()}
 
-    def simulate(
-        self, values: Values, interface: Interface, effort: Effort, valid: str | None = None
-    ) -> Comparison:
-        """Try many inputs with the parameters at `values`, which give the ports of `interface`. `valid`:
-        compare outputs in order while it is 1."""
-        design = Driven(interface, *self.clocking(interface), values)
+    def simulate(self, design: Driven, effort: Effort, valid: str | None = None) -> Comparison:
+        """Try many inputs with the parameters of `design`. `valid`: compare outputs in order while it is 1."""
         steps = stimuli(design, effort, "\n".join(self.golden.values()))
-        traces = self._traces(design, steps, min(self.limits.cpu_s, effort.cpu_s))
+        cpu_s = min(self.limits.cpu_s, effort.cpu_s)
+        traces = self._traces(design, steps, cpu_s)
         if isinstance(traces, Comparison):
             return traces
         if why := traces.weakness():
@@ -140,27 +148,14 @@ class Pair:
         return Comparison(*(traces.in_order(valid) if valid else traces.at_every_step()))
 
     def replay(
-        self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None
+        self, design: Driven, trace: Trace, clock: tuple[str, bool] | None = None
     ) -> Comparison:
         """Drive only the inputs of a trace, see `stimuli.replayed`."""
-        design = Driven(interface, *self.clocking(interface), values)
         steps = replayed(design, trace, clock)
         traces = self._traces(design, steps, self.limits.cpu_s)
         if isinstance(traces, Comparison):
             return traces
         return Comparison(*traces.at_every_step(0))
-
-    def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
-        """(clocks, resets, resets that are active low), according to the golden answer's text."""
-        inputs = [port for port in interface.ports if port.direction == "input"]
-        bits = [port.name for port in inputs if port.width == 1]
-        return clocks_and_resets(self.golden, bits)
-
-    def interface_with(self, values: Values) -> Interface | None:
-        """The golden answer's interface with these parameters; None if it cannot be read or driven."""
-        sources = {**self.context, **self.golden}
-        ports = parse_interface(sources, self.interface.module, InterfaceSource.GOLDEN, values)
-        return None if ports is None or unusable(ports) else ports
 
     def constructs(self, files: Mapping[str, str]) -> dict[str, str]:
         """What a proof of one of the designs does not see (`unseen`): kind -> words. Raises IncomparableError."""
@@ -189,9 +184,9 @@ class Pair:
 
     def _traces(self, design: Driven, steps: Stimuli, cpu_s: float) -> Traces | Comparison:
         """What both designs give for the same inputs, each in a sandbox of its own; or why that is not known."""
-        settle = settle_of([*self.golden.values(), *self.context.values()])
-        files = {**trace_files([(design, steps)], settle), **sandbox_scripts(*SIMULATE)}
-        harness = {f"src/{name}": text for name, text in files.items()}
+        texts = hdl_files({**self.context, **self.golden}).values()
+        harness = trace_files([(design, steps)], settle_of(texts))
+        harness |= sandbox_scripts(*SIMULATE)
         key = json.dumps([self.golden, self.context, harness, cpu_s], sort_keys=True)
         digest = hashlib.sha256(key.encode()).digest()
         golden = _GOLDEN.get(digest) or self._simulated(self.golden, harness, cpu_s)
@@ -206,15 +201,15 @@ class Pair:
             return Comparison("different", why)
         if other.why:
             return Comparison("unknown", f"the answer {other.why}")
-        each = json.loads(files["trace.json"])[0]
+        each = json.loads(harness["src/trace.json"])[0]
         return Traces(golden.lines(), other.lines(), each, steps)
 
     def _simulated(
         self, files: Mapping[str, str], harness: Mapping[str, str], cpu_s: float
     ) -> Simulated:
-        paths = dict.fromkeys([*_hdl_of(self.context), *_hdl_of(files)])
-        script = ("python3", "/code/src/simulating.py", *(f"/code/{path}" for path in paths))
-        (result,) = self.run(harness, [Step("simulate", script)], cpu_s, files)
+        script = ("python3", "/code/src/simulating.py", *places(self.context, files))
+        steps = [Step("simulate", script)]
+        (result,) = self.run(harness, steps, cpu_s, files)
         return Simulated.of(result)
 
 
@@ -222,25 +217,24 @@ _GOLDEN: dict[bytes, Simulated] = {}
 """The latest simulations of golden answers: several answers are compared with each."""
 
 
-def unusable(interface: Interface) -> str | None:
-    """Name of the first port that a bench cannot drive or watch."""
-    for port in interface.ports:
-        if port.width is None or port.direction not in ("input", "output"):
-            return port.name
-    return None
-
-
 def _context_of(problem: Problem) -> dict[str, str]:
-    """A time scale, the harness' macros, and the problem's own files in the order in which the harness names them."""
+    """A time scale, the harness' macros, the problem's own HDL files in the order in which the harness names
+    them, and its data files."""
     harness = "\n".join(problem.harness.values())
-    files = {
-        path: text
-        for path, text in problem.context.items()
-        if path.startswith("rtl/") and path not in problem.targets
-    }
+    files = {}
+    for path, text in problem.context.items():
+        is_used = path.startswith("rtl/") or not path.endswith(HDL_SUFFIXES)
+        if is_used and path not in problem.targets:
+            files[path] = text
     in_order = sorted(files, key=lambda path: harness.find(basename(path)) % sys.maxsize)
     macros = "`timescale 1ns/1ps\n" + "".join(macro_file(problem.harness).values())
     return {"macros/macros.sv": macros, **{path: files[path] for path in in_order}}
+
+
+def places(*answers: Mapping[str, str]) -> list[str]:
+    """Places of HDL files in the sandbox, each once."""
+    paths = [path for files in answers for path in _hdl_of(files)]
+    return [f"/code/{path}" for path in dict.fromkeys(paths)]
 
 
 def _hdl_of(files: Mapping[str, str]) -> dict[str, str]:
@@ -271,7 +265,7 @@ def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
         results[path] = text = files[path]
         parts: list[str] = []
         code, start, size = code_of(text), 0, len(text)
-        for include in _INCLUDE.finditer(text):
+        for include in INCLUDE.finditer(text):
             other = paths.get(basename(include[1]))
             if other is None or code[include.start()] != "`":
                 continue

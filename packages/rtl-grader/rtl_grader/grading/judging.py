@@ -19,8 +19,7 @@ from rtl_grader.grading.compose import read_services
 from rtl_grader.grading.design import as_graded
 from rtl_grader.grading.evidence import HARNESS_FAILED, Reasons, Results
 from rtl_grader.grading.executors.base import Job
-from rtl_grader.hdl.clocking import clocks_and_resets
-from rtl_grader.hdl.interface import hdl_files, parse_interface
+from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.problems.judged import JUDGE_FILE, Judging, is_judged
 from rtl_grader.traces.bench import (
     JUDGE,
@@ -30,11 +29,12 @@ from rtl_grader.traces.bench import (
     settle_of,
     trace_files,
 )
+from rtl_grader.traces.driving import constructs_words, driven, undrivable
 from rtl_grader.traces.parameters import likely_values
-from rtl_grader.traces.stimuli import Driven, Effort, Stimuli, Values, stimuli
+from rtl_grader.traces.stimuli import Driven, Effort, Stimuli, stimuli
 from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.files import Files
-from rtl_grader.types.problem import Interface, InterfaceSource, Problem
+from rtl_grader.types.problem import Problem
 
 if TYPE_CHECKING:
     from rtl_grader.grading.grader import Grader
@@ -46,7 +46,7 @@ PARAMETER_SHARE = 0.3
 MOST_OUTPUT_MB = 64
 PROOF_CPU_S = 40.0
 """CPU time for reading and encoding both designs, beside that of the proof itself."""
-_INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
+INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def judged_harness(grader: Grader, problem: Problem, answer: Files) -> Files:
     elif not plan["unproved"]:
         constructs = grader.analyse(problem, answer).constructs
         plan["unproved"] = constructs_words("answer", constructs)
-        files |= _source(sandbox_scripts(*PROVER))
+        files |= sandbox_scripts(*PROVER)
         files["src/golden"] = packed(json.dumps(problem.golden))
     return {**files, "src/plan.json": json.dumps(plan)}
 
@@ -110,8 +110,10 @@ def _is_drawn(problem: Problem, answer: Files) -> bool:
     assert judging is not None
     if judging.proof != "passes":
         return judging.proof == "undecided"
-    digest = hashlib.sha256(json.dumps(sorted(answer.items())).encode())
-    return int(digest.hexdigest()[:8], 16) < judging.proof_share * 2**32
+    text = json.dumps(sorted(answer.items()))
+    digest = hashlib.sha256(text.encode()).digest()
+    number = int.from_bytes(digest[:4], "big")
+    return number < judging.proof_share * 2**32
 
 
 def _judged(grader: Grader, problem: Problem) -> Judged:
@@ -122,28 +124,32 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
         return Judged(why=why)
     golden, _ = as_graded(problem, problem.golden)
     sets = parameter_sets(problem, golden, grader.judge_effort)
-    settle = settle_of([*golden.values(), *hdl_files(problem.context).values()])
+    settle = settle_of(hdl_files({**problem.context, **golden}).values())
     plan = _plan(grader, problem, golden, sets[0][0])
     files = {**sandbox_scripts(*JUDGE), **trace_files(sets, settle)}
     wants_proof = plan["proof"] == "undecided" and not plan["unproved"]
     first = {**plan, "role": "golden", "proof": wants_proof}
     files |= sandbox_scripts(*PROVER) if wants_proof else {}
-    trace = _trace(grader, problem, golden, {**files, "plan.json": json.dumps(first)})
+    files["src/plan.json"] = json.dumps(first)
+    trace = _trace(grader, problem, golden, files)
     if trace.get("proved"):
-        return Judged(_source(files), {**plan, "why": trace["why"]})
+        return Judged(files, {**plan, "why": trace["why"]})
     if why := trace["why"]:
         unproved = plan["unproved"] if plan["proof"] == "undecided" else ""
         return Judged(why=f"{why}; not proved: {unproved}" if unproved else why)
     usable = [sets[number] for number in trace["sets"]]
     files = {**sandbox_scripts(*JUDGE), **trace_files(usable, settle)}
-    return Judged(_source({**files, "expected": trace["expected"]}), plan)
+    return Judged({**files, "src/expected": trace["expected"]}, plan)
 
 
 def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> dict[str, Any]:
     judging = judging_of(problem)
     assert judging is not None
-    resets = [[name, name in design.low] for name in design.resets]
-    spec = {"clocks": list(design.clocks), "resets": resets, "cpu_s": judging.proof_cpu_s}
+    spec = {
+        "clocks": list(design.clocks),
+        "resets": design.levels,
+        "cpu_s": judging.proof_cpu_s,
+    }
     proof = "" if judging.proof == "never" else judging.proof
     unproved = _unproved(grader, problem, golden) if proof else ""
     return {"role": "answer", "proof": proof, "unproved": unproved, "spec": spec}
@@ -154,20 +160,11 @@ def _unproved(grader: Grader, problem: Problem, golden: Files) -> str:
     if not grader.executor.has_module("pyosys"):
         return "pyosys is not installed where answers are graded"
     names = set(map(basename, golden))
-    includes = [name for text in golden.values() for name in _INCLUDE.findall(text)]
+    includes = [name for text in golden.values() for name in INCLUDE.findall(text)]
     if own := names.intersection(map(basename, includes)):
         return f"the golden answer includes its own file {min(own)}"
-    return constructs_words("golden answer", unseen(_text(problem, golden)))
-
-
-def constructs_words(who: str, constructs: Mapping[str, str]) -> str:
-    """Why a design is not proved, from what a proof does not see of it; empty without such constructs."""
-    words = [f"{kind} {name}".strip() for kind, name in constructs.items()]
-    return f"the {who} has {', '.join(words)}" if words else ""
-
-
-def _text(problem: Problem, files: Files) -> str:
-    return "\n".join(hdl_files({**problem.context, **files}).values())
+    texts = hdl_files({**problem.context, **golden}).values()
+    return constructs_words("golden answer", unseen("\n".join(texts)))
 
 
 def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> dict[str, Any]:
@@ -176,7 +173,7 @@ def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> dic
     most = {"output_kb": MOST_OUTPUT_MB << 10, "output_mb": MOST_OUTPUT_MB}
     job = Job(
         files={**problem.context, **golden},
-        harness={**problem.harness, **_source(files)},
+        harness={**problem.harness, **files},
         steps=steps,
         mounts=mounts,
         limits=grader.limits.model_copy(update=most),
@@ -187,20 +184,10 @@ def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> dic
         return {"why": f"its simulation exceeds a limit ({result.overrun})"}
     if result.refused:
         return {"why": f"it must not be simulated: {'; '.join(result.refused)}"}
-    try:
-        return dict(json.loads(result.output.splitlines()[-1]))
-    except (IndexError, ValueError):
-        return {"why": f"the sandbox ended with {result.exit_code}: {result.output[-500:]}"}
-
-
-def undrivable(interface: Interface) -> str:
-    """Why a test bench cannot drive or watch a design with this interface; empty if it can."""
-    for port in interface.ports:
-        if port.direction not in ("input", "output"):
-            return f"its port {port.name} is {port.direction or port.form}"
-        if port.width is None:
-            return f"the width of its port {port.name} is not known"
-    return ""
+    if result.record is None:
+        end = result.output[-500:]
+        return {"why": f"the sandbox ended with {result.exit_code}: {end}"}
+    return result.record
 
 
 def parameter_sets(
@@ -208,29 +195,11 @@ def parameter_sets(
 ) -> Sequence[tuple[Driven, Stimuli]]:
     """How to drive the golden answer: with its default parameters, and with other values."""
     assert problem.interface is not None
-    sources = {**hdl_files(problem.context), **golden}
     text = "\n".join(golden.values())
     sets: list[tuple[Driven, Stimuli]] = []
     for values in ({}, *likely_values(problem, problem.interface, golden.values())):
-        design = _driven(sources, problem.interface, values, golden)
+        design = driven(golden, problem.context, problem.interface, values)
         if design is not None and len(sets) <= PARAMETER_SETS:
             share = effort.times(PARAMETER_SHARE) if values else effort
             sets.append((design, stimuli(design, share, text)))
     return sets
-
-
-def _driven(sources: Files, default: Interface, values: Values, golden: Files) -> Driven | None:
-    interface: Interface | None = default
-    if values:
-        interface = parse_interface(sources, default.module, InterfaceSource.GOLDEN, values)
-    if interface is None or undrivable(interface):
-        return None
-    inputs = [port for port in interface.ports if port.direction == "input"]
-    bits = [port.name for port in inputs if port.width == 1]
-    clocks, resets, low = clocks_and_resets(golden, bits)
-    return Driven(interface, clocks, resets, low, values)
-
-
-def _source(files: Mapping[str, str]) -> Files:
-    """Files below `src`."""
-    return {f"src/{name}": text for name, text in files.items()}

@@ -7,14 +7,15 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rtl_grader.hdl import text as verilog_text
 from rtl_grader.hdl.text import code_of
-from rtl_grader.traces.stimuli import Driven, Stimuli, positions
+from rtl_grader.traces.inside.comparing import places
+from rtl_grader.traces.stimuli import Driven, Stimuli, widths
 from rtl_grader.verilog_templates import verilog_templates
 
 JUDGE = ("judge.py", "tracing.py", "comparing.py")
@@ -29,48 +30,47 @@ _INSTANCE = re.compile(r"#\s*\(\s*(?:\.|parameter\b|type\b|int\b)")
 _TEMPLATES = verilog_templates(Path(__file__).parent / "benches")
 
 
-def settle_of(texts: Sequence[str]) -> int:
+def settle_of(texts: Iterable[str]) -> int:
     """Nanoseconds after which the outputs of a design with these texts are looked at."""
     code = "\n".join(map(code_of, texts))
     return SETTLE_DELAYS if _DELAY.search(_INSTANCE.sub("", code)) else SETTLE
 
 
 def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) -> dict[str, str]:
-    """Files for the sandbox, by name: a bench and stimuli for each set of parameters, and `trace.json`, which
+    """Files for the sandbox, by path: a bench and stimuli for each set of parameters, and `trace.json`, which
     says what they are. Each bench drives one instance of the design; all of them run in one simulation."""
     files = {}
     plan: list[dict[str, Any]] = []
     for number, (design, stimuli) in enumerate(sets):
-        files[f"bench{number}.sv"] = bench(design, number, settle)
-        files[f"stimuli{number}"] = packed(
-            "\n".join(format(step, "x") for step in stimuli.steps)
-        )
+        files[f"src/bench{number}.sv"] = bench(design, number, settle)
+        lines = [format(step, "x") for step in stimuli.steps]
+        files[f"src/stimuli{number}"] = packed("\n".join(lines))
         plan.append(
             {
                 "values": dict(design.values),
                 "first": stimuli.first,
-                "inputs": [[port.name, port.width] for port in design.inputs],
-                "outputs": [[port.name, port.width] for port in design.outputs],
+                "inputs": widths(design.inputs),
+                "outputs": widths(design.outputs),
                 "clocks": list(design.clocks),
-                "resets": [[name, name in design.low] for name in design.resets],
+                "resets": design.levels,
             }
         )
-    files["trace.json"] = json.dumps(plan)
+    files["src/trace.json"] = json.dumps(plan)
     return files
 
 
 def bench(design: Driven, number: int = 0, settle: int = SETTLE) -> str:
     """A test bench for a design, with words that the sandbox replaces (benches/trace.sv.jinja)."""
-    inputs = list(positions(design.inputs))
-    outputs = list(positions(design.outputs))
+    inputs = widths(design.inputs)
+    outputs = widths(design.outputs)
     return _TEMPLATES.get_template("trace.sv.jinja").render(
         number=number,
         module=design.interface.module,
         values=design.values,
-        inputs=inputs,
-        outputs=outputs,
-        bits=inputs[-1][2] + 1 if inputs else 1,
-        width=outputs[-1][2] + 1 if outputs else 1,
+        inputs=places(inputs),
+        outputs=places(outputs),
+        size=max(1, sum(bits for _, bits in inputs)),
+        width=max(1, sum(bits for _, bits in outputs)),
         settle=settle,
     )
 
@@ -82,7 +82,7 @@ def packed(text: str) -> str:
 
 @cache
 def sandbox_scripts(*names: str) -> Mapping[str, str]:
-    """Scripts of `inside`, by name; `verilog_text.py` is hdl/text.py, which the prover imports."""
+    """Scripts of `inside` for the sandbox, by path; `verilog_text.py` is hdl/text.py, which the prover imports."""
     inside = Path(__file__).parent / "inside"
     places = {"verilog_text.py": Path(verilog_text.__file__)}
-    return {name: places.get(name, inside / name).read_text() for name in names}
+    return {f"src/{name}": places.get(name, inside / name).read_text() for name in names}

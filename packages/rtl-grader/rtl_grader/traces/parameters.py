@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from rtl_grader.hdl.text import code_of
 from rtl_grader.problems.interface import documents
@@ -22,12 +23,12 @@ def other_values(problem: Problem, interface: Interface) -> list[Values]:
     harness = [text for _, text in sorted(problem.harness.items())]
     sets: list[Values] = []
     for texts in (harness, documents(problem.prompt, problem.context)):
-        others = [(name, _set_by(texts, name, value)) for name, value in defaults.items()]
-        turns = max((len(values) for _, values in others), default=0)
-        for turn in range(turns):
-            for name, values in others:
-                if turn < len(values) and {name: values[turn]} not in sets:
-                    sets.append({name: values[turn]})
+        others = []
+        for name, default in defaults.items():
+            values = _set_by(texts, name, default)
+            others.append([{name: value} for value in values])
+        for turn in zip_longest(*others):
+            sets += [values for values in turn if values and values not in sets]
     return sets
 
 
@@ -43,7 +44,9 @@ def likely_values(
         if re.search(rf"(?:[;)]|\bend)\s*{re.escape(name)}\s*[:,]", _cases(code)):
             sets = [values for values in sets if name not in values]
             continue
-        smaller = default // 2 if default > 3 else default - 1
+        smaller = default - 1
+        if default > 3:
+            smaller = default // 2
         for value in (2 * default, smaller):
             tried = [values for values in sets if name in values]
             if value > 0 and len(tried) < VALUES_EACH and {name: value} not in tried:

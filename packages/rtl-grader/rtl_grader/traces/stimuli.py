@@ -13,16 +13,21 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from rtl_grader.traces.inside.comparing import replay_steps
+from rtl_grader.traces.inside.comparing import places, replay_steps
 from rtl_grader.types.problem import Interface, Port
 
 Values = Mapping[str, int]
 """Parameter -> its value in an instance."""
 Trace = Sequence[Mapping[str, int]]
 """Values of all inputs, by step."""
+Place = tuple[int, int]
+"""(lowest bit, bits) of a part of a vector."""
+Literals = Mapping[int, list[int]]
+"""Numbers by their width in bits."""
 PHASES = 12
 STRETCHES = 8
 RUNS = 6
@@ -63,10 +68,11 @@ class Effort:
 
     def times(self, factor: float) -> Effort:
         """The same for a share of the work."""
-        names = ("vectors", "cycles", "stretch", "run")
-        return replace(
-            self, **{name: max(8, int(getattr(self, name) * factor)) for name in names}
-        )
+        sizes = {}
+        for name in ("vectors", "cycles", "stretch", "run"):
+            size = getattr(self, name) * factor
+            sizes[name] = max(8, int(size))
+        return replace(self, **sizes)
 
 
 USUAL = Effort()
@@ -94,6 +100,11 @@ class Driven:
     values: Values
 
     @property
+    def levels(self) -> list[tuple[str, bool]]:
+        """(reset, whether it is active low)."""
+        return [(name, name in self.low) for name in self.resets]
+
+    @property
     def inputs(self) -> list[Port]:
         return [port for port in self.interface.ports if port.direction == "input"]
 
@@ -105,11 +116,12 @@ class Driven:
 def stimuli(design: Driven, effort: Effort, text: str = "") -> Stimuli:
     """Inputs for a design. The numbers in a text, such as the golden design's, are tried as values."""
     bits = sum(port.width or 0 for port in design.interface.ports)
-    count = effort.vectors + 4 * (
-        PHASES * effort.cycles + STRETCHES * effort.stretch + (RUNS + 2) * effort.run
-    )
-    if bits * count > MOST_BITS:
-        effort = effort.times(MOST_BITS / (bits * count))
+    cycles = PHASES * effort.cycles
+    cycles += STRETCHES * effort.stretch
+    cycles += (RUNS + 2) * effort.run
+    size = bits * (effort.vectors + 4 * cycles)
+    if size > MOST_BITS:
+        effort = effort.times(MOST_BITS / size)
     inputs = _Inputs(design, text)
     if design.clocks:
         return Stimuli(inputs.steps, inputs.clocked(effort))
@@ -124,28 +136,30 @@ def replayed(design: Driven, trace: Trace, clock: tuple[str, bool] | None = None
         clock: the only clock of the designs, and whether its rising edge counts; then each step of the trace is
             a cycle of it. Else registers sample the inputs before the step in which their clock changes.
     """
-    inputs = [(port.name, port.width or 1) for port in design.inputs]
-    return Stimuli(replay_steps(inputs, trace, list(design.clocks), clock))
+    inputs = widths(design.inputs)
+    return Stimuli(replay_steps(inputs, trace, design.clocks, clock))
 
 
-def numbers(text: str) -> dict[int | None, list[int]]:
-    """The literals of a text by their width in bits, None for those without a width."""
-    results: dict[int | None, dict[int, None]] = defaultdict(dict)
+def numbers(text: str) -> Literals:
+    """The literals of a text by their width in bits, 0 for those without a width."""
+    results = defaultdict[int, dict[int, None]](dict)
     for width, base, digits, plain in _LITERAL.findall(text):
-        try:
-            value = int(plain or digits.replace("_", ""), 10 if plain else _BASES[base.lower()])
-        except ValueError:
+        if plain:
+            results[0][int(plain)] = None
             continue
-        results[int(width) if width else None][value] = None
+        with suppress(ValueError):
+            value = int(digits.replace("_", ""), _BASES[base.lower()])
+            results[int(width or 0)][value] = None
     return {width: list(values) for width, values in results.items()}
 
 
-def fields(text: str, names: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """The parts of vectors that a text selects with constants: name -> [(lowest bit, bits)]."""
-    parts: dict[str, dict[tuple[int, int], None]] = defaultdict(dict)
-    for name, high, low in _PART.findall(text):
-        if name in names and int(high) >= int(low):
-            parts[name][int(low), int(high) - int(low) + 1] = None
+def fields(text: str, names: Collection[str]) -> dict[str, list[Place]]:
+    """The parts of vectors that a text selects with constants."""
+    parts = defaultdict[str, dict[Place, None]](dict)
+    for name, *ends in _PART.findall(text):
+        high, low = map(int, ends)
+        if name in names and high >= low:
+            parts[name][low, high - low + 1] = None
     return {name: list(places) for name, places in parts.items()}
 
 
@@ -157,33 +171,34 @@ class _Inputs:
         self._design = design
         self._random = random.Random(SEED)
         self._word = 0
-        self._places: dict[str, tuple[int, int]] = {}
-        start = 0
-        for port in design.inputs:
-            self._places[port.name] = start, port.width or 1
-            start += port.width or 1
-        self.bits = start
+        self._places: dict[str, Place] = places(widths(design.inputs))
+        self.bits = sum(bits for _, bits in self._places.values())
         controls = {*design.clocks, *design.resets}
         self._data = [name for name in self._places if name not in controls]
-        self._single = [name for name in self._data if self._places[name][1] == 1]
+        self._single: list[str] = []
+        for name in self._data:
+            _, width = self._places[name]
+            if width == 1:
+                self._single.append(name)
         self._fields = fields(text, self._data)
         self._literals = self._by_width(numbers(text))
-        self._recent: dict[int, deque[int]] = defaultdict(lambda: deque([0], maxlen=6))
+        self._recent = defaultdict[int, deque[int]](lambda: deque([0], maxlen=6))
 
-    def _by_width(self, literals: Mapping[int | None, list[int]]) -> dict[int, list[int]]:
+    def _by_width(self, literals: Literals) -> Literals:
         """The literals that fit an input, or a part of one, by width: those of its own width, else the others."""
         widths = {width for _, width in self._places.values()}
         widths |= {width for parts in self._fields.values() for _, width in parts}
         results = {}
         for width in widths:
-            values = literals.get(width) or literals.get(None, [])
+            values = literals.get(width) or literals.get(0, [])
             results[width] = [value for value in values if value < 1 << width]
         return results
 
     def put(self, name: str, value: int) -> None:
         start, width = self._places[name]
         mask = (1 << width) - 1
-        self._word = self._word & ~(mask << start) | (value & mask) << start
+        self._word &= ~(mask << start)
+        self._word |= (value & mask) << start
 
     def toggle(self, name: str) -> None:
         """Invert an input of one bit, in a step of its own."""
@@ -207,12 +222,20 @@ class _Inputs:
             self._hold(ways, effort.stretch)
         for run in range(RUNS):
             self._draw(2)
-            ways = dict.fromkeys(self._data, 3)
-            for at, name in enumerate(self._single):
-                ways[name] = (1, int(at == 0))[run] if run < 2 else self._below(2)
-            self._reset(0)
-            self._hold(ways, effort.run * (2 if run < 2 else 1))
+            self._run(run, effort.run)
         return first
+
+    def _run(self, run: int, cycles: int) -> None:
+        """Data inputs are drawn again in each cycle and single bits held: in the first run at 1, in the second
+        only the first of them."""
+        ways = dict.fromkeys(self._data, 3)
+        for name in self._single:
+            if run >= 2:
+                ways[name] = self._below(2)
+            else:
+                ways[name] = int(run == 0 or name == self._single[0])
+        self._reset(0)
+        self._hold(ways, 2 * cycles if run < 2 else cycles)
 
     def patterns(self, effort: Effort) -> None:
         """Drive a design without clocks."""
@@ -232,6 +255,9 @@ class _Inputs:
     def _below(self, limit: int) -> int:
         return int(self._random.random() * limit)
 
+    def _one_of(self, values: Sequence[int]) -> int:
+        return values[self._below(len(values))]
+
     def _value(self, name: str, density: int) -> int:
         _, width = self._places[name]
         if width == 1:
@@ -248,9 +274,9 @@ class _Inputs:
         elif kind == 3:
             value = self._random.getrandbits(min(width, 3))
         elif kind in (4, 5) and literals:
-            value = literals[self._below(len(literals))]
+            value = self._one_of(literals)
         elif kind == 6:
-            value = recent[self._below(len(recent))]
+            value = self._one_of(recent)
         elif kind in (7, 8):
             value = self._with_fields(name, value)
         recent.append(value)
@@ -261,8 +287,10 @@ class _Inputs:
         for low, width in self._fields.get(name, ()):
             literals = self._literals.get(width, [])
             if literals and self._below(4):
-                literal = literals[self._below(len(literals))]
-                value = value & ~(((1 << width) - 1) << low) | literal << low
+                literal = self._one_of(literals)
+                mask = (1 << width) - 1
+                value &= ~(mask << low)
+                value |= literal << low
         return value
 
     def _draw(self, density: int, ways: Mapping[str, int] | None = None) -> None:
@@ -278,8 +306,8 @@ class _Inputs:
             self.put(name, self._value(name, 2))
 
     def _levels(self, active: bool) -> None:
-        for name in self._design.resets:
-            self.put(name, int((name in self._design.low) != active))
+        for name, low in self._design.levels:
+            self.put(name, int(low != active))
 
     def _reset(self, density: int) -> None:
         """Three cycles in reset, then out of it; `density` 0 holds the data inputs."""
@@ -346,7 +374,10 @@ class _Inputs:
 
     def _hold(self, ways: Mapping[str, int], cycles: int) -> None:
         for name, way in ways.items():
-            self.put(name, self._value(name, 2) if way > 1 else -way)
+            value = -way
+            if way > 1:
+                value = self._value(name, 2)
+            self.put(name, value)
         self.step()
         for _ in range(cycles):
             self._draw(2, ways)
@@ -354,10 +385,6 @@ class _Inputs:
             self._turn()
 
 
-def positions(ports: Sequence[Port]) -> Iterator[tuple[Port, int, int]]:
-    """Yield (port, lowest bit, highest bit) of ports in one vector."""
-    start = 0
-    for port in ports:
-        width = port.width or 1
-        yield port, start, start + width - 1
-        start += width
+def widths(ports: Sequence[Port]) -> list[tuple[str, int]]:
+    """(name, bits) of each port."""
+    return [(port.name, port.width or 1) for port in ports]

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Set
 from rtl_grader.hdl.directives import decided, differences, macros_in_use
 from rtl_grader.hdl.tree import Node, SourceTree, name_of, tokens, walk
 
+Words = dict[str, str]
 _WORD = re.compile(
     r" (wait|iff|casex|pull(?:up|down)|tri(?:0|1|and|or|reg)|w(?:and|or)"
     r"|(?:strong|weak|pull|highz)[01]|small|medium|large|primitive"
@@ -81,20 +82,23 @@ _SIGNALS = re.compile(
 )
 
 
-def unseen(text: str) -> dict[str, str]:
+def unseen(text: str) -> Words:
     """Such constructs of a design: kind -> the first name or word. `text` is that of all its files."""
     macros = macros_in_use([text], (), ())
     text = decided(text, macros)
     tree = SourceTree(text)
     code = _spaced(tree.root)
-    words = [what for _, what in differences(text, macros)] + _WORD.findall(code)
+    words = [what for _, what in differences(text, macros)]
+    words += _WORD.findall(code)
     constructs = dict.fromkeys(words, "")
     if tree.errors:
         constructs["text that slang cannot read"] = ""
     for before, opening, value, closing in _DELAY.findall(code):
-        values = re.findall(rf" {re.escape(value)} (?:=|\() ([^,;)]*) [,;)]", code) or [value]
+        name = re.escape(value)
+        values = re.findall(rf" {name} (?:=|\() ([^,;)]*) [,;)]", code) or [value]
         is_usual = before + opening + closing in ("<= # ", "<= # (  )")
-        if not is_usual or not all(map(_SHORT.fullmatch, values)) or _COARSE.search(text):
+        is_short = all(map(_SHORT.fullmatch, values)) and not _COARSE.search(text)
+        if not (is_usual and is_short):
             constructs["a delay of"] = value
     paths = _PATH.findall(code)
     labels = {label.name.valueText for label in tree.of("NamedBlockClause")}
@@ -107,14 +111,15 @@ def unseen(text: str) -> dict[str, str]:
 
 
 def _spaced(node: Node) -> str:
-    words = " ".join(token.rawText for token in tokens(node) if token.rawText)
-    return _CLEARED.sub("", f" {words} ")
+    words = [token.rawText for token in tokens(node)]
+    text = " ".join(filter(None, words))
+    return _CLEARED.sub("", f" {text} ")
 
 
-def _flow(text: str, signals: set[str]) -> tuple[dict[str, str], dict[str, str]]:
+def _flow(text: str, signals: set[str]) -> tuple[Words, Words]:
     """Signals that a process reads before it assigns them -> with selects; those that it assigns -> `=` or `<=`."""
-    early: dict[str, str] = {}
-    assigned: dict[str, str] = {}
+    early: Words = {}
+    assigned: Words = {}
     ends: dict[str, int] = {}
     for use in _USE.finditer(text):
         name, following = use["name"], use["next"]
@@ -165,18 +170,18 @@ class _Processes:
         self._signals = signals
         self._wires: list[tuple[Set[str], Set[str]]] = []
         """(reads, assigned) of each process without a clock."""
-        self._clocked: list[tuple[set[str], dict[str, str]]] = []
+        self._clocked: list[tuple[set[str], Words]] = []
         """(assigned with `=`, reads before an assignment) of each process with a clock."""
         self._registers: set[str] = set()
         self._clocks: set[str] = set()
 
     def add(self, kind: str, node: Node) -> Iterator[tuple[str, str]]:
         """Yield what a proof does not see of a process."""
-        text, inner = _spaced(node), set[str]()
-        if kind != "NetDeclaration":
-            inner = {
-                part.name.valueText for part in walk(node) if name_of(part) == "Declarator"
-            }
+        text = _spaced(node)
+        inner = set[str]()
+        for part in walk(node) if kind != "NetDeclaration" else ():
+            if name_of(part) == "Declarator":
+                inner.add(part.name.valueText)
         control, body = "", text
         if _CONTROL.match(text):
             _, control, body = _CONTROL.split(text, 1)
@@ -185,7 +190,8 @@ class _Processes:
         events = set(re.split(" or | , ", control.strip("() *"))) - {""}
         if "edge " in control or kind == "HierarchyInstantiation":
             edges = {event.split()[-1] for event in events}
-            if "[" in control or (len(edges) == 1 and edges <= early.keys()):
+            reads_its_clock = len(edges) == 1 and edges <= early.keys()
+            if "[" in control or reads_its_clock:
                 yield "an edge of data,", control.strip()
             self._clocks |= edges - early.keys()
             self._registers |= assigned.keys() - own

@@ -55,7 +55,7 @@ def proof(grader, golden, other, cpu_s=10.0):
         {"rtl/m.sv": other},
         grader.limits,
     )
-    return prove(pair, {}, pair.interface, cpu_s)
+    return prove(pair, pair.design, cpu_s)
 
 
 def told(grader, golden, other, **given):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rtl_grader.equivalence.differential import compare
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.problems.judged import Compilation, Judging, judged_problem
@@ -198,6 +199,28 @@ def test_context_macros_and_folders_are_those_of_the_problem(grader):
     for text, passes in ((golden, True), (golden.replace("twice(a)", "twice(a) + 1"), False)):
         result = grader.grade(problem, Answer(files={"rtl/m.sv": text}))
         assert result.passed is passes, result.reasons
+
+
+@pytest.mark.parametrize("path", ["rtl/rom.hex", "data/rom.hex", "rom.hex"])
+def test_data_files_are_in_the_working_folder_of_every_simulation(grader, path):
+    golden = """\
+module rom(input [1:0] a, output [7:0] y);
+  reg [7:0] m [0:3];
+  initial $readmemh("rom.hex", m);
+  assign y = m[a];
+endmodule
+"""
+    problem = judged_problem(
+        id="rom", source="pairs", category="cid003", difficulty="easy", prompt="Write rom.",
+        golden={"rtl/design.sv": golden}, top="rom", context={path: "11 22 33 44\n"},
+    )  # fmt: skip
+    for text, passes in ((golden, True), (golden.replace("m[a]", "m[a] ^ (a == 3)"), False)):
+        result = verdict(grader, problem, text)
+        assert result.passed is passes, result.reasons
+        other = {"rtl/design.sv": text}
+        comparison = compare(grader.executor, problem, problem.golden, other, grader.limits)
+        assert comparison.result == ("same" if passes else "different"), comparison
+    assert "is 8'h45, golden 8'h44" in result.reasons[0]
 
 
 def test_the_golden_answer_is_simulated_once_and_is_in_no_answers_sandbox(executor):

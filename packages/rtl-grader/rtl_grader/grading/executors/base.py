@@ -7,6 +7,7 @@ Executors report facts and do not judge.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -154,6 +155,16 @@ class StepResult:
     def is_attested(self) -> bool:
         """Whether cocotb brought each simulation to an end: what a design prints and when it ends prove nothing."""
         return sum(self.started) <= sum(session.complete for session in self.sessions)
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """The object of JSON that is the last line of the output; None if there is none."""
+        _, _, line = self.output.rstrip("\n").rpartition("\n")
+        try:
+            value = json.loads(line)
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
 
     @property
     def reach(self) -> int:

@@ -17,6 +17,16 @@ LEAST_VALUES = 8
 """Values that a golden design must mark as valid to judge by them."""
 
 
+def places(ports):
+    """The place of each port, (name, bits), in one vector: name -> (lowest bit, bits)."""
+    result = {}
+    start = 0
+    for name, bits in ports:
+        result[name] = start, bits
+        start += bits
+    return result
+
+
 class Comparison:
     """Two traces of one design's outputs, step by step; the first output has the lowest bits of a line.
 
@@ -29,11 +39,12 @@ class Comparison:
         self.other = other
         self.first = first
         self.slices = {}
-        end = sum(bits for _, bits in outputs)
-        for name, bits in outputs:
+        total = sum(bits for _, bits in outputs)
+        for name, (start, bits) in places(outputs).items():
+            end = total - start
             self.slices[name] = slice(end - bits, end)
-            end -= bits
-        self.parts = max(1, min(GROUPS, MOST_RESULTS // max(1, len(outputs))))
+        most = MOST_RESULTS // max(1, len(outputs))
+        self.parts = max(1, min(GROUPS, most))
         self.wrong: dict = {}
         self.unknown: dict = {}
         self.unsure = 0
@@ -46,21 +57,21 @@ class Comparison:
 
     def group(self, step):
         """Number of the group of a step, from 0."""
-        return (step - self.first) * self.parts // max(1, len(self.golden) - self.first)
+        steps = max(1, len(self.golden) - self.first)
+        return (step - self.first) * self.parts // steps
 
     def groups(self):
         """Numbers of all groups that have steps."""
-        return sorted(set(map(self.group, range(self.first, len(self.golden)))))
+        steps = range(self.first, len(self.golden))
+        return sorted(set(map(self.group, steps)))
 
     def look(self):
         """Fill `wrong` and `unknown`."""
         for step in range(self.first, len(self.golden)):
-            if step >= len(self.other):
-                wrong, unsure = list(self.slices), []
-            elif self.golden[step] == self.other[step]:
-                continue
+            if step < len(self.other):
+                wrong, unsure = self.differences(step, step)
             else:
-                wrong, unsure = self.differences(self.golden[step], self.other[step])
+                wrong, unsure = list(self.slices), []
             self.unsure += bool(unsure) and not wrong
             self.note(step, wrong, unsure)
 
@@ -71,37 +82,50 @@ class Comparison:
         for name in unsure:
             self.unknown.setdefault((name, group), step)
 
-    def differences(self, golden, other):
-        """Names of the outputs that (differ; are unknown where the golden one is not) between two lines."""
-        pair = golden, other
-        if pair not in self.known:
-            wrong, unsure = [], []
-            for name, place in self.slices.items():
-                bits = zip(golden[place], other[place], self.driven[place], strict=True)
-                bad = {(good, got) for good, got, driven in bits if _differ(good, got, driven)}
-                if any(got in b"01" or good in b"z" for good, got in bad):
-                    wrong.append(name)
-                elif bad:
-                    unsure.append(name)
-            self.known[pair] = wrong, unsure
-        return self.known[pair]
+    def differences(self, step, other_step):
+        """Names of the outputs that (differ; are unknown where the golden one is not) between a step of the
+        golden design and one of the other."""
+        golden = self.golden[step]
+        other = self.other[other_step]
+        if golden == other:
+            return [], []
+        if (golden, other) in self.known:
+            return self.known[golden, other]
+        wrong, unsure = [], []
+        for name, place in self.slices.items():
+            bits = zip(golden[place], other[place], self.driven[place], strict=True)
+            bad = [bit for bit in set(bits) if _differ(*bit)]
+            if any(got in b"01" or good in b"z" for good, got, _ in bad):
+                wrong.append(name)
+            elif bad:
+                unsure.append(name)
+        self.known[golden, other] = wrong, unsure
+        return wrong, unsure
 
     def first_differences(self):
         """(output, group) -> (step, what is there in words), where an output is wrong or unknown."""
         steps = dict(self.unknown)
         for place, step in self.wrong.items():
             steps[place] = min(step, steps.get(place, step))
-        return {place: (step, self.words(place[0], step)) for place, step in steps.items()}
+        result = {}
+        for place, step in steps.items():
+            name, _ = place
+            result[place] = step, self.words(name, step)
+        return result
 
     def words(self, name, step):
         """`is 5, golden 3`, for an output in a step."""
-        if step >= len(self.other):
-            ended = f"the simulation ended after {len(self.other)} of {len(self.golden)} inputs"
-            return f"is missing: {ended}"
+        done, planned = len(self.other), len(self.golden)
+        if step >= done:
+            return f"is missing: the simulation ended after {done} of {planned} inputs"
+        return f"is {self.values(name, step, step)}"
+
+    def values(self, name, step, other_step):
+        """`5, golden 3`, for an output in a step of the golden design and in one of the other."""
         place = self.slices[name]
-        return (
-            f"is {number(self.other[step][place])}, golden {number(self.golden[step][place])}"
-        )
+        good = number(self.golden[step][place])
+        got = number(self.other[other_step][place])
+        return f"{got}, golden {good}"
 
 
 class InOrder(Comparison):
@@ -116,46 +140,58 @@ class InOrder(Comparison):
         self.stimuli = stimuli
         self.clock, self.active, self.idle = controls(each)
         self.texts: dict = {}
+        self.count = 0
+        """Number of the value that is looked at."""
         super().__init__(golden, other, each["outputs"], each["first"])
 
     def look(self):
-        good, got = self.queues(self.golden), self.queues(self.other)
-        count = 0
+        good = self.queues(self.golden)
+        got = self.queues(self.other)
         for (end, expected), (_, actual) in zip_longest(good, got, fillvalue=(0, ())):
             for one, two in zip_longest(expected, actual):
-                count += 1
+                self.count += 1
                 if one and two:
-                    wrong, unsure = self.differences(self.golden[one[1]], self.other[two[1]])
-                    self.note(one[1], set(wrong) - {self.valid}, set(unsure) - {self.valid})
-                    for name in {*wrong, *unsure} - {self.valid}:
-                        self.texts.setdefault((name, one[1]), self.value(name, one, two, count))
-                elif (one or two)[0] + LATENCY <= end:
-                    self.note((one or two)[1], [self.valid])
-                    text = f"is 1 {'less' if one else 'more'} often than in the golden answer"
-                    self.texts.setdefault((self.valid, (one or two)[1]), text)
+                    self.look_at(one[1], two[1])
+                    continue
+                cycle, step = one or two
+                if cycle + LATENCY <= end:
+                    self.note(step, [self.valid])
+                    often = "less" if one else "more"
+                    text = f"is 1 {often} often than in the golden answer"
+                    self.texts.setdefault((self.valid, step), text)
                     break
+
+    def look_at(self, step, other_step):
+        """Compare a value of the golden design with one of the other."""
+        wrong, unsure = self.differences(step, other_step)
+        wrong = set(wrong) - {self.valid}
+        unsure = set(unsure) - {self.valid}
+        self.note(step, wrong, unsure)
+        for name in wrong | unsure:
+            values = self.values(name, step, other_step)
+            text = f"value {self.count} while {self.valid} is 1 is {values}"
+            self.texts.setdefault((name, step), text)
 
     def queues(self, lines):
         """For each time between resets: (its number of cycles, [(cycle, step) of each value])."""
-        results: list = [[0, []]]
-        before = 0
+        results: list = []
+        values: list = []
+        cycle = before = 0
         place = self.slices[self.valid]
         for step, line in enumerate(lines):
             word = self.stimuli[step]
-            if word & self.active ^ self.idle:
-                if results[-1][0]:
-                    results.append([0, []])
-            elif word & ~before & self.clock and step >= self.first:
-                results[-1][0] += 1
-                if line[place] == b"1":
-                    results[-1][1].append((results[-1][0], step))
+            rises = word & ~before & self.clock
             before = word
-        return results
-
-    def value(self, name, one, two, count):
-        place = self.slices[name]
-        good, got = self.golden[one[1]][place], self.other[two[1]][place]
-        return f"value {count} while {self.valid} is 1 is {number(got)}, golden {number(good)}"
+            if word & self.active ^ self.idle:
+                if cycle:
+                    results.append((cycle, values))
+                    cycle, values = 0, []
+            elif rises and step >= self.first:
+                cycle += 1
+                is_valid = line[place] == b"1"
+                if is_valid:
+                    values.append((cycle, step))
+        return [*results, (cycle, values)]
 
     def words(self, name, step):
         return self.texts[name, step]
@@ -163,52 +199,65 @@ class InOrder(Comparison):
 
 def controls(each):
     """Masks in the vector of all inputs: (the first clock, all resets, those resets that are active low)."""
-    clock = active = idle = start = 0
-    resets = dict(each["resets"])
-    for name, bits in each["inputs"]:
-        if name in each["clocks"][:1]:
-            clock = 1 << start
-        if name in resets:
-            active |= 1 << start
-            idle |= resets[name] << start
-        start += bits
+    clock = active = idle = 0
+    where = places(each["inputs"])
+    for name in each["clocks"][:1]:
+        clock = 1 << where[name][0]
+    for name, low in each["resets"]:
+        bit = 1 << where[name][0]
+        active |= bit
+        if low:
+            idle |= bit
     return clock, active, idle
 
 
 def _differ(golden, other, driven):
     """Whether a bit is not what it must be."""
-    return golden != other and (golden in b"01" or (golden in b"z" and driven))
+    if golden == other:
+        return False
+    return golden in b"01" or (golden in b"z" and driven)
 
 
 def driven_bits(lines):
     """For each bit whether it is ever 0, 1 or X."""
+    if not lines:
+        return []
     bits = 0
-    size = len(lines[0]) if lines else 0
     table = bytes.maketrans(b"01xz", b"1110")
     for line in set(lines):
         bits |= int(line.translate(table), 2)
-    return [digit == "1" for digit in format(bits, f"0{size}b")] if size else []
+    size = len(lines[0])
+    return [digit == "1" for digit in format(bits, f"0{size}b")]
 
 
 def number(bits):
     """A value in Verilog's form, 8'h1f; in binary where a bit is X or Z."""
     text = bits.decode()
-    if len(text) == 1:
+    size = len(text)
+    kinds = set(text)
+    if size == 1:
         return text
-    if set(text) <= {"0", "1"}:
-        digits = (len(text) + 3) // 4
-        return f"{len(text)}'h{int(text, 2):0{digits}x}"
-    return f"{len(text)}'b{text if len(set(text)) > 1 else text[0]}"
+    if kinds <= {"0", "1"}:
+        digits = (size + 3) // 4
+        return f"{size}'h{int(text, 2):0{digits}x}"
+    if len(kinds) == 1:
+        text = text[0]
+    return f"{size}'b{text}"
+
+
+def assignments(values):
+    """`a=1, b=2` for {a: 1, b: 2}."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def stimulus_words(word, inputs):
     """`a=8'h1f, b=1` for a step's vector of all inputs, (name, bits) each."""
-    parts = []
+    values = {}
     for name, bits in inputs:
-        value = format(word & ((1 << bits) - 1), f"0{bits}b")
-        parts.append(f"{name}={number(value.encode())}")
+        value = word & ((1 << bits) - 1)
+        values[name] = number(format(value, f"0{bits}b").encode())
         word >>= bits
-    return ", ".join(parts)
+    return assignments(values) or "none"
 
 
 def replay_steps(inputs, trace, clocks, clock):
@@ -217,16 +266,17 @@ def replay_steps(inputs, trace, clocks, clock):
     `clock` is (the designs' only clock, whether its rising edge counts); then each step of the trace is a cycle,
     of three vectors. Else it is two: registers sample the inputs before the step in which their clock changes.
     """
-    names = {name for name, _ in inputs}
-    now = dict.fromkeys(names, 0)
+    where = places(inputs)
     steps = []
+    word = 0
 
     def put(values):
-        now.update((name, value) for name, value in values.items() if name in names)
-        word = start = 0
-        for name, bits in inputs:
-            word |= (now[name] & ((1 << bits) - 1)) << start
-            start += bits
+        nonlocal word
+        for name in values.keys() & where.keys():
+            start, bits = where[name]
+            mask = (1 << bits) - 1
+            word &= ~(mask << start)
+            word |= (values[name] & mask) << start
         steps.append(word)
 
     for values in trace:
@@ -236,7 +286,7 @@ def replay_steps(inputs, trace, clocks, clock):
             put({name: int(rises)})
             put({name: int(not rises)})
         else:
-            put({name: value for name, value in values.items() if name in clocks})
+            put({name: values[name] for name in values.keys() & set(clocks)})
             put(values)
     return steps
 
@@ -248,7 +298,11 @@ def weakness(golden, outputs, first):
     if not any(driven_bits(golden)):
         return "it drives nothing"
     steps = golden[first:]
-    known = sum(b"0" in line or b"1" in line for line in steps)
-    if 20 * known < len(steps):
+    if 20 * known_steps(steps) < len(steps):
         return "its outputs are X nearly always"
     return None
+
+
+def known_steps(lines):
+    """Number of the lines that have a bit that is 0 or 1."""
+    return sum(b"0" in line or b"1" in line for line in lines)

@@ -6,14 +6,12 @@ follow (`prover.py`). Where `src/plan.json` says that the design is the golden a
 line of the output. The results go to the grader over the sandbox's channel; nothing that a design prints does.
 """
 
-import base64
 import json
 import os
 import re
 import resource
 import subprocess
 import sys
-import zlib
 
 import comparing
 import tracing
@@ -30,21 +28,39 @@ PROOF_BYTES = 3 << 30
 
 
 def main():
-    settings = json.loads(read(SOURCE + "judge.json"))
-    sets = json.loads(read(SOURCE + "trace.json"))
+    settings = object_of("judge.json")
+    plan = object_of("plan.json")
+    sets = object_of("trace.json")
+    valid = settings["judging"]["valid"]
+    for number, each in enumerate(sets):
+        each["stimuli"] = text_of(f"stimuli{number}")
+        each["valid"] = valid
     options = ["-I", "/code/rtl"]
     for folder in settings["include"]:
         options += ["-I", f"/code/{folder}"]
-    options += [f"-D{name}={value}" for name, value in settings["define"].items()]
+    for name, value in settings["define"].items():
+        options.append(f"-D{name}={value}")
     answer = present(settings, "/code/")
-    design = tracing.Design([*compiled(settings), *answer], options)
-    plan = json.loads(read(SOURCE + "plan.json"))
+    design = tracing.Design(compiled(settings) + answer, options)
     if plan["role"] == "golden":
-        print("\n" + json.dumps(expect(design, sets, settings, plan)))
+        result = expect(design, sets, settings, plan)
+        print("\n" + json.dumps(result))
         return 0
     if not answer:
         return refuse("the answer has no file that could be simulated")
+    if not os.path.exists(SOURCE + "expected"):
+        return judge_by_proof(design, settings, plan, plan["why"])
     return judge(design, sets, settings, plan)
+
+
+def object_of(name):
+    """A file of JSON of the grader's."""
+    return json.loads(read(SOURCE + name))
+
+
+def text_of(name):
+    """A compressed file of the grader's, as bytes."""
+    return tracing.unpacked(read(SOURCE + name))
 
 
 def compiled(settings):
@@ -53,20 +69,21 @@ def compiled(settings):
 
 def present(settings, place):
     """The design's HDL files below a folder that exist."""
-    paths = [place + path for path in settings["design"]]
-    return [path for path in paths if path.endswith((".v", ".sv")) and os.path.isfile(path)]
+    paths = []
+    for path in settings["design"]:
+        full = place + path
+        if path.endswith((".v", ".sv")) and os.path.isfile(full):
+            paths.append(full)
+    return paths
 
 
-def stimuli_of(number):
-    return tracing.unpacked(read(f"{SOURCE}stimuli{number}"))
-
-
-def compared(golden, other, each, settings, stimuli):
+def compared(golden, other, each):
     """The comparison of two traces that the problem asks for."""
-    valid = settings["judging"]["valid"]
+    valid = each["valid"]
     if not valid:
         return comparing.Comparison(golden, other, each["outputs"], each["first"])
-    steps = [int(line, 16) for line in stimuli.split(b"\n")]
+    lines = each["stimuli"].split(b"\n")
+    steps = [int(line, 16) for line in lines]
     return comparing.InOrder(golden, other, each, steps, valid)
 
 
@@ -78,45 +95,53 @@ def expect(design, sets, settings, plan):
     plan a proof that it equals itself stands in for a trace."""
     good = {}
     for number, each in enumerate(sets):
-        stimuli = stimuli_of(number)
-        said, compiles, _ = design.compile({number: stimuli})
-        if not compiles:
-            why = f"it does not compile: {first_errors(said)}"
-        else:
-            why = trace_weakness(design, number, each, settings, stimuli)
+        said, compiles, _ = design.compile({number: each["stimuli"]})
+        why = f"it does not compile: {first_errors(said)}"
+        if compiles:
+            why = trace_weakness(design, number, each)
         if why and number == 0:
-            if plan["proof"]:
-                proof = prove(design, settings, plan, design.files)
-                why += "" if proof["outcome"] == "equal" else f"; not proved: {proof['why']}"
-                return {"why": why, "proved": proof["outcome"] == "equal"}
-            return {"why": why}
+            return proof_instead(design, settings, plan, why)
         if not why and not NO_PARAMETER.search(said):
-            good[number] = stimuli
+            good[number] = each["stimuli"]
     design.compile(good)
     traces, _ = design.simulate(good)
     text = b"\n\n".join(b"\n".join(lines) for lines in traces)
-    packed = base64.b64encode(zlib.compress(text, 6)).decode()
-    return {"why": "", "sets": list(good), "expected": packed}
+    return {"why": "", "sets": list(good), "expected": tracing.packed(text)}
 
 
-def trace_weakness(design, number, each, settings, stimuli):
+def proof_instead(design, settings, plan, why):
+    """What stands in for the golden answer's traces, which cannot judge: see `expect`."""
+    if not plan["proof"]:
+        return {"why": why}
+    proof = prove(design, settings, plan, design.files)
+    if proof["outcome"] == "equal":
+        return {"why": why, "proved": True}
+    return {"why": f"{why}; not proved: {proof['why']}"}
+
+
+def trace_weakness(design, number, each):
     """Why the golden answer's trace cannot judge; empty if it can."""
     (lines,), ended = design.simulate([number])
-    steps = stimuli.count(b"\n") + 1
-    if len(lines) < steps:
-        return f"its simulation ended after {len(lines)} of {steps} inputs{ended}"
-    if why := comparing.weakness(lines, each["outputs"], each["first"]):
+    outputs = each["outputs"]
+    clocks = each["clocks"]
+    first = each["first"]
+    valid = each["valid"]
+    steps = each["stimuli"].count(b"\n") + 1
+    done = len(lines)
+    if done < steps:
+        return f"its simulation ended after {done} of {steps} inputs{ended}"
+    if why := comparing.weakness(lines, outputs, first):
         return why
-    patterns = 1 << sum(width for _, width in each["inputs"])
-    tried_all = not each["clocks"] and steps >= patterns
-    if len(set(lines[each["first"] :])) == 1 and not tried_all:
+    bits = sum(width for _, width in each["inputs"])
+    tried_all = not clocks and steps >= 1 << bits
+    kinds = set(lines[first:])
+    if len(kinds) == 1 and not tried_all:
         return "its outputs never change"
-    valid = settings["judging"]["valid"]
     if not valid:
         return ""
-    if valid not in dict(each["outputs"]) or not each["clocks"]:
+    if valid not in dict(outputs) or not clocks:
         return f"it has no clock, or no output {valid} that could mark values"
-    queues = compared(lines, lines, each, settings, stimuli).queues(lines)
+    queues = compared(lines, lines, each).queues(lines)
     values = sum(len(queue) for _, queue in queues)
     if values < comparing.LEAST_VALUES:
         return f"its output {valid} is 1 in {values} cycles only"
@@ -128,14 +153,12 @@ def trace_weakness(design, number, each, settings, stimuli):
 
 def judge(design, sets, settings, plan):
     """Compare the answer with the golden one, and report each output in each group of steps as a test."""
-    if not os.path.exists(SOURCE + "expected"):
-        return judge_by_proof(design, settings, plan, plan["why"])
-    stimuli = {number: stimuli_of(number) for number in range(len(sets))}
+    stimuli = {number: each["stimuli"] for number, each in enumerate(sets)}
     said, compiles, command = design.compile(stimuli)
-    failed = ""
     numbers = list(stimuli)
+    failed = ""
     if not compiles and len(sets) > 1:
-        failed = said
+        failed = f", since it does not compile: {first_errors(said)}"
         numbers = [0]
         said, compiles, command = design.compile({0: stimuli[0]})
     if not compiles and plan["proof"] == "undecided":
@@ -147,17 +170,19 @@ def judge(design, sets, settings, plan):
         return refuse(f"the answer includes {foreign}, which is not a file of the problem")
     traces, ended = design.simulate(numbers)
     tests = []
-    expected = tracing.unpacked(read(SOURCE + "expected")).split(b"\n\n")
-    for number, golden in enumerate(expected):
-        each = sets[number]
-        lines, why = [], f", since it does not compile: {first_errors(failed)}"
+    expected = text_of("expected").split(b"\n\n")
+    for number, each in enumerate(sets):
+        lines, why = [], failed
         if number in numbers:
             lines, why = traces[number], ended
-        comparison = compared(golden.split(b"\n"), lines, each, settings, stimuli[number])
-        tests += results(comparison, each, stimuli[number], why)
-    if plan["proof"] == "passes" and all(step is None for step, _, _ in tests):
-        return attest(tests, [proof_test(design, sets[0], settings, plan)])
-    return attest(tests)
+        golden = expected[number].split(b"\n")
+        comparison = compared(golden, lines, each)
+        tests += results(comparison, each, why)
+    passes = all(step is None for step, _, _ in tests)
+    more = []
+    if passes and plan["proof"] == "passes":
+        more.append(proof_test(design, sets[0], settings, plan))
+    return attest(tests, *more)
 
 
 def report_build(command, said, compiles):
@@ -172,27 +197,37 @@ def report_build(command, said, compiles):
     )
 
 
-def results(comparison, each, stimuli, why):
+def results(comparison, each, why):
     """One test for each output and group of steps: (step of the first difference or None, name, message)."""
-    values = ", ".join(f"{name}={value}" for name, value in each["values"].items())
+    values = comparing.assignments(each["values"])
     suffix = f" with {values}" if values else ""
     first = comparison.first_differences()
-    steps = stimuli.split(b"\n") if first else []
+    steps = each["stimuli"].split(b"\n")
     tests = []
     for name, _ in each["outputs"]:
         for group in comparison.groups():
-            step, message = first.get((name, group), (None, ""))
-            if step is not None:
-                inputs = comparing.stimulus_words(int(steps[step], 16), each["inputs"])
-                message += why if message.startswith("is missing") else ""
-                message = f"after {step + 1} inputs, {inputs or 'none'}: {message}"
-            tests.append((step, f"{name}, phase {group + 1}{suffix}", message))
+            title = f"{name}, phase {group + 1}{suffix}"
+            if (name, group) not in first:
+                tests.append((None, title, ""))
+                continue
+            step, message = first[name, group]
+            if message.startswith("is missing"):
+                message += why
+            word = int(steps[step], 16)
+            inputs = comparing.stimulus_words(word, each["inputs"])
+            message = f"after {step + 1} inputs, {inputs}: {message}"
+            tests.append((step, title, message))
     return sorted(tests, key=lambda result: result[0] or 0)
 
 
 def first_errors(said):
-    lines = [line for line in said.splitlines() if "error" in line or "sorry" in line]
-    return "; ".join(lines[:3] or said.splitlines()[:1] or ["no output"])[:400]
+    lines = said.splitlines() or ["no output"]
+    errors = []
+    for line in lines:
+        if "error" in line or "sorry" in line:
+            errors.append(line)
+    words = "; ".join(errors[:3]) or lines[0]
+    return words[:400]
 
 
 def refuse(why):
@@ -205,12 +240,15 @@ def refuse(why):
 
 def judge_by_proof(design, settings, plan, why):
     """Pass the answer only if it is proved equal, since a simulation gives no result."""
-    proof = prove(design, settings, plan, plan["unproved"] or golden_files(settings))
+    proof = prove(design, settings, plan, golden_files(settings, plan))
     if proof["outcome"] == "equal":
-        return attest([], [entry("proof", "passed", f"proved equal; not simulated: {why}")])
-    said = f"not simulated: {why}\nerror: not proved equal to the golden answer: {proof['why']}"
+        message = f"proved equal; not simulated: {why}"
+        return attest([], entry("proof", "passed", message))
     if proof["outcome"] == "different":
-        return attest([], [entry("proof", "failed", f"differs {in_words(proof['trace'])}")])
+        message = f"differs {in_words(proof['trace'])}"
+        return attest([], entry("proof", "failed", message))
+    reason = f"error: not proved equal to the golden answer: {proof['why']}"
+    said = f"not simulated: {why}\n{reason}"
     report_build(["proof"], said, False)
     return refuse(said)
 
@@ -218,58 +256,78 @@ def judge_by_proof(design, settings, plan, why):
 def proof_test(design, each, settings, plan):
     """The result of a proof after a simulation that showed no difference, as a test: it fails only if the
     simulator confirms the difference."""
-    golden = plan["unproved"] or golden_files(settings)
+    golden = golden_files(settings, plan)
     proof = prove(design, settings, plan, golden)
     if proof["outcome"] == "equal":
         return entry("proof", "passed", "proved equal")
-    if proof["outcome"] != "different":
-        return entry("proof", "skipped", f"not proved: {proof['why']}")
-    trace, clock = proof["trace"], proof["clock"]
+    why = proof["why"]
+    if proof["outcome"] == "different":
+        sides = (compiled(settings) + golden, design.files)
+        designs = [tracing.Design(files, design.options) for files in sides]
+        if difference := replayed(designs, each, proof):
+            inputs = in_words(proof["trace"])
+            return entry("proof", "failed", f"{inputs}: {difference}")
+        why = "a difference that the simulator does not show"
+    return entry("proof", "skipped", f"not proved: {why}")
+
+
+def replayed(designs, each, proof):
+    """The first output that differs at the end of a proof's trace, in words; None if there is none."""
+    trace = proof["trace"]
+    clock = proof["clock"]
     steps = comparing.replay_steps(each["inputs"], trace, each["clocks"], clock)
-    stimuli = b"\n".join(b"%x" % step for step in steps)
+    lines = [b"%x" % step for step in steps]
+    stimuli = b"\n".join(lines)
     traces = []
-    for files in ([*compiled(settings), *golden], design.files):
-        replayed = tracing.Design(files, design.options)
-        _, compiles, _ = replayed.compile({0: stimuli})
-        traces.append(replayed.simulate([0])[0][0] if compiles else [])
+    for design in designs:
+        _, compiles, _ = design.compile({0: stimuli})
+        lines = []
+        if compiles:
+            (lines,), _ = design.simulate([0])
+        traces.append(lines)
     # The property holds until the last cycle.
-    last = len(steps) - len(steps) // max(1, len(trace))
-    comparison = comparing.Comparison(*traces, each["outputs"], max(0, last))
-    for (name, _), (_, said) in sorted(comparison.first_differences().items()):
-        return entry("proof", "failed", f"{in_words(trace)}: {name} {said}")
-    return entry(
-        "proof", "skipped", "not proved: a difference that the simulator does not show"
-    )
+    planned = len(steps)
+    first = planned - planned // max(1, len(trace))
+    comparison = comparing.Comparison(*traces, each["outputs"], first)
+    differences = comparison.first_differences()
+    for (name, _), (_, said) in sorted(differences.items()):
+        return f"{name} {said}"
+    return None
 
 
 def in_words(trace):
     """The shortest inputs that tell two designs apart, at most the last ones of them."""
-    steps = [", ".join(f"{name}={value}" for name, value in step.items()) for step in trace]
-    return f"after the inputs {'; '.join(steps[-MOST_STEPS_TOLD:])}"
+    steps = map(comparing.assignments, trace[-MOST_STEPS_TOLD:])
+    return f"after the inputs {'; '.join(steps)}"
 
 
-def golden_files(settings):
-    """Unpack the golden answer's files to a folder that the answer could not name."""
+def golden_files(settings, plan):
+    """Unpack the golden answer's files to a folder that the answer could not name; none where nothing is proved."""
+    if plan["unproved"]:
+        return []
     folder = f"/code/rundir/{os.urandom(12).hex()}/"
-    for path, text in json.loads(tracing.unpacked(read(SOURCE + "golden"))).items():
-        os.makedirs(os.path.dirname(folder + path), exist_ok=True)
-        tracing.write(folder + path, text.encode())
+    files = json.loads(text_of("golden"))
+    for path, text in files.items():
+        place = folder + path
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        tracing.write(place, text.encode())
     return present(settings, folder)
 
 
 def prove(design, settings, plan, golden):
-    """What `prover.py` says of the design and the golden answer's files: {outcome, why, trace, clock}. `golden` may be
-    the reason, in words, why nothing is proved."""
-    if isinstance(golden, str):
-        return {"outcome": "undecided", "why": golden}
+    """What `prover.py` says of the design and the golden answer's files: {outcome, why, trace, clock}."""
+    if plan["unproved"]:
+        return {"outcome": "undecided", "why": plan["unproved"]}
     # No include is left: the proof makes copies of the golden answer, which the answer could name.
     text, why = design.preprocess()
     if why:
         return {"outcome": "undecided", "why": why}
+    if golden is not design.files:
+        golden = compiled(settings) + golden
     spec = {
         **plan["spec"],
         "values": {},
-        "golden": golden if golden is design.files else [*compiled(settings), *golden],
+        "golden": golden,
         "other": [text],
         "top": settings["top"],
     }
@@ -281,11 +339,14 @@ def prove(design, settings, plan, golden):
         stderr=subprocess.STDOUT,
         preexec_fn=lambda: limit(max(READING_CPU_S, spec["cpu_s"])),
     )
-    proof = {"outcome": "undecided", "why": f"the proof ended with code {done.returncode}"}
+    why = f"the proof ended with code {done.returncode}"
+    proof = {"outcome": "undecided", "why": why}
+    said = done.stdout
     try:
-        proof.update(json.loads(done.stdout.splitlines()[-1]))
+        line = said.splitlines()[-1]
+        proof.update(json.loads(line))
     except (IndexError, ValueError):
-        print(done.stdout.decode(errors="replace")[-2000:])
+        print(said.decode(errors="replace")[-2000:])
     if proof["outcome"] == "bounded":
         proof["why"] = f"proved for {proof['depth']} cycles, not further"
     return proof
@@ -293,10 +354,11 @@ def prove(design, settings, plan, golden):
 
 def limit(cpu_s):
     """Limit a process of the proof, as far as the sandbox has not done so."""
-    limits = ((resource.RLIMIT_CPU, int(cpu_s) + 1), (resource.RLIMIT_AS, PROOF_BYTES))
-    for kind, most in limits:
+    limits = {resource.RLIMIT_CPU: int(cpu_s) + 1, resource.RLIMIT_AS: PROOF_BYTES}
+    for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
         resource.setrlimit(kind, (most, most))
 
 
@@ -314,19 +376,22 @@ def entry(name, status, message):
     }
 
 
-def attest(results, more=()):
+def attest(results, *more):
     """Report all results to the grader, the differences first, and further tests."""
-    ordered = sorted(results, key=lambda result: result[0] is None)
-    reports = [
-        entry(name, "passed" if step is None else "failed", message)
-        for step, name, message in ordered
-    ]
-    reports += more
+    failed, passed = [], []
+    for step, name, message in results:
+        if step is None:
+            passed.append(entry(name, "passed", message))
+        else:
+            failed.append(entry(name, "failed", message))
+    reports = [*failed, *passed, *more]
     gate.witness.report_tests(reports)
-    failed = [report for report in reports if report["status"] == "failed"]
+    failed += [report for report in more if report["status"] == "failed"]
     for report in failed[:3]:
-        print(f"{report['name']}: {report['message']}")
-    print(f"{len(reports) - len(failed)} of {len(reports)} passed")
+        name, message = report["name"], report["message"]
+        print(f"{name}: {message}")
+    total = len(reports)
+    print(f"{total - len(failed)} of {total} passed")
     return 1 if failed else 0
 
 

@@ -69,17 +69,27 @@ def miter(
     for name, low in resets:
         if name in place:
             acts.append(f"~{place[name]}" if low else place[name])
+    ticks = [place[name] for name in clocks if name in place]
     words = {
         "range": _range(max(size, 1)),
         "golden": _instance("golden", "g", place, outputs),
-        "seen": _seen(" | ".join(acts), [place[name] for name in clocks if name in place]),
+        "seen": _seen(" | ".join(acts), ticks),
     }
-    wrong = " | ".join(_WRONG.format(at) for at in range(len(outputs)))
-    unknown = ", ".join(f"g{at}x" for at in range(len(outputs)))
-    both = _MITER.substitute(words, other=_instance("other", "o", place, outputs), wrong=wrong)
+    numbers = range(len(outputs))
+    both = _MITER.substitute(
+        words,
+        other=_instance("other", "o", place, outputs),
+        wrong=" | ".join(map(_WRONG.format, numbers)),
+    )
     whole = sum(bits for _, bits in outputs)
-    mask = f"{whole}'b" + "".join(idle[name] for name, _ in outputs)
-    return both + _COVERED.substitute(words, bits=_range(whole), unknown=unknown, idle=mask)
+    mask = "".join(idle[name] for name, _ in outputs)
+    covered = _COVERED.substitute(
+        words,
+        bits=_range(whole),
+        unknown=", ".join(f"g{at}x" for at in numbers),
+        idle=f"{whole}'b{mask}",
+    )
+    return both + covered
 
 
 def _range(bits: int) -> str:
@@ -91,10 +101,12 @@ def _instance(module: str, side: str, place: Mapping[str, str], outputs: Ports) 
     lines = []
     wires = [f".\\{name} ({where})" for name, where in place.items()]
     for at, (name, bits) in enumerate(outputs):
-        value, unknown = f"{side}{at}d", f"{side}{at}x"
-        lines.append(f"  wire {_range(bits)} {value}, {unknown};")
-        wires += [f".\\{name}_d ({value})", f".\\{name}_x ({unknown})"]
-    lines.append(f"  {module} {side} ({', '.join(wires)});")
+        wire = f"{side}{at}"
+        lines.append(f"  wire {_range(bits)} {wire}d, {wire}x;")
+        wires.append(f".\\{name}_d ({wire}d)")
+        wires.append(f".\\{name}_x ({wire}x)")
+    ports = ", ".join(wires)
+    lines.append(f"  {module} {side} ({ports});")
     return "\n".join(lines)
 
 

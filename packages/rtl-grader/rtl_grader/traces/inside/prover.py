@@ -93,7 +93,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compare(spec: dict[str, Any]) -> dict[str, Any]:
-    for name in ("golden", "other"):
+    for name in _CALLED:
         read(spec, name)
     idle, floats, same = apart(_structure, "the netlists cannot be compared")
     if not any("0" in mask for mask in idle.values()):
@@ -102,11 +102,10 @@ def _compare(spec: dict[str, Any]) -> dict[str, Any]:
         return {"outcome": "equal"}
     if floats:
         raise UndecidedError(f"the {_CALLED[floats[0]]} has a signal that nothing drives")
-    clocks = {
-        tuple(clock)
-        for name in ("golden", "other")
-        for clock in apart(partial(_map, name), f"Yosys cannot encode the {_CALLED[name]}")
-    }
+    clocks = set[tuple[str, bool]]()
+    for name, called in _CALLED.items():
+        own = apart(partial(_map, name), f"Yosys cannot encode the {called}")
+        clocks.update(map(tuple, own))
     clock = clocks.pop() if len(clocks) == 1 else None
     stepwise = bool(clocks)
     inputs = apart(lambda: _build(spec, stepwise, idle), "Yosys cannot compare the two")
@@ -142,8 +141,9 @@ def apart(work: Callable[[], Any], failed: str) -> Any:
             return json.load(file)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         raise UndecidedError("out of CPU time")
-    message = re.search(r"\b(?:error|ERROR): (.*)$", _log(), re.M)
-    why = message[1].strip()[:300] if message else f"it ended with status {status}"
+    why = f"it ended with status {status}"
+    if message := re.search(r"\b(?:error|ERROR): (.*)$", _log(), re.M):
+        why = message[1].strip()[:300]
     raise UndecidedError(f"{failed}: {why}")
 
 
@@ -161,9 +161,10 @@ def run(design: Any, *commands: str) -> None:
 def _structure() -> tuple[dict[str, str], list[str], bool]:
     """The bits that the golden answer never drives (`Netlist.idle`), the designs that read a bit without a
     driver, and whether both are the same netlist."""
-    both = {name: Netlist(f"{name}.json", at) for at, name in enumerate(("golden", "other"))}
+    golden, other = Netlist("golden.json", 0), Netlist("other.json", 1)
+    both = {"golden": golden, "other": other}
     floats = [name for name, netlist in both.items() if netlist.reads_nothing()]
-    return both["golden"].idle(), floats, same_structure(both["golden"], both["other"])
+    return golden.idle(), floats, same_structure(golden, other)
 
 
 def read(spec: dict[str, Any], name: str) -> None:
@@ -174,29 +175,30 @@ def read(spec: dict[str, Any], name: str) -> None:
     with open(f"{name}.sv", "w") as copy:
         # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
         copy.write(re.sub(r"\balways_comb\b", "always @*", _as_simulated(spec, name)))
-    first: UndecidedError | None = None
+    reasons: list[str] = []
+    called = _CALLED[name]
     for commands in _ways(spec["top"], spec["values"], name):
         try:
-            doubts = apart(
-                partial(_read, name, commands), f"Yosys cannot read the {_CALLED[name]}"
-            )
+            doubts = apart(partial(_read, name, commands), f"Yosys cannot read the {called}")
         except UndecidedError as error:
-            first = first or error
+            reasons.append(str(error))
             continue
         if not doubts:
             return
-        first = first or UndecidedError(f"the {_CALLED[name]} has {doubts[0]}")
-    assert first is not None
-    raise first
+        reasons.append(f"the {called} has {doubts[0]}")
+    raise UndecidedError(reasons[0])
 
 
 def _ways(top: str, values: dict[str, int], name: str) -> Iterator[tuple[str, str]]:
     """Commands that read a design in different ways, the best first."""
-    slang = " ".join(f"-G {key}={value}" for key, value in values.items())
-    yield f"{_SLANG} --top {top} {slang} {name}.sv", f"hierarchy -check -top {top}"
+    slang, chosen = "", ""
+    for key, value in values.items():
+        slang += f" -G {key}={value}"
+        chosen += f" -chparam {key} {value}"
+    hierarchy = f"hierarchy -check -top {top}"
+    yield f"{_SLANG} --top {top}{slang} {name}.sv", hierarchy
     # Accepts what Icarus accepts and slang does not.
-    chosen = " ".join(f"-chparam {key} {value}" for key, value in values.items())
-    yield f"read_verilog -sv {name}.sv", f"hierarchy -check -top {top} {chosen}"
+    yield f"read_verilog -sv {name}.sv", f"{hierarchy}{chosen}"
 
 
 def _read(name: str, commands: tuple[str, str]) -> list[str]:
@@ -231,9 +233,10 @@ def _as_simulated(spec: dict[str, Any], name: str) -> str:
         raise UndecidedError(f"the {_CALLED[name]} has the directive {odd[0][:60]}")
     parts, start = [], 0
     for attribute in _ATTRIBUTE.finditer(code):
-        parts += [text[start : attribute.start()], " "]
+        parts.append(text[start : attribute.start()])
         start = attribute.end()
-    return "".join([*parts, text[start:]])
+    parts.append(text[start:])
+    return " ".join(parts)
 
 
 def _without_comment(hidden: re.Match[str]) -> str:
@@ -249,7 +252,7 @@ def _build(spec: dict[str, Any], stepwise: bool, idle: dict[str, str]) -> Ports:
     """
     design = ys.Design()
     ports = {}
-    for name in ("golden", "other"):
+    for name in _CALLED:
         _encode(design, name, stepwise)
         ports[name] = _ports(design)
         run(design, f"design -stash {name}")
@@ -328,26 +331,26 @@ def _ports(design: Any) -> tuple[Ports, Ports]:
         if wire.port_input:
             inputs.append((name, wire.width))
         elif wire.port_output and name.endswith("_d"):
-            outputs.append((name[:-2], wire.width))
+            outputs.append((name.removesuffix("_d"), wire.width))
     return sorted(inputs), sorted(outputs)
 
 
 def _decide(cpu_s: float) -> dict[str, Any]:
     """Run ABC on miter.aig with at most `cpu_s` CPU seconds, and return the result."""
     latches, constant, inputs = _header("miter.aig")
+    log = ""
     if constant is None and latches > MAX_BITS:
         raise UndecidedError(f"{latches} bits of state in three values are too many")
-    log = ""
     if constant is None and latches:
         latches, constant, log = _search(cpu_s)
     elif constant is None:
-        log = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s) or ""
+        log = _run_engine("miter.aig", "dc2; iprove", cpu_s) or ""
     if constant:
         return {"outcome": "different", "depth": 1, "cex": ["0" * inputs]}
     if os.path.exists("cex.txt"):
         steps = _cex(latches)
         return {"outcome": "different", "cex": steps, "depth": len(steps)}
-    frames = [int(frame) for frame in re.findall(r"^\s*(\d+) [+.] :", log, re.M)]
+    frames = re.findall(r"^\s*(\d+) [+.] :", log, re.M)
     proved = constant is False or "Property proved" in log or "UNSATISFIABLE" in log
     if not (proved or frames):
         raise UndecidedError("out of CPU time")
@@ -357,7 +360,7 @@ def _decide(cpu_s: float) -> dict[str, Any]:
         )
     if proved:
         return {"outcome": "equal", "depth": None}
-    return {"outcome": "bounded", "depth": max(frames) + 1}
+    return {"outcome": "bounded", "depth": max(map(int, frames)) + 1}
 
 
 def _search(cpu_s: float) -> tuple[int, bool | None, str]:
@@ -365,20 +368,26 @@ def _search(cpu_s: float) -> tuple[int, bool | None, str]:
 
     Returns (latches, value of the output if it is constant, ABC's last output).
     """
-    reduced = _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
-    small = "miter.aig" if reduced is None else "small.aig"
+    small = "small.aig"
+    if _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3) is None:
+        small = "miter.aig"
     latches, constant, _ = _header(small)
     if constant is not None:
         return latches, constant, ""
     # First the shortest difference; then all cycles, then as many as time allows.
-    _abc(f"read_aiger {small}; bmc3 -F {SHORTEST}; write_cex -s cex.txt", cpu_s / 6)
-    log = ""
-    if not os.path.exists("cex.txt"):
-        log = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3) or ""
+    _run_engine(small, f"bmc3 -F {SHORTEST}", cpu_s / 6)
+    if os.path.exists("cex.txt"):
+        return latches, None, ""
+    log = _run_engine(small, "pdr", cpu_s / 3) or ""
     if not os.path.exists("cex.txt") and "Property proved" not in log:
-        _abc(f"read_aiger {small}; bmc3 -v; write_cex -s cex.txt", cpu_s / 6)
+        _run_engine(small, "bmc3 -v", cpu_s / 6)
         log = _log()
     return latches, None, log
+
+
+def _run_engine(model: str, engine: str, cpu_s: float) -> str | None:
+    """See `_abc`; inputs that show a difference are in cex.txt."""
+    return _abc(f"read_aiger {model}; {engine}; write_cex -s cex.txt", cpu_s)
 
 
 def _is_covered(cpu_s: float) -> bool:
@@ -403,7 +412,7 @@ def _header(path: str) -> tuple[int, bool | None, int]:
 def _abc(script: str, cpu_s: float) -> str | None:
     """Return ABC's output, which is also in log.txt; None if it ran out of CPU time, after which files may
     be truncated."""
-    limit = (max(1, round(cpu_s)),) * 2
+    most = max(1, round(cpu_s))
     program = os.path.join(os.path.dirname(ys.__file__), "yosys-abc")
     with open("log.txt", "w") as log:
         done = subprocess.run(
@@ -411,7 +420,7 @@ def _abc(script: str, cpu_s: float) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (most, most)),
         )
     return None if done.returncode else _log()
 
@@ -419,17 +428,22 @@ def _abc(script: str, cpu_s: float) -> str | None:
 def _cex(latches: int) -> list[str]:
     """The bits of the vector `in` in each step, bit 0 first. In the file, `latches` bits of state come
     before the first step."""
+    order = []
     with open("map.txt") as file:
-        order = [int(line.split()[2]) for line in file if line.startswith("input")]
+        for line in file:
+            if line.startswith("input"):
+                _, _, place, *_ = line.split()
+                order.append(int(place))
     with open("cex.txt") as file:
         values, _, _ = file.read().partition("#")
     if not order:
         return [""]
     bits = re.findall(r"[01]", values)[latches:]
     steps = []
-    for start in range(0, len(bits), len(order)):
-        step = dict(zip(order, bits[start : start + len(order)], strict=True))
-        steps.append("".join(step[place] for place in sorted(step)))
+    size = len(order)
+    for start in range(0, len(bits), size):
+        step = zip(order, bits[start : start + size], strict=True)
+        steps.append("".join(bit for _, bit in sorted(step)))
     return steps
 
 
@@ -439,8 +453,10 @@ def _by_port(steps: list[str], inputs: Ports) -> list[dict[str, int]]:
     for bits in steps:
         start, values = 0, {}
         for name, width in inputs:
-            values[name] = int(bits[start : start + width][::-1] or "0", 2)
-            start += width
+            end = start + width
+            digits = bits[start:end]
+            values[name] = int(digits[::-1] or "0", 2)
+            start = end
         trace.append(values)
     return trace
 

@@ -4,10 +4,8 @@ with the design's HDL files in the order of compilation.
 Standard output gets one line of JSON: {compiles, said, ended, lines}; `lines` are compressed.
 """
 
-import base64
 import json
 import sys
-import zlib
 
 import tracing
 
@@ -19,7 +17,7 @@ def main(files):
     stimuli = tracing.unpacked(tracing.read(f"{SOURCE}stimuli0"))
     said, compiles, _ = design.compile({0: stimuli})
     traces, ended = design.simulate([0]) if compiles else ([[]], "")
-    lines = base64.b64encode(zlib.compress(b"\n".join(traces[0]), 6)).decode()
+    lines = tracing.packed(b"\n".join(traces[0]))
     result = {"compiles": compiles, "said": said[-4000:], "ended": ended, "lines": lines}
     print("\n" + json.dumps(result))
 

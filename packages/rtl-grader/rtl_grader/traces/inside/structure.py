@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 MAX_WORK = 20_000_000
@@ -21,6 +22,9 @@ _FREE = ("$anyconst", "$anyseq", "$anyinit", "$allconst", "$allseq")
 """Cells that may give different values for the same inputs."""
 Bit = tuple[int, Any]
 """Number of the netlist, and Yosys' number of a net of one bit or a constant."""
+Cell = tuple[Hashable, list[Bit], list[Bit]]
+"""(kind, input bits, output bits)."""
+Colours = Mapping[Bit, int]
 
 
 class Netlist:
@@ -34,49 +38,56 @@ class Netlist:
         self.outputs: dict[str, list[Bit]] = {}
         for name, port in module["ports"].items():
             bits = self._bits(port["bits"])
-            if port["direction"] == "input":
-                self.inputs.update({bit: (name, at) for at, bit in enumerate(bits)})
+            is_input = port["direction"] == "input"
+            if is_input:
+                for at, bit in enumerate(bits):
+                    self.inputs[bit] = name, at
             else:
                 self.outputs[name] = bits
         self.initial = defaultdict[Bit, set[str]](set)
         for net in module["netnames"].values():
-            values = reversed(net["attributes"].get("init", ""))
-            for bit, value in zip(self._bits(net["bits"]), values, strict=False):
-                self.initial[bit] |= {value} - {"x"}
-        self.cells = [self._cell(*cell) for cell in module["cells"].items()]
-        """(kind, input bits, output bits) of each."""
-
-        self._driven = {bit for _, _, outputs in self.cells for bit in outputs}
-        self._driven |= {*self.inputs, *self._bits("01")}
+            bits = self._bits(net["bits"])
+            initial = net["attributes"].get("init", "")
+            for bit, value in zip(bits, reversed(initial), strict=False):
+                if value != "x":
+                    self.initial[bit].add(value)
+        self.cells: list[Cell] = []
+        self._driven = {*self.inputs, *self._bits("01")}
+        for name, cell in module["cells"].items():
+            kind, inputs, outputs = self._cell(name, cell)
+            self.cells.append((kind, inputs, outputs))
+            self._driven.update(outputs)
 
     def idle(self) -> dict[str, str]:
         """The outputs as binary numbers in which a bit is 1 if it never has a value: it has no driver, or is
         constantly `x` or `z`."""
         masks = {}
         for name, bits in self.outputs.items():
-            masks[name] = "".join("01"[bit not in self._driven] for bit in reversed(bits))
+            mask = ["0" if bit in self._driven else "1" for bit in reversed(bits)]
+            masks[name] = "".join(mask)
         return masks
 
     def reads_nothing(self) -> bool:
         """Whether a cell reads a bit that has no driver."""
-        read = {bit for _, inputs, _ in self.cells for bit in inputs}
-        return bool(read - self._driven - set(self._bits("xz")))
+        known = self._driven.union(self._bits("xz"))
+        return not all(known.issuperset(inputs) for _, inputs, _ in self.cells)
 
     def _bits(self, bits: Sequence[Any]) -> list[Bit]:
         return [(self._number, bit) for bit in bits]
 
-    def _cell(
-        self, name: str, cell: Mapping[str, Any]
-    ) -> tuple[Hashable, list[Bit], list[Bit]]:
-        bits: dict[str, list[Bit]] = {"input": [], "output": []}
+    def _cell(self, name: str, cell: Mapping[str, Any]) -> Cell:
+        bits = defaultdict[str, list[Bit]](list)
         widths = []
         for port, direction in sorted(cell["port_directions"].items()):
             connected = self._bits(cell["connections"][port])
             bits[direction] += connected
-            widths.append((port, len(connected)))
-        settings = {**cell["parameters"], "MEMID": ""}
-        kind: Hashable = (cell["type"], json.dumps(settings, sort_keys=True), *widths)
-        if cell["type"] in _FREE or "\\" in cell["type"]:
+            width = len(connected)
+            widths.append((port, width))
+        what = cell["type"]
+        parameters = {**cell["parameters"], "MEMID": ""}
+        settings = json.dumps(parameters, sort_keys=True)
+        kind: Hashable = (what, settings, *widths)
+        if what in _FREE or "\\" in what:
             kind = (self._number, name)
         return kind, bits["input"], bits["output"]
 
@@ -88,13 +99,11 @@ def same_structure(first: Netlist, second: Netlist) -> bool:
     colours = _first_colours(sides)
     count, work = 0, 0
     while work < MAX_WORK:
-        one, other = (
-            {name: [colours[bit] for bit in bits] for name, bits in side.outputs.items()}
-            for side in sides
-        )
-        if one != other:
+        if _outputs(first, colours) != _outputs(second, colours):
             return False
-        before, count = count, len(set(colours.values()))
+        before = count
+        classes = set(colours.values())
+        count = len(classes)
         if count == before:
             return True
         work += len(colours)
@@ -102,35 +111,50 @@ def same_structure(first: Netlist, second: Netlist) -> bool:
     return False
 
 
+def _outputs(side: Netlist, colours: Colours) -> dict[str, list[int]]:
+    result = {}
+    for name, bits in side.outputs.items():
+        result[name] = [colours[bit] for bit in bits]
+    return result
+
+
 def _first_colours(sides: Sequence[Netlist]) -> dict[Bit, int]:
     classes: dict[Hashable, int] = {}
     colours: dict[Bit, int] = {}
 
     def paint(bit: Bit, *kind: Hashable) -> None:
-        colours.setdefault(bit, classes.setdefault(kind, len(classes)))
+        colour = classes.setdefault(kind, len(classes))
+        colours.setdefault(bit, colour)
 
     for side in sides:
         for bit, port in side.inputs.items():
             paint(bit, "input", port)
-        for kind, _, outputs in side.cells:
+        read = list(side.outputs.values())
+        for kind, inputs, outputs in side.cells:
+            read.append(inputs)
             for at, bit in enumerate(outputs):
-                paint(bit, kind, at, *sorted(side.initial[bit]))
-        read = [inputs for _, inputs, _ in side.cells] + list(side.outputs.values())
-        for bit in (bit for bits in read for bit in bits):
-            constant = bit[1] if isinstance(bit[1], str) else ""
-            paint(bit, "no driver", constant, *sorted(side.initial[bit]))
+                initial = sorted(side.initial[bit])
+                paint(bit, kind, at, *initial)
+        for bit in chain.from_iterable(read):
+            _, net = bit
+            constant = net if isinstance(net, str) else ""
+            initial = sorted(side.initial[bit])
+            paint(bit, "no driver", constant, *initial)
     return colours
 
 
-def _split(
-    colours: Mapping[Bit, int], cells: Sequence[tuple[Hashable, list[Bit], list[Bit]]]
-) -> dict[Bit, int]:
+def _split(colours: Colours, cells: Sequence[Cell]) -> dict[Bit, int]:
     """Colour each cell's outputs by their colours before and by those of the cell's inputs."""
     classes: dict[Hashable, int] = {}
-    result = {bit: classes.setdefault(colour, len(classes)) for bit, colour in colours.items()}
+    result: dict[Bit, int] = {}
+
+    def paint(bit: Bit, kind: Hashable) -> None:
+        result[bit] = classes.setdefault(kind, len(classes))
+
+    for bit, colour in colours.items():
+        paint(bit, colour)
     for _, inputs, outputs in cells:
         key = tuple(colours[bit] for bit in inputs)
         for bit in outputs:
-            both = (colours[bit], key)
-            result[bit] = classes.setdefault(both, len(classes))
+            paint(bit, (colours[bit], key))
     return result

@@ -20,14 +20,19 @@ except ImportError as missing:
     sys.exit(f"this sandbox cannot look into compiled programs: {missing}")
 
 HDL = (".v", ".sv", ".vh", ".svh")
-PLACES = ("/code/",)
-"""Folders whose files a design may include."""
+WORKSPACE = "/code"
+"""The folder whose files a design may include and load."""
 HIDDEN = ("/code/src/", "/code/rundir/")
 
 
 def unpacked(text):
     """What `packed` (bench.py) made of a text, as bytes."""
     return zlib.decompress(base64.b64decode(text))
+
+
+def packed(data):
+    """The same for bytes."""
+    return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
 class Design:
@@ -40,7 +45,9 @@ class Design:
         digest = hashlib.sha256()
         for path in files:
             with open(path, "rb") as file:
-                digest.update(b"%d:" % os.path.getsize(path) + file.read())
+                text = file.read()
+            digest.update(b"%d:" % len(text))
+            digest.update(text)
         self.word = "w" + digest.hexdigest()[:24]
         self.mark = os.urandom(9).hex()
 
@@ -50,22 +57,23 @@ class Design:
         Returns (what the compiler says, whether it succeeded, its command).
         """
         self.prepare()
-        steps = {number: text.count(b"\n") + 1 for number, text in stimuli.items()}
-        benches = []
+        most = 1 + max((text.count(b"\n") for text in stimuli.values()), default=0)
+        tops, benches = [], []
         for number, text in stimuli.items():
+            steps = text.count(b"\n") + 1
             bench = read(f"{self.place}bench{number}.sv")
-            words = {
+            replacements = {
                 "RTLWORD": self.word,
                 "RTLMARK": self.mark,
-                "RTLSTEPS": steps[number],
-                "RTLREST": max(steps.values()) - steps[number],
+                "RTLSTEPS": steps,
+                "RTLREST": most - steps,
             }
-            for name, value in words.items():
+            for name, value in replacements.items():
                 bench = bench.replace(name, str(value))
-            benches.append(f"bench{number}.sv")
-            write(f"{self.word}/{benches[-1]}", bench.encode())
+            write(f"{self.word}/bench{number}.sv", bench.encode())
             write(f"{self.word}/stimuli{number}_{self.word}", text)
-        tops = [word for number in stimuli for word in ("-s", f"bench{number}_{self.word}")]
+            tops += ["-s", f"bench{number}_{self.word}"]
+            benches.append(f"bench{number}.sv")
         said, code, command = self.run([*tops, "-o", "sim", *benches, *self.files])
         return said, code == 0, command
 
@@ -80,15 +88,27 @@ class Design:
         return os.path.abspath(f"{self.word}/text.sv"), ""
 
     def prepare(self):
-        """Make the folder, with the data files beside the design where `$readmemh` looks for them."""
+        """Make the folder, with all data files where `$readmemh` looks for them: by base name, those beside the
+        design first."""
         if os.path.exists(self.word):
             return
         os.mkdir(self.word)
-        for folder in sorted(set(map(os.path.dirname, self.files))):
-            os.symlink(folder, f"{self.word}/{os.path.basename(folder)}")
-            for name in os.listdir(folder):
-                if not name.endswith(HDL) and not os.path.lexists(f"{self.word}/{name}"):
-                    os.symlink(f"{folder}/{name}", f"{self.word}/{name}")
+        folders = sorted(set(map(os.path.dirname, self.files)))
+        given = sorted(folder for folder, _, _ in os.walk(WORKSPACE))
+        folders += [folder for folder in given if not is_hidden(folder)]
+        for folder in folders:
+            if folder != WORKSPACE:  # it holds what is hidden
+                self.link(folder)
+            for name in sorted(os.listdir(folder)):
+                path = f"{folder}/{name}"
+                if os.path.isfile(path) and not name.endswith(HDL):
+                    self.link(path)
+
+    def link(self, path):
+        """A link to a file or folder by its base name, unless one has that name."""
+        place = f"{self.word}/{os.path.basename(path)}"
+        if not os.path.lexists(place):
+            os.symlink(path, place)
 
     def run(self, words):
         """Run the compiler in the folder. Returns (what it says, its exit code, its command)."""
@@ -107,7 +127,8 @@ class Design:
         """The first file that the design includes from a place that is not its own; None if there is none."""
         for line in read(f"{self.word}/included").split("\n"):
             path = os.path.realpath(os.path.join(self.word, line))
-            if line and (path.startswith(HIDDEN) or not path.startswith(PLACES)):
+            is_given = path.startswith(f"{WORKSPACE}/") and not is_hidden(path)
+            if line and not is_given:
                 return line
         return None
 
@@ -132,6 +153,10 @@ class Design:
     def lines(self, text, number):
         """What the bench of this number printed, one line a step; what the design prints is between the lines."""
         return re.findall(rb"%s%d ([01xz]+)\n" % (self.mark.encode(), number), text)
+
+
+def is_hidden(path):
+    return f"{path}/".startswith(HIDDEN)
 
 
 def tool(name):
