@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rtl_grader.hdl.text import code_of, emptied, modules
-from rtl_grader.problems.cvdp import FieldError, NotGradableError, files_of
+from rtl_grader.problems.cvdp import FieldError, NotGradableError, check_text, files_of
 from rtl_grader.types.files import Files
 
 MASK = "[MASKED]"
@@ -282,6 +282,7 @@ def _code_in_pickle(data: bytes, name: str) -> str:
             if _CALLS.fullmatch(operation.name):
                 raise FieldError(name, "is a pickle that would run code; it was not run")
             if isinstance(argument, str):
+                check_text(argument)
                 texts.append(argument)
     except (ValueError, MemoryError, OverflowError) as error:
         raise FieldError(name, f"is not a pickle: {error}") from error

@@ -77,10 +77,12 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
 def test_one_broken_folder_does_not_stop_the_others(tmp_path):
     write_files(tmp_path / "set/a", WITH_BENCH)
     write_files(tmp_path / "set/b", {**WITH_BENCH, "problem.toml": "top = 'gone'"})
+    (tmp_path / "set/c/problem.toml").mkdir(parents=True)
     contents = FolderSource(kind="folder", path=tmp_path / "set").read()
     assert [problem.id for problem in contents.problems] == ["folder_a"]
     assert [str(line) for line in contents.broken] == [
-        "b/problem.toml:1: b: top: name the module that an answer defines (inv, tb)"
+        "b/problem.toml:1: b: top: name the module that an answer defines (inv, tb)",
+        "c/problem.toml:1: c: file: cannot be read: Is a directory",
     ]
 
 
