@@ -331,6 +331,11 @@ def compose_services(compose: str) -> JsonObject:
     return services
 
 
+def check_text(value: Any) -> None:
+    """Raise ValueError if a JSON value holds half of a surrogate pair, which no file can hold."""
+    json.dumps(value, ensure_ascii=False).encode()
+
+
 def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, JsonObject | str]]:
     """Yield (line number, its object or what is wrong with it) for each non-blank line, reading at most
     `most` bytes of a line.
@@ -354,6 +359,8 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, JsonObject | st
         elif line.strip():
             try:
                 record = json.loads(line)
+                if b"\\u" in line:
+                    check_text(record)
             except (ValueError, RecursionError) as error:
                 yield number, f"is not JSON: {error}"
                 continue

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.hdl.text import code_of, emptied, module_names, modules
-from rtl_grader.problems.cvdp import FieldError, NotGradableError, files_of
+from rtl_grader.problems.cvdp import FieldError, NotGradableError, check_text, files_of
 from rtl_grader.problems.judged import Compilation
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import MASKED, Difficulty
@@ -331,6 +331,7 @@ def _code_in_pickle(data: bytes, name: str) -> str:
             if _CALLS.fullmatch(operation.name):
                 raise FieldError(name, "is a pickle that would run code; it was not run")
             if isinstance(argument, str):
+                check_text(argument)
                 texts.append(argument)
     except (ValueError, MemoryError, OverflowError) as error:
         raise FieldError(name, f"is not a pickle: {error}") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtl_grader.errors import ConfigError, ProblemError
-from rtl_grader.problems.cvdp import json_lines
+from rtl_grader.problems.cvdp import check_text, json_lines
 from rtl_grader.problems.fetch import RECORD
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def _from_json(file: Path) -> Iterator[Row]:
             return
         try:
             entries = json.load(opened)
+            check_text(entries)
         except (ValueError, RecursionError) as error:
             yield Row(1, f"is not a JSON array: {error}")
             return

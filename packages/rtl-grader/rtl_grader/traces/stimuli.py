@@ -2,7 +2,8 @@
 
 A step is one change of the inputs; after each the outputs are looked at. With clocks: phases of random inputs
 with resets now and then, in which one input also changes between the edges; stretches in which inputs are
-mostly held; and long runs with single bits held, so that counters get far. Values are random, corners,
+mostly held; and long runs with single bits held, so that counters get far. A held bit changes now and then
+between the edges, and near the end for a cycle. Values are random, corners,
 literals of the golden design, or values that another input of the same width had shortly before.
 
 Not covered: states deeper than the steps reach.
@@ -16,6 +17,8 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 from rtl_grader.traces.inside.comparing import places, replay_steps
 from rtl_grader.types.problem import Interface, Port
@@ -227,13 +230,13 @@ class _Inputs:
 
     def _run(self, run: int, cycles: int) -> None:
         """Data inputs are drawn again in each cycle and single bits held: in the first run at 1, in the second
-        only the first of them."""
+        only the first of them. In the third single bits are drawn again, too."""
         ways = dict.fromkeys(self._data, 3)
         for name in self._single:
-            if run >= 2:
-                ways[name] = self._below(2)
-            else:
+            if run < 2:
                 ways[name] = int(run == 0 or name == self._single[0])
+            elif run > 2:
+                ways[name] = self._below(2)
         self._reset(0)
         self._hold(ways, 2 * cycles if run < 2 else cycles)
 
@@ -245,11 +248,21 @@ class _Inputs:
             self.steps += range(1 << self.bits)
         else:
             self.steps += [0, (1 << self.bits) - 1]
+            self._cross(effort.vectors // 4)
             for at in range(effort.vectors):
                 if at % 2:
                     self._change_one()
                 else:
                     self._draw(2)
+                self.step()
+
+    def _cross(self, most: int) -> None:
+        """Every pair, triple, ... of corners, with all values of inputs of few bits, if these are at most `most`."""
+        choices = [_corners(width) for _, width in self._places.values()]
+        if prod(map(len, choices)) <= most:
+            for values in product(*choices):
+                for name, value in zip(self._places, values, strict=True):
+                    self.put(name, value)
                 self.step()
 
     def _below(self, limit: int) -> int:
@@ -270,7 +283,8 @@ class _Inputs:
         if kind < 2:
             value = kind * ones
         elif kind == 2:
-            value = 1 << self._below(width)
+            place = self._below(width) if self._below(2) else width - 1
+            value = (1 << place) + (0, -1, 1 << self._below(width))[self._below(3)]
         elif kind == 3:
             value = self._random.getrandbits(min(width, 3))
         elif kind in (4, 5) and literals:
@@ -379,10 +393,25 @@ class _Inputs:
                 value = self._value(name, 2)
             self.put(name, value)
         self.step()
-        for _ in range(cycles):
+        held = [name for name in self._single if ways[name] < 2]
+        for cycle in range(cycles):
+            if held and self._below(2):
+                name = held[self._below(len(held))]
+                self.toggle(name)
+                if cycle > 0.9 * cycles and self._below(4) == 0:
+                    self._turn()
+                self.put(name, ways[name])
             self._draw(2, ways)
             self.step()
             self._turn()
+
+
+def _corners(width: int) -> Sequence[int]:
+    """All values of at most four bits; else zero, one, all ones, and the signed extremes."""
+    if width <= 4:
+        return range(1 << width)
+    sign = 1 << width - 1
+    return 0, 1, 2 * sign - 1, sign, sign - 1
 
 
 def widths(ports: Sequence[Port]) -> list[tuple[str, int]]:

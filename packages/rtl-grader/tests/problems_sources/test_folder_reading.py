@@ -24,7 +24,7 @@ from tests.command import invoke
 OTHER = "module other(input b, output z); assign z = b; endmodule\n"
 LACKING = {
     "a key that is not known": ({"problem.toml": "tops = 'inv'"}, "tops: there is no such key; docs/problems.md"),
-    "a key of another type": ({"problem.toml": "[bench]\nparameters = 3"}, "bench.parameters: Input should be a valid"),
+    "a key of another type": ({"problem.toml": "[bench]\nparameters = 3"}, "bench.parameters: Input should be a list"),
     "no regular expression": ({"problem.toml": "[bench]\npass = '('"}, "bench.pass: Input should be a valid regular"),
     "no TOML": ({"problem.toml": "= 3"}, "file: is not TOML: "),
     "a macro that is no word": ({"problem.toml": "define = {A = '1 2'}"}, "define.A: 1 2 is neither a number nor a word"),
@@ -77,10 +77,12 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
 def test_one_broken_folder_does_not_stop_the_others(tmp_path):
     write_files(tmp_path / "set/a", WITH_BENCH)
     write_files(tmp_path / "set/b", {**WITH_BENCH, "problem.toml": "top = 'gone'"})
+    (tmp_path / "set/c/problem.toml").mkdir(parents=True)
     contents = FolderSource(kind="folder", path=tmp_path / "set").read()
     assert [problem.id for problem in contents.problems] == ["folder_a"]
     assert [str(line) for line in contents.broken] == [
-        "b/problem.toml:1: b: top: name the module that an answer defines (inv, tb)"
+        "b/problem.toml:1: b: top: name the module that an answer defines (inv, tb)",
+        "c/problem.toml:1: c: file: cannot be read: Is a directory",
     ]
 
 

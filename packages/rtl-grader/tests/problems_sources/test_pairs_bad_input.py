@@ -104,7 +104,9 @@ def test_broken_lines_are_named_and_the_others_read(tmp_path, monkeypatch):
 
 
 def test_an_unknown_form_names_its_columns_and_the_keys_to_set(tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"task": "Invert.", "rtl": "x"}) + "\n{}\n")
+    (tmp_path / "a.jsonl").write_text(
+        json.dumps({"task": "Invert.", "rtl": "x"}) + '\n{"task": 1, "rtl": 2}\n'
+    )
     (tmp_path / "b.jsonl").write_text(
         json.dumps({"instruction": "Invert.", "output": GOOD["golden"]})
     )
@@ -176,3 +178,14 @@ def test_many_reasons_are_few_lines(tmp_path):
     assert line.startswith(
         "40 of pairs (pairs_few_26, pairs_few_27, pairs_few_28, ...): its golden"
     )
+
+
+def test_an_odd_row_does_not_end_the_reading_of_its_file(tmp_path):
+    row = {"specification": "Invert a.", "golden": GOOD["golden"]}
+    half = row | {"golden": row["golden"] + " // \ud800"}
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, ({}, half, {}, row))))
+    (tmp_path / "b.json").write_text(json.dumps([half]))
+    result = read(tmp_path, specification=None, golden=None)
+    assert [problem.id for problem in result.problems] == ["pairs_a_4"]
+    places = [(line.file, line.line, line.field) for line in result.broken]
+    assert places == [("a.jsonl", 1, "columns"), ("a.jsonl", 2, "line"), ("b.json", 1, "line")]

@@ -108,6 +108,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         task_dot_sv=PASS.format(name="\\$display ", body=""),
         old_dot_vhd="entity old is end;",
         marked_dot_sv=PASS.format(name="marked", body="// ```"),
+        deep_dot_sv=PASS.format(name="deep", body=f"wire z = {'(' * 9999}a{')' * 9999};"),
     )
     (folder / "latin.sv").write_bytes(b"module latin (input a); // \xe9\nendmodule\n")
     (folder / "huge.sv").write_text("// " + "x" * (1 << 20))
@@ -124,6 +125,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         "open.sv: open": "no file defines absent",
         "task.sv: \\$display": "its name is no plain name",
         "old.vhd": "VHDL is not read",
+        "deep.sv": "no module of it can be read",
         "marked.sv: marked": "its file has `[MASKED]` or ``` in its text",
         "latin.sv": "it is not UTF-8",
         "huge.sv": "it is larger than 1 MiB",

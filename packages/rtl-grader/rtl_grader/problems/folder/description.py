@@ -100,6 +100,8 @@ def read_description(path: Path) -> Description:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FolderError("file", f"is not TOML: {error}") from None
+    except OSError as error:
+        raise FolderError("file", f"cannot be read: {error.strerror}") from None
     return described(values)
 
 
@@ -110,6 +112,7 @@ def described(values: dict[str, Any]) -> Description:
     except ValidationError as error:
         first, *_ = error.errors()
     reason = first["msg"].removeprefix("Value error, ")
+    reason = reason.replace("valid tuple", "list").replace("valid dictionary", "table")
     if first["type"] == "extra_forbidden":
         reason = "there is no such key; docs/problems.md lists them"
     raise FolderError(".".join(map(str, first["loc"])), reason)

@@ -164,7 +164,8 @@ def _add_core(listing: Listing, path: Path) -> None:
     try:
         core = yaml.safe_load(text_of(path))
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        return listing.leave_out(path, f"the core cannot be read: {error}"[:200])
+        reason = " ".join(str(error).split())
+        return listing.leave_out(path, f"the core cannot be read: {reason}"[:200])
     if not isinstance(core, dict) or "CAPI=2" not in core:
         return listing.leave_out(path, "it is no core of CAPI2")
     for fileset in _tables(core.get("filesets")).values():

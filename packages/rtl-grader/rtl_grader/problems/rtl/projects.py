@@ -6,6 +6,7 @@ A folder that holds folders only is a set of projects; so is JSONL, with a proje
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rtl_grader.hdl.interface import hdl_files
+from rtl_grader.hdl.text import code_of
 from rtl_grader.problems.cvdp import FieldError, files_of, json_lines
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
@@ -20,6 +22,7 @@ from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_o
 
 MAX_ROW_BYTES = 16 << 20
 _SOURCE = "rtl"
+_MODULE = re.compile(r"^\s*module\s+\w", re.M)
 
 
 def projects_of(
@@ -55,7 +58,12 @@ def _projects(
                 contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
                 continue
             place = _in_workspace(str(file.relative_to(folder)))
-            sources.append(SourceFile(place, text, origin))
+            source = SourceFile(place, text, origin)
+            sources.append(source)
+            if not source.scan.units and _MODULE.search(code_of(text)):
+                contents.left_out.append(
+                    LeftOut(origin, "no module of it can be read", _SOURCE)
+                )
         yield Library(sources, {**listing.define, **define}, _licence(folder), project=name)
 
 

@@ -91,6 +91,7 @@ class PairsSource(FileSource):
     def _read_file(self, file: Path, result: ProblemSet, seen: set[Any]) -> None:
         record = read_record(self.path if self.path.is_dir() else file.parent)
         licence = self.licence or (record.licence if record else None) or ""
+        unknown: set[str] = set()
         for row in read_rows(file, self.where):
             identity = f"pairs_{re.sub(r'[^A-Za-z0-9]+', '_', file.stem)}_{row.number}"
             try:
@@ -106,12 +107,14 @@ class PairsSource(FileSource):
             except NotGradableError as reason:
                 result.left_out.append(LeftOut(identity, reason.message, self.name))
             except FieldError as error:
+                # Rows with the same unknown columns are one mistake.
+                if error.field == "columns" and error.reason in unknown:
+                    continue
+                unknown.add(error.reason)
                 line = BrokenLine(
                     file.name, row.number, None, error.field, error.reason[:400], self.name
                 )
                 result.broken.append(line)
-                if error.field == "columns":
-                    return
 
     def _problem(
         self, row: Row, identity: str, place: str, licence: str

@@ -62,7 +62,7 @@ class RtlSource(FileSource):
                 try:
                     contents.problems.extend(self._problems(library, file, unit))
                 except ValueError as error:
-                    name = f"{file.origin}: {unit.name}"
+                    name = f"{file.origin}: {unit.name}" if unit.name else file.origin
                     contents.left_out.append(LeftOut(name, str(error), SOURCE))
         if not (contents.problems or contents.left_out or contents.broken):
             raise ProblemError(
