@@ -12,34 +12,26 @@ Not covered: states deeper than the steps reach.
 from __future__ import annotations
 
 import random
-import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
 from rtl_grader.traces.inside.comparing import places, replay_steps
+from rtl_grader.traces.literals import Literals, Place, fields, numbers
 from rtl_grader.types.problem import Interface, Port
 
 Values = Mapping[str, int]
 """Parameter -> its value in an instance."""
 Trace = Sequence[Mapping[str, int]]
 """Values of all inputs, by step."""
-Place = tuple[int, int]
-"""(lowest bit, bits) of a part of a vector."""
-Literals = Mapping[int, list[int]]
-"""Numbers by their width in bits."""
 PHASES = 12
 STRETCHES = 8
 RUNS = 6
 SEED = 20
 MOST_BITS = 12_000_000
 """Inputs and outputs of all steps together have at most about this many bits."""
-_LITERAL = re.compile(r"(\d+)?'[sS]?([bodhBODH])([0-9a-fA-F_]+)\b|(?<![\w'.])(\d{1,9})\b(?!')")
-_PART = re.compile(r"\b([A-Za-z_]\w*)\s*\[\s*(\d{1,5})\s*:\s*(\d{1,5})\s*\]")
-_BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 
 
 @dataclass(frozen=True)
@@ -141,29 +133,6 @@ def replayed(design: Driven, trace: Trace, clock: tuple[str, bool] | None = None
     """
     inputs = widths(design.inputs)
     return Stimuli(replay_steps(inputs, trace, design.clocks, clock))
-
-
-def numbers(text: str) -> Literals:
-    """The literals of a text by their width in bits, 0 for those without a width."""
-    results = defaultdict[int, dict[int, None]](dict)
-    for width, base, digits, plain in _LITERAL.findall(text):
-        if plain:
-            results[0][int(plain)] = None
-            continue
-        with suppress(ValueError):
-            value = int(digits.replace("_", ""), _BASES[base.lower()])
-            results[int(width or 0)][value] = None
-    return {width: list(values) for width, values in results.items()}
-
-
-def fields(text: str, names: Collection[str]) -> dict[str, list[Place]]:
-    """The parts of vectors that a text selects with constants."""
-    parts = defaultdict[str, dict[Place, None]](dict)
-    for name, *ends in _PART.findall(text):
-        high, low = map(int, ends)
-        if name in names and high >= low:
-            parts[name][low, high - low + 1] = None
-    return {name: list(places) for name, places in parts.items()}
 
 
 class _Inputs:
