@@ -152,7 +152,8 @@ class _Layer:
         self._down = projection("mlp.down")
         self._norm_in = norm(layer.input_layernorm)
         self._norm_mlp = norm(layer.post_attention_layernorm)
-        self._norm_q = self._norm_k = _unchanged
+        self._norm_q: Function = _unchanged
+        self._norm_k: Function = _unchanged
         if hasattr(attention, "q_norm"):
             self._norm_q = norm(attention.q_norm)
             self._norm_k = norm(attention.k_norm)

@@ -7,7 +7,7 @@ from rtl_grader.validation.validate import validate_problem
 
 GOLDENS = {
     "fine": "(input a, input c, output b); assign b = a ^ c;",
-    "constant": "(input a, output [3:0] b); assign b = 4'd5;",
+    "constant": "(input [31:0] a, output [3:0] b); assign b = 4'd5;",
     "unknown": "(input clk, input a, output reg b); reg q; always @(posedge clk) {b, q} <= {q, q ^ a};",
     "empty": "(input a, output b);",
     "failing": "(input a, output b); assign b = missing_function(a);",
