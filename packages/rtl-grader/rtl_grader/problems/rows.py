@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rtl_grader.errors import ConfigError, ProblemError
-from rtl_grader.problems.cvdp import check_text, json_lines
+from rtl_grader.problems.cvdp import check_text, text_lines
 from rtl_grader.problems.fetch import RECORD
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _from_json(file: Path) -> Iterator[Row]:
         begin = opened.read(1 << 16).lstrip()
         opened.seek(0)
         if not begin.startswith(b"["):
-            for number, value in json_lines(opened, MAX_LINE_BYTES):
+            for number, value in text_lines(opened, MAX_LINE_BYTES):
                 yield Row(number, value)
             return
         try:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.hdl.text import code_of
-from rtl_grader.problems.cvdp import FieldError, files_of, json_lines
+from rtl_grader.problems.cvdp import FieldError, files_of, text_lines
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_of
@@ -82,7 +82,7 @@ def _licence(folder: Path) -> str:
 def _rows(path: Path, contents: ProblemSet) -> Iterator[Library]:
     licence = _licence(path.parent)
     with path.open("rb") as file:
-        for line, row in json_lines(file, MAX_ROW_BYTES):
+        for line, row in text_lines(file, MAX_ROW_BYTES):
             try:
                 yield _row(f"{path.name}:{line}", row, licence)
             except FieldError as error:
