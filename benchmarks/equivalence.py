@@ -167,7 +167,7 @@ def hold(
         pair = Pair.of(executor, problem, problem.golden or {}, files, LIMITS)
     except IncomparableError:
         return None
-    simulated = pair.simulate({}, pair.interface, USUAL)
+    simulated = pair.simulate(pair.design, USUAL)
     if "compile" in simulated.detail or (
         kind.startswith("rarely") and simulated.result == "different"
     ):
@@ -179,7 +179,7 @@ def hold(
     cpu = pair.cpu_s - before
     if (
         proof.outcome == "different"
-        and pair.replay({}, pair.interface, proof.trace, proof.clock).result != "different"
+        and pair.replay(pair.design, proof.trace, proof.clock).result != "different"
     ):
         proof = Proof(
             "undecided", why="a difference only in X, or one that the simulator does not show"
