@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,8 +192,7 @@ def copy_saved_weights(service: TinkerService) -> None:
         for key, path, folder, saved in sources:
             copy = partial(shutil.copytree, saved.folder(folder), dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
-            registry.add_checkpoint(
-                *parse_path(path, key), replace(saved, blob=blob, size_bytes=size)
-            )
+            checkpoint = saved.model_copy(update={"blob": blob, "size_bytes": size})
+            registry.add_checkpoint(*parse_path(path, key), checkpoint)
     finally:
         registry.close()
