@@ -12,12 +12,12 @@ from benchmarks.common import DATA
 from benchmarks.redteam.attack import BASES, INC
 from benchmarks.redteam.tables import read
 from rtl_core.starter import Spec, problem_of
-from rtl_core.starter.record import COMPOSE
 from rtl_grader.hdl.text import module_names
 from rtl_grader.problems.cvdp import problem_from_record, read_cvdp
 from rtl_grader.problems.folder.reader import understand
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.judged import Judging, judged_problem
+from rtl_grader.problems.service import compose_file
 from rtl_grader.problems.sources.rtllm import read_rtllm
 from rtl_grader.problems.sources.verilog_eval import read_verilog_eval
 from rtl_grader.problems.testbench import Bench, bench_harness
@@ -26,9 +26,8 @@ from rtl_grader.types.problem import Problem
 OWN = Path(__file__).parent / "own"
 """Test benches of the red team's own problems."""
 
-_COMPOSE = COMPOSE.replace(
-    "python3 /src/test_runner.py",
-    "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v",
+_COMPOSE = compose_file(
+    "direct", "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"
 )
 GIVEN = {
     "rtl/given.svh": "`define GIVEN_W 8\n",

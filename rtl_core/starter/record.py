@@ -12,18 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from rtl_core.starter.spec import WIDTHS, Family, Spec
-
-COMPOSE = """\
-services:
-
-  direct:
-    image: __OSS_SIM_IMAGE__
-    volumes:
-      - ./src/:/src/:ro
-    working_dir: /code/rundir
-    env_file: ./src/.env
-    command: python3 /src/test_runner.py
-"""
+from rtl_grader.problems.service import compose_file
 
 TEST_MODULE = '''\
 """Checks {module}."""
@@ -87,7 +76,7 @@ def _harness(family: Family, spec: Spec, digest: str) -> dict[str, str]:
             "PARAMETER_VALUES": " ".join(map(str, widths[1:])),
         }
     return {
-        "docker-compose.yml": COMPOSE,
+        "docker-compose.yml": compose_file("direct", "python3 /src/test_runner.py"),
         "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),
         **_bench_files(),
         f"src/test_{spec.module}.py": _test_module(family, spec, tests, widths, digest),

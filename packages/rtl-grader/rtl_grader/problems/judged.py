@@ -20,6 +20,7 @@ from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.text import WORD, code_of, modules
 from rtl_grader.problems.interface import documents
 from rtl_grader.problems.module_header import HeaderRule, with_header
+from rtl_grader.problems.service import compose_file
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import InterfaceSource, Problem
 from rtl_grader.types.section import Section
@@ -27,17 +28,6 @@ from rtl_grader.types.section import Section
 JUDGE_FILE = "src/judge.json"
 _TYPE = re.compile(r"\b([A-Za-z_]\w*)\s*(?:#\s*\(|\s[A-Za-z_\\])")
 """A word before a parameter list or a name: the module of an instance, a type or a keyword."""
-COMPOSE = """\
-services:
-
-  judge:
-    image: __OSS_SIM_IMAGE__
-    volumes:
-      - ./src/:/src/:ro
-    working_dir: /code/rundir
-    env_file: ./src/.env
-    command: python3 /src/judge.py
-"""
 
 
 class Judging(Section):
@@ -105,7 +95,7 @@ def judged_problem(
     }
     files = " ".join(f"/code/{path}" for path in [*compilation.files, *golden])
     harness = {
-        "docker-compose.yml": COMPOSE,
+        "docker-compose.yml": compose_file("judge", "python3 /src/judge.py"),
         "src/.env": f"SIM = icarus\nTOPLEVEL_LANG = verilog\nVERILOG_SOURCES = {files}\nTOPLEVEL = {top}\n",
         JUDGE_FILE: json.dumps(settings) + "\n",
     }

@@ -9,8 +9,8 @@ from rtl_grader.hdl.expansion import expanded
 from rtl_grader.problems.folder.bench import BenchFiles, verdict_of
 from rtl_grader.problems.folder.description import FolderError
 from rtl_grader.problems.folder.design import DesignFiles, definitions, included, needed
+from rtl_grader.problems.service import compose_file
 from rtl_grader.problems.testbench import (
-    COMPOSE,
     Bench,
     bench_harness,
     bench_modules,
@@ -52,7 +52,7 @@ def cocotb_harness(design: DesignFiles, test: str, notes: dict[str, str]) -> dic
     )
     uses_starter = any(_STARTER in text for text in python.values())
     return {
-        "docker-compose.yml": COMPOSE.replace("run_bench.py", _SCRIPT),
+        "docker-compose.yml": compose_file("testbench", f"python3 /src/{_SCRIPT}"),
         "src/.env": environment,
         f"src/{_SCRIPT}": script,
         **(_UNUSED if uses_starter else {}),

@@ -30,21 +30,11 @@ from rtl_grader.problems.design import difficulty_of
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.module_header import HeaderRule, with_header
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
+from rtl_grader.problems.service import compose_file
 from rtl_grader.problems.testbench.rewrite import UNITS, rewritten
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import InterfaceSource, Problem
 
-COMPOSE = """\
-services:
-
-  testbench:
-    image: __OSS_SIM_IMAGE__
-    volumes:
-      - ./src/:/src/:ro
-    working_dir: /code/rundir
-    env_file: ./src/.env
-    command: python3 /src/run_bench.py
-"""
 BENCH_FILE = "src/bench.sv"
 _SYNTAX = re.compile(r"\\[A-Za-z]|\[[^\]]*\]|\(\?[\w:<=!]*")
 """Parts of a regular expression whose letters are no text."""
@@ -179,7 +169,7 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "ports": ports,
     }
     return {
-        "docker-compose.yml": COMPOSE,
+        "docker-compose.yml": compose_file("testbench", "python3 /src/run_bench.py"),
         "src/.env": build.environment("icarus", bench.dut, designs),
         "src/run_bench.py": (
             files("rtl_grader.problems.testbench") / "run_bench.py"
