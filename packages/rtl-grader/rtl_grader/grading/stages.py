@@ -9,35 +9,23 @@ certain interface differences fail the answer (interface_check.py); their stage 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from functools import partial
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading import evidence
 from rtl_grader.grading.compose import read_services
-from rtl_grader.grading.design import as_graded
 from rtl_grader.grading.evidence import (
     CONSTANT,
     FORGEABLE,
     NO_TEST,
-    TOO_OLD,
     Reasons,
     Results,
     compile_reasons,
-    overrun_reason,
     test_reasons,
 )
-from rtl_grader.grading.executors.base import (
-    SOURCE_MOUNTS,
-    Environment,
-    Job,
-    Mounts,
-    StepResult,
-    Steps,
-)
+from rtl_grader.grading.executors.base import StepResult
+from rtl_grader.grading.grading_record import GradingRecord, wall_s
 from rtl_grader.grading.interface_check import (
-    Mismatches,
     certain_differences,
     compare,
     demanded_values,
@@ -51,73 +39,17 @@ from rtl_grader.grading.jobs import (
     compile_step,
     sources,
     stop_at_first_failure,
-    witness_environment,
-    workspace_files,
 )
-from rtl_grader.grading.judging import (
-    judged_harness,
-    proof_notes,
-    proof_s,
-)
-from rtl_grader.grading.limits import Budget
-from rtl_grader.grading.requirements import cocotb_generation, is_scripted
+from rtl_grader.grading.judging import proof_notes
+from rtl_grader.grading.requirements import is_scripted
 from rtl_grader.hdl.interface import hdl_files
-from rtl_grader.problems.judged import is_judged
-from rtl_grader.types.answer import Answer
-from rtl_grader.types.files import Files
-from rtl_grader.types.problem import Port, Problem
-from rtl_grader.types.verdict import (
-    MOST_LISTED,
-    MismatchKind,
-    Outcome,
-    Stage,
-    StageResult,
-    StageStatus,
-    Verdict,
-    shortened,
-)
-
-if TYPE_CHECKING:
-    from rtl_grader.grading.grader import Grader
-
+from rtl_grader.types.verdict import MismatchKind, Outcome, Stage, Verdict
 
 NO_DEMAND = "the problem demands no interface that could be derived"
-_FAILURES = {Stage.INTERFACE: Outcome.INTERFACE_MISMATCH, Stage.SYNTAX: Outcome.COMPILE_FAILED}
-"""The outcome when grading stops after a stage that failed."""
 
 
-@dataclass
-class Grading:
+class Grading(GradingRecord):
     """Grades one answer under one seed; `run` adds stages until one decides."""
-
-    grader: Grader
-    problem: Problem
-    answer: Answer
-    until: Stage
-    seed: int
-    stages: dict[Stage, StageResult] = field(default_factory=dict)
-    mismatches: Mismatches = ()
-    ports: tuple[Port, ...] | None = None
-    """Ports that the answer's text declares; None before the analysis, or if no interface is demanded."""
-    failed_tests: bool = False
-    """Whether a simulation completed with a failing test, although no port that it needs is missing."""
-    steps: list[StepResult] = field(default_factory=list)
-    """Results of all steps so far."""
-    faults: list[str] = field(default_factory=list)
-    """Reasons of failing services that may be the harness' own fault, see `evidence.own_faults`."""
-    not_run: Reasons = ()
-    """A sentence for each service that did not run because one before it exceeded a limit."""
-
-    @property
-    def files(self) -> Files:
-        """The answer's files at the problem's target paths, as every tool gets them; no other file is written."""
-        return self._design[0]
-
-    @cached_property
-    def _design(self) -> tuple[Files, list[str]]:
-        files = self.answer.files
-        targets = {path: files[path] for path in files if path in self.problem.targets}
-        return as_graded(self.problem, targets)
 
     def run(self) -> Verdict:
         foreign = sorted(self.answer.files.keys() - self.problem.targets)
@@ -257,7 +189,7 @@ class Grading:
         if evidence.never_changed(results) and not self._is_active(evidence.pacer(results)):
             return self._fail(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
         self._add(Stage.SYNTAX, "passed")
-        self._add(Stage.TESTS, "passed", (), _wall_s(results))
+        self._add(Stage.TESTS, "passed", (), wall_s(results))
         if self.mismatches:
             notes = tuple(
                 f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches
@@ -286,11 +218,11 @@ class Grading:
         for result in failures:
             reasons += (self._overrun(result),) if result.overrun else test_reasons(result)
         if hopeless:
-            self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
+            self._add(Stage.TESTS, "skipped", reasons, wall_s(results))
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
         if not has_simulation:
             reasons = self._explained(reasons, "\n".join(result.output for result in failures))
-        self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
+        self._add(Stage.TESTS, "failed", reasons, wall_s(results))
         outcome = Outcome.TESTS_FAILED
         if self.mismatches:
             outcome = Outcome.INTERFACE_MISMATCH
@@ -312,127 +244,3 @@ class Grading:
         if any(build["exit_code"] != 0 for build in result.builds):
             return True
         return any(test["status"] == "passed" for test in result.tests)
-
-    def _overrun(self, result: StepResult) -> str:
-        return overrun_reason(result, self.grader.limits, self._budget)
-
-    # Jobs
-
-    def _run(
-        self,
-        steps: Steps,
-        mounts: Mounts = SOURCE_MOUNTS,
-        harness: Files | None = None,
-    ) -> tuple[StepResult, ...]:
-        """Run steps in the answer's workspace, with the problem's harness by default."""
-        problem = self.problem
-        if harness is None:
-            harness = problem.harness
-        job = Job(
-            files={**problem.context, **self.files},
-            harness=workspace_files(harness),
-            steps=tuple(replace(step, env={**step.env, **self._environment}) for step in steps),
-            mounts=mounts,
-            limits=self.grader.limits,
-            budget_s=None if self._budget is None else self._budget.cpu_s,
-            seed=self.seed,
-            cocotb=cocotb_generation(harness),
-            dockerfile=problem.harness.get("Dockerfile"),
-        )
-        results = self.grader.executor.run(job).steps
-        self.steps += results
-        return results
-
-    @property
-    def _harness(self) -> Files:
-        """The problem's harness as it runs: with what the grader adds where the golden answer judges."""
-        harness = self.problem.harness
-        if not is_judged(harness):
-            return harness
-        return judged_harness(self.grader, self.problem, self.files)
-
-    @cached_property
-    def _budget(self) -> Budget | None:
-        budget = self.grader.budget(self.problem, self.answer)
-        more_s = proof_s(self.problem)
-        return budget and replace(budget, cpu_s=budget.cpu_s + more_s)
-
-    @cached_property
-    def _environment(self) -> Environment:
-        return witness_environment(
-            self.problem, self.ports, self.grader.demanded_values(self.problem)
-        )
-
-    # Verdicts
-
-    @property
-    def _interface_reasons(self) -> Reasons:
-        return self.stages[Stage.INTERFACE].reasons
-
-    def _fail(
-        self, outcome: Outcome, reasons: Reasons, results: Results, total: int = 0
-    ) -> Verdict:
-        """The verdict on an answer that fails although it compiled, whatever the harness reported."""
-        self._add(Stage.SYNTAX, "passed")
-        self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
-        return self._verdict(outcome, reasons, 0, total)
-
-    def _not_tested(self) -> Verdict:
-        """The verdict when grading was asked to stop before the tests."""
-        for stage, outcome in _FAILURES.items():
-            result = self.stages.get(stage)
-            if result and result.status == "failed":
-                return self._verdict(outcome, result.reasons)
-        return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
-
-    def _explained(self, reasons: Reasons, output: str) -> Reasons:
-        """The reasons, headed by the tool whose output this is if it does not understand a valid text."""
-        if not evidence.is_unreadable(output) or not self.grader.is_valid(
-            self.problem, self.files
-        ):
-            return reasons
-        tool = "iverilog"
-        if "%Error" in output:
-            tool = "verilator"
-        return (f"{tool} {self.grader.tools.get(tool)} {TOO_OLD}", *reasons)
-
-    def _add(
-        self, stage: Stage, status: StageStatus, reasons: Reasons = (), wall_s: float = 0.0
-    ) -> None:
-        if stage is Stage.SYNTAX:
-            reasons = self._explained(reasons, "\n".join(reasons))
-        self.stages[stage] = StageResult(
-            stage=stage, status=status, reasons=shortened(reasons), wall_s=wall_s
-        )
-
-    def _add_mismatches(self, more: Mismatches) -> None:
-        self.mismatches = tuple(dict.fromkeys(self.mismatches + more))
-        self._amend_interface("failed", tuple(map(str, self.mismatches)))
-
-    def _amend_interface(self, status: StageStatus, reasons: Reasons) -> None:
-        self._add(Stage.INTERFACE, status, reasons, self.stages[Stage.INTERFACE].wall_s)
-
-    def _verdict(
-        self, outcome: Outcome, reasons: Reasons, passed: int = 0, total: int = 0
-    ) -> Verdict:
-        ran_out = any(step.overrun in ("cpu", "asleep") for step in self.steps)
-        skipped = (StageResult(stage=stage, status="skipped") for stage in Stage)
-        return Verdict(
-            outcome=outcome,
-            stages=tuple(self.stages.get(result.stage, result) for result in skipped),
-            tests_passed=passed,
-            tests_total=total,
-            # Reasons of two stages, of which each may have a long list.
-            reasons=(*shortened(reasons, 2 * MOST_LISTED), *self.not_run),
-            mismatches=self.mismatches[:MOST_LISTED],
-            executor=self.grader.executor.name,
-            tools=self.grader.tools,
-            seed=self.seed,
-            # The time that a step slept counts like CPU time.
-            cpu_s=sum(step.cpu_s + step.asleep_s for step in self.steps),
-            cpu_limit_s=self.grader.limit_s(self._budget) if ran_out else None,
-        )
-
-
-def _wall_s(results: Results) -> float:
-    return sum(result.wall_s for result in results)
