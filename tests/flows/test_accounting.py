@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-import rtl_core.backend.tinker as tinker_backend
+import rtl_core.backend.tinker.clients as tinker_clients
 from rtl_core.config import load_config
 from rtl_core.cost.estimate import Prompts, Workload, at_most
 from rtl_core.cost.tokens import load_prices, total_dollars
@@ -47,13 +47,13 @@ class Counting:
 @pytest.fixture
 def sent(monkeypatch):
     """The tokens of each datum of each pass sent during the test."""
-    open_training_client = tinker_backend.open_training_client
+    open_training_client = tinker_clients.open_training_client
     sent: list[list[int]] = []
 
     async def counting(*arguments):
         return Counting(await open_training_client(*arguments), sent)
 
-    monkeypatch.setattr(tinker_backend, "open_training_client", counting)
+    monkeypatch.setattr(tinker_clients, "open_training_client", counting)
     return sent
 
 
