@@ -271,7 +271,7 @@ def test_the_shipped_cvdp_run_has_100_to_220_steps_and_a_teacher_in_the_first_ha
         ("sampling.learning_rate", "learning.learning_rate"),
         ("samplign.temperature", "sampling"),
         ("tinker.studnet", "tinker.student"),
-        ("problems.sources.0.trian", None),
+        ("problems.sources.0.trian", "problems.sources.0.train"),
         ("run.zzz", None),
     ],
 )

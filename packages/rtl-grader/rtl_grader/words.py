@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -23,6 +24,28 @@ def first_lines(entries: Iterable[object]) -> list[str]:
     lines = list(map(str, entries))
     more = len(lines) - MOST_LINES
     return [*lines[:MOST_LINES], f"and {more:,} more"] if more > 0 else lines
+
+
+def did_you_mean(
+    name: str,
+    names: Iterable[str],
+    otherwise: str,
+    *,
+    most: int = 3,
+    cutoff: float = 0.7,
+    written: Callable[[str], str] = str,
+) -> str:
+    """Hint for an unknown name: the `most` similar ones of `names`, or `otherwise` if none is similar.
+
+    `cutoff` is difflib's, from 0 to 1; `written` gives how a name is written in the hint.
+    """
+    by_fold = {other.casefold(): other for other in names}
+    fold = name.casefold()
+    near = get_close_matches(fold, by_fold, n=most, cutoff=cutoff)
+    if len(fold) > 2:
+        near += [other for other in by_fold if fold in other]
+    texts = list(dict.fromkeys(written(by_fold[other]) for other in near))
+    return f"did you mean {' or '.join(texts[:most])}?" if texts else otherwise
 
 
 def counted(n: int, noun: str) -> str:
