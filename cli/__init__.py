@@ -11,7 +11,7 @@ import importlib
 import inspect
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from rtl_core import __version__
 from rtl_core.errors import ConfigError
 from rtl_grader.cli.running import run
 from rtl_grader.words import did_you_mean
-
-if TYPE_CHECKING:
-    from typer.models import CommandInfo
 
 COMMANDS: dict[str, str] = {
     "train": "training:train",
@@ -36,7 +33,20 @@ COMMANDS: dict[str, str] = {
     "show": "results:show",
     "view": "results:view",
     "query": "history:query",
-    "problems": "problems:problems",
+    "problems list": "problems:list_",
+    "problems show": "problems:show",
+    "problems sources": "rtl_grader.cli.problems:sources",
+    "problems fetch": "rtl_grader.cli.problems:fetch",
+    "problems new": "rtl_grader.cli.folders:new",
+    "problems check": "rtl_grader.cli.folders:check",
+    "problems validate": "problems:validate",
+    "problems stats": "problems:stats",
+    "problems play": "evaluating:play",
+    "problems describe": "describing:describe",
+    "problems doubt": "describing:doubt",
+    "problems repair": "rtl_grader.cli.repair:repair",
+    "problems synthesize": "problems:synthesize",
+    "problems export": "problems:export",
     "grade answers": "rtl_grader.cli.grade:grade",
     "grade again": "grade:regrade",
     "grade reproduce": "grade:reproduce",
@@ -53,10 +63,10 @@ COMMANDS: dict[str, str] = {
     "admin fetch-model": "setup:fetch_model",
     "admin models": "setup:make_models",
 }
-"""Words of a command -> its function, whose docstring is the help text, or a Typer of its own; those of the two
-packages with a dot."""
+"""Words of a command -> its function, whose docstring is the help text; those of the two packages with a dot."""
 
 GROUPS: dict[str, str] = {
+    "problems": "Make, look at, validate and export problems, or fetch a set from the Hugging Face hub.",
     "grade": "Grade answers, and check recorded verdicts.",
     "serve": "Serve the grader, or models over Tinker's protocol.",
     "admin": "Weights, files, tools and models of this machine.",
@@ -64,10 +74,10 @@ GROUPS: dict[str, str] = {
 """Group of commands -> its help text."""
 
 PANELS: dict[str, str] = {
-    **dict.fromkeys(("train", "check", "resume", "pause", "watch"), "Train"),
-    **dict.fromkeys(("evaluate", "compare", "report", "show", "view", "query"), "Look"),
+    "Train": "train check resume pause watch",
+    "Look": "evaluate compare report show view query",
 }
-"""Command -> its panel in `--help`; the others are in the panel of groups."""
+"""Panel of `--help` -> its commands; the others are in the panel of groups."""
 
 RENAMED: dict[str, str] = {
     "audit": "grade audit",
@@ -129,55 +139,39 @@ def register(*names: str) -> None:
 @functools.cache
 def _add(name: str) -> None:
     """Add a command or group to `app`, once per process."""
-    panel = PANELS.get(name, "Groups")
-    group = _new_group(name) if name in GROUPS else _function(COMMANDS[name])
-    if not isinstance(group, typer.Typer):
-        app.command(name, rich_help_panel=panel)(group)
-        _describe(app.registered_commands[-1])
+    panel = next((title for title, names in PANELS.items() if name in names.split()), "Groups")
+    if name not in GROUPS:
+        _add_command(app, name, rich_help_panel=panel)
         return
-    for info in group.registered_commands:
-        _describe(info)
-    about = f"{group.info.help}\n\n{_example(group.registered_commands[0].help)}"
-    app.add_typer(group, name=name, short_help=_short(about), rich_help_panel=panel)
-
-
-def _new_group(name: str) -> typer.Typer:
     group = typer.Typer(help=GROUPS[name], no_args_is_help=True, rich_markup_mode="markdown")
-    for words, target in COMMANDS.items():
-        first, *rest = words.split()
-        if first == name:
-            group.command(*rest)(_function(target))
-    return group
+    members = [words for words in COMMANDS if words.startswith(f"{name} ")]
+    texts = [_add_command(group, words) for words in members]
+    short = _short(GROUPS[name], texts[0])
+    app.add_typer(group, name=name, short_help=short, rich_help_panel=panel)
 
 
-def _function(target: str) -> Any:
-    """Return the command at `module:function`; a module without a dot is one of this package."""
-    module, name = target.split(":")
+def _add_command(group: typer.Typer, words: str, **panel: str) -> str:
+    """Add a command to a group; returns its help text."""
+    module, name = COMMANDS[words].split(":")
     path = module if "." in module else f"rtl_distill.cli.{module}"
-    return getattr(importlib.import_module(path), name)
+    function = getattr(importlib.import_module(path), name)
+    text = inspect.cleandoc(function.__doc__)
+    # Commands of the other packages have other names there.
+    text = re.sub(r"(?:rtl-grader|localtinker) ([a-z][a-z-]*)", _words_here, text)
+    short = _short(text, text)
+    group.command(words.split()[-1], help=text, short_help=short, **panel)(function)
+    return text
 
 
-def _describe(info: CommandInfo) -> None:
-    """Give a command its help texts: other packages' commands by their names here, and one example in lists."""
-    text = inspect.cleandoc(info.callback.__doc__ or "")
-    info.help = re.sub(r"(?:rtl-grader|localtinker) ([a-z][a-z-]*)", _name_here, text)
-    info.short_help = _short(info.help)
-
-
-def _name_here(name: re.Match[str]) -> str:
+def _words_here(name: re.Match[str]) -> str:
     return f"rtl-distill {RENAMED.get(name[1], name[1])}"
 
 
-def _example(text: str) -> str:
-    """The first example in a help text, as an indented line."""
-    return next(line for line in text.splitlines() if line.startswith("    rtl-distill"))
-
-
-def _short(text: str) -> str:
-    """The first paragraph of a help text and, on a line of its own, its first example without comment."""
-    about = " ".join(text.split("\n\n")[0].split())
-    example = _example(text).split("  #")[0].strip(" \\")
-    return f"\b\n{about}  \n`{example}`"
+def _short(about: str, text: str) -> str:
+    """The first paragraph of `about` and, on a line of its own, the first example in `text`."""
+    paragraph = " ".join(about.split("\n\n")[0].split())
+    example = re.search(r"^    (rtl-distill.*?)(?:  #.*| \\)?$", text, re.M)
+    return f"\b\n{paragraph}  \n`{example[1]}`"
 
 
 def in_new_words(words: list[str]) -> list[str]:
@@ -204,20 +198,10 @@ def _run() -> None:
     name = next(iter(sys.argv[1:]), "-")
     register(*([name] if name in known else []))
     if name not in known and not name.startswith("-"):
-        names = _every_command()
+        names = {words.split()[-1]: words for words in reversed(COMMANDS)}
+        names = {**RENAMED, **names, **dict(zip(GROUPS, GROUPS, strict=True))}
         hint = did_you_mean(
             name, names, "`rtl-distill --help` lists all", written=names.__getitem__
         )
         raise ConfigError(f"there is no command {name!r}", hint)
     app()
-
-
-def _every_command() -> dict[str, str]:
-    """Last word of each command, and each former name -> its words; after `register()`."""
-    names = {f"{info.name}": f"{info.name}" for info in app.registered_commands}
-    for group in app.registered_groups:
-        names[f"{group.name}"] = f"{group.name}"
-        for info in group.typer_instance.registered_commands:
-            name = info.name or info.callback.__name__
-            names.setdefault(name, f"{group.name} {name}")
-    return {**RENAMED, **names}

@@ -1,4 +1,4 @@
-"""The group `problems`: list, show, new, check, validate, ..."""
+"""The group `problems`: list, show, validate, ..."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from rtl_distill.cli.arguments import (
     SourceOption,
     VerboseOption,
 )
-from rtl_distill.cli.describing import describe, doubt
-from rtl_distill.cli.evaluating import play
-from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.problems import (
     CountOption,
     FolderArgument,
@@ -27,27 +24,17 @@ from rtl_grader.cli.problems import (
     HeldoutOption,
     ProblemArgument,
     export_to,
-    fetch,
     print_problem,
     print_problems,
     print_statistics,
-    sources,
 )
-from rtl_grader.cli.repair import repair
 from rtl_grader.words import did_you_mean
 
 if TYPE_CHECKING:
     from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
     from rtl_grader.problems.sources import ProblemSource
 
-problems = typer.Typer(
-    help="Make, look at, validate and export problems, or fetch a set from the Hugging Face hub.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
 
-
-@problems.command("list")
 def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     """List problems and where their interfaces come from, and report what could not be read or used.
 
@@ -60,7 +47,6 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     print_problems(load(config, source))
 
 
-@problems.command()
 def show(
     problem_id: ProblemArgument,
     config: ConfigOption = "demo",
@@ -77,11 +63,6 @@ def show(
     print_problem(load(config, source), problem_id, golden, harness)
 
 
-problems.command()(new)
-problems.command()(check)
-
-
-@problems.command()
 def stats(
     config: ConfigOption = "demo",
     source: SourceOption = None,
@@ -107,12 +88,6 @@ def stats(
         typer.echo(f"written: {html}")
 
 
-problems.command()(sources)
-problems.command()(fetch)
-problems.command()(play)
-
-
-@problems.command()
 def export(
     folder: FolderArgument,
     as_: FormatOption,
@@ -163,7 +138,6 @@ def load(config: str, source: list[str] | None) -> LoadedProblems:
     return load_problems(sources, seed, split, exclude=exclude)
 
 
-@problems.command()
 def synthesize(
     output: Annotated[Path, typer.Option("--output", help="CVDP file to write (JSON Lines).")],
     config: ConfigOption = "demo",
@@ -227,7 +201,6 @@ def synthesize(
     typer.echo(f'written: {output}; train on them with kind = "cvdp", heldout_fraction = 0.0')
 
 
-@problems.command()
 def validate(
     config: ConfigArgument = "demo",
     source: SourceOption = None,
@@ -287,8 +260,3 @@ def validate(
     )
     if strict and set(counts) - {"fit", "fit_without_golden", "known"}:
         raise typer.Exit(1)
-
-
-problems.command()(describe)
-problems.command()(doubt)
-problems.command()(repair)

@@ -95,7 +95,7 @@ def test_the_first_level_has_the_commands_for_runs_and_five_groups():
     cli.register()
     commands = {info.name for info in cli.app.registered_commands}
     groups = {info.name for info in cli.app.registered_groups}
-    assert commands - {"deploy"} == set(cli.PANELS)
+    assert commands - {"deploy"} == set(" ".join(cli.PANELS.values()).split())
     assert groups | {"deploy"} == {"problems", "grade", "serve", "deploy", "admin"}
 
 
@@ -150,7 +150,7 @@ def test_every_former_name_leads_to_a_command(capsys):
         (["problems", "lst"], "Did you mean 'list'?"),
         (["train", "--accept-change"], "--accept-changes"),
         (["train", "dmo"], "did you mean demo?"),
-        (["check", "--set", "learning.kl_wieght=1"], "did you mean `learning.kl_weight`?"),
+        (["check", "--set", "learning.kl_wieght=1"], "did you mean learning.kl_weight"),
         (["problems", "list", "--source", "rtlm=."], "did you mean rtllm"),
         (["problems", "fetch", "cvdq"], "did you mean cvdp?"),
         (["evaluate", "--model", "m", "--problems", "p", "--protocol", "cvpd"], "cvdp?"),

@@ -225,9 +225,8 @@ def _explain(
             location, message = list(named[1].split(".")), message[named.end() :]
         key = ".".join(map(str, location)) or "(the whole file)"
         if item["type"] == "extra_forbidden":
-            keys = _keys_beside(data, location)
-            near = did_you_mean(key, keys, "", most=1, cutoff=0.81, written="`{}`".format)
-            message = "; ".join(filter(None, ("unknown key", near)))
+            message = did_you_mean(key, _keys_beside(data, location), "")
+            message = "; ".join(filter(None, ("unknown key", message)))
         elif item["type"] == "missing":
             message = "this key is required"
         elif location == ["run", "name"] and item["type"] == "string_pattern_mismatch":

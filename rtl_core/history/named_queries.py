@@ -80,7 +80,7 @@ def named_query(name: str) -> NamedQuery:
     if name not in queries:
         raise HistoryError(
             f"there is no named query {name!r}, and a single word is not SQL",
-            did_you_mean(name, queries, "see `rtl-distill query --list`", cutoff=0.4),
+            did_you_mean(name, queries, "see `rtl-distill query --list`"),
         )
     return queries[name]
 

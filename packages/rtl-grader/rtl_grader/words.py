@@ -27,25 +27,15 @@ def first_lines(entries: Iterable[object]) -> list[str]:
 
 
 def did_you_mean(
-    name: str,
-    names: Iterable[str],
-    otherwise: str,
-    *,
-    most: int = 3,
-    cutoff: float = 0.7,
-    written: Callable[[str], str] = str,
+    name: str, names: Iterable[str], otherwise: str, written: Callable[[str], str] = str
 ) -> str:
-    """Hint for an unknown name: the `most` similar ones of `names`, or `otherwise` if none is similar.
-
-    `cutoff` is difflib's, from 0 to 1; `written` gives how a name is written in the hint.
-    """
-    by_fold = {other.casefold(): other for other in names}
-    fold = name.casefold()
-    near = get_close_matches(fold, by_fold, n=most, cutoff=cutoff)
-    if len(fold) > 2:
-        near += [other for other in by_fold if fold in other]
-    texts = list(dict.fromkeys(written(by_fold[other]) for other in near))
-    return f"did you mean {' or '.join(texts[:most])}?" if texts else otherwise
+    """Hint for an unknown name: up to three similar ones as `written`, or `otherwise` if none is similar."""
+    known = list(names)
+    near = get_close_matches(name, known, cutoff=0.7)
+    if len(name) > 2:
+        near += [other for other in known if name.casefold() in other.casefold()]
+    texts = " or ".join(list(dict.fromkeys(map(written, near)))[:3])
+    return f"did you mean {texts}?" if texts else otherwise
 
 
 def counted(n: int, noun: str) -> str:
