@@ -27,7 +27,7 @@ train: setup ## Train the embedded demo: a small model learns to follow RTL spec
 	@.venv/bin/rtl-distill train demo $(ARGS)
 
 train-real: setup ## Train a real pretrained language model, SmolLM2-135M (about an hour on two idle cores)
-	@.venv/bin/rtl-distill fetch-model SmolLM2-135M-Instruct
+	@.venv/bin/rtl-distill admin fetch-model SmolLM2-135M-Instruct
 	@.venv/bin/rtl-distill train smollm2 $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
@@ -80,7 +80,7 @@ learning-report: setup ## Run what the ledger of learning lacks (minutes a cell;
 	@$(PY) -m benchmarks.learning $(ARGS)
 
 models: setup ## Make the tiny models of the package anew into build/tinymodels (half an hour)
-	@.venv/bin/rtl-distill make-models --output build/tinymodels
+	@.venv/bin/rtl-distill admin models --output build/tinymodels
 
 newest: setup-test ## Try the newest release of each dependency and say what breaks (minutes each; ARGS=prefect for one)
 	@$(PY) -m scripts.newest $(ARGS)

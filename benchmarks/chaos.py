@@ -3,7 +3,7 @@ verdict in the end?
 
     python -m benchmarks.chaos [--executor docker] [--grades 500] [--kill-every 60] [--restarts 4] [--seed 5]
 
-`rtl-distill grade` grades numbered answers, of which two in three are right. It is killed with SIGKILL
+`rtl-distill grade answers` grades numbered answers, of which two in three are right. It is killed with SIGKILL
 after a random number of verdicts and started again, as a user would do. With Docker a separate engine is
 started (this needs root, and the image in the machine's engine) and restarted by SIGTERM or SIGKILL. In the
 end every answer must have its right verdict, and no container, process or workspace may be left; otherwise
@@ -95,6 +95,7 @@ def chaos(
     executor = "docker" if engine else "bubblewrap"
     words = command(
         "grade",
+        "answers",
         problems,
         "--answers",
         answers,

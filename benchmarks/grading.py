@@ -8,7 +8,7 @@ turns, so that other load on the machine affects them alike; a first round is no
 golden answer of the starter set or of the published CVDP examples. Prints wall time, the CPU time of the
 tools alone, and the phases of one answer's wall time.
 
-After `rtl-distill toolchain install` the executors run the simulation image's tools, and the bare tools are
+After `rtl-distill admin toolchain install` the executors run the simulation image's tools, and the bare tools are
 this machine's; point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
 --against runs the same loop in turns with another checkout's (after `make setup` there), each over its own

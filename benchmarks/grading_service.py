@@ -2,7 +2,7 @@
 
     python -m benchmarks.grading_service [--grades 10000] [--clients 8] [--batch 4] [--rounds 5] [--block 120]
 
-First a grader in this process and `rtl-distill serve-grader` grade the same `rounds` blocks of answers in
+First a grader in this process and `rtl-distill serve grader` grade the same `rounds` blocks of answers in
 turns, each with as many at a time; the ratio is that of the medians. Then clients have `grades` distinct
 answers graded, in batches. When half of these are done, the server is killed and started again on the same
 file. Clients retry failed requests (no connection, 429, 503). Checks that every answer gets the right
@@ -60,7 +60,7 @@ def answer(problem: Problem, number: int) -> dict[str, str]:
 
 
 class Server:
-    """`rtl-distill serve-grader` as a subprocess, which can be restarted at the same address."""
+    """`rtl-distill serve grader` as a subprocess, which can be restarted at the same address."""
 
     def __init__(self, output: Path) -> None:
         self.output, self.port = output, 0
@@ -68,7 +68,8 @@ class Server:
 
     def start(self) -> None:
         words = (
-            "serve-grader",
+            "serve",
+            "grader",
             "--source",
             "starter",
             "--output",

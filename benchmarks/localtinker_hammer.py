@@ -3,7 +3,7 @@ after the warm-up.
 
     python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--allowed-mb 24]
 
-Each client has its own session and makes random cases of `rtl-distill check-service`: groups of samples,
+Each client has its own session and makes random cases of `rtl-distill admin check-service`: groups of samples,
 scores, forward passes, train steps with every loss, saving, loading, listing and deleting states, new
 sampling clients, bad requests that must be refused; also samples of random prompts and cancelled requests.
 Now and then it closes its session and opens a new one. The memory of the service and its sampling processes

@@ -3,7 +3,7 @@
     python -m benchmarks.starter_strength [--specs 3] [--seed 0] [--threads 2] [--families counter,fifo]
 
 For every family, takes `--specs` specifications over its widths, options and reset kinds, and grades wrong
-designs for each: the mutants and stubs of `rtl-distill validate`, other members of the family with the same
+designs for each: the mutants and stubs of `rtl-distill problems validate`, other members of the family with the same
 ports, and golden answers that are wrong for one input pattern or in one state. Designs that fail are
 killed. A survivor is simulated beside the golden answer for at least 40,000 cycles or inputs, as in an
 audit: if they are told apart it counts against the bench, otherwise it is equivalent and left out.

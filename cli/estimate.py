@@ -1,18 +1,15 @@
-"""`rtl-distill estimate`: predict the tokens, time and cost of a run before it starts."""
+"""The estimate that `rtl-distill check` prints: tokens, time and cost of a run before it starts."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
-
-from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
@@ -20,55 +17,32 @@ if TYPE_CHECKING:
     from rtl_core.types.tokenizer import Tokenizer
 
 
-def estimate(
-    config: ConfigArgument = "cvdp",
-    set_: SetOption = None,
-    problems: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Size of a data set that is not on this machine (default: size of the public set).",
-        ),
-    ] = None,
-    completion: Annotated[
-        float | None, typer.Option("--completion-tokens", min=1, help="Mean tokens per answer.")
-    ] = None,
-    prices: Annotated[
-        Path | None,
-        typer.Option(help="Price list (default: the configuration's, else the shipped one)."),
-    ] = None,
-    download: Annotated[
-        bool,
-        typer.Option(
-            "--download", help="Download the student's tokenizer if it is not on this machine."
-        ),
-    ] = False,
-) -> None:
-    """Print the maximum and the likely cost of a run, with every assumption: tokens by kind, dollars, hours.
+@dataclass(frozen=True)
+class Assumptions:
+    """What an estimate assumes in place of the configuration's or the history's values (None)."""
 
-    `at most` is the bill that the run cannot exceed: every answer reaches its token limit and is trained
-    on, every group is replaced as often as the configuration allows, and no prompt is cached. `likely` uses
-    measured lengths, shares and speeds if the history has rollouts of the same student, and assumed ones
-    otherwise.
+    problems: int | None
+    """Size of a data set that is not on this machine."""
+    completion: float | None
+    """Mean tokens per answer."""
+    prices: Path | None
+    download: bool
+    """Whether the student's tokenizer may be downloaded."""
 
-    Examples:
 
-        rtl-distill estimate cvdp
-
-        rtl-distill estimate cvdp --set run.epochs=1 --set sampling.group_size=4 --completion-tokens 2500
-    """
-    from rtl_core.config import load_config
+def print_estimate(settings: RunConfig, assumed: Assumptions) -> None:
+    """Print the maximum and the likely cost of a run. Raises ConfigError if it cannot be estimated."""
     from rtl_core.cost.prompts import prompts_of
     from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
-    # The data set need not be on this machine.
-    settings = load_config(config, set_ or [], check_files=False)
     notes: list[str] = []
-    tokenizer = _student_tokenizer(settings, download)
-    train, heldout = prompts_of(settings, tokenizer, problems, notes)
-    price_list = load_prices(prices or settings.cost.prices)
-    result = forecast(settings, train, heldout, notes, completion=completion, prices=price_list)
+    tokenizer = _student_tokenizer(settings, assumed.download)
+    train, heldout = prompts_of(settings, tokenizer, assumed.problems, notes)
+    prices = load_prices(assumed.prices or settings.cost.prices)
+    result = forecast(
+        settings, train, heldout, notes, completion=assumed.completion, prices=prices
+    )
     _show(settings, result)
 
 

@@ -1,4 +1,4 @@
-"""`rtl-distill evaluate` a trained run or any model, and play a single `episode`."""
+"""`rtl-distill evaluate` a trained run or any model, and `problems play` a single episode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SamplesOption = Annotated[
 TemplateOption = Annotated[
     str | None,
     typer.Option(
-        help="Override the prompt template of the run or protocol; `rtl-distill config --show` lists all."
+        help="Override the prompt template of the run or protocol; `rtl-distill check --show` lists all."
     ),
 ]
 TemperatureOption = Annotated[
@@ -258,7 +258,7 @@ def _refuse_mistakes(options: Mapping[str, Any]) -> None:
         )
 
 
-def episode(
+def play(
     problem_id: Annotated[
         str, typer.Argument(metavar="PROBLEM", help="Problem id, as `problems list` shows it.")
     ],
@@ -290,11 +290,11 @@ def episode(
 
     Examples:
 
-        rtl-distill episode cvdp_agentic_fixed_arbiter_0001 --source cvdp=data/cvdp --by-hand
+        rtl-distill problems play cvdp_agentic_fixed_arbiter_0001 --source cvdp=data/cvdp --by-hand
 
-        printf 'write rtl/a.sv @a.sv\\ncompile\\nsubmit\\n' | rtl-distill episode ID --source cvdp=data/cvdp --by-hand
+        printf 'write rtl/a.sv @a.sv\\ncompile\\nsubmit\\n' | rtl-distill problems play ID --source starter --by-hand
 
-        rtl-distill episode ID --source cvdp=data/cvdp --endpoint http://localhost:8000/v1 --model qwen
+        rtl-distill problems play ID --source cvdp=data/cvdp --endpoint http://localhost:8000/v1 --model qwen
     """
     if by_hand == (endpoint is not None):
         raise ConfigError(

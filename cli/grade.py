@@ -1,4 +1,4 @@
-"""Commands about verdicts of runs: `reproduce` verdict records, `regrade` a run, and `audit` its passes."""
+"""The group `grade`: grade a run `again`, `reproduce` verdict records, and `audit` passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reproduce(
     verdicts: Annotated[
         Path,
         typer.Argument(
-            help="Records written by `grade`, `serve-grader` or `export -f verdicts`."
+            help="Records written by `grade answers`, `serve grader` or `admin export -f verdicts`."
         ),
     ],
     config: ConfigOption = "demo",
@@ -48,9 +48,9 @@ def reproduce(
 
     Examples:
 
-        rtl-distill reproduce verdicts.jsonl --source cvdp=problems.jsonl
+        rtl-distill grade reproduce verdicts.jsonl --source cvdp=problems.jsonl
 
-        rtl-distill export demo -f verdicts --to demo && rtl-distill reproduce demo/verdicts.jsonl --run demo
+        rtl-distill admin export demo -f verdicts && rtl-distill grade reproduce export-demo/verdicts.jsonl --run demo
     """
     from rtl_core.rollouts.resumable import problems_as_recorded
     from rtl_distill.cli.problems import load
@@ -97,9 +97,9 @@ def regrade(
 
     Examples:
 
-        rtl-distill regrade demo --seed 7                       # do verdicts depend on the harness' seed?
+        rtl-distill grade again demo --seed 7                       # do verdicts depend on the harness' seed?
 
-        rtl-distill regrade demo --executor docker --image cvdp-sim:next --purpose evaluation
+        rtl-distill grade again demo --executor docker --image cvdp-sim:next --purpose evaluation
     """
     from rtl_distill.cli.flow import run_flow
 
@@ -151,9 +151,9 @@ def audit(
 
     Examples:
 
-        rtl-distill audit demo
+        rtl-distill grade audit demo
 
-        rtl-distill audit demo --cycles 200000 --purpose evaluation --json
+        rtl-distill grade audit demo --cycles 200000 --purpose evaluation --json
     """
     import json
 

@@ -221,7 +221,7 @@ def snapshot(
 
     Examples:
 
-        rtl-distill snapshot /tmp/today.duckdb
+        rtl-distill admin snapshot /tmp/today.duckdb
 
         rtl-distill query --db /tmp/today.duckdb "SUMMARIZE verdicts"
     """
@@ -249,13 +249,13 @@ def export(
     """Export a run as files: one Parquet file per table, rollouts.jsonl and metrics.jsonl (one line per
     step, common metric names).
 
-    `-f verdicts` writes only verdicts.jsonl, the sealed records that `rtl-distill reproduce` checks.
+    `-f verdicts` writes only verdicts.jsonl, the sealed records that `rtl-distill grade reproduce` checks.
 
     Examples:
 
-        rtl-distill export demo --to /tmp/demo
+        rtl-distill admin export demo --to /tmp/demo
 
-        rtl-distill export demo -f metrics --to runs/demo
+        rtl-distill admin export demo -f metrics --to runs/demo
     """
     from rtl_core.history import export as exports
 

@@ -1,4 +1,4 @@
-"""Commands about problem sets: `problems` (sources, list, show, new, check, ...) and `validate`."""
+"""The group `problems`: list, show, validate, ..."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from rtl_distill.cli.arguments import (
     SourceOption,
     VerboseOption,
 )
-from rtl_distill.cli.describing import describe, doubt
-from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.problems import (
     CountOption,
     FolderArgument,
@@ -26,29 +24,17 @@ from rtl_grader.cli.problems import (
     HeldoutOption,
     ProblemArgument,
     export_to,
-    fetch,
     print_problem,
     print_problems,
     print_statistics,
-    sources,
 )
-from rtl_grader.cli.repair import repair
+from rtl_grader.words import did_you_mean
 
 if TYPE_CHECKING:
     from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
     from rtl_grader.problems.sources import ProblemSource
 
-problems = typer.Typer(
-    help="List, show, export and synthesize problems, or fetch a set from the Hugging Face hub.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
-problems.command()(sources)
-problems.command()(new)
-problems.command()(check)
 
-
-@problems.command("list")
 def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     """List problems and where their interfaces come from, and report what could not be read or used.
 
@@ -61,7 +47,6 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     print_problems(load(config, source))
 
 
-@problems.command()
 def show(
     problem_id: ProblemArgument,
     config: ConfigOption = "demo",
@@ -78,11 +63,6 @@ def show(
     print_problem(load(config, source), problem_id, golden, harness)
 
 
-problems.command()(fetch)
-problems.command()(repair)
-
-
-@problems.command()
 def stats(
     config: ConfigOption = "demo",
     source: SourceOption = None,
@@ -108,11 +88,6 @@ def stats(
         typer.echo(f"written: {html}")
 
 
-problems.command()(describe)
-problems.command()(doubt)
-
-
-@problems.command()
 def export(
     folder: FolderArgument,
     as_: FormatOption,
@@ -124,7 +99,7 @@ def export(
     """Export problems as environments for another training loop, with rewards from this project's grader.
 
     Inspect and verifiers grade in the client, which needs this package and its tools (`rtl-distill check`).
-    Harbor and NeMo Gym call `rtl-distill serve-grader`. Licence files next to the data are copied. A
+    Harbor and NeMo Gym call `rtl-distill serve grader`. Licence files next to the data are copied. A
     problem without one is only referenced by name, and the client reads it from RTL_DISTILL_SOURCES. The
     folder holds harnesses and known-good answers: keep it away from the policy.
 
@@ -163,7 +138,6 @@ def load(config: str, source: list[str] | None) -> LoadedProblems:
     return load_problems(sources, seed, split, exclude=exclude)
 
 
-@problems.command()
 def synthesize(
     output: Annotated[Path, typer.Option("--output", help="CVDP file to write (JSON Lines).")],
     config: ConfigOption = "demo",
@@ -205,7 +179,8 @@ def synthesize(
     chosen = list(dict.fromkeys(kind or names))
     if unknown := [name for name in chosen if name not in names]:
         raise ConfigError(
-            f"--kind {unknown[0]}: there is no such kind", f"choose from {', '.join(names)}"
+            f"--kind {unknown[0]}: there is no such kind",
+            did_you_mean(unknown[0], names, f"choose from {', '.join(names)}"),
         )
     if output.exists() and output.stat().st_size:
         raise ConfigError(f"--output {output}: the file exists", "name a new one")
@@ -258,13 +233,13 @@ def validate(
 
     Examples:
 
-        rtl-distill validate                                # the problems of the demo
+        rtl-distill problems validate                                # the problems of the demo
 
-        rtl-distill validate --source starter --source verilog-eval=../verilog-eval --source rtllm=../RTLLM
+        rtl-distill problems validate --source starter --source verilog-eval=../verilog-eval --source rtllm=../RTLLM
 
-        rtl-distill validate my-run.toml --set grading.executor=docker
+        rtl-distill problems validate my-run.toml --set grading.executor=docker
 
-        rtl-distill validate --source rtllm=../RTLLM --audit rtllm.jsonl    # to cite, and to compare with `diff`
+        rtl-distill problems validate --source rtllm=../RTLLM --audit rtllm.jsonl    # to cite, or for `diff`
     """
     from rtl_core.config import load_config
     from rtl_core.reporting.problem_audit import check_form

@@ -1,4 +1,4 @@
-"""Results of a run: `report`, `compare`, `watch` and `view`; `show` and `debug` for a single rollout."""
+"""Results of a run: `report`, `compare`, `watch` and `view`; `show` for a single rollout."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rtl_core.debugging.again import Case
     from rtl_grader.grading.executors.base import Executor
     from rtl_grader.grading.jobs import RecordingExecutor
+
+
+AGAIN = "Grade it again"
 
 
 def report(
@@ -193,16 +196,56 @@ def show(
             help="Folder or name of the tokenizer (default: the student's, as in the run).",
         ),
     ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Grade it again instead. The recorded verdict is not changed.",
+            rich_help_panel=AGAIN,
+        ),
+    ] = False,
+    waves: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Write the waveforms of the failed simulation to this VCD file, and print those "
+                "around the failing check."
+            ),
+            rich_help_panel=AGAIN,
+        ),
+    ] = None,
+    shell: Annotated[
+        bool,
+        typer.Option(
+            "--shell",
+            help="Open a shell in the sandbox, with its files, environment and limits but no timeout.",
+            rich_help_panel=AGAIN,
+        ),
+    ] = False,
     db: DbOption = None,
 ) -> None:
     """Print a rollout: problem, tool calls if any, answer, verdict with reasons, reward by term, KL by token.
+
+    With --debug, --waves or --shell it is graded again. Sandbox, limits and seed are then those of the run,
+    the tools those of this machine. In the shell, `harness` runs the harness; commands can also be piped
+    in. Verilator simulations dump no waveforms. Exit code: 0 when the verdict equals the recorded one, else
+    1; with --shell, the shell's exit code.
 
     Examples:
 
         rtl-distill show demo/step/00030/starter_adder_d07e3f57d5/2
 
-        rtl-distill query "SELECT rollout FROM verdicts WHERE outcome = 'timeout' LIMIT 1" -o csv
+        rtl-distill show demo/step/00030/starter_adder_d07e3f57d5/2 --waves adder.vcd && gtkwave adder.vcd
+
+        echo 'ls -R /code; harness' | rtl-distill show demo/step/00030/starter_adder_d07e3f57d5/2 --shell
     """
+    if debug or waves or shell:
+        _debug(rollout, waves, shell, db)
+    else:
+        _print_rollout(rollout, tokenizer, db)
+
+
+def _print_rollout(rollout: str, tokenizer: str | None, db: Path | None) -> None:
     from rtl_core.reporting.rollout import audit_of, level_of, rollout_view
     from rtl_core.view.pieces import pieces
     from rtl_grader.words import visible
@@ -231,41 +274,8 @@ def show(
         )
 
 
-def debug(
-    rollout: RolloutArgument,
-    waves: Annotated[
-        Path | None,
-        typer.Option(
-            help=(
-                "Write the waveforms of the failed simulation to this VCD file, and print those "
-                "around the failing check."
-            )
-        ),
-    ] = None,
-    shell: Annotated[
-        bool,
-        typer.Option(
-            "--shell",
-            help="Open a shell in the sandbox, with its files, environment and limits but no timeout.",
-        ),
-    ] = False,
-    db: DbOption = None,
-) -> None:
-    """Grade a stored rollout again, with waveforms or a shell in its sandbox. The recorded verdict is not changed.
-
-    Sandbox, limits and seed are those of the run, the tools those of this machine. In the shell, `harness`
-    runs the harness; commands can also be piped in. Verilator simulations dump no waveforms.
-
-    Exit code: 0 when the verdict equals the recorded one, else 1; with --shell, the shell's exit code.
-
-    Examples:
-
-        rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2
-
-        rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --waves adder.vcd && gtkwave adder.vcd
-
-        echo 'ls -R /code; harness' | rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --shell
-    """
+def _debug(rollout: str, waves: Path | None, shell: bool, db: Path | None) -> None:
+    """Grade a rollout again, and exit with 0 if its verdict equals the recorded one."""
     from rtl_core.debugging.again import executor_of, open_case
     from rtl_core.debugging.shell import shell_of
     from rtl_grader.grading.jobs import RecordingExecutor

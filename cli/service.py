@@ -1,4 +1,4 @@
-"""The foreground service `serve-grader`, with the settings of a configuration."""
+"""The foreground service `serve grader`, with the settings of a configuration."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def serve_grader(
 
     Examples:
 
-        rtl-distill serve-grader --source starter --source rtllm=../RTLLM --port 8200
+        rtl-distill serve grader --source starter --source rtllm=../RTLLM --port 8200
 
-        rtl-distill serve-grader cvdp --set grading.workers=dask://10.0.0.5:8786 --host 0.0.0.0 --port 8200
+        rtl-distill serve grader cvdp --set grading.workers=dask://10.0.0.5:8786 --host 0.0.0.0 --port 8200
     """
     from contextlib import closing
 

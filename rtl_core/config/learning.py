@@ -16,6 +16,7 @@ from rtl_core.learning.health import METRICS
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 from rtl_core.learning.schedule import KlSchedule, scheduled
 from rtl_grader.types.section import Section
+from rtl_grader.words import did_you_mean
 
 SELF_DISTILLATION = "self_distillation"
 """Algorithm whose teacher is the student with a hint in its prompt."""
@@ -130,7 +131,7 @@ class LearningSection(Section):
     doubtful: Doubtful = "keep"
     """Treatment of passes contradicted by a proof, by a simulation beside the golden answer or by the other
     passes of the group. `mask`: exclude them from loss and baseline. `zero`: reward 0, and the KL applies
-    if `kl_on` is `failed`. `keep`: no check (`rtl-distill audit` does it later)."""
+    if `kl_on` is `failed`. `keep`: no check (`rtl-distill grade audit` does it later)."""
     doubtful_share: float = Field(default=0.25, gt=0, le=10)
     """With `mask` and `zero`: CPU time allowed for checking passes, as a fraction of the CPU time of grading."""
     permute_advantages: bool = False
@@ -165,7 +166,8 @@ class LearningSection(Section):
     @classmethod
     def _known_loss(cls, name: str) -> str:
         if name not in policy_losses():
-            raise ValueError(f"unknown loss {name!r}; known: {', '.join(policy_losses())}")
+            hint = did_you_mean(name, policy_losses(), f"known: {', '.join(policy_losses())}")
+            raise ValueError(f"unknown loss {name!r}; {hint}")
         return name
 
     @property
@@ -301,7 +303,6 @@ class HealthSection(Section):
     @classmethod
     def _known_metrics(cls, ranges: dict[str, SafeRange]) -> dict[str, SafeRange]:
         if unknown := sorted(set(ranges) - set(METRICS)):
-            raise ValueError(
-                f"unknown metric {', '.join(unknown)}; known: {', '.join(METRICS)}"
-            )
+            hint = did_you_mean(unknown[0], METRICS, f"known: {', '.join(METRICS)}")
+            raise ValueError(f"unknown metric {', '.join(unknown)}; {hint}")
         return ranges

@@ -6,7 +6,6 @@ overrides both. Values of these two are parsed as TOML, with plain strings as fa
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -18,7 +17,8 @@ from pydantic import Field, ValidationError
 
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
-from rtl_grader.problems.sources import FileSource
+from rtl_grader.problems.sources import SOURCES, FileSource
+from rtl_grader.words import did_you_mean
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
 _KEYS = [
@@ -59,7 +59,9 @@ def load_config(
     except FileNotFoundError:
         raise ConfigError(
             f"there is no configuration {str(source)!r}",
-            f"give a TOML file, or one of: {', '.join(shipped)}",
+            did_you_mean(
+                str(source), shipped, f"give a TOML file, or one of: {', '.join(shipped)}"
+            ),
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -71,7 +73,7 @@ def load_config(
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path}: not valid TOML: {error}",
-            "correct that line; see `rtl-distill config --show demo`",
+            "correct that line; see `rtl-distill check demo --show`",
         ) from None
 
     origins = _apply(data, overrides, os.environ if environment is None else environment)
@@ -79,8 +81,8 @@ def load_config(
         config = RunConfig.model_validate(data)
     except ValidationError as error:
         raise ConfigError(
-            _explain(error, path, text, origins),
-            "`rtl-distill config --show` lists every key with its meaning",
+            _explain(error, data, path, text, origins),
+            "`rtl-distill check --show` lists every key with its meaning",
         ) from None
     if check_files:
         _check_files(config, path, text)
@@ -194,7 +196,22 @@ def _place(path: Path, text: str, location: Sequence[str | int]) -> str:
     return f"{path}, line {number}" if number else str(path)
 
 
-def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str, str]) -> str:
+def _keys_beside(data: Mapping[str, Any], location: Sequence[str | int]) -> list[str]:
+    """Keys that an unknown key at `location` may be meant for."""
+    match location:
+        case ["problems", ("sources" | "exclude") as name, int(index), *_]:
+            source = SOURCES.find(data["problems"][name][index]["kind"])
+            return [f"problems.{name}.{index}.{key}" for key in source.model_fields]
+    return [*_KEYS, *RunConfig.model_fields]
+
+
+def _explain(
+    error: ValidationError,
+    data: Mapping[str, Any],
+    path: Path,
+    text: str,
+    origins: Mapping[str, str],
+) -> str:
     lines = []
     errors = error.errors()
     for item in errors:
@@ -208,8 +225,8 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             location, message = list(named[1].split(".")), message[named.end() :]
         key = ".".join(map(str, location)) or "(the whole file)"
         if item["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(key, [*_KEYS, *RunConfig.model_fields], 1, 0.81)
-            message = "; did you mean ".join(["unknown key", *map("`{}`?".format, near)])
+            message = did_you_mean(key, _keys_beside(data, location), "")
+            message = "; ".join(filter(None, ("unknown key", message)))
         elif item["type"] == "missing":
             message = "this key is required"
         elif location == ["run", "name"] and item["type"] == "string_pattern_mismatch":

@@ -13,6 +13,7 @@ from rtl_core.config.load import load_config, shipped_configs
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_grader.problems.sources import SOURCES, override_of
+from rtl_grader.words import did_you_mean
 
 
 def protocol_file(name: str) -> str:
@@ -22,7 +23,7 @@ def protocol_file(name: str) -> str:
     if not path.is_file():
         raise ConfigError(
             f"--protocol {name}: no such protocol",
-            f"give a TOML file, or one of: {', '.join(shipped)}",
+            did_you_mean(name, shipped, f"give a TOML file, or one of: {', '.join(shipped)}"),
         )
     return str(path)
 

@@ -36,7 +36,7 @@ class TinkerSection(Section):
     must be of a run in the same `run.directory`."""
     local_models: dict[str, Path] = Field(default_factory=dict)
     """Mapping of model name to a folder on this machine. With `local` the model is loaded from it; the
-    package's tiny models (`student`, `teacher`, ...) and those of `rtl-distill fetch-model` need no entry.
+    package's tiny models (`student`, `teacher`, ...) and those of `rtl-distill admin fetch-model` need no entry.
     Otherwise only the tokenizer is loaded from it (default: the hub)."""
     local_threads: int = Field(default=2, ge=1)
     """With `local`: number of CPU threads of the service."""

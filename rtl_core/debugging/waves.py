@@ -119,7 +119,7 @@ def dump(case: Case, executor: Executor) -> Waves:
     if b"$comment Dump file limit" in wave.vcd[-400:] and not covered:
         raise HistoryError(
             f"{key} has no waves of its failing check: the dump reached its limit before",
-            "`rtl-distill debug ROLLOUT --shell` opens its sandbox for a shorter one",
+            "`rtl-distill show ROLLOUT --shell` opens its sandbox for a shorter one",
         )
     scope = _scope(case, wave.modules, recording)
     interface = case.problem.interface

@@ -36,7 +36,7 @@ HURRIED_S = 5.0
 """Timeout once the process is asked to end: long enough for a reader, not for a program that keeps the file open."""
 CHECK_PATH = "check the path, its permissions and the free space on its disk"
 OTHER_PROGRAM = (
-    "close the other program, or let it work on a copy made by `rtl-distill snapshot`"
+    "close the other program, or let it work on a copy made by `rtl-distill admin snapshot`"
 )
 own_readers: set[int] = set()
 """Ids of processes that this one started to read histories (observe/live_report.py)."""
@@ -336,7 +336,7 @@ def unreadable(path: Path, text: str) -> HistoryError:
             f"{path} was written by another version of DuckDB than {duckdb.__version__}: {_first_line(text)}",
             "pip install --upgrade duckdb, within what pyproject.toml allows, or open it with the "
             "program that wrote it and export the "
-            "runs (`rtl-distill export`); the file was left untouched",
+            "runs (`rtl-distill admin export`); the file was left untouched",
         )
     if "WAL" in text:
         return HistoryError(

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from rtl_core.errors import HistoryError
+from rtl_grader.words import did_you_mean
 
 _PARAMETER = re.compile(r"-- \$(\w+) = (.*): [^:]*")
 
@@ -42,7 +43,8 @@ class NamedQuery:
         if unknown := sorted(set(texts) - set(self.parameters)):
             names = ", ".join(self.parameters) or "none"
             raise HistoryError(
-                f"query {self.name!r} has no parameter {unknown[0]!r}", f"it has: {names}"
+                f"query {self.name!r} has no parameter {unknown[0]!r}",
+                did_you_mean(unknown[0], self.parameters, f"it has: {names}"),
             )
         values = dict(self.parameters)
         for name, text in texts.items():
@@ -76,15 +78,9 @@ def named_query(name: str) -> NamedQuery:
     """Return the query of that name. Raises HistoryError, with the closest names, if there is none."""
     queries = named_queries()
     if name not in queries:
-        from difflib import get_close_matches
-
-        near = (
-            ", ".join(get_close_matches(name, queries, n=3, cutoff=0.4))
-            or "see `rtl-distill query --list`"
-        )
         raise HistoryError(
             f"there is no named query {name!r}, and a single word is not SQL",
-            f"did you mean: {near}",
+            did_you_mean(name, queries, "see `rtl-distill query --list`"),
         )
     return queries[name]
 

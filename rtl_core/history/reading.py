@@ -27,12 +27,17 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.validation.record import ValidationRecord
+from rtl_grader.words import did_you_mean
 
 Params = Sequence[Any] | Mapping[str, Any] | None
 _METRICS = """
 SELECT step, name, value FROM step_metrics
 WHERE run = $run AND step >= $first AND ($last IS NULL OR step <= $last) ORDER BY step, name
 """
+_NEAREST_ROLLOUTS = """
+SELECT rollout FROM rollouts ORDER BY jaro_winkler_similarity(rollout, $key) DESC, rollout LIMIT 3
+"""
+
 _PROBLEM = """
 SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint)
 WHERE r.run = ? AND r.problem_id = ?
@@ -58,9 +63,10 @@ class Reading(Transactions):
         """The run of that name. Raises HistoryError, with the names of existing runs, if there is none."""
         record = self.run(name)
         if record is None:
-            names = ", ".join(run.name for run in self.runs()[:8]) or "none"
+            names = [run.name for run in self.runs()]
+            listed = f"runs there: {', '.join(names[:8]) or 'none'}"
             raise HistoryError(
-                f"there is no run {name!r} in {self.path}", f"runs there: {names}"
+                f"there is no run {name!r} in {self.path}", did_you_mean(name, names, listed)
             )
         return record
 
@@ -150,9 +156,10 @@ class Reading(Transactions):
         similar = self.column(sql, {"key": key})
         if len(similar) == 1 and (stored := self.rollout(similar[0])):
             return stored
-        hint = 'list keys with rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
-        if similar:
-            hint = f"it could be {', '.join(similar)}"
+        hint = f"it could be {', '.join(similar)}"
+        if not similar:
+            nearest = self.column(_NEAREST_ROLLOUTS, {"key": key})
+            hint = did_you_mean(key, nearest, "`rtl-distill view` shows all")
         raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
 
     def messages(self, rollout: str) -> list[MessageRecord]:

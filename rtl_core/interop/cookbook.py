@@ -14,7 +14,7 @@ Our configuration supplies problem sources, prompt template, budget, thinking, g
 The recipe supplies the rest. Prompts are rendered by the tokenizer's chat template, as in our own runs,
 regardless of the recipe's renderer.
 
-Validation (run `rtl-distill validate CONFIG` first), history and resuming are not included. Tested with
+Validation (run `rtl-distill problems validate CONFIG` first), history and resuming are not included. Tested with
 cookbook 0.5.8; docs/learning.md explains how to install it beside our newer transformers.
 """
 

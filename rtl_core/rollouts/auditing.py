@@ -54,7 +54,7 @@ AUDITOR_VERSION = 5
 """Increased with every change that may change the result of an audit."""
 
 WHILE_TRAINING = "while training"
-"""Key in `audits` of findings made during training; `rtl-distill audit` audits these answers again."""
+"""Key in `audits` of findings made during training; `rtl-distill grade audit` audits these answers again."""
 
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 

@@ -116,7 +116,7 @@ def plan_evaluation(session: Session, policy: PolicyName, step: int) -> Evaluati
         if step and step not in saved:
             raise PolicyError(
                 f"cannot evaluate the weights after {counted(step, 'step')}: they are not in the history",
-                "`rtl-distill checkpoints RUN` lists the saved weights",
+                "`rtl-distill admin checkpoints RUN` lists the saved weights",
             )
         path = saved.get(step)
     return EvaluationPlan(policy, step, session.loaded.heldout_split, section.samples, path)

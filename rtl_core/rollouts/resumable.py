@@ -1,5 +1,5 @@
-"""Shared parts of commands that process many items and may be stopped and repeated: `audit`, `grade`,
-`regrade` and `validate`.
+"""Shared parts of commands that process many items and may be stopped and repeated: `grade again`,
+`grade audit` and `problems validate`.
 
 Each skips items that are already done. Shared are the choice among a run's rollouts, limited concurrency,
 progress lines, and periodic writes.

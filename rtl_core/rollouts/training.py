@@ -180,9 +180,9 @@ def checked_drift(
         raise SamplerDriftError(
             f"step {batch.step + 1}: trainer and sampler differ by {words}: the sampler's weights "
             "are not the trainer's, or its log-probabilities are not those of its tokens",
-            "the state before this step is kept; check the service (`rtl-distill check-service "
+            "the state before this step is kept; check the service (`rtl-distill admin check-service "
             "URL`) or lower learning.learning_rate, then "
-            f"run `rtl-distill set-aside {config.run.name}` so that the step is sampled again",
+            f"run `rtl-distill admin set-aside {config.run.name}` so that the step is sampled again",
         )
     return metrics
 

@@ -10,6 +10,7 @@ from rtl_core.starter.record import record_of
 from rtl_core.starter.spec import DOCUMENT, Family, Spec, Split, Tier
 from rtl_grader.problems.cvdp import problem_from_record
 from rtl_grader.types.problem import Problem
+from rtl_grader.words import did_you_mean
 
 __all__ = [
     "BY_NAME",
@@ -43,7 +44,8 @@ def starter_specs(split: Split, count: int, seed: int, tier: Tier = "starter") -
     in_tier = FAMILIES.get(tier, ())
     if not in_tier:
         raise ProblemError(
-            f"the starter set has no tier {tier!r}", f"choose one of {', '.join(FAMILIES)}"
+            f"the starter set has no tier {tier!r}",
+            did_you_mean(tier, FAMILIES, f"choose one of {', '.join(FAMILIES)}"),
         )
     rng = random.Random(f"{tier}/{split}/{seed}")
     specs: list[Spec] = []

@@ -1,4 +1,4 @@
-"""The tiny models that ship with the package, and their training (`rtl-distill make-models`).
+"""The tiny models that ship with the package, and their training (`rtl-distill admin models`).
 
 All are Qwen3 models of about a million parameters or less with the same tokenizer, trained from scratch on
 the train split of the starter set. There is a pair of student and teacher for each tier, and two further

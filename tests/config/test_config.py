@@ -100,7 +100,7 @@ def test_each_mistake_is_reported_with_its_line(tmp_path):
         f"line {lines.index('heldout = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.heldout`"
         in message
     )
-    assert "did you mean `sampling.group_size`?" in message
+    assert "did you mean sampling.group_size?" in message
     assert "at least 1 item" not in message
 
 
@@ -271,7 +271,7 @@ def test_the_shipped_cvdp_run_has_100_to_220_steps_and_a_teacher_in_the_first_ha
         ("sampling.learning_rate", "learning.learning_rate"),
         ("samplign.temperature", "sampling"),
         ("tinker.studnet", "tinker.student"),
-        ("problems.sources.0.trian", None),
+        ("problems.sources.0.trian", "problems.sources.0.train"),
         ("run.zzz", None),
     ],
 )
@@ -279,7 +279,7 @@ def test_an_unknown_key_gets_the_most_similar_one_or_none(key, meant):
     with pytest.raises(ConfigError, match="unknown key") as refused:
         load_config("demo", [f"{key}=1"], environment={})
     assert ("did you mean" in str(refused.value)) is (meant is not None)
-    assert meant is None or f"did you mean `{meant}`?" in str(refused.value)
+    assert meant is None or f"did you mean {meant}" in str(refused.value)
 
 
 @pytest.mark.parametrize("flow", ["train:train", "validate:validate"])

@@ -335,7 +335,7 @@ def test_estimate_prints_the_upper_bound_before_the_likely_cost(tmp_path):
         "evaluation.teacher=false",
         f"run.history={tmp_path / 'none.duckdb'}",
     )
-    done = invoke("estimate", "demo", "--prices", prices, sets=changes)
+    done = invoke("check", "--estimate", "demo", "--prices", prices, sets=changes)
     assert done.exit_code == 0, done.output
     figures = re.findall(r"\$([\d,]+\.\d+)", done.output)
     assert done.output.index("at most $") < done.output.index("likely  $")

@@ -1,4 +1,4 @@
-"""`rtl-distill debug` as a user runs it: the same verdict again, waves in a file, a shell in the sandbox."""
+"""`rtl-distill show --debug` as a user runs it: the same verdict again, waves in a file, a shell in the sandbox."""
 
 import os
 import pty
@@ -23,7 +23,7 @@ PATIENCE_S = 120
 
 def run(history, *words, typed=""):
     return command.run(
-        "debug", *words, "--db", history.path, input=typed, env={"COLUMNS": "120"}
+        "show", "--debug", *words, "--db", history.path, input=typed, env={"COLUMNS": "120"}
     )
 
 
@@ -62,7 +62,9 @@ def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history, keys):
     if pid == 0:
         os.execv(
             sys.executable,
-            command.command("debug", keys["starter"], "--shell", "--db", history.path),
+            command.command(
+                "show", "--debug", keys["starter"], "--shell", "--db", history.path
+            ),
         )
     told = b""
 
@@ -91,4 +93,6 @@ def test_errors_are_reported_in_a_sentence(history, keys, tmp_path):
         ((keys["starter"], "--waves", tmp_path / "w.fst"), "name a .vcd file"),
         (("no/such/rollout",), "there is no rollout"),
     ):
-        assert said in str(command.invoke("debug", *words, "--db", history.path).exception)
+        assert said in str(
+            command.invoke("show", "--debug", *words, "--db", history.path).exception
+        )

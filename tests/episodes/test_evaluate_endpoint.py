@@ -194,8 +194,8 @@ def test_an_interrupt_does_not_wait_for_a_slow_endpoint(cvdp, calls, tmp_path):
             ["evaluate", "run", "--endpoint", "http://x"],
             "--endpoint cannot be combined with a RUN",
         ),
-        (["episode", "p"], "who plays the episode?"),
-        (["episode", "p", "--endpoint", "http://x"], "--endpoint: which model?"),
+        (["problems", "play", "p"], "who plays the episode?"),
+        (["problems", "play", "p", "--endpoint", "http://x"], "--endpoint: which model?"),
     ],
 )
 def test_wrong_arguments_are_reported(arguments, said):
@@ -207,7 +207,8 @@ def test_wrong_arguments_are_reported(arguments, said):
 def test_an_unreachable_endpoint_is_reported_before_anything_starts(cvdp, tmp_path):
     url, problem = "http://127.0.0.1:9/v1", json.loads((cvdp / EXAMPLE).read_text())["id"]
     episode = (
-        "episode",
+        "problems",
+        "play",
         problem,
         "--source",
         f"cvdp={cvdp / EXAMPLE}",
@@ -232,7 +233,14 @@ def test_a_person_plays_an_episode_from_a_pipe(cvdp, calls):
     path = json.loads(calls[3][1])
     text = f"write {path['path']} <<\n{path['content']}.\ncompile\nsubmit\n"
     (record,) = [json.loads((cvdp / EXAMPLE).read_text())]
-    words = ("episode", record["id"], "--source", f"cvdp={cvdp / EXAMPLE}", "--by-hand")
+    words = (
+        "problems",
+        "play",
+        record["id"],
+        "--source",
+        f"cvdp={cvdp / EXAMPLE}",
+        "--by-hand",
+    )
     done = run(*words, input=text, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "iverilog: done" in done.stdout

@@ -131,7 +131,7 @@ def test_history_and_cost_count_exactly_the_tokens_sent_for_training(
         == metrics["tokens/student/train"]
         == [float(sum(p)) for p in passes]
     )
-    # At most what `estimate` gives as the maximum.
+    # At most what the estimate gives as the maximum.
     with_prompts = history.query(
         "SELECT max(n_prompt) AS longest FROM rollouts WHERE run = ?", [name]
     ).to_pylist()

@@ -27,7 +27,7 @@ def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_comma
         SamplerDriftError, match=r"step 1: trainer and sampler differ by a KL of"
     ) as stopped:
         asyncio.run(train("demo", overrides))
-    assert "rtl-distill set-aside drift" in (stopped.value.hint or "")
+    assert "rtl-distill admin set-aside drift" in (stopped.value.hint or "")
     history = History(tmp_path / "history.duckdb")
     assert history.query(COUNT).to_pylist() == [
         {"purpose": "set_aside", "step": 0, "n": 6},
@@ -41,7 +41,7 @@ def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_comma
         == "drift is not running on this machine and will not start; `rtl-distill resume drift` continues it\n"
     )
     invoke("resume", "drift", "--release", "--db", history.path)
-    done = invoke("set-aside", "drift", "--db", history.path)
+    done = invoke("admin", "set-aside", "drift", "--db", history.path)
     assert (done.exit_code, done.output) == (
         0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step again\n",
     )  # fmt: skip

@@ -30,7 +30,7 @@ ROOT = REPOSITORY / "build/newer"
 def service(folder: Path, data: Path) -> Iterator[dict[str, str]]:
     """Run `serve-grader` for the sources of the export. Yields its environment variables."""
     token = {"RTL_DISTILL_GRADER_TOKEN": "a token of the test"}
-    command = [sys.executable, "-m", "rtl_distill.cli", "serve-grader", *sources(data)]
+    command = [sys.executable, "-m", "rtl_distill.cli", "serve", "grader", *sources(data)]
     command += ["--output", str(folder / "verdicts.jsonl"), "--port", "0"]
     environment = {**os.environ, **token}
     with subprocess.Popen(

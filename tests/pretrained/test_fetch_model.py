@@ -45,7 +45,7 @@ def test_a_run_finds_a_fetched_model_or_says_how_to_fetch_it(tmp_path, monkeypat
     config = load_config("smollm2", [f"run.directory={tmp_path / 'runs'}"], environment={})
     with pytest.raises(PolicyError, match=f"{NAME}.* is not in {tmp_path}") as missing:
         local_models(services_of(config)[0])
-    assert f"rtl-distill fetch-model {NAME}" in missing.value.hint
+    assert f"rtl-distill admin fetch-model {NAME}" in missing.value.hint
     (tmp_path / NAME).mkdir()
     (tmp_path / NAME / COMPLETE).write_text("{}")
     assert (

@@ -124,7 +124,7 @@ def test_malformed_lines_are_reported_with_their_number(records, tmp_path):
     bare = {name: value for name, value in records[2].items() if name not in ("sums", "digest")}
     odd = records[2] | {"id": "\ud800", "stages": {"tests": "passed"}}
     path.write_text("{\n[]\n" + "\n".join(map(json.dumps, (bare, odd, records[2]))) + "\n")
-    done = invoke("reproduce", path)
+    done = invoke("grade", "reproduce", path)
     assert done.exit_code == 1
     told = done.stdout.splitlines()
     assert told[0].startswith("line 1: ? sample ?: malformed: is not JSON")

@@ -85,7 +85,7 @@ def ask_for_each(places: list[str], student: str, folder: Path) -> None:
     for key, path in (("tinker.start_from", state), ("tinker.teacher", sampler)):
         assert lines[key]["level"] == "wrong"
         assert f"{path}-none" in lines[key]["text"]
-        assert "rtl-distill checkpoints" in lines[key]["remedy"]
+        assert "rtl-distill admin checkpoints" in lines[key]["remedy"]
 
     # A run that has started has its own copy of its starting weights.
     History(folder / "h.duckdb").start_run(

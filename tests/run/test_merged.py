@@ -299,10 +299,10 @@ def test_adapters_with_other_layers_or_more_than_a_low_rank_term_are_refused(tmp
 
 
 def test_the_card_has_the_hubs_front_matter_and_the_figures_of_these_weights(run, tmp_path):
-    wrong = invoke("checkpoints", "two", "--merged")
+    wrong = invoke("admin", "checkpoints", "two", "--merged")
     assert (wrong.exit_code, "--export" in wrong.output) == (2, True)
     place = ("--export", tmp_path / "out", "--db", run.history.path)
-    done = invoke("checkpoints", "two", "--merged", "--dtype", "float32", *place)
+    done = invoke("admin", "checkpoints", "two", "--merged", "--dtype", "float32", *place)
     assert done.exit_code == 0, done.output
     card = ModelCard.load(tmp_path / "out" / "README.md")
     assert (card.data.library_name, card.data.license, card.data.pipeline_tag) == ("transformers", "apache-2.0", "text-generation")  # fmt: skip
@@ -330,7 +330,7 @@ def registry(run):
 
 def listed(run, *more):
     """The title and the rows of the table of weights."""
-    done = invoke("checkpoints", "two", "--db", run.history.path, *more, COLUMNS="200")
+    done = invoke("admin", "checkpoints", "two", "--db", run.history.path, *more, COLUMNS="200")
     assert done.exit_code == 0, done.output
     title, _, _, *rows = [line.strip() for line in done.output.splitlines() if line.strip()]
     return title, [" ".join(row.split()) for row in rows]

@@ -1,4 +1,4 @@
-"""The shipped models are the result of `make-models` and behave as the demo and the learning report require."""
+"""The shipped models are the result of `admin models` and behave as the demo and the learning report require."""
 
 import json
 import random
@@ -108,7 +108,7 @@ def test_the_shipped_models_are_small():
 
 @pytest.mark.slow
 def test_a_short_make_models_gives_the_same_kinds_of_files(tmp_path):
-    run = invoke("make-models", "--output", tmp_path / "pair", "--seconds", 3)
+    run = invoke("admin", "models", "--output", tmp_path / "pair", "--seconds", 3)
     assert run.exit_code == 0, run.output
     made = tmp_path / "pair"
     assert set(checksums_of(made)) == set(checksums_of(SHIPPED))
@@ -126,7 +126,7 @@ def test_a_short_make_models_gives_the_same_kinds_of_files(tmp_path):
         assert dtypes_and_shapes(made / name) == dtypes_and_shapes(SHIPPED / name)
         assert {dtype for dtype, _ in dtypes_and_shapes(made / name).values()} == {"F16"}
         AutoModelForCausalLM.from_pretrained(made / name)
-    assert invoke("make-models", "--output", made).exit_code != 0
+    assert invoke("admin", "models", "--output", made).exit_code != 0
 
 
 def test_all_models_share_the_tokenizer():
@@ -199,7 +199,7 @@ def test_make_models_names_an_unknown_model_or_a_missing_start(tmp_path):
         ("parent", "there is no such model"),
         ("reader", "add --only student"),
     ):
-        run = invoke("make-models", "--output", tmp_path / "made", "--only", only)
+        run = invoke("admin", "models", "--output", tmp_path / "made", "--only", only)
         assert run.exit_code != 0
         assert message in str(run.exception) + run.output
 

@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from rtl_grader.errors import ConfigError
+from rtl_grader.words import did_you_mean
 
 Entry = TypeVar("Entry")
 _log = logging.getLogger("rtl_distill")
@@ -88,7 +89,8 @@ class Registry(Generic[Entry]):
             choice = (
                 f"choose one of {', '.join(self.entries)}, or module:name for one of your own"
             )
-            raise ConfigError(f"there is no {self._what} {name!r}", choice)
+            hint = did_you_mean(name, self.entries, choice)
+            raise ConfigError(f"there is no {self._what} {name!r}", hint)
         parts = [*module.split("."), attribute]
         if not all(map(str.isidentifier, parts)):
             raise ConfigError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -23,6 +24,18 @@ def first_lines(entries: Iterable[object]) -> list[str]:
     lines = list(map(str, entries))
     more = len(lines) - MOST_LINES
     return [*lines[:MOST_LINES], f"and {more:,} more"] if more > 0 else lines
+
+
+def did_you_mean(
+    name: str, names: Iterable[str], otherwise: str, written: Callable[[str], str] = str
+) -> str:
+    """Hint for an unknown name: up to three similar ones as `written`, or `otherwise` if none is similar."""
+    known = list(names)
+    near = get_close_matches(name, known, cutoff=0.7)
+    if len(name) > 2:
+        near += [other for other in known if name.casefold() in other.casefold()]
+    texts = " or ".join(list(dict.fromkeys(map(written, near)))[:3])
+    return f"did you mean {texts}?" if texts else otherwise
 
 
 def counted(n: int, noun: str) -> str:

@@ -20,7 +20,7 @@ def missing_weights(path: str) -> PolicyError:
     """Return the error for saved weights that a remote service does not have."""
     return PolicyError(
         f"the service does not have {path}: it was deleted, has expired, or belongs to another account",
-        "`rtl-distill checkpoints RUN` lists the weights of a run",
+        "`rtl-distill admin checkpoints RUN` lists the weights of a run",
     )
 
 
@@ -43,7 +43,8 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
     checkpoint = live_checkpoints(state).get(state_path)
     if checkpoint is None:
         raise WeightsGoneError(
-            f"the weights at {state_path} no longer exist", "see `rtl-distill checkpoints RUN`"
+            f"the weights at {state_path} no longer exist",
+            "see `rtl-distill admin checkpoints RUN`",
         )
     folder.mkdir(parents=True, exist_ok=True)
     return [
@@ -74,5 +75,5 @@ async def download_adapter(
     ) as error:
         raise PolicyError(
             f"the service does not export the weights at {state_path}: {error}",
-            "`rtl-distill checkpoints RUN` lists the weights of a run",
+            "`rtl-distill admin checkpoints RUN` lists the weights of a run",
         ) from error

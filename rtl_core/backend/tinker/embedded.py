@@ -164,7 +164,7 @@ def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeigh
             return folder, weights
     raise PolicyError(
         f"{key}: no run in {directory} has {path}",
-        "`rtl-distill checkpoints RUN` lists the weights of a run; the embedded service knows "
+        "`rtl-distill admin checkpoints RUN` lists the weights of a run; the embedded service knows "
         "only runs in the same run.directory",
     )
 

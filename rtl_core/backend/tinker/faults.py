@@ -88,8 +88,8 @@ KINDS = {
     "gone": Kind(
         WeightsGoneError,
         "the Tinker service does not have the requested weights or model ({words})",
-        "`rtl-distill checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models may be retired: "
-        "`rtl-distill check` lists those that are served",
+        "`rtl-distill admin checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models may be "
+        "retired: `rtl-distill check` lists those that are served",
         *ANSWERS,
     ),
     "refused": Kind(*REFUSED, *ANSWERS),

@@ -188,7 +188,7 @@ def table_of(summary: AuditSummary) -> Table:
         "audit",
         f"Audited: {summary.in_words()}",
         "Each passed answer was compared with the golden answer, or where there is none with the "
-        "other passes (rtl-distill audit). "
+        "other passes (rtl-distill grade audit). "
         "Proved: equal for all inputs. Same: no tested input shows a difference. Doubtful: an "
         "input shows a difference. The share excludes "
         "unknown results and has Wilson's 95 % interval.",

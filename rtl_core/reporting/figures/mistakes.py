@@ -229,7 +229,7 @@ def regrades(source: Source) -> Table:
     return Table(
         "regrades",
         "Graded again",
-        "Stored answers graded with other tools or another seed (rtl-distill regrade). To list "
+        "Stored answers graded with other tools or another seed (rtl-distill grade again). To list "
         "changed verdicts: rtl-distill query changed-verdicts.",
         "`regrading` | answers: | verdicts changed: | passed before: | passed now:",
         [cells(r, "label", "graded", "changed", "passed_was", "passed_now") for r in rows],

@@ -97,7 +97,9 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
     versions = ", ".join(f"{tool} {version[:19]}" for tool, version in tools.items())
     findings = [Finding("executor", "ok", f"{executor.name}: {versions}")]
     for text in shortcomings(tools).values():
-        findings.append(Finding("executor", "warning", text, "rtl-distill toolchain install"))
+        findings.append(
+            Finding("executor", "warning", text, "rtl-distill admin toolchain install")
+        )
     return findings, executor
 
 
@@ -114,7 +116,7 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
             missing[requirement].append(problem.id)
     for requirement, ids in missing.items():
         text = f"{len(ids)} problems, such as {ids[0]}, need {requirement}, which is missing here: they are not graded"
-        yield Finding("tools", "warning", text, "rtl-distill toolchain install")
+        yield Finding("tools", "warning", text, "rtl-distill admin toolchain install")
 
 
 def parity(

@@ -39,7 +39,7 @@ def small_pays(inputs: PreflightInput) -> Iterator[Finding]:
         return
     if inputs.config.reward.pays_size:
         text = f"small or fast designs earn more, and training uses {weak}, which may reward incomplete designs"
-        remedy = "watch passes/doubtful, or audit the passes with rtl-distill audit"
+        remedy = "watch passes/doubtful, or audit the passes with rtl-distill grade audit"
         yield Finding("reward", "warning", text, remedy)
 
 

@@ -1,6 +1,6 @@
 """Conformance tests for servers of Tinker's protocol: what a server must do so that runs can train on it.
 
-`rtl-distill check-service` runs them against a URL. The tests of the embedded service run the same cases.
+`localtinker check-service` runs them against a URL. The tests of the embedded service run the same cases.
 
     test_*.py        the cases; the module's name is their group
     bench.py         the server under test, and the clients of a case

@@ -1,4 +1,4 @@
-"""The cases of `rtl-distill check-service`: the embedded service passes all, and each broken promise fails its case."""
+"""The cases of `localtinker check-service`: the embedded service passes all, and each broken promise fails its case."""
 
 import json
 import os
@@ -325,7 +325,15 @@ def test_an_invalid_url_and_a_missing_key_are_reported_with_a_fitting_hint(
 
 
 def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rtl_distill.cli", "check-service", url, *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "rtl_distill.cli",
+        "admin",
+        "check-service",
+        url,
+        *arguments,
+    ]
     environment = {**os.environ, "TINKER_API_KEY": key}
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, check=False

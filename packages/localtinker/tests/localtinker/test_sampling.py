@@ -1,4 +1,4 @@
-"""Sampling and scoring through the SDK, beyond the cases of `rtl-distill check-service` (test_certify.py)."""
+"""Sampling and scoring through the SDK, beyond the cases of `localtinker check-service` (test_certify.py)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The command `rtl-distill serve-tinker`."""
+"""The command `localtinker serve-tinker`."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from localtinker.errors import SettingsError
 from localtinker.settings import check_exposure, parse_models
 from rtl_distill import cli
 
-COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve-tinker"]
+COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve", "tinker"]
 
 
 def start(*arguments):
@@ -59,7 +59,7 @@ def test_invalid_options_give_a_one_line_error(models_by_name, tmp_path, monkeyp
         (("--model", student, "--dtype", "int4"), "'int4' is not one of"),
         (("--model", student, "--host", "0.0.0.0"), "a key is required"),
     ):
-        monkeypatch.setattr(sys, "argv", ["rtl-distill", "serve-tinker", *arguments])
+        monkeypatch.setattr(sys, "argv", ["rtl-distill", "serve", "tinker", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         output, errors = capsys.readouterr()

@@ -1,6 +1,6 @@
 """Training through the SDK: optimizer, initialisation, and outputs of passes.
 
-The gradients of each loss, their accumulation, and the agreement of trainer and sampler are cases of `rtl-distill check-service`
+The gradients of each loss, their accumulation, and the agreement of trainer and sampler are cases of `localtinker check-service`
 (test_certify.py).
 """
 

@@ -28,7 +28,7 @@ def new(
 
     Example:
 
-        rtl-distill problems new problems/adder --bench verilog
+        rtl-grader problems new problems/adder --bench verilog
     """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty", "give a new folder")
@@ -55,9 +55,9 @@ def check(
 
     Examples:
 
-        rtl-distill problems check problems
+        rtl-grader problems check problems
 
-        rtl-distill problems check problems/adder --validate
+        rtl-grader problems check problems/adder --validate
     """
     from rtl_grader.problems.sources.folder import understandings
 

@@ -17,7 +17,7 @@ from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.options import SourceOption
 from rtl_grader.cli.repair import repair
 from rtl_grader.errors import ConfigError, ProblemError
-from rtl_grader.words import visible
+from rtl_grader.words import did_you_mean, visible
 
 if TYPE_CHECKING:
     from rtl_grader.problems.fetch import FetchRecord
@@ -60,6 +60,10 @@ def sources() -> None:
     """List the kinds of problem sources: their form in `--source`, and their keys in `[[problems.sources]]`.
 
     `folder` reads your own designs; `module:Class` is a source class of your own, see docs/architecture.md.
+
+    Example:
+
+        rtl-grader problems sources
     """
     from rtl_grader.problems.sources import SOURCES
 
@@ -251,7 +255,9 @@ def fetch(
     if known is None and "/" not in what:
         raise ProblemError(
             f"no set is known as {what!r}",
-            f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY",
+            did_you_mean(
+                what, KNOWN_SETS, f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY"
+            ),
         )
     by_repository = {entry.repository: entry for entry in KNOWN_SETS.values()}
     same_repository = known or by_repository.get(what)
@@ -350,10 +356,9 @@ def named(loaded: LoadedProblems, problem_id: str) -> Problem:
     """Return the problem with this id. Raises ProblemError with similar ids when there is none."""
     every = {p.id: p for p in loaded.every}
     if problem_id not in every:
-        close = [name for name in every if problem_id in name][:5]
         raise ProblemError(
             f"there is no problem {problem_id!r}",
-            f"perhaps {', '.join(close)}" if close else "`problems list` shows all ids",
+            did_you_mean(problem_id, every, "`problems list` shows all ids"),
         )
     return every[problem_id]
 

@@ -49,4 +49,4 @@ def repair(
     typer.echo(f"{written} repair tasks written to {output}")
     for reason, count in Counter(left_out.values()).most_common():
         typer.echo(f"{count} designs without any: {reason}")
-    typer.echo(f"next: rtl-distill problems list --source pairs={output}")
+    typer.echo(f"next: rtl-grader problems list --source pairs={output}")

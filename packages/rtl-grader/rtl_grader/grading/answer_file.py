@@ -1,4 +1,4 @@
-"""The input of `rtl-distill grade`: one answer per line, as a model's response or as files."""
+"""The input of `rtl-grader grade`: one answer per line, as a model's response or as files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A file of verdict records, one JSON object per line: the output of `rtl-distill grade`, and the memory of
-`rtl-distill serve-grader`.
+"""A file of verdict records, one JSON object per line: the output of `rtl-grader grade`, and the memory of
+`rtl-grader serve-grader`.
 
 A line is written to the operating system before its record is used, so a killed process loses at most the
 line that it was writing, which the next process drops.

@@ -18,7 +18,7 @@ from rtl_grader.types.problem import MASKED, Problem
 Message = dict[str, str]
 Messages = list[Message]
 Template = Callable[[Problem, Files], Messages]
-"""(problem, context files to show: path -> text) -> messages of `role` and `content`. `config --show`
+"""(problem, context files to show: path -> text) -> messages of `role` and `content`. `check --show`
 prints its docstring."""
 
 TEMPLATES: Registry[Template] = Registry("template", __name__, callable)

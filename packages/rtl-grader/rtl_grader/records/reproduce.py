@@ -106,7 +106,7 @@ def read_records(path: Path) -> list[CheckedRecord]:
     if not any(claim.record for claim in claims):
         raise ProblemError(
             f"{path} holds no verdict record",
-            "`grade`, `serve-grader` and `export -f verdicts` write them",
+            "`rtl-grader grade` and `serve-grader` write them, and `rtl-distill admin export -f verdicts`",
         )
     return claims
 

@@ -1,2 +1,2 @@
-"""Grading as a service: the grader of `rtl-distill grade` over HTTP, for a trainer on another machine or in
+"""Grading as a service: the grader of `rtl-grader grade` over HTTP, for a trainer on another machine or in
 another language."""

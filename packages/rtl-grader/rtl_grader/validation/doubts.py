@@ -2,7 +2,7 @@
 measure its size.
 
 During training this takes at most a share of the grading time, and examines each answer once (`Doubts`). A
-proof decides most answers in 0.2 CPU seconds; a short simulation decides the others. `rtl-distill audit`
+proof decides most answers in 0.2 CPU seconds; a short simulation decides the others. `rtl-distill grade audit`
 takes more time.
 """
 

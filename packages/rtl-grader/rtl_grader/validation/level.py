@@ -42,7 +42,7 @@ def quick_level(mutants: int, seed: int) -> Level:
 
 
 def full_level(mutants: int = 20, seeds: int = 3) -> Level:
-    """Level of `rtl-distill validate`: every stub, many mutants, several seeds, and one of them twice.
+    """Level of `rtl-grader validate`: every stub, many mutants, several seeds, and one of them twice.
 
     Generated problems omit four stubs: mutants say more than outputs that are all 1, copies of inputs or
     counters, and a pulse of 1 ns is over before a starter bench first checks an output, so `zeros` covers

@@ -1,4 +1,4 @@
-"""The command `rtl-distill grade`."""
+"""The command `rtl-grader grade`."""
 
 import contextlib
 import io
@@ -134,7 +134,15 @@ def test_findings_do_not_overwrite_the_verdicts(files, tmp_path):
     answers, output = write(tmp_path / "answers.jsonl", lines[:1]), tmp_path / "verdicts.jsonl"
     for place in (problems, answers, output):
         refused = invoke(
-            "grade", problems, "--answers", answers, "--output", output, "--audit", place
+            "grade",
+            "answers",
+            problems,
+            "--answers",
+            answers,
+            "--output",
+            output,
+            "--audit",
+            place,
         )
         assert "would overwrite another file" in str(refused.exception)
 
@@ -154,6 +162,7 @@ def test_broken_answer_lines_are_named_and_the_others_graded(files):
     answers.write_text("\n".join([json.dumps(lines[2]), *(text for text, _ in broken), ""]))
     done = invoke(
         "grade",
+        "answers",
         problems,
         "--answers",
         answers,
@@ -180,6 +189,7 @@ def test_a_missing_file_and_an_unknown_executor_are_named(files):
     ):
         done = invoke(
             "grade",
+            "answers",
             problems,
             "--answers",
             answers,

@@ -74,7 +74,7 @@ def test_setup_offers_newer_tools_where_those_on_path_are_too_old(
     line = capsys.readouterr().out
     assert all(word in line for word in words)
     assert line.count("\n") == bool(words)
-    assert bool(words) is ("rtl-distill toolchain install" in line)
+    assert bool(words) is ("rtl-distill admin toolchain install" in line)
     (home / "root").mkdir()
     older_tools.main()
     assert capsys.readouterr().out == ""

@@ -247,9 +247,9 @@ def test_fetch_without_a_network_says_what_to_do(tmp_path, environment, said):
     "words",
     [
         ("train", "cvdp"),
-        ("validate", "cvdp"),
-        ("validate", "--source", "cvdp=data/cvdp"),
-        ("grade", str(CVDP.path)),
+        ("problems", "validate", "cvdp"),
+        ("problems", "validate", "--source", "cvdp=data/cvdp"),
+        ("grade", "answers", str(CVDP.path)),
     ],
 )
 def test_a_missing_data_set_is_reported_with_the_command_that_fetches_it(
@@ -275,7 +275,7 @@ def test_an_estimate_needs_no_data_set_and_names_the_command_that_fetches_it(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    said = " ".join(printed("estimate", "cvdp").split())
+    said = " ".join(printed("check", "--estimate", "cvdp").split())
     assert (
         f"there is no {CVDP.path} (get it with `rtl-grader problems fetch cvdp`): 302 problems"
         in said

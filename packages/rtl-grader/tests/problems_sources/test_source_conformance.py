@@ -283,7 +283,9 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
         {"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml"
     )
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
-    printed = command("validate", str(path), "--mutants", "1", "--seeds", "1", sets=places)
+    printed = command(
+        "problems", "validate", str(path), "--mutants", "1", "--seeds", "1", sets=places
+    )
     assert "own-benches" in printed
     assert "1/1" in printed, "passing golden answers"
     assert "torn.md:1" in printed

@@ -347,6 +347,6 @@ def test_a_file_is_resumed_and_has_one_owner(grader, output, service, tmp_path):
 
 def test_other_machines_are_served_only_with_a_token(monkeypatch):
     monkeypatch.delenv("RTL_DISTILL_GRADER_TOKEN", raising=False)
-    done = invoke("serve-grader", "--host", "0.0.0.0")
+    done = invoke("serve", "grader", "--host", "0.0.0.0")
     assert isinstance(done.exception, ConfigError)
     assert "RTL_DISTILL_GRADER_TOKEN" in str(done.exception)

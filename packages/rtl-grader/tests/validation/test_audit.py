@@ -234,7 +234,9 @@ def test_the_report_shows_the_audit(run, tmp_path):
 
 def test_the_command_prints_json_and_exit_codes(run):
     run.answer(run.half, RIGHT, WRONG)
-    done = run_command("audit", "r", "--db", run.path, "--cycles", 600, "--json", "--strict")
+    done = run_command(
+        "grade", "audit", "r", "--db", run.path, "--cycles", 600, "--json", "--strict"
+    )
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert (found["passes"], found["proved"], found["doubtful"][0]["method"]) == (

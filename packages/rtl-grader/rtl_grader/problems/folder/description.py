@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from rtl_grader.types.section import Section
+from rtl_grader.words import did_you_mean
 
 NO_ERROR = "no error"
 """The value of `pass` for a bench that passes a design by ending without an error."""
@@ -114,5 +115,8 @@ def described(values: dict[str, Any]) -> Description:
     reason = first["msg"].removeprefix("Value error, ")
     reason = reason.replace("valid tuple", "list").replace("valid dictionary", "table")
     if first["type"] == "extra_forbidden":
-        reason = "there is no such key; docs/problems.md lists them"
+        hint = did_you_mean(
+            str(first["loc"][-1]), Description.model_fields, "docs/problems.md lists them"
+        )
+        reason = f"there is no such key; {hint}"
     raise FolderError(".".join(map(str, first["loc"])), reason)

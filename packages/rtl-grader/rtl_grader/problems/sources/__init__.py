@@ -42,7 +42,7 @@ class ProblemSource(Section):
     """Settings and reader of a problem set. Derive from `FileSource` or `GeneratedSource`."""
 
     kind: str
-    """Kind of problem source: one that `rtl-distill problems sources` lists, or `module:Class` for your own."""
+    """Kind of problem source: one that `rtl-grader problems sources` lists, or `module:Class` for your own."""
     form: ClassVar[str] = ""
     """Text after the kind on a command line."""
 

@@ -18,7 +18,7 @@ class CvdpSource(FileSource):
     """A CVDP data set, agentic or single-turn."""
 
     path: Path = CVDP.path
-    """The JSON Lines file, or a folder of them; by default the single-turn file that `rtl-distill problems
+    """The JSON Lines file, or a folder of them; by default the single-turn file that `rtl-grader problems
     fetch cvdp` gets."""
     published = (302, 1500.0)
 
