@@ -189,7 +189,7 @@ class Conditions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     template: str | None = None
     """Prompt template."""
-    temperature: float | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, ge=0)
     """Sampling temperature."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Sampling top_p."""

@@ -238,6 +238,7 @@ def published(config: RunConfig, kinds: Collection[str]) -> dict[str, int]:
             isinstance(source, FileSource)
             and source.kind in kinds
             and source.published is not None
+            and source.is_whole
         ):
             sizes[source.kind] = source.published[0]
     return sizes

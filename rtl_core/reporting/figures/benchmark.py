@@ -105,16 +105,11 @@ def _cell(counts: list[tuple[int, int]] | None, k: int) -> str:
 def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
     """How answers were sampled, and which problems count as failed without an answer or are excluded."""
     section, sampling = run.config.get("evaluation", {}), run.config.get("sampling", {})
-    settings = {
-        "template": record.template or run.config.get("prompting", {}).get("template"),
-        "temperature": record.temperature
-        or section.get("temperature")
-        or sampling.get("temperature"),
-        "top_p": record.top_p or section.get("top_p"),
-        "max_tokens": record.max_tokens
-        or section.get("max_tokens")
-        or sampling.get("max_tokens"),
-    }
+    prompting = run.config.get("prompting", {})
+    names = ("template", "temperature", "top_p", "max_tokens")
+    settings = {name: getattr(record, name) for name in names}
+    for own in (prompting, section, sampling):
+        settings |= {n: own.get(n) for n in names if settings[n] is None}
     sampled = ", ".join(f"{name} {value}" for name, value in settings.items())
     notes = f"{section.get('weights') or run.student}; {sampled}."
     if unanswered:
