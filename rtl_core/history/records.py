@@ -225,6 +225,8 @@ class EvaluationFigures(BaseModel):
     by_family: dict[str, float] = Field(default_factory=dict)
     left_out: dict[str, int] = Field(default_factory=dict)
     """Reason why problems are excluded from the results -> how many."""
+    errata: dict[str, str] = Field(default_factory=dict)
+    """Problem in the results with a known fault of its published set -> what is wrong."""
 
 
 class EvaluationRecord(Conditions, EvaluationFigures):
