@@ -146,7 +146,8 @@ CREATE TABLE evaluations (
     top_p          DOUBLE,                  -- another top_p than the run's; NULL for the run's own
     max_tokens     INTEGER,                 -- another limit of an answer's tokens than the run's; NULL for the run's own
     left_out       JSON,                    -- why problems of the set are not in the figures -> how many
-    turns          INTEGER                  -- of episodes with tools: the most turns of one; NULL for single-shot answers
+    turns          INTEGER,                 -- of episodes with tools: the most turns of one; NULL for single-shot answers
+    kind           VARCHAR                  -- of one answer: single attempt | tools without harness | feedback of the harness
 );
 
 -- ------------------------------------------------------------------------------------------------------------- rollouts

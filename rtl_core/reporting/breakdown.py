@@ -15,7 +15,13 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
+from rtl_core.reporting.evaluations import (
+    cost_of,
+    counts_of,
+    kind_in_words,
+    paired_rates,
+    rates_of,
+)
 from rtl_core.reporting.text import paired_in_words, rate_in_words
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
@@ -91,7 +97,9 @@ def view(history: History, problems: Mapping[str, Problem], record: EvaluationRe
     run's others."""
     ks = [1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= record.samples)]
     parts = slices(counts_of(history, record), problems, ks)
-    return table(record, parts, comparisons(history, record))
+    drawing = table(record, parts, comparisons(history, record))
+    drawing.title = f"{drawing.title}\n{kind_in_words(record, cost_of(history, record))}"
+    return drawing
 
 
 def table(

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rtl_core.history.columns import Row
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
@@ -20,6 +21,14 @@ PROBLEMS_SQL = """
 SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluations e USING (evaluation)
 WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples
 """
+COST_SQL = """
+SELECT count(*) AS answers, coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
+FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens,
+             coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
+      FROM rollouts r LEFT JOIN messages m USING (rollout)
+      WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
+"""The answers of an evaluation: their number, and means of the tokens that the model sampled, and of its
+turns. An answer without messages is one turn."""
 INTERFACE_SQL = """
 SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages
 WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id
@@ -255,6 +264,19 @@ def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int
     return {
         r["problem_id"]: (r["samples"], r["passed"]) for r in history.rows(PROBLEMS_SQL, place)
     }
+
+
+def cost_of(history: History, record: EvaluationRecord) -> Row:
+    """What an evaluation spent, as the columns of `COST_SQL`."""
+    (cost,) = history.rows(COST_SQL, {"evaluation": record.key})
+    return cost
+
+
+def kind_in_words(record: EvaluationRecord, cost: Row) -> str:
+    """What kind of figure an evaluation gives, and the tokens and turns that it spent (`COST_SQL`)."""
+    return (
+        f"{record.kind}, {cost['tokens']:,.0f} tokens and {cost['turns']:.1f} turns an answer"
+    )
 
 
 def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:
