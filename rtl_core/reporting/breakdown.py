@@ -7,6 +7,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rich import box
 from rich.table import Table
@@ -31,6 +32,19 @@ Counts = Mapping[str, tuple[int, int]]
 _KINDS = ("source", "difficulty", "category", "family")
 
 
+class Labelled(Protocol):
+    """What a slice needs of a problem."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def difficulty(self) -> str: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def family(self) -> str | None: ...
+
+
 @dataclass(frozen=True)
 class Slice:
     """pass@k over a subset of an evaluation's problems, with 95 % intervals over problems."""
@@ -42,7 +56,7 @@ class Slice:
     pass_at: dict[int, Interval]
 
 
-def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -> list[Slice]:
+def slices(counts: Counts, problems: Mapping[str, Labelled], ks: Sequence[int]) -> list[Slice]:
     """A slice of all problems, then one for each source, difficulty, category and family that is a proper
     subset. Problems that are not in `problems` count only in the first."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
