@@ -245,9 +245,7 @@ def _evaluate(options: dict[str, Any]) -> None:
     _write_cards(card, db, load_config(file, overrides).run.name, Path(file))
 
 
-def _write_cards(
-    card: Path | None, db: Path, which: str, protocol: Path | None = None
-) -> None:
+def _write_cards(card: Path | None, db: Path, which: str, protocol: Path | None = None) -> None:
     """Write the cards of an evaluation, or of all that belong to the evaluation of a model, by run."""
     if card is None:
         return

@@ -128,11 +128,12 @@ def _dollars(history: History, record: EvaluationRecord, config: RunConfig) -> f
 
 
 def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) -> dict[str, Any]:
-    settings = _settings(config, record.conditions, record.samples)
+    settings = _settings(config, record)
     departs: list[str] = []
     if file is not None:
         own = load_config(file, _ANY, {}, check_files=False)
-        theirs = _settings(own, record.conditions, own.evaluation.samples)
+        samples = own.evaluation.samples
+        theirs = _settings(own, record.model_copy(update={"samples": samples}))
         departs += changes(theirs, settings, file.stem)
     return {
         "name": file.stem if file else "the settings of the run",
@@ -142,8 +143,12 @@ def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) ->
     }
 
 
-def _settings(config: RunConfig, conditions: list[str], samples: int) -> dict[str, Any]:
+def _settings(config: RunConfig, record: EvaluationRecord) -> dict[str, Any]:
     """All settings on which an evaluation's figures depend, besides model and problems."""
-    settings = config.model_dump(mode="json", include=_SETTINGS, exclude=_NOT)
-    settings["evaluation"]["samples"] = samples
-    return {**settings, "conditions": conditions}
+    unused = {"episode"} if record.kind == "single attempt" else set()
+    include = _SETTINGS.keys() - unused
+    settings = config.model_dump(
+        mode="json", include={name: _SETTINGS[name] for name in include}, exclude=_NOT
+    )
+    settings["evaluation"]["samples"] = record.samples
+    return {**settings, "conditions": record.conditions}

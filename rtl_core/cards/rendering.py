@@ -51,7 +51,7 @@ def tables(card: Card) -> list[Table]:
 def _words(value: Any) -> str:
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_words(one)}" for name, one in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "; ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def markdown(card: Card) -> str:

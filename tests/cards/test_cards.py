@@ -42,7 +42,9 @@ def evaluated(history: History, grader, name: str, passes: tuple[int, ...], *mor
     own = grader.but(seed=config.grading.seed, seeds=config.grading.seeds)
     for problem, right in zip(problems, passes, strict=True):
         for sample in range(2):
-            text = golden_response(problem) if sample < right else "module nothing;\nendmodule\n"
+            text = (
+                golden_response(problem) if sample < right else "module nothing;\nendmodule\n"
+            )
             place = {"run": name, "purpose": "evaluation", "evaluation": key, "epoch": -1}
             one = a_rollout(**place, problem_id=problem.id, sample=sample, text=text)
             history.record_rollouts([one])
@@ -102,7 +104,10 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written, h
     assert (whole.n, whole.pass_at[1].mean, whole.pass_at[2].mean) == (3, 0.5, 2 / 3)
     assert card.kinds == {1: "single attempt", 2: "2 attempts"}
     assert card.protocol["name"] == "cvdp"
-    assert card.protocol["departs"] == ["cvdp, evaluation, samples: 5, 2", "cvdp, evaluation, k: [1, 5], [1]"]
+    assert card.protocol["departs"] == [
+        "cvdp, evaluation, samples: 5, 2",
+        "cvdp, evaluation, k: [1, 5], [1]",
+    ]
     assert [one.passed for one in card.problems.values()] == [
         PASSES[[p.id for p in PROBLEMS].index(name)] for name in card.problems
     ]
@@ -110,7 +115,10 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written, h
     (tools,) = card.tools
     assert "iverilog" in tools
     code, lines = reproduced(written)
-    assert lines[0] == f"the figures of {written / 'one.json'} follow from {written / 'one.verdicts.jsonl'}"
+    assert (
+        lines[0]
+        == f"the figures of {written / 'one.json'} follow from {written / 'one.verdicts.jsonl'}"
+    )
     assert code == 0
     code, lines = reproduced(written, "--run", "one", "--db", history.path)
     assert (code, lines[-1]) == (0, "6 of 6 verdicts are equal")
@@ -118,7 +126,10 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written, h
 
 def test_markdown_and_page_show_the_card(written, history):
     text = (written / "one.md").read_text()
-    assert text.splitlines()[0] == "# student by cvdp: pass@1 50.0 % \\[0.0, 100.0\\], single attempt, 3 problems"
+    assert (
+        text.splitlines()[0]
+        == "# student by cvdp: pass@1 50.0 % \\[0.0, 100.0\\], single attempt, 3 problems"
+    )
     assert "| all: all problems | 3 | pass@2 | 66.7 %" in text
     assert "2 attempts |" in text
     (page, *_) = write_cards(history, "one", written / "page.html")
@@ -176,7 +187,7 @@ def test_an_altered_card_is_refused_by_name_also_when_it_is_sealed_again(folder,
     code, lines = reproduced(folder)
     assert code == 1
     assert any(line.startswith(said) for line in lines), lines
-    assert not any("altered" in line for line in lines)
+    assert not any("altered since" in line for line in lines)
     alter(folder / "one.json", lambda card: card.update(left_out={"too long": 3}), reseal=False)
     assert "card, left_out: altered since it was sealed" in reproduced(folder)[1]
 
@@ -229,6 +240,7 @@ def test_altered_and_missing_verdicts_are_named(folder, change, said):
         assert any(line.endswith(", nothing by the verdicts") for line in lines)
 
 
+@pytest.mark.slow
 def test_a_verdict_forged_throughout_is_found_by_grading(folder, history):
     alter_records(folder, passed_instead)
     path = folder / "one.verdicts.jsonl"
@@ -260,7 +272,9 @@ def test_data_that_is_not_the_cards_is_named(folder, history, tmp_path):
     assert code == 1
     assert f"{first.id}: other data than the card's" in lines
     assert f"{rest[0].id}: not among the given problems" in lines
-    assert any(line.startswith("card, left_out: 0, but 1 of the given problems") for line in lines)
+    assert any(
+        line.startswith("card, left_out: 0, but 1 of the given problems") for line in lines
+    )
 
 
 @pytest.mark.parametrize(
@@ -296,14 +310,20 @@ def test_two_cards_are_compared_paired_over_what_both_have(written):
     assert done.exit_code == 0, done.exception
     lines = done.stdout.splitlines()
     assert "not comparable: protocol, evaluation, temperature: 0.2, 0.8" in lines
-    assert f"not comparable: data, {PROBLEMS[2].id}: {PROBLEMS[2].fingerprint}, nothing" in lines
-    assert lines[-1].startswith("second minus first, paired over the 2 problems of both: +25.0 points")
+    assert (
+        f"not comparable: data, {PROBLEMS[2].id}: {PROBLEMS[2].fingerprint}, nothing" in lines
+    )
+    assert lines[-1].startswith(
+        "second minus first, paired over the 2 problems of both: +25.0 points"
+    )
 
 
 def test_cards_without_a_common_problem_are_compared_by_their_intervals(written):
     one, two = (read_sealed(written / f"{name}.json") for name in ("one", "two"))
     others = {f"other {name}": problem for name, problem in two.problems.items()}
     *_, last = comparison(one, two.model_copy(update={"problems": others}))
-    assert last.startswith("second minus first, unpaired, since no problem is in both: +50.0 points")
+    assert last.startswith(
+        "second minus first, unpaired, since no problem is in both: +50.0 points"
+    )
     gap = unpaired_difference(Interval(0.5, 0.2, 0.8, 9), Interval(0.7, 0.3, 0.9, 4))
     assert (gap.mean, gap.lo, gap.hi) == pytest.approx((0.2, -0.3, 0.2 + 0.13**0.5))
