@@ -111,6 +111,13 @@ NameOption = Annotated[
         help="Name to record the evaluation under (default: from protocol, model and settings)."
     ),
 ]
+CardOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.json|.md|.html",
+        help="Write the figure with all that it depends on as a file to cite, and its verdict records beside it.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     _of_model("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
@@ -152,6 +159,7 @@ def evaluate(
     executor: ExecutorOption = None,
     name: NameOption = None,
     set_: SetOption = None,
+    card: CardOption = None,
 ) -> None:
     r"""Evaluate a trained run, or any model by a published protocol.
 
@@ -162,6 +170,9 @@ def evaluate(
     For a model, no training run is needed. Prints pass@1 and pass@5 with 95 % intervals by category and
     difficulty, and records the evaluation as a run for `query`, `show`, `report` and `compare`. After an
     interruption, repeat the command to continue.
+
+    With --card a finished evaluation is not sampled again: only the card is written. `reproduce` checks it,
+    `compare` tests two.
 
     Examples:
 
@@ -190,7 +201,7 @@ def _evaluate(options: dict[str, Any]) -> None:
     _refuse_mistakes(options)
     from rtl_distill.cli.flow import run_flow
 
-    run, model, db = options["run"], options["model"], options["db"]
+    run, model, db, card = (options[key] for key in ("run", "model", "db", "card"))
     sampling = {key: options[key] for key in ("temperature", "top_p", "max_tokens")}
     if model is None:
         arguments = (
@@ -202,8 +213,12 @@ def _evaluate(options: dict[str, Any]) -> None:
             options["step"],
             {"template": options["template"], **sampling},
         )
-        run_flow("rtl_distill.flows.evaluate:evaluate", *arguments, title=f"evaluate {run}")
+        key = run_flow(
+            "rtl_distill.flows.evaluate:evaluate", *arguments, title=f"evaluate {run}"
+        )
+        _write_cards(card, db, key)
         return
+    from rtl_core.config import load_config
     from rtl_core.rollouts.protocols import model_evaluation
 
     settings = {
@@ -216,7 +231,7 @@ def _evaluate(options: dict[str, Any]) -> None:
         "run.history": str(db),
         "run.directory": str(db.parent),
     }
-    configuration = model_evaluation(
+    file, overrides = model_evaluation(
         model,
         options["problems"],
         protocol=options["protocol"] or "cvdp",
@@ -226,8 +241,20 @@ def _evaluate(options: dict[str, Any]) -> None:
         overrides=options["set_"] or [],
     )
     run_flow(
-        "rtl_distill.flows.evaluate:evaluate_model", *configuration, title=f"evaluate {model}"
+        "rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}"
     )
+    _write_cards(card, db, load_config(file, overrides).run.name, Path(file))
+
+
+def _write_cards(card: Path | None, db: Path, which: str, protocol: Path | None = None) -> None:
+    """Write the cards of an evaluation, or of all that belong to the evaluation of a model, by run."""
+    if card is None:
+        return
+    from rtl_core.cards.making import write_cards
+    from rtl_core.history.store import History
+
+    for file in write_cards(History(db, read_only=True), which, card, protocol):
+        typer.echo(str(file))
 
 
 def _refuse_mistakes(options: Mapping[str, Any]) -> None:
@@ -249,6 +276,10 @@ def _refuse_mistakes(options: Mapping[str, Any]) -> None:
             "--endpoint cannot be combined with --base-url",
             "give only the one that serves the model",
         )
+    if options["card"] is not None:
+        from rtl_core.cards.making import check_path
+
+        check_path(options["card"])
     if options["template"] is not None:
         from rtl_grader.prompts import TEMPLATES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,9 +26,15 @@ def reproduce(
     verdicts: Annotated[
         Path,
         typer.Argument(
-            help="Records written by `grade answers`, `serve grader` or `admin export -f verdicts`."
+            help="Records written by `grade answers`, `serve grader` or `admin export -f verdicts`, or a card (.json)."
         ),
     ],
+    of_card: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[VERDICTS]", help="A card's records (default: the file beside it)."
+        ),
+    ] = None,
     config: ConfigOption = "demo",
     source: SourceOption = None,
     run: Annotated[
@@ -44,24 +51,53 @@ def reproduce(
 
     Each record is first compared with its own hashes (`altered` names the fields), then with a second
     grading under its own conditions: tools, problem, harness, interface, conditions or outcome may differ.
-    Exit code 0 when all are equal, else 1.
+    The recorded turns of an episode are played again, and its calls must give the same results.
+
+    Of a card of `evaluate --card`, it is first recomputed what follows from the records: figures, digests,
+    hashes; with --source or --run, the answers are then graded again. Exit code 0 when all are equal, else 1.
 
     Examples:
 
         rtl-distill grade reproduce verdicts.jsonl --source cvdp=problems.jsonl
 
+        rtl-distill grade reproduce card.json --source cvdp=data/cvdp
+
         rtl-distill admin export demo -f verdicts && rtl-distill grade reproduce export-demo/verdicts.jsonl --run demo
     """
+    from rtl_core.cards.checking import check_card
+    from rtl_core.cards.replaying import replay_episodes
     from rtl_core.rollouts.resumable import problems_as_recorded
     from rtl_distill.cli.problems import load
     from rtl_grader.cli.grade import reproduced
 
-    problems = (
-        [*problems_as_recorded(open_history(db), run).values()]
-        if run
-        else load(config, source).every
+    problems, faulty, is_card = None, False, verdicts.suffix != ".jsonl" or of_card is not None
+    if run:
+        problems = [*problems_as_recorded(open_history(db), run).values()]
+    elif source or not is_card:
+        problems = load(config, source).every
+    if is_card:
+        card = verdicts
+        verdicts, faults = check_card(card, of_card, problems)
+        faulty = _told(card, verdicts, faults)
+        if problems is None:
+            typer.echo("the answers were not graded again: give --source or --run for that")
+            raise typer.Exit(int(faulty))
+    assert problems is not None, "they are needed to grade"
+    code = reproduced(
+        verdicts, problems, executor, jobs, also=partial(replay_episodes, executor=executor)
     )
-    raise typer.Exit(reproduced(verdicts, problems, executor, jobs))
+    raise typer.Exit(code or int(faulty))
+
+
+def _told(card: Path, verdicts: Path, faults: list[str]) -> bool:
+    """Print the faults of a card; return whether there are any."""
+    from rtl_grader.words import visible
+
+    for fault in faults:
+        typer.echo(visible(fault))
+    words = f"do not follow from {verdicts}" if faults else f"follow from {verdicts}"
+    typer.echo(f"the figures of {card} {words}")
+    return bool(faults)
 
 
 def regrade(

@@ -93,7 +93,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="RUN RUN...",
-            help="Two or more runs; the others are compared with the first.",
+            help="Two or more runs, or two cards (.json); the others are compared with the first.",
         ),
     ],
     db: DbOption = None,
@@ -101,18 +101,39 @@ def compare(
     """Compare runs: held-out results with a paired test, short curves, problems on which they differ,
     different settings.
 
+    Two cards of `evaluate --card` are tested, paired where they have the same problems; why they are not
+    comparable is said first.
+
     Examples:
 
         rtl-distill compare with-teacher without-teacher
+
+        rtl-distill compare ours.json theirs.json
     """
     from rtl_core.reporting.console import comparison
 
     if len(runs) < 2:
         raise HistoryError("it takes two runs to compare", "rtl-distill compare RUN RUN")
+    if any(name.endswith(".json") for name in runs):
+        _compare_cards(runs)
+        return
     history = open_history(db)
     console = Console()
     for part in comparison(history, [pick_run(history, run) for run in runs]):
         console.print(part)
+
+
+def _compare_cards(names: list[str]) -> None:
+    from rtl_core.cards.card import read_sealed
+    from rtl_core.cards.comparing import comparison
+    from rtl_grader.words import visible
+
+    if len(names) != 2:
+        raise ConfigError(
+            f"{len(names)} cards are given", "rtl-distill compare CARD.json CARD.json"
+        )
+    for line in comparison(*map(read_sealed, map(Path, names))):
+        typer.echo(visible(line))
 
 
 def watch(

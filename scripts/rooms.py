@@ -24,6 +24,7 @@ PACKAGES = {
         "rtl_core.view",
         "rtl_core.synthesis",
         "rtl_core.interop",
+        "rtl_core.cards",
         "rtl_core.rollouts",
         "rtl_core.debugging",
         "rtl_core.run",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from rtl_core.types.rollout import Kind
 from rtl_grader.types.section import Section
 
 ToolName = Literal[
@@ -61,6 +62,13 @@ class Bounds(Section):
     def whole_answers(self) -> bool:
         """Whether each turn is a complete answer, because there are no tools."""
         return self.tools == ()
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of figure these episodes give."""
+        if self.attempts > 1 and (self.most_turns > 1 or not self.whole_answers):
+            return "feedback of the harness"
+        return "single attempt" if self.whole_answers else "tools without harness"
 
     @property
     def most_turns(self) -> int:

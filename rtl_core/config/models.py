@@ -17,6 +17,7 @@ from rtl_core.prompting.chat import Chat
 from rtl_core.starter.source import (
     StarterSource as StarterSource,  # registered, also without metadata of the package
 )
+from rtl_core.types.rollout import Kind
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import SplitBy
 from rtl_grader.problems.sources import Source
@@ -216,6 +217,11 @@ class RunConfig(Section):
     def longest_answer(self) -> int:
         """Maximum tokens of an answer, in training and evaluations."""
         return max(self.sampling.max_tokens, self.evaluation.max_tokens or 0)
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of figure the run's own evaluations give."""
+        return self.episode.kind if self.learning.episodes else "single attempt"
 
     @property
     def trained_limit(self) -> int:

@@ -123,10 +123,11 @@ def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[Line]:
     sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
     conversations = set(history.column(sql, {"run": run}))
     places: list[int | str] = [s.step for s in history.steps(run)]
-    for place in [*places, *(e.key for e in history.evaluations(run))]:
+    kinds = {e.key: e.kind for e in history.evaluations(run)}
+    for place in [*places, *kinds]:
         with history.reading():
             for stored in history.rollouts_of(run, place):
-                line = _line(stored, prompts, tokens)
+                line = _line(stored, prompts, tokens) | {"kind": kinds.get(str(place))}
                 if stored.rollout.key in conversations:
                     line |= _conversation(
                         history.messages(stored.rollout.key), line["prompt"], tokens
@@ -211,17 +212,19 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
 def metrics(history: History, run: str) -> Iterator[Line]:
     """Yield a mapping of metrics per trained step, in order, with the names that the tools of the tinker-cookbook read.
 
-    An evaluation of weights after n steps is at step n, before the training of that step, as `test/env/all/...`.
+    An evaluation of weights after n steps is at step n, before the training of that step, as `test/env/all/...`;
+    `test/kind` is its kind of figure.
     """
     lines: dict[int, Line] = defaultdict(dict, history.step_metrics(run))
     for row in history.rows("SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]):
         lines[row["step"]][f"time/{row['stage']}"] = row["seconds"]
     for state in history.trained_steps(run):
         lines[state.step]["progress/epoch"] = state.epoch
-    for e in history.evaluations(run):
+    # Of several evaluations of the same weights, the run's own.
+    for e in sorted(history.evaluations(run), key=lambda e: not e.conditions):
         if e.policy == "student" and e.status == "done" and e.pass_at_1 is not None:
             lines[e.step] |= {f"test/env/all/pass@{k}": v for k, v in e.pass_at_k.items()}
-            lines[e.step]["test/env/all/tests_passed"] = e.pass_at_1
+            lines[e.step] |= {"test/env/all/tests_passed": e.pass_at_1, "test/kind": e.kind}
     for step in sorted(lines):
         yield {"step": step, **lines[step]}
 

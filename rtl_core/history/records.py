@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.reward import Reward
-from rtl_core.types.rollout import PolicyName, Rollout
+from rtl_core.types.rollout import Kind, PolicyName, Rollout
 from rtl_grader.types.verdict import Verdict
 
 EndedBy = Literal["signal", "request"]
@@ -242,6 +242,7 @@ class EvaluationRecord(Conditions, EvaluationFigures):
     n_problems: int = 0
     samples: int = 0
     """Samples per problem."""
+    kind: Kind = "single attempt"
     started_at: datetime = Field(default_factory=utc_now)
     finished_at: datetime | None = None
 

@@ -105,6 +105,15 @@ def paired_test(
     return PairedResult(gain, lo, hi, p_value, n, better, worse)
 
 
+def unpaired_difference(first: Interval, second: Interval) -> Interval:
+    """Second minus first of two independent means, with the interval that follows from theirs (Zou and
+    Donner 2008, Statistics in Medicine 27, 1693). `n` is the smaller number of problems."""
+    down = math.hypot(second.mean - second.lo, first.hi - first.mean)
+    up = math.hypot(second.hi - second.mean, first.mean - first.lo)
+    gap = second.mean - first.mean
+    return Interval(gap, gap - down, gap + up, min(first.n, second.n))
+
+
 def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[np.float64]:
     """Sums of the sizes under all sign patterns, or under `draws` random ones."""
     m = sizes_M.size

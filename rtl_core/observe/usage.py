@@ -20,6 +20,7 @@ from rtl_core.cost.tokens import (
     together,
     total_dollars,
 )
+from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.types.rollout import Purpose
 
@@ -38,7 +39,8 @@ FROM rollouts r
 LEFT JOIN (SELECT rollout, tokens_T, own_T FROM tokens WHERE own_T IS NOT NULL) k ON k.rollout = r.rollout
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
-WHERE r.run = $run AND ($step IS NULL OR r.step = $step AND r.purpose = $purpose)
+WHERE r.run = $run AND ($evaluation IS NULL OR r.evaluation = $evaluation)
+  AND ($step IS NULL OR r.step = $step AND r.purpose = $purpose)
   AND ($every OR r.purpose NOT IN ('train', 'warm_start')
        OR r.step NOT IN (SELECT step FROM step_metrics WHERE run = $run AND name = 'cost/usd'))
 GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.problem_id, r.prompt
@@ -85,13 +87,21 @@ def spent_in_step(
     )
 
 
+def spent_in_evaluation(
+    history: History, record: EvaluationRecord, config: RunConfig
+) -> dict[str, Tokens]:
+    """Tokens by model of one evaluation."""
+    place = {"run": record.run, "evaluation": record.key}
+    return _usage(history, config, 0, **place, step=None, purpose=None, every=True)
+
+
 def _usage(
     history: History, config: RunConfig, train_tokens: int, **place: Any
 ) -> dict[str, Tokens]:
     """Tokens of sampling and scoring the groups that `_GROUPS` selects, and of training on `train_tokens`."""
     student = config.tinker.student
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
-    for group in history.rows(_GROUPS, place):
+    for group in history.rows(_GROUPS, {"evaluation": None, **place}):
         teacher = config.tinker.teacher_of(group["source"])
         sampler = teacher if group["by_teacher"] and teacher else student
         usages.append({sampler: sampled(group["prompt"], group["completions"])})

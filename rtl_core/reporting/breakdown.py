@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rich import box
 from rich.table import Table
@@ -15,7 +16,13 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
+from rtl_core.reporting.evaluations import (
+    cost_of,
+    counts_of,
+    kind_in_words,
+    paired_rates,
+    rates_of,
+)
 from rtl_core.reporting.text import paired_in_words, rate_in_words
 from rtl_grader.problems.errata import errata_of
 from rtl_grader.types.problem import Problem
@@ -23,7 +30,20 @@ from rtl_grader.words import counted
 
 Counts = Mapping[str, tuple[int, int]]
 """Problem id -> (samples, passed)."""
-_KINDS = ("faults", "source", "difficulty", "category", "family")
+_KINDS = ("source", "difficulty", "category", "family")
+
+
+class Labelled(Protocol):
+    """What a slice needs of a problem."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def difficulty(self) -> str: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def family(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -37,14 +57,21 @@ class Slice:
     pass_at: dict[int, Interval]
 
 
-def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -> list[Slice]:
-    """A slice of all problems, then one of those without known faults, and one for each source, difficulty,
-    category and family, if it is a proper subset. Problems that are not in `problems` count only in the first."""
+def slices(
+    counts: Counts,
+    problems: Mapping[str, Labelled],
+    ks: Sequence[int],
+    faulty: Collection[str] = (),
+) -> list[Slice]:
+    """A slice of all problems, then one of those that are not `faulty`, and one for each source, difficulty, category
+    and family, if it is a proper subset. Problems that are not in `problems` count only in the first two."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for problem_id in counts:
         groups["all", "all problems"].append(problem_id)
+        if problem_id not in faulty:
+            groups["faults", "without known faults"].append(problem_id)
         for kind in _KINDS:
-            if problem_id in problems and (name := _name(problems[problem_id], kind)):
+            if problem_id in problems and (name := getattr(problems[problem_id], kind)):
                 groups[kind, name].append(problem_id)
     parts = []
     for kind, name in sorted(groups, key=_place):
@@ -58,19 +85,11 @@ def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -
     return parts
 
 
-def _name(problem: Problem, kind: str) -> str | None:
-    """Name of a problem's slice of a kind; None if it is in none."""
-    if kind == "faults":
-        return None if errata_of(problem) else "without known faults"
-    name: str | None = getattr(problem, kind)
-    return name
-
-
 def _place(group: tuple[str, str]) -> tuple[int, str]:
     """Place of a (kind, name) in the order of slices."""
     kind, name = group
     ranks = {"easy": "0", "medium": "1", "hard": "2"}
-    return ("all", *_KINDS).index(kind), ranks.get(name, name)
+    return ("all", "faults", *_KINDS).index(kind), ranks.get(name, name)
 
 
 def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, PairedResult]]:
@@ -99,8 +118,12 @@ def view(history: History, problems: Mapping[str, Problem], record: EvaluationRe
     """A finished evaluation for a terminal: pass@k with intervals by kind of problem, and compared with the
     run's others."""
     ks = [1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= record.samples)]
-    parts = slices(counts_of(history, record), problems, ks)
-    return table(record, parts, comparisons(history, record))
+    counts = counts_of(history, record)
+    faulty = {name for name in counts if name in problems and errata_of(problems[name])}
+    parts = slices(counts, problems, ks, faulty)
+    drawing = table(record, parts, comparisons(history, record))
+    drawing.title = f"{drawing.title}\n{kind_in_words(record, cost_of(history, record))}"
+    return drawing
 
 
 def table(

@@ -125,7 +125,7 @@ def _caption(result: RunResult) -> str | None:
     record = result.views[-1][1].record
     size = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}"
     text = (
-        f"{size}, [95 % interval over problems].\n"
+        f"{size}, {record.kind}, [95 % interval over problems].\n"
         "Gain and p: compared with student before, paired by problem."
     )
     if result.mixed:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rtl_core.history.columns import Row
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
@@ -20,6 +21,14 @@ PROBLEMS_SQL = """
 SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluations e USING (evaluation)
 WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples
 """
+COST_SQL = """
+SELECT count(*) AS answers, coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
+FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens,
+             coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
+      FROM rollouts r LEFT JOIN messages m USING (rollout)
+      WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
+"""The answers of an evaluation: their number, and means of the tokens that the model sampled, and of its
+turns. An answer without messages is one turn."""
 INTERFACE_SQL = """
 SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages
 WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id
@@ -198,20 +207,31 @@ def _result(
     return RunResult(before, after, teacher, student, gain, warm, parts or {})
 
 
-def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
+def own_evaluations(
+    history: History, run: str, *, episodes: bool = False
+) -> list[EvaluationRecord]:
     """The finished evaluations of a run on its own held-out split and with its own settings, with any
-    number of samples: only these are comparable. Raises HistoryError for an unknown run."""
+    number of samples: only these are comparable. `episodes`: also, and last, those that only differ by
+    their turns. Raises HistoryError for an unknown run."""
     sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
     splits = (source["heldout_split"] for source in sources if "heldout_split" in source)
-    own = ("done", next(splits, "heldout"), list[str]())
-    return [e for e in history.evaluations(run) if (e.status, e.split, e.conditions) == own]
+    own = ("done", next(splits, "heldout"), [])
+    single, others = [], []
+    for e in history.evaluations(run):
+        as_one_turn = e.model_copy(update={"turns": None})
+        if (e.status, e.split, as_one_turn.conditions) == own:
+            (single if e.turns is None else others).append(e)
+    return single + others if episodes else single
 
 
-def scheduled_evaluations(history: History, run: str) -> list[EvaluationRecord]:
+def scheduled_evaluations(
+    history: History, run: str, *, episodes: bool = False
+) -> list[EvaluationRecord]:
     """The run's own evaluations with the number of samples of its configuration; all of them if it has no
-    such setting."""
+    such setting. `episodes`: see `own_evaluations`."""
     samples = history.existing_run(run).config.get("evaluation", {}).get("samples")
-    return [e for e in own_evaluations(history, run) if samples is None or e.samples == samples]
+    own = own_evaluations(history, run, episodes=episodes)
+    return [e for e in own if samples is None or e.samples == samples]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:
@@ -261,6 +281,19 @@ def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int
     return {
         r["problem_id"]: (r["samples"], r["passed"]) for r in history.rows(PROBLEMS_SQL, place)
     }
+
+
+def cost_of(history: History, record: EvaluationRecord) -> Row:
+    """What an evaluation spent, as the columns of `COST_SQL`."""
+    (cost,) = history.rows(COST_SQL, {"evaluation": record.key})
+    return cost
+
+
+def kind_in_words(record: EvaluationRecord, cost: Row) -> str:
+    """What kind of figure an evaluation gives, and the tokens and turns that it spent (`COST_SQL`)."""
+    return (
+        f"{record.kind}, {cost['tokens']:,.0f} tokens and {cost['turns']:.1f} turns an answer"
+    )
 
 
 def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:

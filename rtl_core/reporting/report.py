@@ -128,7 +128,7 @@ def page(
         now=utc_now(),
         style=Markup(page_style()),
         data=Markup(safe_json(data)),
-        plotly=Markup(get_plotlyjs()),
+        plotly=Markup(get_plotlyjs() if figures else ""),
         script=Markup("\n".join(scripts)),
         **head,
     )

@@ -10,6 +10,7 @@ from rtl_grader.words import visible
 
 if TYPE_CHECKING:
     from rtl_core.learning.intervals import Interval, PairedResult
+    from rtl_core.types.rollout import Kind
 
 EQUAL_DIFFICULTY = (
     "At equal difficulty, a step counts as if it contained all training problems. The raw curve "
@@ -44,6 +45,13 @@ def rate_in_words(rate: Interval | None) -> str:
         return "–"
     mean, low, high = (100 * share for share in (rate.mean, rate.lo, rate.hi))
     return f"{mean:.1f} % [{low:.1f}, {high:.1f}]"
+
+
+def figure_kind(kind: Kind, k: int) -> str:
+    """What kind of figure pass@k is: of k answers, the harness chooses the best."""
+    if k == 1:
+        return kind
+    return f"{k} attempts" if kind == "single attempt" else f"{kind}, {k} attempts"
 
 
 def gain_in_words(test: PairedResult) -> str:

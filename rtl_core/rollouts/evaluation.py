@@ -17,12 +17,12 @@ from rtl_core.history.records import OWN, Conditions, EvaluationRecord, StoredRo
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k
-from rtl_core.reporting.evaluations import by_source, view_of
+from rtl_core.reporting.evaluations import by_source, cost_of, kind_in_words, view_of
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.run.folder import config_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
-from rtl_core.types.rollout import PolicyName
+from rtl_core.types.rollout import Kind, PolicyName
 from rtl_grader.problems.errata import edited, errata_of
 from rtl_grader.problems.sources import FileSource
 from rtl_grader.progress import log_line
@@ -44,6 +44,7 @@ class EvaluationPlan:
     """Weights of the student; None for the untrained one and for the teacher."""
     other: Conditions = OWN
     """Settings that differ from the run's own evaluations."""
+    kind: Kind = "single attempt"
 
     def key(self, run: str) -> str:
         """Primary key of the evaluation in the history."""
@@ -60,6 +61,7 @@ class EvaluationPlan:
             step=self.step,
             split=self.split,
             samples=self.samples,
+            kind=self.kind,
             finished_at=utc_now(),
             **self.other.model_dump(),
             **results,
@@ -120,7 +122,8 @@ def plan_evaluation(session: Session, policy: PolicyName, step: int) -> Evaluati
                 "`rtl-distill admin checkpoints RUN` lists the saved weights",
             )
         path = saved.get(step)
-    return EvaluationPlan(policy, step, session.loaded.heldout_split, section.samples, path)
+    split, kind = session.loaded.heldout_split, session.config.kind
+    return EvaluationPlan(policy, step, split, section.samples, path, kind=kind)
 
 
 def plan_at(
@@ -137,8 +140,9 @@ def plan_at(
         HistoryError: the run has not trained that far.
     """
     run, history, split = session.run, session.history, session.loaded.heldout_split
+    kind = session.config.kind
     if policy == "teacher":
-        return EvaluationPlan(policy, 0, split, samples, None, other)
+        return EvaluationPlan(policy, 0, split, samples, None, other, kind)
     trained = history.trained_steps(run)
     steps = len(trained)
     if step is None:
@@ -152,7 +156,7 @@ def plan_at(
         path = trained[step - 1].sampler_path
     else:
         path = session.config.evaluation.weights or history.existing_run(run).start_sampler
-    return EvaluationPlan(policy, step, split, samples, path, other)
+    return EvaluationPlan(policy, step, split, samples, path, other, kind)
 
 
 def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
@@ -323,13 +327,15 @@ def policy_in_words(config: RunConfig, plan: EvaluationPlan) -> str:
 def in_words(
     session: Session, batch: Batch, plan: EvaluationPlan, record: EvaluationRecord
 ) -> list[str]:
-    """The log lines of an evaluation: pass@1 with its interval, then by source of problems if there are
+    """The log lines of an evaluation: pass@1 with its interval and kind, then by source of problems if there are
     several, then by the end of each turn of episodes without tools. By turn 1 it is single-shot pass@1."""
     config, history = session.config, session.history
     kind = ", ".join([record.split, *record.conditions])
     problems = counted(record.n_problems, f"{kind} problem")
     rate = _INTERVAL.format(record.pass_at_1, record.lo, record.hi)
-    lines = [f"{policy_in_words(config, plan)}: {rate} on {problems} × {record.samples}"]
+    spent = kind_in_words(record, cost_of(history, record))
+    where = f"on {problems} × {record.samples}; {spent}"
+    lines = [f"{policy_in_words(config, plan)}: {rate} {where}"]
     parts = by_source(history, view_of(history, record))
     for source, view in parts.items() if len(parts) > 1 else ():
         lines.append(f"  {source}: {_pass_at_1(view.pass_at_1)} on {view.pass_at_1.n}")

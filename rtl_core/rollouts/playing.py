@@ -82,7 +82,8 @@ async def players(session: Session) -> AsyncIterator[list[tuple[EvaluationPlan, 
     async with open_conversation_pool(config, agentic) as pool:
         evaluations = [(plan, Player(policy if url else None, pool, False))]
         if agentic:
-            in_turns = replace(plan, other=Conditions(turns=config.episode.most_turns))
+            turns = Conditions(turns=config.episode.most_turns)
+            in_turns = replace(plan, other=turns, kind=config.episode.kind)
             evaluations.append((in_turns, Player(policy, pool, True)))
         yield evaluations
 

@@ -1,4 +1,4 @@
-"""The verdict records of a run."""
+"""The verdict records of a run. Those of episodes hold every turn and call, so that they can be played again."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.answer_file import AnswerLine
 from rtl_grader.grading.cache import cache_key
 from rtl_grader.grading.grader import seeds_for
-from rtl_grader.grading.verdict_record import Conditions, answer_key, verdict_record
+from rtl_grader.grading.verdict_record import Conditions, answer_key, sealed, verdict_record
 from rtl_grader.settings import limits_of
 from rtl_grader.types.verdict import Outcome, Stage
 
+_TOLD = ("who", "text", "ok", "thought", "call", "n_tokens")
+"""Fields of a message that the record of an episode holds."""
 
-def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
+
+def records_of(
+    history: History, run: str, evaluation: str | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the record of every verdict of a run: training by step, then evaluations. HistoryError if a
-    problem is missing."""
-    section = config_of(history, run).grading
+    problem is missing. `evaluation`: only those of the evaluation with this key."""
+    config = config_of(history, run)
+    section = config.grading
     problems = problems_as_recorded(history, run)
     places: list[int | str] = [state.step for state in history.steps(run)]
-    for place in [*places, *(evaluation.key for evaluation in history.evaluations(run))]:
+    places += [one.key for one in history.evaluations(run)]
+    for place in places if evaluation is None else [evaluation]:
         for stored in history.rollouts_of(run, place):
             rollout, verdict = stored.rollout, stored.verdict
             if verdict is None or verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -52,4 +59,10 @@ def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
                 limits=conditions.limits,
                 until=conditions.until,
             )
-            yield verdict_record(line, verdict, answer_key(key, line.answer), conditions)
+            record = verdict_record(line, verdict, answer_key(key, line.answer), conditions)
+            if rollout.n_turns is not None:
+                messages = history.messages(rollout.key)
+                told = [{name: getattr(one, name) for name in _TOLD} for one in messages]
+                bounds = config.episode.model_dump(mode="json")
+                record = sealed({**record, "episode": {"bounds": bounds, "messages": told}})
+            yield record

@@ -141,7 +141,7 @@ def _front_matter(
             dataset_name=f"{source}, {part.record.split}",
             dataset_split=part.record.split,
             metric_type="pass@1",
-            metric_name=f"pass@1, 95 % interval {part.pass_at_1.lo:.3f} to {part.pass_at_1.hi:.3f}",
+            metric_name=f"pass@1, {part.record.kind}, 95 % interval {part.pass_at_1.lo:.3f} to {part.pass_at_1.hi:.3f}",
             metric_value=round(part.pass_at_1.mean, 4),
         )
         for source, part in parts.items()

@@ -13,6 +13,9 @@ Purpose = Literal["train", "evaluation", "warm_start", "measurement", "set_aside
 measure the difficulty of problems before the run. `set_aside`: for a train step that could not be trained on and
 was sampled again."""
 PolicyName = Literal["student", "teacher"]
+Kind = Literal["single attempt", "tools without harness", "feedback of the harness"]
+"""What a model had for one answer: one turn; turns with tools, which never run the harness; or also words
+on why an earlier answer failed the harness."""
 Ended = Literal["submitted", "no call", "cut", "turns", "tokens", "seconds"]
 """Why an episode ended: the model submitted, wrote a turn without a call, or was truncated within a turn;
 or a limit was reached."""

@@ -84,6 +84,7 @@ OPEN = (
     "progress",
     "prompts",
     "records.audit_file",
+    "records.reproduce",
     "registry",
     "serving.grading_queue",
     "settings",

@@ -10,9 +10,9 @@ from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Source, Table
-from rtl_core.reporting.evaluations import run_result
+from rtl_core.reporting.evaluations import COST_SQL, kind_in_words, run_result
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import rate_in_words
+from rtl_core.reporting.text import figure_kind, rate_in_words
 from rtl_grader.types.problem import CATEGORIES
 from rtl_grader.words import counted
 
@@ -60,6 +60,7 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
     A cell contains the mean of the unbiased pass@k over its problems, the 95 % interval over them, and their number.
     """
     rows = source.ask(PROBLEMS_SQL, evaluation=record.key)
+    (cost,) = source.ask(COST_SQL, evaluation=record.key)
     (unanswered,) = source.ask(UNANSWERED_SQL, evaluation=record.key)
     cells: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
@@ -76,14 +77,14 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             categories[last] = last
     caption = (
         f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; "
-        "[95 % interval over problems]."
+        f"[95 % interval over problems]; {kind_in_words(record, cost)}."
     )
     ks = sorted({1, *record.pass_at_k})
     notes = _notes(source.history.existing_run(record.run), record, unanswered["n"])
     return [
         Table(
             f"benchmark-pass-at-{k}",
-            f"pass@{k} by category and difficulty",
+            f"pass@{k} by category and difficulty: {figure_kind(record.kind, k)}",
             f"{caption} {notes}" if k == ks[-1] else caption,
             " | ".join(["category", *map("{}:".format, difficulties)]),
             [

@@ -23,21 +23,20 @@ from rtl_core.reporting.blocks import (
 )
 from rtl_core.reporting.breakdown import Counts
 from rtl_core.reporting.console import rich_table
-from rtl_core.reporting.evaluations import PROBLEMS_SQL, counts_of, paired_rates, rates_of
+from rtl_core.reporting.evaluations import (
+    COST_SQL,
+    PROBLEMS_SQL,
+    cost_of,
+    counts_of,
+    paired_rates,
+    rates_of,
+)
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import paired_in_words, rate_in_words
 from rtl_core.reporting.theme import Spec, axis, layout
 from rtl_grader.words import counted
 
 COLUMNS = " | problems: | pass@1: | tokens per answer: | turns:"
-COST_SQL = """
-SELECT coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
-FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens,
-             coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
-      FROM rollouts r LEFT JOIN messages m USING (rollout)
-      WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
-"""Means over the answers of an evaluation: tokens that the model sampled, and turns. An answer without
-messages is one turn."""
 _PLACE = (
     "policy",
     "step",
@@ -80,7 +79,7 @@ def equal_tokens(source: Source) -> Table:
             continue
         own_lines, words = compared(source.history, record)
         weights = f"{record.policy} after {counted(record.step, 'step')}"
-        where = f"{weights}, {record.split} × {record.samples}"
+        where = f"{weights}, {record.split} × {record.samples}, {record.kind}"
         lines += [[where, *line] for line in own_lines]
         differences += [f"{where}: {words}."] if words else []
         source.ask(COST_SQL, evaluation=record.key)
@@ -169,7 +168,8 @@ def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[st
 def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
     """The table of `compared` for a terminal."""
     lines, caption = compared(history, episodes)
-    title = f"single-shot and episodes: {history.existing_run(episodes.run).student}"
+    student = history.existing_run(episodes.run).student
+    title = f"single-shot and episodes ({episodes.kind}): {student}"
     return rich_table(Table("", title, caption, COLUMNS, lines))
 
 
@@ -177,7 +177,7 @@ def _side(
     history: History, record: EvaluationRecord, name: str
 ) -> tuple[list[str], Counts, float]:
     """Table line, samples and passes by problem, and mean tokens per answer of an evaluation."""
-    (cost,) = history.rows(COST_SQL, {"evaluation": record.key})
+    cost = cost_of(history, record)
     counts = counts_of(history, record)
     rate = mean_interval(list(rates_of(counts).values()))
     turns = f"{cost['turns']:.1f}"

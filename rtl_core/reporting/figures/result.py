@@ -90,7 +90,7 @@ def forest(source: Source, result: RunResult) -> Figure:
         "Held-out pass@1",
         f"Share of answers that pass the whole harness, on {counted(record.n_problems, 'problem')} "
         "that are not in training, "
-        f"{counted(record.samples, 'sample')} each. Bars: 95 % interval over problems (Student's "
+        f"{counted(record.samples, 'sample')} each, {record.kind}. Bars: 95 % interval over problems (Student's "
         "t on per-problem rates)." + (f" {MIXTURE}" if result.mixed else ""),
         data,
         layout(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,6 +23,7 @@ from rtl_grader.errors import ConfigError
 
 if TYPE_CHECKING:
     from rtl_grader.records.grade_file import GradedFile
+    from rtl_grader.records.reproduce import CheckedRecord
     from rtl_grader.types.problem import Problem
 
 Until = Literal["format", "interface", "syntax", "tests"]
@@ -164,15 +165,20 @@ def reproduce(
 
 
 def reproduced(
-    verdicts: Path, problems: Sequence[Problem], executor: str | None, jobs: int
+    verdicts: Path,
+    problems: Sequence[Problem],
+    executor: str | None,
+    jobs: int,
+    also: Callable[[list[CheckedRecord], Sequence[Problem]], object] = lambda *_: None,
 ) -> int:
-    """Reproduce a file of records, print the differences, and return the exit code."""
+    """Reproduce a file of records, print the differences, and return the exit code. `also` adds further ones."""
     from rtl_grader.cli.console import stoppable
     from rtl_grader.records.reproduce import reproduce
     from rtl_grader.words import visible
 
     with stoppable(Console(stderr=True), resumes=False):
         claims = reproduce(verdicts, problems, executor, jobs)
+        also(claims, problems)
     kinds: Counter[str] = Counter()
     equal = 0
     for claim in claims:

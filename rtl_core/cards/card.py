@@ -1,0 +1,189 @@
+"""The card of an evaluation: its figures and what they depend on, as one JSON file.
+
+It is sealed like a verdict record (`sums`, `digest`) and names the beginning of the digest of every record behind
+it; the records are in a file beside it. A seal is not a signature: checking.py says what follows from the records.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rtl_core.config.episode import Bounds
+from rtl_core.errors import ProblemError
+from rtl_core.reporting.breakdown import Slice, slices
+from rtl_core.reporting.text import figure_kind
+from rtl_grader.grading.cache import sha256_of
+from rtl_grader.grading.verdict_record import Record, changed_fields, sealed
+from rtl_grader.types.verdict import Outcome
+
+VERSION = 1
+"""The version of the format that this code writes, and the newest that it reads."""
+WHOLE = "all: all problems"
+"""Name of the figures over all problems."""
+_HINT = (
+    "`rtl-distill evaluate --card` writes cards; the JSON file is the card, the others show it"
+)
+
+
+class Labels(BaseModel):
+    """What a card says of a problem besides its verdicts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    source: str
+    category: str
+    difficulty: str
+    family: str | None = None
+    errata: tuple[str, ...] = ()
+    """Known faults of this version of the problem."""
+
+
+class GradedProblem(Labels):
+    """A problem and the verdicts on its answers."""
+
+    fingerprint: str
+    passed: int
+    verdicts: dict[int, str] = Field(min_length=1)
+    """Sample -> beginning of the digest of its record."""
+
+
+class Card(BaseModel):
+    """One evaluation, from which a reader can tell what its figure means."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    card: int = VERSION
+    model: dict[str, str | int]
+    protocol: dict[str, Any]
+    """`name`; `settings` on which the figures depend, and their `hash`; `departs`: what differs from the file."""
+    kinds: dict[int, str]
+    """k -> what kind of figure pass@k is."""
+    data: dict[str, str]
+    """Source -> SHA-256 (hex) of the fingerprints of its problems, sorted."""
+    tools: dict[str, int]
+    """Executor and tools, by version or digest -> number of verdicts."""
+    problems: dict[str, GradedProblem] = Field(min_length=1)
+    figures: dict[str, Slice]
+    """What the problems have in common -> pass@k with 95 % intervals over problems."""
+    left_out: dict[str, int]
+    """Reason why problems are not in the figures -> how many."""
+    spent: dict[str, float | None]
+    """`answers`; `tokens` and `turns` of one; `usd` by the price list, None where a price is missing."""
+    verdicts: str
+    """SHA-256 (hex) over the digests of `problems`."""
+    made: dict[str, Any]
+    """When, with which seeds and versions."""
+
+
+def derived(
+    records: Collection[Record], labels: Mapping[str, Labels], ks: Collection[int]
+) -> dict[str, Any]:
+    """The fields of a card that follow from the verdict records of some problems, of which at least one is there."""
+    own: dict[str, dict[int, Record]] = defaultdict(dict)
+    for record in records:
+        own[record["id"]][record["sample"]] = record
+    problems = {name: _graded(labels[name], own[name]) for name in sorted(own)}
+    counts = {name: (len(one.verdicts), one.passed) for name, one in problems.items()}
+    faulty = {name for name, one in problems.items() if one.errata}
+    parts = slices(counts, problems, sorted(ks), faulty)
+    prints: dict[str, list[str]] = defaultdict(list)
+    for one in problems.values():
+        prints[one.source].append(one.fingerprint)
+    kind = " and ".join(sorted({_kind(record) for record in records}))
+    return {
+        "kinds": {k: figure_kind(kind, k) for k in sorted(ks)},
+        "data": {source: sha256_of(sorted(own)) for source, own in prints.items()},
+        "tools": Counter(map(_tools, records)),
+        "problems": problems,
+        "figures": {f"{part.kind}: {part.name}": part for part in parts},
+        "verdicts": sha256_of([[name, one.verdicts] for name, one in problems.items()]),
+    }
+
+
+def _graded(labels: Labels, records: Mapping[int, Record]) -> GradedProblem:
+    prints = {record["graded"]["problem"] for record in records.values()}
+    return GradedProblem(
+        **labels.model_dump(include=Labels.model_fields.keys()),
+        fingerprint=" and ".join(sorted(prints)),
+        passed=sum(one["outcome"] == Outcome.PASSED for one in records.values()),
+        verdicts={sample: records[sample]["digest"][:16] for sample in sorted(records)},
+    )
+
+
+def _kind(record: Record) -> str:
+    if "episode" not in record:
+        return "single attempt"
+    return Bounds.model_validate(record["episode"]["bounds"]).kind
+
+
+def _tools(record: Record) -> str:
+    return ", ".join([record["executor"], *map(" ".join, sorted(record["tools"].items()))])
+
+
+def changes(was: Any, now: Any, place: str) -> Iterator[str]:
+    """Yield where two JSON values differ, by name, with both values."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for name in {**was, **now}:
+            yield from changes(was.get(name), now.get(name), f"{place}, {name}")
+    elif was != now:
+        numbers = isinstance(was, float) and isinstance(now, float)
+        if not (numbers and math.isclose(was, now, abs_tol=1e-9)):
+            yield f"{place}: {_shown(was)}, {_shown(now)}"
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def read_card(path: Path) -> tuple[Card, list[str]]:
+    """Read a card, and the names of its fields that were altered since it was sealed. Raises ProblemError if
+    the file is no card of a version that is known here."""
+    try:
+        raw = json.loads(path.read_bytes())
+        version = raw["card"]
+        if type(version) is int and version > VERSION:
+            raise ProblemError(
+                f"{path} is a card of version {version}; this rtl-distill reads up to {VERSION}",
+                "install a newer rtl-distill",
+            )
+        changed = changed_fields(raw)
+        fields = {name: raw[name] for name in raw if name not in ("sums", "digest")}
+        return Card.model_validate(fields), changed
+    except OSError as error:
+        why = f"cannot read the card {path}: {error.strerror}"
+        raise ProblemError(why, "check the path") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ProblemError(f"{path} is no card: {place}: {first['msg']}", _HINT) from error
+    except (LookupError, TypeError) as error:
+        raise ProblemError(f"{path} is no card: it has no field `card`", _HINT) from error
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(f"{path} is no card: it is not JSON: {error}", _HINT) from error
+
+
+def read_sealed(path: Path) -> Card:
+    """Read a card that was not altered. Raises ProblemError."""
+    card, changed = read_card(path)
+    if changed:
+        raise ProblemError(
+            f"{path} was altered since it was sealed: {', '.join(changed)}",
+            "ask for the original; `rtl-distill grade reproduce` says what follows from its verdicts",
+        )
+    return card
+
+
+def to_json(card: Card) -> str:
+    """The text of a card's file."""
+    return json.dumps(sealed(card.model_dump(mode="json")), indent=1) + "\n"
+
+
+def verdicts_path(card: Path) -> Path:
+    """The file of a card's verdict records."""
+    return card.with_suffix(".verdicts.jsonl")

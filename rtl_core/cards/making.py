@@ -1,0 +1,154 @@
+"""Write the card of an evaluation that the history holds; nothing is sampled or graded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rtl_core.cards.card import Card, Labels, changes, derived, verdicts_path
+from rtl_core.cards.rendering import FORMS
+from rtl_core.config import RunConfig, load_config
+from rtl_core.cost.tokens import load_prices, total_dollars
+from rtl_core.errors import ConfigError
+from rtl_core.history.export import write_lines
+from rtl_core.history.records import EvaluationRecord
+from rtl_core.history.store import History
+from rtl_core.observe.usage import spent_in_evaluation
+from rtl_core.reporting.evaluations import cost_of, counts_of, scheduled_evaluations
+from rtl_core.rollouts.resumable import problems_as_recorded
+from rtl_core.rollouts.verdict_records import records_of
+from rtl_core.run.folder import config_of
+from rtl_grader.files import replacing
+from rtl_grader.grading.cache import sha256_of
+from rtl_grader.grading.verdict_record import Record
+from rtl_grader.problems.errata import errata_of
+from rtl_grader.types.problem import Problem
+
+_SETTINGS = {
+    "prompting": True,
+    "sampling": {"temperature", "max_tokens"},
+    "evaluation": {"samples", "k", "temperature", "top_p", "max_tokens"},
+    "grading": True,
+    "episode": True,
+}
+"""Sections and keys on which a figure depends."""
+_NOT = {"grading": {"executor", "image", "workers", "retries", "until", "until_steps"}}
+"""Keys of them that are in the verdicts, or on which no figure depends."""
+_ANY = ('problems.sources=[{kind="starter"}]', 'tinker.student="any"')
+"""What a protocol's file leaves to the user."""
+
+
+def check_path(path: Path) -> None:
+    """Raise ConfigError if a card cannot have this name."""
+    if path.suffix not in FORMS:
+        raise ConfigError(f"--card {path}: unknown form", f"end it in {', '.join(FORMS)}")
+
+
+def write_cards(
+    history: History, which: str, path: Path, protocol: Path | None = None
+) -> list[Path]:
+    """Write the card of an evaluation, and its verdict records. Returns the files.
+
+    Args:
+        which: key of the evaluation; or a run that evaluates a model, whose single attempts have a card of their own
+            beside that of its episodes.
+        protocol: the file that it followed; None: the settings of its run.
+
+    Raises:
+        HistoryError: the history has no such finished evaluation, or has lost a problem.
+        ConfigError: the run's configuration cannot be used here.
+    """
+    one = history.evaluation(which)
+    records = [one] if one else scheduled_evaluations(history, which, episodes=True)
+    written: list[Path] = []
+    for record in records:
+        last = record is records[-1]
+        place = path if last else path.with_stem(f"{path.stem}-{record.kind.replace(' ', '-')}")
+        card, verdicts = card_of(history, record, protocol)
+        files = sorted({place, place.with_suffix(".json")})
+        for file in files:
+            with replacing(file) as fresh:
+                fresh.write_text(FORMS[file.suffix](card), encoding="utf-8")
+        write_lines(verdicts_path(place), verdicts)
+        written += [*files, verdicts_path(place)]
+    return written
+
+
+def card_of(
+    history: History, record: EvaluationRecord, protocol: Path | None
+) -> tuple[Card, list[Record]]:
+    """The card of a finished evaluation, and its verdict records."""
+    run, config = history.existing_run(record.run), config_of(history, record.run)
+    problems = problems_as_recorded(history, record.run, counts_of(history, record))
+    records = [
+        one for one in records_of(history, record.run, record.key) if one["id"] in problems
+    ]
+    labels = {name: _labels(problem) for name, problem in problems.items()}
+    card = Card(
+        model=_model(config, record),
+        protocol=_protocol(config, record, protocol),
+        left_out=record.left_out,
+        spent={**cost_of(history, record), "usd": _dollars(history, record, config)},
+        made={
+            "finished": str(record.finished_at),
+            "seeds": {"sampling": run.seed, "harness": config.grading.seed},
+            "each answer has its seed": config.sampling.seeded,
+            "versions": run.versions,
+        },
+        **derived(records, labels, {1, *record.pass_at_k}),
+    )
+    return card, records
+
+
+def _labels(problem: Problem) -> Labels:
+    same = problem.model_dump(include=Labels.model_fields.keys())
+    return Labels(**same, errata=tuple(one.fault for one in errata_of(problem)))
+
+
+def _model(config: RunConfig, record: EvaluationRecord) -> dict[str, str | int]:
+    """Names of the model, but no address: a card is to be published."""
+    tinker, section = config.tinker, config.evaluation
+    name = tinker.student if record.policy == "student" else str(tinker.teacher)
+    service = "the embedded service" if tinker.is_embedded(name) else "a service"
+    return {
+        "name": name,
+        "weights": section.weights or "",
+        "served by": "an endpoint" if section.endpoint else service,
+        "run": record.run,
+        "policy": record.policy,
+        "train steps": record.step,
+    }
+
+
+def _dollars(history: History, record: EvaluationRecord, config: RunConfig) -> float | None:
+    if config.evaluation.endpoint:  # its prices are not known
+        return None
+    usage = spent_in_evaluation(history, record, config)
+    return total_dollars(usage, load_prices(config.cost.prices))
+
+
+def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) -> dict[str, Any]:
+    settings = _settings(config, record)
+    departs: list[str] = []
+    if file is not None:
+        own = load_config(file, _ANY, {}, check_files=False)
+        samples = own.evaluation.samples
+        theirs = _settings(own, record.model_copy(update={"samples": samples}))
+        departs += changes(theirs, settings, file.stem)
+    return {
+        "name": file.stem if file else "the settings of the run",
+        "hash": sha256_of(settings),
+        "departs": departs,
+        "settings": settings,
+    }
+
+
+def _settings(config: RunConfig, record: EvaluationRecord) -> dict[str, Any]:
+    """All settings on which an evaluation's figures depend, besides model and problems."""
+    unused = {"episode"} if record.kind == "single attempt" else set()
+    include = _SETTINGS.keys() - unused
+    settings = config.model_dump(
+        mode="json", include={name: _SETTINGS[name] for name in include}, exclude=_NOT
+    )
+    settings["evaluation"]["samples"] = record.samples
+    return {**settings, "conditions": record.conditions}

@@ -1,0 +1,329 @@
+"""The card of an evaluation follows from its verdict records, and what is altered is named."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtl_core.cards.card import read_sealed
+from rtl_core.cards.comparing import comparison
+from rtl_core.cards.making import write_cards
+from rtl_core.config import load_config
+from rtl_core.config.protocol import evaluation_overrides, protocol_file
+from rtl_core.errors import ProblemError
+from rtl_core.history.records import EvaluationRecord, RunRecord
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import Interval, unpaired_difference
+from rtl_core.rollouts.datums import golden_response
+from rtl_core.starter import starter_problems
+from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.verdict_record import sealed
+from tests.command import invoke
+from tests.nouns import a_rollout
+
+PROBLEMS = starter_problems("heldout", 3, 0)
+PASSES = (2, 1, 0)
+"""Passes of the two answers to each problem."""
+PROTOCOL = protocol_file("cvdp")
+
+
+def evaluated(history: History, grader, name: str, passes: tuple[int, ...], *more: str) -> None:
+    """Record a finished evaluation of a model with two answers to each of the first problems."""
+    given = ["problems.sources=[{kind='starter'}]", "tinker.student=student", *more]
+    config = load_config(PROTOCOL, evaluation_overrides(PROTOCOL, given, 2, name), {})
+    stored = config.model_dump(mode="json")
+    tools = grader.executor.tools()
+    history.start_run(RunRecord(name=name, config=stored, student="student", versions=tools))
+    problems = PROBLEMS[: len(passes)]
+    history.record_problems(name, [(problem, "heldout", None) for problem in problems])
+    key = f"{name}/student/00000/heldoutx2"
+    own = grader.but(seed=config.grading.seed, seeds=config.grading.seeds)
+    for problem, right in zip(problems, passes, strict=True):
+        for sample in range(2):
+            text = (
+                golden_response(problem) if sample < right else "module nothing;\nendmodule\n"
+            )
+            place = {"run": name, "purpose": "evaluation", "evaluation": key, "epoch": -1}
+            one = a_rollout(**place, problem_id=problem.id, sample=sample, text=text)
+            history.record_rollouts([one])
+            verdict = own.grade(problem, answer_to(problem, text))
+            history.record_verdicts([(one.key, verdict, None)])
+    place = {"policy": "student", "step": 0, "split": "heldout", "samples": 2, "status": "done"}
+    figures = {"pass_at_1": 0.5, "lo": 0.0, "hi": 1.0, "pass_at_k": {1: 0.5, 2: 2 / 3}}
+    history.record_evaluation(EvaluationRecord(key=key, run=name, **place, **figures))
+
+
+@pytest.fixture(scope="module")
+def history(grader, tmp_path_factory):
+    history = History(tmp_path_factory.mktemp("cards") / "h.duckdb")
+    evaluated(history, grader, "one", PASSES)
+    evaluated(history, grader, "two", (2, 2), "evaluation.temperature=0.8")
+    return history
+
+
+@pytest.fixture(scope="module")
+def written(history, tmp_path_factory):
+    """The folder of a card and its records."""
+    folder = tmp_path_factory.mktemp("written")
+    for name in ("one", "two"):
+        write_cards(history, name, folder / f"{name}.md", Path(PROTOCOL))
+    return folder
+
+
+@pytest.fixture
+def folder(written, tmp_path):
+    """A copy of them, to be altered."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def reproduced(folder: Path, *words: object) -> tuple[int, list[str]]:
+    done = invoke("reproduce", folder / "one.json", *words)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout.splitlines()
+
+
+def alter(path: Path, change: Any, *, reseal: bool = True) -> None:
+    card = json.loads(path.read_text())
+    change(card)
+    path.write_text(json.dumps(sealed(card) if reseal else card))
+
+
+def alter_records(folder: Path, change: Any) -> None:
+    path = folder / "one.verdicts.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    change(records)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written, history):
+    card = read_sealed(written / "one.json")
+    whole = card.figures["all: all problems"]
+    assert (whole.n, whole.pass_at[1].mean, whole.pass_at[2].mean) == (3, 0.5, 2 / 3)
+    assert card.kinds == {1: "single attempt", 2: "2 attempts"}
+    assert card.protocol["name"] == "cvdp"
+    assert card.protocol["departs"] == [
+        "cvdp, evaluation, samples: 5, 2",
+        "cvdp, evaluation, k: [1, 5], [1]",
+    ]
+    assert [one.passed for one in card.problems.values()] == [
+        PASSES[[p.id for p in PROBLEMS].index(name)] for name in card.problems
+    ]
+    assert (card.spent["answers"], card.spent["turns"], card.spent["usd"]) == (6, 1, None)
+    (tools,) = card.tools
+    assert "iverilog" in tools
+    code, lines = reproduced(written)
+    assert (
+        lines[0]
+        == f"the figures of {written / 'one.json'} follow from {written / 'one.verdicts.jsonl'}"
+    )
+    assert code == 0
+    code, lines = reproduced(written, "--run", "one", "--db", history.path)
+    assert (code, lines[-1]) == (0, "6 of 6 verdicts are equal")
+
+
+def test_markdown_and_page_show_the_card(written, history):
+    text = (written / "one.md").read_text()
+    assert (
+        text.splitlines()[0]
+        == "# student by cvdp: pass@1 50.0 % \\[0.0, 100.0\\], single attempt, 3 problems"
+    )
+    assert "| all: all problems | 3 | pass@2 | 66.7 %" in text
+    assert "2 attempts |" in text
+    (page, *_) = write_cards(history, "one", written / "page.html")
+    assert "single attempt, 3 problems" in page.read_text()
+    assert page.stat().st_size < 200_000
+
+
+FIRST = sorted(problem.id for problem in PROBLEMS)[0]
+
+
+def passes_more(card):
+    card["problems"][FIRST]["passed"] = 5
+
+
+def higher(card):
+    card["figures"]["all: all problems"]["pass_at"]["1"]["mean"] = 0.9
+
+
+def other_data(card):
+    card["data"]["starter"] = "0" * 64
+
+
+def other_tool(card):
+    (words,) = card["tools"]
+    card["tools"] = {words.replace("iverilog ", "iverilog 99."): 6}
+
+
+def other_kind(card):
+    card["kinds"] = {"1": "feedback of the harness", "2": "feedback of the harness, 2 attempts"}
+
+
+def other_settings(card):
+    card["protocol"]["settings"]["evaluation"]["temperature"] = 1.0
+
+
+def no_number(card):
+    card["figures"]["all: all problems"]["pass_at"]["1"]["mean"] = float("nan")
+
+
+ALTERED = {
+    "passes": (passes_more, f"card, problems, {FIRST}, passed: 5, "),
+    "figure": (higher, "card, figures, all: all problems, pass_at, 1, mean: 0.9, 0.5 by the verdicts"),
+    "data hash": (other_data, f"card, data, starter: {'0' * 64}, "),
+    "tool": (other_tool, "card, tools, bubblewrap, "),
+    "kind": (other_kind, "card, kinds, 1: feedback of the harness, single attempt by the verdicts"),
+    "settings": (other_settings, "card, protocol: its hash is not that of its settings"),
+    "no number": (no_number, "card, figures, all: all problems, pass_at, 1, mean: nan, 0.5 by the verdicts"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALTERED)
+def test_an_altered_card_is_refused_by_name_also_when_it_is_sealed_again(folder, name):
+    change, said = ALTERED[name]
+    alter(folder / "one.json", change)
+    code, lines = reproduced(folder)
+    assert code == 1
+    assert any(line.startswith(said) for line in lines), lines
+    assert not any("altered since" in line for line in lines)
+    alter(folder / "one.json", lambda card: card.update(left_out={"too long": 3}), reseal=False)
+    assert "card, left_out: altered since it was sealed" in reproduced(folder)[1]
+
+
+def passed_instead(records):
+    (index, *_) = (i for i, one in enumerate(records) if not one["passed"])
+    records[index] = sealed({**records[index], "outcome": "passed", "passed": True})
+
+
+def removed(records):
+    del records[3]
+
+
+def edited(records):
+    records[0]["tests_passed"] = 99
+
+
+def on_other_data(records):
+    graded = {**records[0]["graded"], "problem": "0" * 64}
+    records[0] = sealed({**records[0], "graded": graded})
+
+
+def by_another_tool(records):
+    records[0] = sealed({**records[0], "tools": {**records[0]["tools"], "iverilog": "99"}})
+
+
+def of_another_problem(records):
+    records.append(sealed({**records[0], "id": "another"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (passed_instead, "passed: "),
+        (removed, "verdicts, 1: "),
+        (edited, "altered: tests_passed"),
+        (on_other_data, "fingerprint: "),
+        (by_another_tool, "iverilog 99"),
+        (of_another_problem, "another sample 0: the card has no such problem"),
+    ],
+)
+def test_altered_and_missing_verdicts_are_named(folder, change, said):
+    alter_records(folder, change)
+    code, lines = reproduced(folder)
+    assert code == 1
+    assert any(said in line for line in lines), lines
+    if change is removed:
+        name = sorted(problem.id for problem in PROBLEMS)[1]
+        assert any(line.startswith(f"card, problems, {name}, verdicts, 1: ") for line in lines)
+        assert any(line.endswith(", nothing by the verdicts") for line in lines)
+
+
+@pytest.mark.slow
+def test_a_verdict_forged_throughout_is_found_by_grading(folder, history):
+    alter_records(folder, passed_instead)
+    path = folder / "one.verdicts.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    from rtl_core.cards.card import derived
+
+    def follow(card):
+        labels = read_sealed(folder / "one.json").problems
+        fields = derived(records, labels, {1, 2})
+        whole = read_sealed(folder / "one.json").model_copy(update=fields)
+        card.update(whole.model_dump(mode="json"))
+
+    alter(folder / "one.json", follow)
+    assert reproduced(folder)[0] == 0
+    code, lines = reproduced(folder, "--run", "one", "--db", history.path)
+    assert code == 1
+    assert any("other outcome" in line for line in lines)
+
+
+def test_data_that_is_not_the_cards_is_named(folder, history, tmp_path):
+    other = History(tmp_path / "other.duckdb")
+    other.start_run(RunRecord(name="other"))
+    first, *rest = PROBLEMS
+    changed = first.model_copy(update={"prompt": "other words"})
+    changed.__dict__.pop("fingerprint", None)
+    more = starter_problems("train", 1, 0)
+    other.record_problems("other", [(p, "heldout", None) for p in (changed, *rest[1:], *more)])
+    code, lines = reproduced(folder, "--run", "other", "--db", other.path)
+    assert code == 1
+    assert f"{first.id}: other data than the card's" in lines
+    assert f"{rest[0].id}: not among the given problems" in lines
+    assert any(
+        line.startswith("card, left_out: 0, but 1 of the given problems") for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no card: it is not JSON"),
+        ("[]", "is no card: it has no field `card`"),
+        ('{"card": 99}', "is a card of version 99; this rtl-distill reads up to 1"),
+        ('{"card": 1}', "is no card: model: Field required"),
+    ],
+)
+def test_what_is_no_card_is_refused(tmp_path, text, said):
+    path = tmp_path / "one.json"
+    path.write_text(text)
+    for words in (("reproduce", path), ("compare", path, path)):
+        error = invoke(*words).exception
+        assert isinstance(error, ProblemError)
+        assert said in str(error)
+
+
+def test_missing_files_and_other_forms_are_said(folder):
+    (folder / "one.verdicts.jsonl").unlink()
+    error = invoke("reproduce", folder / "one.json").exception
+    assert f"cannot read the verdicts {folder / 'one.verdicts.jsonl'}" in str(error)
+    error = invoke("evaluate", "demo", "--card", folder / "x.pdf").exception
+    assert "unknown form" in str(error)
+    error = invoke("compare", folder / "one.json", "demo").exception
+    assert "cannot read the card demo" in str(error)
+
+
+def test_two_cards_are_compared_paired_over_what_both_have(written):
+    done = invoke("compare", written / "one.json", written / "two.json")
+    assert done.exit_code == 0, done.exception
+    lines = done.stdout.splitlines()
+    assert "not comparable: protocol, evaluation, temperature: 0.2, 0.8" in lines
+    assert (
+        f"not comparable: data, {PROBLEMS[2].id}: {PROBLEMS[2].fingerprint}, nothing" in lines
+    )
+    assert lines[-1].startswith(
+        "second minus first, paired over the 2 problems of both: +25.0 points"
+    )
+
+
+def test_cards_without_a_common_problem_are_compared_by_their_intervals(written):
+    one, two = (read_sealed(written / f"{name}.json") for name in ("one", "two"))
+    others = {f"other {name}": problem for name, problem in two.problems.items()}
+    *_, last = comparison(one, two.model_copy(update={"problems": others}))
+    assert last.startswith(
+        "second minus first, unpaired, since no problem is in both: +50.0 points"
+    )
+    gap = unpaired_difference(Interval(0.5, 0.2, 0.8, 9), Interval(0.7, 0.3, 0.9, 4))
+    assert (gap.mean, gap.lo, gap.hi) == pytest.approx((0.2, -0.3, 0.2 + 0.13**0.5))
