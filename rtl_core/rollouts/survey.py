@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 
 from attrs import define, field
 
@@ -132,20 +132,26 @@ class Survey:
 
     def mark_unfit(self) -> None:
         """Exclude every problem from the session that may not train or evaluate, with the reason."""
-        session, config = self.session, self.session.config.problems
-        train = (
-            {problem.id for problem in session.loaded.train} if config.weak_ceiling else set()
-        )
         for problem_id, record in self.records.items():
-            if record.status == "fit":
-                continue
-            if record.status == "fit_without_golden" and not config.require_golden:
-                continue
-            if record.status == "weak" and problem_id in train:
-                session.graders.ceilings[problem_id] = config.weak_ceiling
-                continue
-            reason = f"{record.status.replace('_', ' ')}: {record.evidence.get('reason', '')}"
-            session.unfit.setdefault(problem_id, reason)
+            self.mark(problem_id, record)
+
+    def mark(self, problem_id: str, record: ValidationRecord) -> None:
+        """Exclude a problem from the session if it may not train or evaluate."""
+        session, config = self.session, self.session.config.problems
+        if record.status == "fit":
+            return
+        if record.status == "fit_without_golden" and not config.require_golden:
+            return
+        is_weak = record.status == "weak" and config.weak_ceiling
+        if is_weak and problem_id not in self._heldout:
+            session.graders.ceilings[problem_id] = config.weak_ceiling
+            return
+        reason = f"{record.status.replace('_', ' ')}: {record.evidence.get('reason', '')}"
+        session.unfit.setdefault(problem_id, reason)
+
+    @cached_property
+    def _heldout(self) -> set[str]:
+        return {problem.id for problem in self.session.loaded.heldout}
 
     def in_words(self) -> str:
         """Number of problems by status, in words."""
@@ -184,13 +190,14 @@ class ValidationAhead:
         self.survey.mark_unfit()
 
     def begin(self, problem_ids: Iterable[str]) -> None:
-        """Start validating these in the background, after earlier ones. Problems that have a record are skipped."""
+        """Start building the prompts of these and validating them in the background, after earlier ones. Problems
+        that have a record are not validated again."""
         for problem_id in problem_ids:
-            if problem_id not in self.survey.records and problem_id not in self._tasks:
+            if problem_id not in self._tasks:
                 self._tasks[problem_id] = asyncio.create_task(self._one(problem_id))
 
     async def finished(self, problem_ids: Iterable[str]) -> None:
-        """Wait until these are validated; unfit ones are then in `session.unfit`.
+        """Wait until these have a prompt and are validated; unfit ones are then in `session.unfit`.
 
         Raises what the validation of one of them raised.
         """
@@ -206,10 +213,11 @@ class ValidationAhead:
         await self.survey.writer.flush()
 
     async def _one(self, problem_id: str) -> None:
-        async with self._slots:
-            await self.validate(self.survey, problem_id)
-        session = self.survey.session
-        self.survey.mark_unfit()
+        session, survey = self.survey.session, self.survey
+        if session.prompt_fits(problem_id) and problem_id not in survey.records:
+            async with self._slots:
+                await self.validate(survey, problem_id)
+            survey.mark(problem_id, survey.records[problem_id])
         if problem_id in session.unfit:
             log_line(f"left out: {problem_id} is {session.unfit[problem_id]}")
             excluded = [(session.problems[problem_id], "excluded", None)]

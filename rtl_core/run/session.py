@@ -25,15 +25,14 @@ from rtl_core.backend.start import check_start
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.episodes.tools import definitions
-from rtl_core.errors import HistoryError, InfrastructureError, PolicyError
+from rtl_core.errors import HistoryError, InfrastructureError, PolicyError, ProblemError
 from rtl_core.history.connection import hurried
 from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
-from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import preflight_findings
-from rtl_core.run.check.prompts import PreflightInput, context, prepare
+from rtl_core.run.check.prompts import PreflightInput, PreparedPrompts, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_log
 from rtl_core.run.conversations import open_conversation_pool
 from rtl_core.run.folder import check_unchanged, has_begun, run_record, write_config
@@ -71,7 +70,7 @@ class Session:
     progress: RunProgress
     problems: dict[str, Problem] = field(init=False)
     prompts: dict[str, Prompt] = field(factory=dict)
-    """Mapping of problem id to its prompt, if the run was opened with a policy."""
+    """Mapping of problem id to its prompt, if the run was opened with a policy. See `prompt_fits`."""
     unfit: dict[str, str] = field(factory=dict)
     """Mapping of problem id to the reason for excluding it from the run."""
     weights: WeightsOfRun = field(factory=WeightsOfRun)
@@ -113,6 +112,15 @@ class Session:
     def heldout(self) -> list[Problem]:
         """The held-out problems that are usable."""
         return self.usable(self.loaded.heldout)
+
+    def prompt_fits(self, problem_id: str) -> bool:
+        """Whether a problem has a prompt within the budget. If not, it is in `unfit` from here on. Ask before the
+        prompt of a training problem is used: of a large set not all prompts are built at the start."""
+        try:
+            return self.opened_policy is None or bool(self.prompts[problem_id])
+        except ProblemError as error:
+            self.unfit[problem_id] = error.message
+            return False
 
     def usable(self, problems: Iterable[Problem]) -> list[Problem]:
         """Return those of `problems` that are fit and have a prompt within the budget."""
@@ -281,12 +289,13 @@ async def _open_policy(
         check_start(config, await backend.describe(config.tinker.start_from))
     bases = await _bases_of_teachers(config, backend, tell if as_visitor else None)
     session.prices = prices_of(config, bases)
-    chat = _prepare_prompts(session, backend, provider, bases)
+    prepared = _prepare_prompts(session, backend, provider, bases, readiness)
+    chat, unfit = prepared.chat, prepared.unfit
     session.opened_policy = Policy(backend, chat, readiness.context.get(config.tinker.student))
     if not session.trains:
         return
     inputs = PreflightInput(
-        config, readiness, session.prompts, session.loaded, history, prices=session.prices
+        config, readiness, session.prompts, session.loaded, history, session.prices, unfit
     )
     findings = list(context(inputs) if as_visitor else preflight_findings(inputs))
     if history.last_trained_step(session.run) is not None:
@@ -346,10 +355,13 @@ def _log_left_out(loaded: LoadedProblems) -> None:
 
 
 def _prepare_prompts(
-    session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]
-) -> Chat:
-    """Build the prompt of every problem, check that every teacher tokenizes them like the student, and
-    return the student's chat format.
+    session: Session,
+    backend: Backend,
+    provider: Provider,
+    bases: Mapping[str, str],
+    readiness: Readiness,
+) -> PreparedPrompts:
+    """Build the prompts, and check that every teacher tokenizes them like the student.
 
     `bases`: see `prices_of`.
     """
@@ -359,14 +371,16 @@ def _prepare_prompts(
         model = bases.get(name, name)
         if not model.startswith(SAVED) and model not in teachers:
             teachers[model] = provider.tokenizer(config, model)
-    prepared = prepare(config, session.problems.values(), backend.tokenizer, teachers)
+    prepared = prepare(config, session.loaded, backend.tokenizer, teachers, readiness)
     session.prompts = prepared.prompts
     tell.line(prepared.rendering)
     session.unfit |= prepared.unfit
     for why in first_lines(prepared.unfit.values()):
         tell.line(f"left out: {why}")
+    if later := len(session.problems) - len(prepared.prompts) - len(prepared.unfit):
+        tell.line(f"{later:,} further prompts are built when they are used")
     prompts = prepared.prompts.values()
     notes = [f"{prompt.problem_id}: {note}" for prompt in prompts for note in prompt.notes]
     for note in first_lines(notes):
         tell.line(f"prompt of {note}")
-    return prepared.chat
+    return prepared

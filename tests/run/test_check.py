@@ -18,16 +18,18 @@ from tinker.lib.credentials import JsonCredentialStore, ManualKey
 
 from localtinker.process import LocalTinker
 from rtl_core.backend.base import Readiness
+from rtl_core.backend.registry import backend_of
 from rtl_core.config import load_config
-from rtl_core.errors import BackendUnavailableError, PolicyError
+from rtl_core.errors import BackendUnavailableError, PolicyError, ProblemError
 from rtl_core.history import connection
 from rtl_core.history.schema import VERSION
 from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt
 from rtl_core.run import forecast
 from rtl_core.run.check import machine, readiness
+from rtl_core.run.check import prompts as prompts_of_run
 from rtl_core.run.check.cost import cost, disk
-from rtl_core.run.check.prompts import PreflightInput, context, known_good, sizes
+from rtl_core.run.check.prompts import PreflightInput, context, known_good, prepare, sizes
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from rtl_grader.problems.sources import load_problems
@@ -389,6 +391,30 @@ def test_token_limits_are_an_error_if_an_actual_prompt_exceeds_the_context(
     assert [finding.level for finding in longer] == ["wrong", "ok"], (
         "the answers of evaluations need room too"
     )
+
+
+def test_of_many_problems_most_prompts_are_built_when_they_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(prompts_of_run, "AT_START", 2)
+    config = demo(tmp_path, train=9, heldout=2)
+    loaded = load_problems(config.problems.sources, 0)
+    student = backend_of(config).tokenizer(config, "student")
+    every = prepare(config, loaded, student)
+    prepared = prepare(config, loaded, student, readiness=Readiness())
+    first = [*loaded.train[::4], *loaded.heldout]
+    assert list(prepared.prompts) == [problem.id for problem in first]
+    known = PreflightInput(
+        config, Readiness(context={"student": 1024}), prepared.prompts, loaded
+    )
+    (finding,) = context(known)
+    assert finding.text.endswith("; 6 further prompts are measured when they are used")
+    later = loaded.train[1].id
+    assert prepared.prompts[later] == every.prompts[later]
+    tight = Readiness(context={"student": config.longest_answer + 10})
+    narrow = prepare(config, loaded, student, readiness=tight).prompts
+    with pytest.raises(
+        ProblemError, match=f"{later}: its text alone takes .* the budget is 10"
+    ):
+        narrow[later]
 
 
 def test_missing_known_good_answers_are_reported_if_they_are_imitated_or_shown(tmp_path):

@@ -137,6 +137,9 @@ def _forecast(inputs: PreflightInput) -> Forecast:
             if problem.id in inputs.prompts:
                 tokens = float(len(inputs.prompts[problem.id].tokens_P))
                 lengths.append((tokens, tokens, problem.source))
+        mean, most = Prompts.of(lengths).mean, inputs.config.prompting.max_prompt_tokens
+        for problem in inputs.unmeasured(problems):
+            lengths.append((mean, float(most), problem.source))
         return Prompts.of(lengths)
 
     train, heldout = prompts(inputs.loaded.train), prompts(inputs.loaded.heldout)

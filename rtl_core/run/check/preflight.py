@@ -88,7 +88,7 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
         findings.append(tokenizers)
     elif tokenizers is not None and not isinstance(loaded, Finding):
         try:
-            prepared = prepare(config, loaded.every, tokenizers["tinker.student"])
+            prepared = prepare(config, loaded, tokenizers["tinker.student"])
         except UserError as error:
             findings.append(Finding("template", "wrong", error.message, error.hint))
         else:

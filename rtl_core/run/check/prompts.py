@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rtl_core.backend.base import Readiness
@@ -29,6 +29,21 @@ CUT_SHARE = 0.25
 """Share of truncated answers that is normal for a thinking model on hard problems."""
 NAMED = 5
 """Maximum number of problems named in a finding."""
+AT_START = 1_000
+"""About as many prompts of training problems are built before a run starts; any others when they are used."""
+
+
+class Prompts(dict[str, Prompt]):
+    """Mapping of problem id to prompt. One that is not built yet is built when it is asked for."""
+
+    def __init__(self, build: Callable[[str], Prompt]) -> None:
+        super().__init__()
+        self._build = build
+
+    def __missing__(self, problem_id: str) -> Prompt:
+        """Raises ProblemError when the prompt does not fit its budget."""
+        self[problem_id] = self._build(problem_id)
+        return self[problem_id]
 
 
 @dataclass(frozen=True)
@@ -38,8 +53,7 @@ class PreparedPrompts:
     chat: Chat
     rendering: str
     """The chat format in words."""
-    prompts: dict[str, Prompt] = field(default_factory=dict)
-    """Mapping of problem id to prompt."""
+    prompts: Prompts
     unfit: dict[str, str] = field(default_factory=dict)
     """Mapping of problem id to the reason for having no prompt."""
 
@@ -51,25 +65,39 @@ class PreparedPrompts:
 
 def prepare(
     config: RunConfig,
-    problems: Iterable[Problem],
+    loaded: LoadedProblems,
     student: Tokenizer,
     teachers: Mapping[str, Tokenizer] | None = None,
+    readiness: Readiness | None = None,
 ) -> PreparedPrompts:
-    """Check the chat templates against the settings, build every prompt, and compare with the teachers'
+    """Check the chat templates against the settings, build the prompts, and compare with the teachers'
     tokenizers (by name).
+
+    Args:
+        readiness: of a run that starts. Of many training problems only about `AT_START` prompts are built now, evenly
+            over all. The others are built when they are asked for, with room for an answer in the models' contexts.
+            None: all are built now.
 
     Raises:
         ConfigError: a chat template does not support a setting of `prompting`.
         PolicyError: a tokenizer has no chat template or no end-of-turn token, or a teacher's tokens differ
             from the student's.
     """
-    section = config.prompting
+    section, problems = config.prompting, {problem.id: problem for problem in loaded.every}
     chat = section.chat(student, config.tinker.student)
-    result = PreparedPrompts(chat, chat.in_words())
-    template, most_tokens = section.template, section.max_prompt_tokens
-    for problem in problems:
+    most, distance, rooms = section.max_prompt_tokens, 1, []
+    if readiness is not None:
+        distance = max(1, len(loaded.train) // AT_START)
+        contexts = filter(None, map(readiness.context.get, wanted_models(config).values()))
+        rooms = [context - config.longest_answer for context in contexts]
+
+    def build(problem_id: str, most_tokens: int = min([most, *rooms])) -> Prompt:
+        return build_prompt(problems[problem_id], chat, section.template, most_tokens)
+
+    result = PreparedPrompts(chat, chat.in_words(), Prompts(build))
+    for problem in (*loaded.train[::distance], *loaded.heldout):
         try:
-            result.prompts[problem.id] = build_prompt(problem, chat, template, most_tokens)
+            result.prompts[problem.id] = build(problem.id, most)
         except ProblemError as error:
             result.unfit[problem.id] = error.message
     for name, tokenizer in (teachers or {}).items():
@@ -92,6 +120,17 @@ class PreflightInput:
     """The run's prices if they are known; None: the configured list."""
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Mapping of problem id to the reason for having no prompt."""
+
+    def unmeasured(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Those of the problems whose prompts are built when they are used."""
+        known = self.prompts.keys() | self.unfit.keys()
+        return [problem for problem in problems if problem.id not in known]
+
+    @property
+    def unmeasured_in_words(self) -> str:
+        """How many prompts no check has seen, to end a sentence about the others; empty if there are none."""
+        count = len(self.unmeasured(self.loaded.train))
+        return f"; {count:,} further prompts are measured when they are used" if count else ""
 
 
 def context(inputs: PreflightInput) -> Iterator[Finding]:
@@ -123,11 +162,12 @@ def context(inputs: PreflightInput) -> Iterator[Finding]:
             text = f"too long with an answer: {names} (the longest prompt has {longest:,})"
             yield Finding("context", "wrong", f"{key}: {sum_of}; {text}", remedy)
         elif total > limit:
-            text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so this run fits"
+            text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so this run fits{inputs.unmeasured_in_words}"
             yield Finding("context", "warning", text, _lower(limit, budget, answer))
         else:
             lengths_in_words = f"prompts of up to {longest:,} and answers of up to {answer:,}"
-            yield Finding("context", "ok", f"{key}: {lengths_in_words} of {limit:,} tokens")
+            text = f"{key}: {lengths_in_words} of {limit:,} tokens{inputs.unmeasured_in_words}"
+            yield Finding("context", "ok", text)
 
 
 def _lower(limit: int, prompt: int, answer: int) -> str:

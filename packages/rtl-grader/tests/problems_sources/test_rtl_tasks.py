@@ -50,6 +50,36 @@ def test_a_masked_body_leaves_the_ports_and_parameters(tmp_path):
     assert problem.category == "cid003"
 
 
+def test_a_masked_body_is_shown_with_what_instantiates_the_module(tmp_path):
+    """In other files, twice at most, not in test benches, and only the first lines."""
+    long = "".join(f"    .p{i}(a),\n" for i in range(60))
+    users = [
+        f"module u{i} (input a, output y);\n  leaf l{i} (.a, .y);\nendmodule\n" for i in "bc"
+    ]
+    more = {
+        "src__leaf_dot_v": "module leaf (input a, output y);\n  assign y = ~a;\nendmodule\n"
+        "module own (input a, output y);\n  leaf inner (.a, .y);\nendmodule\n",
+        "src__tb_dot_v": "module tb (input a, output y);\n  leaf in_bench (.a, .y);\nendmodule\n",
+        "src__ua_dot_v": f"module ua (input a, output y);\n  leaf la (\n{long}    .y);\nendmodule\n",
+        "src__ub_dot_v": users[0],
+        "src__uc_dot_v": users[1],
+    }
+    problems = read(project(tmp_path, **more)).problems
+    prompts = {(p.interface.module, p.family): p.prompt for p in problems}
+    shown = prompts["leaf", "module"].split("\n\nIt is used in ")
+    assert [text.partition(":")[0] for text in shown[1:]] == [
+        "`rtl/src/ua.v`",
+        "`rtl/src/ub.v`",
+    ]
+    assert shown[2].endswith("```\nleaf lb (.a, .y);\n```")
+    assert ".p38(a)" in shown[1]
+    assert ".p39(a)" not in shown[1]
+    assert "It is used in" not in prompts["leaf", "complete"] + prompts["own", "module"]
+    assert prompts["count", "module"].endswith(
+        "count u_count (.clk, .rst, .up(a ^ b), .q);\n```"
+    )
+
+
 def test_no_mask_tears_a_condition_or_a_macro(tmp_path):
     (tmp_path / "x.v").write_text(
         "`define BOTH assign y = a; assign z = b\n"

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.errors import InfrastructureError
+from rtl_core.errors import InfrastructureError, ProblemError
+from rtl_core.prompting.budget import Prompt
 from rtl_core.rollouts import survey
+from rtl_core.run.check.prompts import Prompts
 from rtl_core.run.session import Session, open_session
 from rtl_grader.validation.level import full_level, quick_level
 from tests.nouns import demo
@@ -136,3 +138,30 @@ def test_a_weak_training_problem_has_a_ceiling_and_a_held_out_one_is_excluded(tm
         assert session.unfit.keys() == {heldout.id}
 
     in_session(tmp_path, work, "problems.weak_ceiling=0.6")
+
+
+def test_a_problem_whose_prompt_does_not_fit_is_left_out_when_it_is_met(tmp_path):
+    """Neither it nor a problem that has a record is validated."""
+
+    async def work(session):
+        known = await validate_all(session, quick_level(0, 1))
+        (long,), (short,) = session.loaded.train, session.loaded.heldout
+
+        def build(problem_id):
+            if problem_id == long.id:
+                raise ProblemError("its text alone is too long")
+            return Prompt(problem_id, [], [1])
+
+        session.opened_policy, session.prompts = object(), Prompts(build)
+        known.records.pop(long.id)
+        ahead = survey.ValidationAhead(known, survey.Survey.validate, concurrency=1)
+        await ahead.finished([short.id, long.id])
+        assert session.prompts.keys() == {short.id}
+        assert session.unfit == {long.id: "its text alone is too long"}
+        assert known.records.keys() == {short.id}
+        rows = session.history.problems_of(session.run)
+        splits = {row.problem_id: row.split for row in rows}
+        await session.recorder.settle()
+        assert splits == {short.id: "heldout", long.id: "excluded"}
+
+    in_session(tmp_path, work)

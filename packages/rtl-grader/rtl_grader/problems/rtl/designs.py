@@ -99,6 +99,15 @@ class Library:
         alphabet that instances connect it with."""
         return self.project or self._clusters.get(unit.name, unit.name)
 
+    @cached_property
+    def instances(self) -> dict[str, list[tuple[SourceFile, str]]]:
+        """Module -> (file, text) of each instantiation of it, without those of test benches."""
+        places: dict[str, list[tuple[SourceFile, str]]] = defaultdict(list)
+        for file, unit in self.modules():
+            for name, text in () if unit.no_design else unit.instances:
+                places[name].append((file, text))
+        return dict(places)
+
     def _add(
         self, file: SourceFile, uses: Collection[str], need: Need, seen: set[str], depth: int
     ) -> None:

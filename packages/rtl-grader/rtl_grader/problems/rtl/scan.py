@@ -64,6 +64,8 @@ class Unit:
     is_module: bool
     uses: frozenset[str] = frozenset()
     """Names of the modules that it instantiates and of its interfaces."""
+    instances: tuple[tuple[str, str], ...] = ()
+    """(name of the module, text) of each instantiation."""
     no_design: str = ""
     """Why there is nothing to ask about it; empty if there is."""
     masks: tuple[Mask, ...] = ()
@@ -116,10 +118,16 @@ def _unit(tree: SourceTree, node: Node) -> Unit:
         if kind == "ContinuousAssign" and len(row) > 1:
             masks.append(_mask(tree, row[0], row[-1]))
     body = _body(members)
+    instances = [
+        (part.type.rawText, tree.text(part))
+        for part in parts
+        if name_of(part) == "HierarchyInstantiation"
+    ]
     return Unit(
         name,
         is_module=True,
-        uses=frozenset(_uses(header, parts)),
+        uses=frozenset([*_interfaces(header), *dict(instances)]),
+        instances=tuple(instances),
         no_design=_no_design(tree, node, name),
         masks=tuple(filter(None, masks)),
         body=_mask(tree, body[0], body[-1]) if body else None,
@@ -170,10 +178,8 @@ def _parts(members: list[Node]) -> Iterator[Node]:
             stack += [child for child in reversed(children(node)) if not is_token(child)]
 
 
-def _uses(header: Node, parts: list[Node]) -> Iterator[str]:
-    for part in parts:
-        if name_of(part) == "HierarchyInstantiation":
-            yield part.type.rawText
+def _interfaces(header: Node) -> Iterator[str]:
+    """Yield the names of the interfaces among a module's ports."""
     for port in walk(header):
         if name_of(port) == "InterfacePortHeader":
             yield port.nameOrKeyword.rawText

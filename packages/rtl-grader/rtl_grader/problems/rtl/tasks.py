@@ -22,6 +22,8 @@ Task = Literal["complete", "module"]
 MIN_TOKENS = 4
 EASY_TOKENS, MEDIUM_TOKENS = 30, 120
 """Most tokens of an easy and of a medium mask."""
+MOST_USES, USE_LINES = 2, 40
+"""Most instantiations of a module that the task `module` shows, and most lines of each."""
 _CATEGORIES = {"complete": "cid002", "module": "cid003"}
 _PROMPTS = {
     "complete": "A part of the module `{module}` is replaced by `{masked}`. Write the code that stands there.",
@@ -105,15 +107,26 @@ class RtlDesign:
         frame = f"{before}{MASKED}{after}"
         request = _PROMPTS[task].format(module=self.unit.name, masked=MASKED)
         digest = hashlib.sha256(f"{self.file.origin}\n{frame}".encode()).hexdigest()[:8]
+        uses = self._uses() if task == "module" else ""
         changes = {
             "id": f"{self.unit.name}_{task}_{digest}",
             "category": _CATEGORIES[task],
             "difficulty": _difficulty(mask),
             "family": task,
-            "prompt": f"{request}\n\nFile `{path}`:\n```\n{frame.rstrip()}\n```",
+            "prompt": f"{request}\n\nFile `{path}`:\n```\n{frame.rstrip()}\n```{uses}",
             "frame": {path: frame},
         }
         return whole.model_copy(update=changes)
+
+    def _uses(self) -> str:
+        """How the first modules of other files instantiate it, for the prompt."""
+        places = self.library.instances.get(self.unit.name, [])
+        others = [(file.path, text) for file, text in places if file is not self.file]
+        shown = ""
+        for path, text in others[:MOST_USES]:
+            excerpt = "\n".join(text.splitlines()[:USE_LINES])
+            shown += f"\n\nIt is used in `{path}`:\n```\n{excerpt}\n```"
+        return shown
 
 
 def _difficulty(mask: Mask) -> Difficulty:

@@ -175,10 +175,11 @@ def _only_top(pair: Pair) -> str:
     tops = tops_of(pair.design)
     if not tops:
         raise NotGradableError("its golden answer holds no module with a plain name")
-    words = set(re.findall(r"[A-Za-z_]\w*", pair.specification))
-    named = [top for top in tops if top in words]
-    if len(tops) == 1 or len(named) == 1:
-        return (named or tops)[0]
+    if len(tops) > 1:
+        words = set(re.findall(r"[A-Za-z_]\w*", pair.specification))
+        tops = [top for top in tops if top in words]
+    if len(tops) == 1:
+        return tops[0]
     raise NotGradableError(
         "its golden answer has several top modules; name the right one in a column (`top`)"
     )
