@@ -1,7 +1,7 @@
 """Whether real designs are equal to themselves: no design is ever different from itself.
 
     python -m benchmarks.itself ../shared/data/rtl-benchls/slice_01.jsonl [MORE...] [--limit 100]
-    [--rewrites] [--proof 10] [--proof-first] [--jobs 2] [--log FILE.jsonl]
+    [--rewrites] [--proof 10] [--proof-first] [--quick] [--jobs 2] [--log FILE.jsonl]
 
 Reads designs from JSONL with `files` and `top_module` (RTL-BenchLS) or `instruction` and `output` (pairs).
 Each is compared with itself and, with `--rewrites`, with three texts of the same behaviour (renamed internal
@@ -28,6 +28,7 @@ from rtl_grader.equivalence.differential import compare
 from rtl_grader.equivalence.effort import USUAL, Effort
 from rtl_grader.grading.executors import Executor, make_executor
 from rtl_grader.problems.judged import judged_problem, top_of
+from rtl_grader.traces import stimuli
 from rtl_grader.types.problem import Problem
 
 WIDTH = 160
@@ -134,13 +135,15 @@ def main() -> None:
         rewrites=(False, "also three rewrites of each"),
         proof=(10.0, "CPU seconds of each proof"),
         proof_first=(False, "simulate only what a proof does not decide"),
+        quick=(False, "simulate as long as the judge does by default"),
         jobs=(2, "comparisons at a time"),
         executor="bubblewrap",
         log=(Path, "file of results; designs that it has are not compared again"),
     )
     parser.add_argument("paths", nargs="+", type=Path, help="files of JSONL")
     arguments = parser.parse_args()
-    effort = replace(USUAL, proof_cpu_s=arguments.proof, proof_first=arguments.proof_first)
+    longest = Effort(**vars(stimuli.USUAL)) if arguments.quick else USUAL
+    effort = replace(longest, proof_cpu_s=arguments.proof, proof_first=arguments.proof_first)
     kinds = 4 if arguments.rewrites else 1
     log = Log(arguments.log)
     done = {name for name, *_ in log.rows}
