@@ -1,6 +1,7 @@
 """Our judge beside the public checker that CodeV-R1's reward uses, on the same pairs of real designs.
 
     python -m benchmarks.checkers FILE.jsonl [MORE...] --checker verify.py [--designs 300] [--jobs 2]
+    [--log FILE.jsonl]
 
 `verify.py` is that file of the repository IPRC-DIP/CodeV-R1 (verl/verl/utils/reward_score/codev_eval_toolkit); it is
 no part of this project. It puts both designs in one Icarus test bench and compares them with 100 sequences of
@@ -18,20 +19,22 @@ itself. The exit code is 1 if a proof calls a mutant equal that the longest simu
 
 import importlib.util
 import os
+import random
 import resource
 import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.common import options, show
+from benchmarks.common import Log, options, show
 from benchmarks.equivalence import procedural, renamed, reordered
 from benchmarks.itself import designs, problem_of, spread
 from rtl_grader.equivalence.differential import compare
@@ -49,8 +52,8 @@ from rtl_grader.validation.mutants import mutants
 
 PUBLIC = "CodeV-R1's checker"
 LIMITS = Limits(wall_s=300.0, cpu_s=120.0)
-TIMEOUT_S = 30
-"""Wall time after which the public reward counts an answer as wrong."""
+TIMEOUT_S = 120
+"""Wall time of the public checker. Its reward gives it 30 s, which a busy machine would exceed."""
 FIGURES = (
     "pairs",
     "wrongly accepted",
@@ -66,12 +69,21 @@ Ports = tuple[
 of resets."""
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What a checker says of a pair: None if nothing."""
 
     accepts: bool | None
     cpu_s: float
+
+
+class Row(NamedTuple):
+    """What all checkers say of a pair."""
+
+    name: str
+    kind: str
+    truth: str
+    """Right, wrong or unknown."""
+    results: dict[str, Judgement]
 
 
 @dataclass(frozen=True)
@@ -203,18 +215,47 @@ def ours(
     return truth, results
 
 
-def tally(rows: Sequence[tuple[str, Mapping[str, Judgement]]], checker: str) -> list[str]:
+def compared(
+    executor: Executor,
+    grader: Grader,
+    effort: Effort,
+    checker: Path | None,
+    processes: ProcessPoolExecutor,
+    problem: Problem,
+) -> list[Row]:
+    """What all checkers say of a design's pairs."""
+    golden = "".join((problem.golden or {}).values())
+    rows = []
+    for pairing in pairings(problem):
+        truth, results = ours(executor, grader, effort, pairing)
+        if checker:
+            call = processes.submit(public, checker, golden, pairing.text, ports_of(problem))
+            results[PUBLIC] = call.result()
+        rows.append(Row(problem.id, pairing.kind, truth, results))
+    return rows
+
+
+def tally(rows: Sequence[Row], checker: str) -> list[str]:
     """One line of the table."""
     counts: Counter[str] = Counter()
-    spent = sorted(judgements[checker].cpu_s for _, judgements in rows)
-    for truth, judgements in rows:
-        accepts = judgements[checker].accepts
+    spent = []
+    for row in rows:
+        accepts, cpu_s = row.results[checker]
+        spent.append(cpu_s)
         counts["not comparable"] += accepts is None
-        counts["wrongly accepted"] += truth == "wrong" and accepts is True
-        counts["wrongly refused"] += truth == "right" and accepts is False
-    mean = sum(spent) / max(1, len(spent))
+        counts["wrongly accepted"] += row.truth == "wrong" and accepts is True
+        counts["wrongly refused"] += row.truth == "right" and accepts is False
+    median = sorted(spent)[len(spent) // 2]
+    mean = sum(spent) / len(spent)
     figures = [str(counts[name]) for name in FIGURES[1:4]]
-    return [checker, str(len(rows)), *figures, f"{spent[len(spent) // 2]:.2f}", f"{mean:.2f}"]
+    return [checker, str(len(rows)), *figures, f"{median:.2f}", f"{mean:.2f}"]
+
+
+def problems_of(paths: list[Path]) -> Iterator[Problem]:
+    """The designs whose ports can be read."""
+    for design in designs(paths):
+        with suppress(ValueError):
+            yield problem_of(*design)
 
 
 def main() -> None:
@@ -223,20 +264,18 @@ def main() -> None:
         checker=Path,
         designs=(300, "designs, evenly spread"),
         longest=(50_000, "clock cycles of the simulation that decides"),
-        jobs=(2, "pairs at a time"),
+        jobs=(2, "designs at a time"),
         executor="bubblewrap",
+        log=(Path, "file of results; designs that it has are not compared again"),
     )
     parser.add_argument("paths", nargs="+", type=Path, help="files of JSONL")
     arguments = parser.parse_args()
-    problems = []
-    for design in designs(arguments.paths):
-        try:
-            problems.append(problem_of(*design))
-        except ValueError:
-            continue
-    todo = []
-    for problem in islice(spread(problems, arguments.designs), arguments.designs):
-        todo += pairings(problem)
+    log = Log(arguments.log)
+    done = {name for name, *_ in log.rows}
+    problems = spread(list(problems_of(arguments.paths)), arguments.designs)
+    chosen = islice(problems, arguments.designs)
+    todo = [problem for problem in chosen if problem.id not in done]
+    random.Random(0).shuffle(todo)  # so that the log of an interrupted call is a sample
     effort = Effort.of_cycles(arguments.longest, 2, 10.0)
     with (
         make_executor(arguments.executor) as executor,
@@ -244,28 +283,18 @@ def main() -> None:
         ThreadPoolExecutor(arguments.jobs) as pool,
         ProcessPoolExecutor(arguments.jobs) as processes,
     ):
-        own = list(pool.map(partial(ours, executor, grader, effort), todo))
-        if arguments.checker:
-            goldens = ["".join((pairing.problem.golden or {}).values()) for pairing in todo]
-            texts = [pairing.text for pairing in todo]
-            ports = [ports_of(pairing.problem) for pairing in todo]
-            call = partial(public, arguments.checker)
-            theirs = list(processes.map(call, goldens, texts, ports))
-        else:
-            theirs = []
-    rows = []
-    for number, (truth, results) in enumerate(own):
-        judgements = {PUBLIC: theirs[number], **results} if theirs else results
-        rows.append((truth, judgements))
-    known = [row for row in rows if row[0] != "unknown"]
-    truths = Counter(
-        (pairing.kind, truth) for pairing, (truth, _) in zip(todo, own, strict=True)
-    )
+        work = partial(compared, executor, grader, effort, arguments.checker, processes)
+        for new in pool.map(work, todo):
+            log.add(new)
+    rows = [Row(*row) for row in log.rows]
+    truths = Counter((row.kind, row.truth) for row in rows)
     print(", ".join(f"{kind} {truth}: {count}" for (kind, truth), count in truths.items()))
-    checkers = list(known[0][1]) if known else []
+    known = [row for row in rows if row.truth != "unknown"]
+    checkers = sorted(known[0].results) if known else []
     lines = [tally(known, checker) for checker in checkers]
     show(f"{len(known)} pairs with a known truth", ("checker", *FIGURES), lines, width=140)
-    sys.exit(any(truth == "wrong" and own["proof"].accepts for truth, own in known))
+    proved = [row.truth == "wrong" and bool(row.results["proof"][0]) for row in known]
+    sys.exit(any(proved))
 
 
 if __name__ == "__main__":

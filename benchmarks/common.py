@@ -152,6 +152,22 @@ def in_turns(ways: Mapping[str, Callable[[], Result]], rounds: int) -> dict[str,
     return {name: values[1:] for name, values in found.items()}
 
 
+class Log:
+    """Rows of results in a file of JSON Lines, with which an interrupted benchmark goes on; without a file, a list."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.rows: list[Any] = []
+        if path and path.exists():
+            self.rows += map(json.loads, path.read_text().splitlines())
+
+    def add(self, rows: Sequence[Any]) -> None:
+        self.rows += rows
+        if self.path:
+            with self.path.open("a") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 def write_jsonl(path: Path, rows: Iterable[object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

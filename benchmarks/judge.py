@@ -1,13 +1,14 @@
 """How quickly and how sharply golden answers judge others.
 
-    python -m benchmarks.judge --designs FILE.jsonl [--count 1000] [--each 3] [--executor bubblewrap]
-    python -m benchmarks.judge --designs FILE.jsonl --mutants 300 [--longest 20000]
+    python -m benchmarks.judge --designs FILE.jsonl [--count 1000] [--each 3] [--proof passes]
+    python -m benchmarks.judge --designs FILE.jsonl --mutants 300 [--longest 20000] [--log RESULTS.jsonl]
 
 Each line of the files has a module in `files` (name -> text) and `top_module`. The first form grades golden
 answers and `--each` mutants of each, `--count` answers in all: answers a second, and CPU seconds of a grading
 by percentile. A golden answer that fails is an error. The second form grades mutants of as many designs with the
 default effort and with the longest: of the mutants that the longest tells apart, how many does the default
-refuse? The exit code is 1 if a golden answer fails, or the default refuses less than 99 %.
+refuse? With `--log` an interrupted call is continued. The exit code is 1 if a golden answer fails, or the
+default refuses less than 99 %.
 """
 
 import ast
@@ -21,10 +22,10 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.common import options, show
+from benchmarks.common import Log, options, show
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
-from rtl_grader.problems.judged import judged_problem
+from rtl_grader.problems.judged import Judging, judged_problem
 from rtl_grader.traces.stimuli import Effort
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
@@ -33,9 +34,11 @@ from rtl_grader.validation.mutants import mutants
 
 PERCENTILES = (50, 90, 99, 100)
 CASES = ("golden", "mutant")
+REFUSED = "refused by the default"
+MISSED = "refused by the longest alone"
 
 
-def designs(paths: list[Path]) -> Iterator[tuple[str, Problem | str]]:
+def designs(paths: list[Path], judging: Judging) -> Iterator[tuple[str, Problem | str]]:
     """Yield (name, problem, or why there is none) of every line."""
     for path in paths:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
@@ -47,12 +50,12 @@ def designs(paths: list[Path]) -> Iterator[tuple[str, Problem | str]]:
             text = "\n".join(files[name] for name in names)
             name = row.get("task_id", f"{path.name}:{number + 1}")
             try:
-                yield name, problem_of(name, top, text)
+                yield name, problem_of(name, top, text, judging)
             except ValueError as error:
                 yield name, str(error)
 
 
-def problem_of(name: str, top: str, text: str) -> Problem:
+def problem_of(name: str, top: str, text: str, judging: Judging) -> Problem:
     """A problem that this design judges, with its own text as the specification."""
     return judged_problem(
         id=name,
@@ -62,6 +65,7 @@ def problem_of(name: str, top: str, text: str) -> Problem:
         prompt=f"Write this module:\n```verilog\n{text}\n```\n",
         golden={"rtl/design.v": text},
         top=top,
+        judging=judging,
     )
 
 
@@ -111,38 +115,42 @@ def report(problem: Problem, verdict: Verdict) -> int:
 
 
 def sharpness(
-    grader: Grader, problems: list[Problem], each: int, longest: Effort, workers: int
+    grader: Grader, problems: list[Problem], each: int, longest: Effort, workers: int, log: Log
 ) -> int:
     """Grade mutants of each design with the default and, if they pass, with the longest effort; print what the
     default misses. Returns 1 if it refuses less than 99 % of what the longest tells apart."""
     long = grader.but(judge_effort=longest, cache=None)
-    work = [
-        (problem, answer)
-        for problem in problems
-        for kind, answer in answers(problem, -each)
-        if kind == CASES[1]
-    ]
 
-    def graded(item: tuple[Problem, Answer]) -> str:
-        problem, answer = item
-        verdict = grader.grade(problem, answer)
-        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
-            return "the golden answer cannot judge"
-        if not verdict.passed:
-            return "refused by the default"
-        verdict = long.grade(problem, answer)
-        if verdict.passed:
-            return "passes both"
-        print(f"{problem.id}: missed: {'; '.join(verdict.reasons)[:200]}")
-        return "refused by the longest alone"
+    def graded(problem: Problem) -> list[tuple[str, str, str]]:
+        results = []
+        for _, answer in answers(problem, -each):
+            results.append((problem.id, *both(grader, long, problem, answer)))
+        return results
 
+    done = {name for name, *_ in log.rows}
     with ThreadPoolExecutor(workers) as pool:
-        counts = Counter(pool.map(graded, work))
-    refused, missed = counts["refused by the default"], counts["refused by the longest alone"]
-    share = refused / max(1, refused + missed)
+        for rows in pool.map(graded, [one for one in problems if one.id not in done]):
+            log.add(rows)
+    for name, result, reasons in log.rows:
+        if result == MISSED:
+            print(f"{name}: missed: {reasons}")
+    counts = Counter(result for _, result, _ in log.rows)
+    share = counts[REFUSED] / max(1, counts[REFUSED] + counts[MISSED])
     rows = [[kind, number] for kind, number in counts.most_common()]
     show(f"default effort: {share:.2%} of what the longest tells apart", ["mutants", ""], rows)
     return int(share < 0.99)
+
+
+def both(grader: Grader, long: Grader, problem: Problem, answer: Answer) -> tuple[str, str]:
+    """(what two graders say of an answer, the second one only if it passes the first; reasons)."""
+    verdict = grader.grade(problem, answer)
+    result = REFUSED
+    if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+        result = "the golden answer cannot judge"
+    elif verdict.passed:
+        verdict = long.grade(problem, answer)
+        result = "passes both" if verdict.passed else MISSED
+    return result, "; ".join(verdict.reasons)[:200]
 
 
 def main() -> int:
@@ -155,9 +163,12 @@ def main() -> int:
         mutants=(0, "designs whose mutants are graded with both efforts"),
         longest=(20_000, "clock cycles of the longest effort"),
         workers=(2, "gradings at a time"),
+        proof=("never", "or passes: also prove what the simulation passes"),
         executor="bubblewrap",
+        log=(Path, "file of results about mutants"),
     ).parse_args()
-    everything = list(designs([Path(path) for path in arguments.designs]))
+    judging = Judging(proof=arguments.proof)
+    everything = list(designs([Path(path) for path in arguments.designs], judging))
     problems = [problem for _, problem in everything if isinstance(problem, Problem)]
     print(f"{len(everything)} designs, of {len(problems)} the ports can be read")
     number = arguments.mutants or arguments.number
@@ -169,7 +180,8 @@ def main() -> int:
     ):
         if arguments.mutants:
             longest = Effort.of_cycles(arguments.longest)
-            return sharpness(grader, problems, arguments.each, longest, arguments.workers)
+            log = Log(arguments.log)
+            return sharpness(grader, problems, arguments.each, longest, arguments.workers, log)
         return int(
             speed(grader, problems, arguments.count, arguments.each, arguments.workers) > 0
         )

@@ -20,18 +20,21 @@ from rtl_grader.grading.design import as_graded
 from rtl_grader.grading.evidence import HARNESS_FAILED, Reasons, Results
 from rtl_grader.grading.executors.base import Job
 from rtl_grader.hdl.interface import hdl_files
+from rtl_grader.hdl.text import code_of
 from rtl_grader.problems.judged import JUDGE_FILE, Judging, is_judged
 from rtl_grader.traces.bench import (
     JUDGE,
     PROVER,
+    bench,
     packed,
     sandbox_scripts,
     settle_of,
     trace_files,
 )
 from rtl_grader.traces.driving import constructs_words, driven, undrivable
+from rtl_grader.traces.literals import own_literals
 from rtl_grader.traces.parameters import likely_values
-from rtl_grader.traces.stimuli import Driven, Effort, Stimuli, stimuli
+from rtl_grader.traces.stimuli import Driven, Effort, Stimuli, is_exhausted, stimuli
 from rtl_grader.traces.unseen import unseen
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 PARAMETER_SETS = 4
 """Number of other values of parameters that are tried at most."""
 PARAMETER_SHARE = 0.3
-"""Effort for each of them, as a share of that for the default values."""
+"""Effort for each of them, and for numbers that only an answer has, as a share of that for the default values."""
 MOST_OUTPUT_MB = 64
 PROOF_CPU_S = 40.0
 """CPU time for reading and encoding both designs, beside that of the proof itself."""
@@ -58,6 +61,8 @@ class Judged:
     """What an answer's sandbox must do (`src/plan.json`)."""
     why: str = ""
     """Why the golden answer cannot judge, in words."""
+    design: Driven | None = None
+    """How to drive the golden answer with its default parameters, where it was simulated."""
 
 
 def judging_of(problem: Problem) -> Judging | None:
@@ -79,7 +84,7 @@ def judged_harness(grader: Grader, problem: Problem, answer: Files) -> Files:
         reason = f"{HARNESS_FAILED}: the golden answer cannot judge: {judged.why}"
         raise InfrastructureError(reason)
     plan = dict(judged.plan)
-    files = {**problem.harness, **judged.files}
+    files = {**problem.harness, **judged.files, **_own_inputs(grader, problem, judged, answer)}
     if not _is_drawn(problem, answer):
         plan["proof"] = ""
     elif not plan["unproved"]:
@@ -88,6 +93,34 @@ def judged_harness(grader: Grader, problem: Problem, answer: Files) -> Files:
         files |= sandbox_scripts(*PROVER)
         files["src/golden"] = packed(json.dumps(problem.golden))
     return {**files, "src/plan.json": json.dumps(plan)}
+
+
+def _own_inputs(grader: Grader, problem: Problem, judged: Judged, answer: Files) -> Files:
+    """Inputs with the numbers that the answer has and the golden answer lacks, and what the golden answer gives
+    for them: it is simulated alone, so nothing leaks. Empty if there are none, or the golden answer says nothing."""
+    design = judged.design
+    golden, _ = as_graded(problem, problem.golden or {})
+    texts = hdl_files(answer).values()
+    text = own_literals("\n".join(map(code_of, texts)), "\n".join(golden.values()))
+    if design is None or not text or is_exhausted(design, grader.judge_effort):
+        return {}
+    inputs = stimuli(design, grader.judge_effort.times(PARAMETER_SHARE), text)
+    settle = settle_of(hdl_files({**problem.context, **golden}).values())
+    files = {**sandbox_scripts(*JUDGE), **trace_files([(design, inputs)], settle)}
+    plan = {**judged.plan, "role": "golden", "proof": ""}
+    alone = {**files, "src/plan.json": json.dumps(plan)}
+    trace = _trace(grader, problem, golden, alone)
+    if trace["why"]:
+        return {}
+    sets = json.loads(judged.files["src/trace.json"])
+    (own,) = json.loads(files["src/trace.json"])
+    number = len(sets)
+    return {
+        "src/trace.json": json.dumps([*sets, {**own, "with": " with numbers of the answer"}]),
+        f"src/bench{number}.sv": bench(design, number, settle),
+        f"src/stimuli{number}": files["src/stimuli0"],
+        "src/expected_own": trace["expected"],
+    }
 
 
 def proof_s(problem: Problem) -> float:
@@ -139,7 +172,8 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
         return Judged(why=f"{why}; not proved: {unproved}" if unproved else why)
     usable = [sets[number] for number in trace["sets"]]
     files = {**sandbox_scripts(*JUDGE), **trace_files(usable, settle)}
-    return Judged({**files, "src/expected": trace["expected"]}, plan)
+    files["src/expected"] = trace["expected"]
+    return Judged(files, plan, design=sets[0][0])
 
 
 def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> dict[str, Any]:

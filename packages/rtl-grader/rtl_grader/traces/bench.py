@@ -14,7 +14,7 @@ from typing import Any
 
 from rtl_grader.hdl import text as verilog_text
 from rtl_grader.hdl.text import code_of
-from rtl_grader.traces.inside.comparing import places
+from rtl_grader.traces.inside.comparing import assignments, places
 from rtl_grader.traces.stimuli import Driven, Stimuli, widths
 from rtl_grader.verilog_templates import verilog_templates
 
@@ -42,12 +42,13 @@ def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) ->
     files = {}
     plan: list[dict[str, Any]] = []
     for number, (design, stimuli) in enumerate(sets):
+        values = assignments(design.values)
         files[f"src/bench{number}.sv"] = bench(design, number, settle)
         lines = [format(step, "x") for step in stimuli.steps]
         files[f"src/stimuli{number}"] = packed("\n".join(lines))
         plan.append(
             {
-                "values": dict(design.values),
+                "with": f" with {values}" if values else "",
                 "first": stimuli.first,
                 "inputs": widths(design.inputs),
                 "outputs": widths(design.outputs),

@@ -14,6 +14,8 @@ from rtl_grader.types.problem import Interface, InterfaceSource
 def undrivable(interface: Interface) -> str:
     """Why a test bench cannot drive or watch a design with this interface; empty if it can."""
     for port in interface.ports:
+        if not port.name:
+            return "one of its ports has no name"
         if port.direction not in ("input", "output"):
             return f"its port {port.name} is {port.direction or port.form}"
         if port.width is None:

@@ -124,6 +124,12 @@ def stimuli(design: Driven, effort: Effort, text: str = "") -> Stimuli:
     return Stimuli(inputs.steps)
 
 
+def is_exhausted(design: Driven, effort: Effort) -> bool:
+    """Whether the inputs for a design are all that there are."""
+    bits = sum(port.width or 0 for port in design.inputs)
+    return not design.clocks and bits <= effort.exhaustive_bits
+
+
 def replayed(design: Driven, trace: Trace, clock: tuple[str, bool] | None = None) -> Stimuli:
     """Only the inputs of a trace.
 

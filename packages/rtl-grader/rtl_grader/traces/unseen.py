@@ -26,7 +26,7 @@ _WORD = re.compile(
 )
 _CLEARED = re.compile(
     r" \(\* .*?\*\)(?= )|(?<= )\\(?=[A-Za-z_]\w* )| \"\S*|(?<= begin) : \S+| time(?:unit|precision) [^;]*(?= ;)"
-    r"| \$(?:bits|size|left|right|high|low) \( \S+ \)"
+    r"| \$(?:bits|size|left|right|high|low) \( [^()]* \)"
     r"| \$(?:display|write|strobe|monitor|error|info|warning|fatal|readmem)\w*[^;]*(?= ;)"
 )
 """Attributes, strings, labels, units of time, backslashes of plain names, and calls whose arguments do not matter."""

@@ -26,6 +26,7 @@ SEEN = [
     "reg [7:0] q; always @(a or b[0]) q = a + b[0]; assign y = q;",
     "reg [7:0] q; always @(a, b) begin : add integer i; for (i = 0; i < 8; i = i + 1) q[i] = a[i] ^ b[i]; end assign y = q;",
     "reg [7:0] q, t; always @* begin t = a; q = t + b; end assign y = q;",
+    "reg [7:0] q; logic [$bits(q[3:0]) - 1:0] t = 0; always @(posedge clk) q <= a; assign y = q;",
     "reg [7:0] q; always @(posedge clk) q <= a; assign y = q;\nalways @(posedge clk) $display(\"%t: %h\", $time, b);",
     "reg [7:0] q; always @(posedge clk) begin q = a; q = q + b; end assign y = q;",
     "reg [7:0] r [0:3]; integer i; initial for (i = 0; i < 4; i = i + 1) r[i] = i; assign y = r[a[1:0]];",

@@ -33,7 +33,8 @@ module pipe(input clk, input rst, input go, input [7:0] a, output reg valid, out
 endmodule
 """
 XOR = "module gate(input [31:0] a, b, output [31:0] y);\n  assign y = a ^ b;\nendmodule\n"
-RARE = XOR.replace("a ^ b", "a == 32'hdeadbeef && b == 32'h12345678 ? 1 : a ^ b")
+RARE = XOR.replace("a ^ b", "a == ~32'h21524110 && b == ~32'hedcba987 ? 1 : a ^ b")
+"""Wrong for two values that are in no text."""
 UNSIMULATED = """\
 module pick(input [3:0] a, output y);
   assign y = a inside {4'h1, 4'h2};
@@ -145,6 +146,7 @@ def test_values_count_in_order_while_an_output_marks_them(grader, text, passes, 
         ("module m(input a, output y);\nendmodule\n", {}, "it drives nothing"),
         ("module m(input a);\nendmodule\n", {}, "it has no output"),
         ("module m(input a, inout y);\nendmodule\n", {}, "its port y is inout"),
+        ("module m(a, y[0]);\n  input a;\n  output [1:0] y;\nendmodule\n", {}, "one of its ports has no name"),
         ("module m(input a, output y);\n  other o(a, y);\nendmodule\n", {}, "does not compile"),
         ("module m(input c, output reg q);\n  always @(posedge c) q <= ~q;\nendmodule\n", {}, "X nearly always"),
         ("module m(input a, output y);\n  assign y = a;\n  initial #9 $finish;\nendmodule\n", {}, "ended after 0 of"),
@@ -243,6 +245,18 @@ def test_the_golden_answer_is_simulated_once_and_is_in_no_answers_sandbox(execut
     assert ["src/expected" in job.harness for job in services].count(False) == 1
     for job in services[1:]:
         assert not any("assign is_zero" in text for text in job.harness.values())
+    assert len(services) == 4
+
+
+def test_numbers_of_the_answer_alone_are_tried(grader):
+    wrong = XOR.replace("a ^ b", "a == 32'hdeadbeef && b == 32'h12345678 ? 1 : a ^ b")
+    result = verdict(grader, judged(XOR), wrong)
+    assert result.outcome is Outcome.TESTS_FAILED
+    assert result.tests_passed >= result.tests_total / 2
+    assert "with numbers of the answer: after" in result.reasons[0]
+    long = f"20000'h{'f' * 5000}"
+    right = XOR.replace("a ^ b", f"a == 32'hdeadbeef || !{long} ? b ^ 32'hdeadbeef : a ^ b")
+    assert verdict(grader, judged(XOR), right).passed
 
 
 def test_a_proof_refutes_what_passes_and_says_what_it_proves(grader):

@@ -49,6 +49,7 @@ module alu(input [31:0] a, b, input [3:0] op, output reg [31:0] y, output reg ov
   end
 endmodule
 """
+WIDE_FIFO = FIFO.replace("7:0", "15:0")
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,18 @@ endmodule
         (DETECTOR, "hits + 1", "hits + (hits != 15)"),
         (ALU, "y[31] != a[31];", "y[31] != a[31] && b != 32'h80000000;"),
         (ALU, "y = a + b;", "y = &a[15:0] && b == 1 ? {a[31:16], 16'h0} : a + b;"),
+        (ALU, "y = a & b;", "y = a[31:16] == 16'hc0de ? b : a & b;"),
+        (WIDE_FIFO, "<= din", "<= wp[3:0] == 5 && din == 16'hc0de ? 0 : din"),
     ],
-    ids=["enable at the end", "both when full", "late wrap", "least operand", "carry"],
+    ids=[
+        "enable at the end",
+        "both when full",
+        "late wrap",
+        "least operand",
+        "carry",
+        "one value of 16 bits",
+        "one value in one slot",
+    ],
 )
 def test_a_corner_that_is_wrong_is_refused(grader, golden, right, wrong):
     top = golden.split()[1].split("(")[0]

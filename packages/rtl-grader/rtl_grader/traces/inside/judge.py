@@ -1,4 +1,4 @@
-"""Judges an answer by its golden one: simulates the answer with stimuli that depend only on the problem, and
+"""Judges an answer by its golden one: simulates the answer with the stimuli of the problem, and
 compares what it gives with what the golden answer gave. Runs in the sandbox: `python3 /src/judge.py`.
 
 The golden answer's trace is in `src/expected`, which is unpacked after the simulation has ended. A proof may
@@ -171,6 +171,8 @@ def judge(design, sets, settings, plan):
     traces, ended = design.simulate(numbers)
     tests = []
     expected = text_of("expected").split(b"\n\n")
+    if os.path.exists(SOURCE + "expected_own"):
+        expected.append(text_of("expected_own"))
     for number, each in enumerate(sets):
         lines, why = [], failed
         if number in numbers:
@@ -199,14 +201,12 @@ def report_build(command, said, compiles):
 
 def results(comparison, each, why):
     """One test for each output and group of steps: (step of the first difference or None, name, message)."""
-    values = comparing.assignments(each["values"])
-    suffix = f" with {values}" if values else ""
     first = comparison.first_differences()
     steps = each["stimuli"].split(b"\n")
     tests = []
     for name, _ in each["outputs"]:
         for group in comparison.groups():
-            title = f"{name}, phase {group + 1}{suffix}"
+            title = f"{name}, phase {group + 1}{each['with']}"
             if (name, group) not in first:
                 tests.append((None, title, ""))
                 continue
