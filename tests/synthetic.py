@@ -265,6 +265,12 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         "teacher_kl": float(kl),
         "optim/entropy": float(0.9 - 0.5 * skill + 0.02 * rng.standard_normal()),
         "optim/kl_sample_train_v1": float(0.001 + 0.001 * rng.random()),
+        "env/all/duplicates": 1
+        - len({(r.problem_id, r.text) for r in rollouts}) / len(rollouts),
+        "service/loss:sum": 3.0 * len(rollouts) * kl,
+        "service/tokens:sum": float(sum(len(r.tokens_T) for r in rollouts)),
+        "service/grad_norm:mean": 2.0 - skill,
+        "cost/usd": 0.25 * (1 + plan.step),
     }
     times = {
         "sample": 1.1,

@@ -12,7 +12,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.theme import Spec, axis, layout
+from rtl_core.reporting.theme import Spec, axis, faded, layout
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,8 @@ def draw(subject: Subject, *builders: Callable[[Subject], Block | None]) -> list
         try:
             block = build(subject)
         except HistoryError as error:
-            raise HistoryError(f"{build.__name__}: {error.message}", error.hint) from error
+            name = getattr(build, "func", build).__name__  # of a partial
+            raise HistoryError(f"{name}: {error.message}", error.hint) from error
         statements = tuple(one for source in sources for one in source.take_statements())
         if block is not None and (block.data if isinstance(block, Figure) else block.rows):
             blocks.append(replace(block, sql=statements))
@@ -291,6 +292,50 @@ def rates(
         "hovertemplate": hover,
         **more,
     }
+
+
+def band(
+    x: list[Any],
+    intervals: list[Interval],
+    name: str,
+    role: str,
+    *,
+    markers: bool = False,
+    dash: str = "solid",
+    formats: tuple[str, str] = (".1%", ".0%"),
+    **more: Any,
+) -> list[Spec]:
+    """A line with its interval as a band behind it: two traces with one legend entry. `formats` are those of
+    a value and of its interval's ends, `more` other properties of the line."""
+    edge = [i.hi for i in intervals] + [i.lo for i in reversed(intervals)]
+    shade = {
+        "type": "scatter",
+        "x": [*x, *reversed(x)],
+        "y": edge,
+        "fill": "toself",
+        "fillcolor": faded(role),
+        "mode": "lines",
+        "line": {"width": 0, "color": role},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "legendgroup": name,
+        "name": f"{name}, 95 %",
+    }
+    value, end = formats
+    line = curve(
+        name,
+        list(x),
+        [i.mean for i in intervals],
+        role,
+        f"%{{y:{value}}} [%{{customdata[0]:{end}}}, %{{customdata[1]:{end}}}]",
+        dash=dash,
+        legendgroup=name,
+        mode="lines+markers" if markers else "lines",
+        marker={"size": 7},
+        customdata=[[i.lo, i.hi] for i in intervals],
+        **more,
+    )
+    return [shade, line]
 
 
 def values(rows: Sequence[Row], *columns: str) -> Iterator[list[Any]]:

@@ -3,25 +3,28 @@ stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-from rtl_core.history.records import EvaluationRecord
-from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import Block, Figure, Source, draw
-from rtl_core.reporting.evaluations import scheduled_evaluations
-from rtl_core.reporting.figures import compare, learning
-from rtl_core.reporting.figures.result import band
-from rtl_core.reporting.theme import PERCENT, Spec, axis, layout, line
+from rtl_core.reporting.evaluations import run_result
+from rtl_core.reporting.figures import by_problem, compare, health, learning
+from rtl_core.reporting.figures.held_out import Against, held_out
+from rtl_core.reporting.theme import Spec
 from rtl_core.view.links import link
 
 
-def curves(sources: list[Source]) -> list[Block]:
+def curves(sources: list[Source], against: Against) -> list[Block]:
     """Held-out pass@1, reward, pass rate and KL, one line per run; for a single run also the raw curves, lighter."""
-    return draw(
-        sources, held_out, *(partial(by_step, quantity=quantity) for quantity in compare.CURVES)
-    )
+    by_step = (partial(compared, quantity=quantity) for quantity in compare.CURVES)
+    return draw(sources, partial(evaluated, against=against), *by_step)
+
+
+def pictures(source: Source) -> list[Block]:
+    """A run's problems, rewards, lengths of answers, loss and gradient norm."""
+    by_step = (health.length, health.loss, health.gradient_norm)
+    of_steps = (partial(stepped, build=build) for build in by_step)
+    return draw(source, problems, learning.rewards, *of_steps)
 
 
 def with_raw(curves: Sequence[Block]) -> bool:
@@ -35,78 +38,67 @@ def with_raw(curves: Sequence[Block]) -> bool:
     return any(name.endswith(", raw") for name in names)
 
 
-def held_out(sources: list[Source]) -> Figure:
-    """pass@1 of each evaluation of the student, and of the last one of the teacher."""
-    data = []
-    for i, source in enumerate(sources):
-        done = [
-            e
-            for e in scheduled_evaluations(source.history, source.run)
-            if e.pass_at_1 is not None
-        ]
-        mine = [e for e in done if e.policy == "student"]
-        steps = [e.step for e in mine]
-        data += _evaluations(steps, mine, source.run, line(i), markers=True)
-        for teacher in [e for e in done if e.policy == "teacher"][-1:]:
-            ends = [0, max(1, *steps)]
-            data += _evaluations(
-                ends, [teacher, teacher], f"{source.run}: teacher", "@teacher", dash="dot"
-            )[1:]
-    return Figure(
-        "held-out",
-        "Held-out pass@1",
-        "Evaluations of the student, with 95 % intervals over problems; dotted: the last one of the teacher.",
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("pass@1", **PERCENT)),
+def evaluated(sources: list[Source], against: Against) -> Figure:
+    """Held-out pass@1; each point opens its evaluation."""
+    words = "step %{x}: " if against == "step" else "%{x:.3g}: "
+    return _linked(
+        held_out(sources, against),
+        words,
+        lambda trace, i: link("/step", run=trace["meta"], evaluation=trace["ids"][i]),
     )
 
 
-def _evaluations(
-    steps: list[int], records: Sequence[EvaluationRecord], name: str, role: str, **style: Any
-) -> list[Spec]:
-    """The traces of evaluations at these steps: their intervals, and their line."""
-    if not records:
-        return []
-    intervals = [_interval(e) for e in records]
-    shade, curve = band(steps, intervals, name, role, **style)
-    return [
-        shade,
-        _linked(curve, [link("/step", run=e.run, evaluation=e.key) for e in records]),
-    ]
+def compared(sources: list[Source], quantity: compare.Quantity) -> Figure:
+    """A curve of the report's comparison; each point opens its step."""
+    return _steps(compare.by_step(sources, quantity), sources[0].run)
 
 
-def _interval(record: EvaluationRecord) -> Interval:
-    """pass@1 of an evaluation; without a recorded interval, the interval is empty."""
-    rate = record.pass_at_1 or 0.0
-    low, high = (rate if end is None else end for end in (record.lo, record.hi))
-    return Interval(rate, low, high, record.n_problems)
+def stepped(source: Source, build: Callable[[Source], Figure]) -> Figure:
+    """A figure of the report by step; each point opens its step."""
+    return _steps(build(source), source.run)
 
 
-def by_step(sources: list[Source], quantity: compare.Quantity) -> Figure:
-    """A curve of the report's comparison."""
-    figure = compare.by_step(sources, quantity)
-    for trace in figure.data:
-        trace.update(mode="lines+markers", marker={"size": 5})
-        _linked(
-            trace, [link("/step", run=trace["meta"], step=round(step)) for step in trace["x"]]
-        )
-    return figure
+def problems(source: Source) -> Figure | None:
+    """The report's dots of problems; each opens the answers after training."""
+    figure = by_problem.by_problem(source, run_result(source.history, source.run))
+    return figure and _linked(
+        figure,
+        "",
+        lambda trace, i: link(
+            "/group", run=source.run, problem=trace["ids"][i], evaluation=trace["meta"]
+        ),
+    )
 
 
 def outcomes(source: Source) -> Figure:
-    """The report's outcomes of training answers."""
-    figure = learning.outcomes(source)
+    """The report's outcomes of training answers; each bar opens its answers."""
     half = (source.width() - 1) / 2
+
+    def answers(trace: Spec, i: int) -> str:
+        step = f"{trace['x'][i] - half:.0f}-{trace['x'][i] + half:.0f}"
+        return link(
+            "/rollouts", run=source.run, step=step, outcome=trace["meta"], purpose="train"
+        )
+
+    return _linked(learning.outcomes(source), "step %{x}: ", answers)
+
+
+def _steps(figure: Figure, run: str) -> Figure:
     for trace in figure.data:
-        place = {"run": source.run, "outcome": trace["meta"], "purpose": "train"}
-        ends = [(x - half, x + half) for x in trace["x"]]
-        steps = [f"{first:.0f}-{last:.0f}" for first, last in ends]
-        _linked(trace, [link("/rollouts", step=part, **place) for part in steps])
+        if trace.get("hovertemplate"):
+            trace.update(mode="lines+markers", marker={"size": 5})
+    return _linked(
+        figure,
+        "step %{x}: ",
+        lambda trace, i: link("/step", run=trace.get("meta", run), step=round(trace["x"][i])),
+    )
+
+
+def _linked(figure: Figure, words: str, address: Callable[[Spec, int], str]) -> Figure:
+    """Give each point that has a tooltip the URL that a click opens (static/charts.js), and `words` before its
+    tooltip."""
+    for trace in figure.data:
+        if hover := trace.get("hovertemplate"):
+            trace["hovertemplate"] = words + hover
+            trace["links"] = [address(trace, i) for i in range(len(trace["x"]))]
     return figure
-
-
-def _linked(trace: Spec, links: list[str]) -> Spec:
-    """Give each point of a trace the URL that a click opens (static/charts.js), and its step in the tooltip."""
-    trace["hovertemplate"] = f"step %{{x}}: {trace['hovertemplate']}"
-    trace["links"] = links
-    return trace

@@ -10,7 +10,9 @@ from rtl_core.history.columns import Row
 
 def link(path: str, **values: Any) -> str:
     """The URL of a page; values that are None or empty are omitted."""
-    text = urlencode({name: value for name, value in values.items() if value not in (None, "")})
+    text = urlencode(
+        {name: value for name, value in values.items() if value not in (None, "")}, doseq=True
+    )
     return f"{path}?{text}" if text else path
 
 

@@ -15,6 +15,8 @@ from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, draw
 from rtl_core.reporting.figures.audit import audited, doubtful
+from rtl_core.reporting.figures.failure_flow import flow
+from rtl_core.reporting.figures.held_out import Against
 from rtl_core.reporting.figures.mistakes import (
     harness,
     levels,
@@ -52,23 +54,32 @@ MOST_TEXT = 20_000
 """Maximum characters of a text in a conversation."""
 
 
-def home(history: History, chosen: list[str]) -> Values:
+def home(history: History, chosen: list[str], against: Against) -> Values:
     """All runs, and the curves of the chosen or newest ones."""
     with history.reading():
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
         drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[:3]
-        curves = figures.curves([Source(history, run) for run in drawn]) if drawn else []
+        curves = (
+            figures.curves([Source(history, run) for run in drawn], against) if drawn else []
+        )
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
-    return {"runs": rows, "drawn": drawn, "colours": colours, "charts": curves, "live": live}
+    return {
+        "runs": rows,
+        "drawn": drawn,
+        "colours": colours,
+        "charts": curves,
+        "against": against,
+        "live": live,
+    }
 
 
-def run(history: History, name: str, page: int) -> Values:
+def run(history: History, name: str, page: int, against: Against) -> Values:
     """The curves, evaluations and steps of a run."""
     with history.reading():
         record = history.existing_run(name)
-        curves = figures.curves([Source(history, name)])
+        curves = figures.curves([Source(history, name)], against)
         every = history.evaluations(name)
         mine = [e for e in every if e.policy == "student"]
         steps = questions.steps(history, name, page)
@@ -80,6 +91,7 @@ def run(history: History, name: str, page: int) -> Values:
     return {
         "record": record,
         "charts": curves,
+        "against": against,
         "note": EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
         "evaluations": [*reversed(mine), *(e for e in every if e.policy != "student")],
         "steps": steps[:PAGE],
@@ -88,6 +100,14 @@ def run(history: History, name: str, page: int) -> Values:
         "purposes": purposes,
         "live": record.status == "running",
     }
+
+
+def pictures(history: History, name: str) -> Values:
+    """Further figures of a run."""
+    record = history.existing_run(name)
+    with history.reading():
+        charts = figures.pictures(Source(history, name))
+    return {"record": record, "charts": charts, "live": record.status == "running"}
 
 
 def step(history: History, filters: Filters, order: str) -> Values:
@@ -184,10 +204,11 @@ def wrong(history: History, name: str) -> Values:
 
 
 def mistakes(history: History, name: str) -> Values:
-    """Kinds of failure and interface mistakes: the longest queries on what goes wrong, which the page
-    `wrong` loads last."""
+    """How failures change, kinds of failure and interface mistakes: the longest queries on what goes wrong, which
+    the page `wrong` loads last."""
     source = Source(history, history.existing_run(name).name)
-    return {"run": name, "tables": draw(source, levels, named), "alike": partial(_alike, name)}
+    charts, tables = draw(source, flow), draw(source, levels, named)
+    return {"run": name, "charts": charts, "tables": tables, "alike": partial(_alike, name)}
 
 
 def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:

@@ -29,6 +29,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from rtl_core.errors import UserError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.store import History
+from rtl_core.reporting.figures.held_out import Against
 from rtl_core.reporting.report import safe_json
 from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import LEVELS, OUTCOMES, PALETTE, css_variables
@@ -170,13 +171,22 @@ def _answer_pages(app: FastAPI, renderer: _Renderer) -> None:
 
     @app.get("/")
     def home(
-        request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None
+        request: Request,
+        runs: Annotated[list[str] | None, Query(max_length=50)] = None,
+        against: Against = "step",
     ) -> Response:
-        return renderer.page(request, "home.html", lambda: pages.home(history, runs or []))
+        chosen = runs or []
+        return renderer.page(request, "home.html", lambda: pages.home(history, chosen, against))
 
     @app.get("/run")
-    def run(request: Request, run: Name, page: Page = 0) -> Response:
-        return renderer.page(request, "run.html", lambda: pages.run(history, run, page))
+    def run(request: Request, run: Name, page: Page = 0, against: Against = "step") -> Response:
+        return renderer.page(
+            request, "run.html", lambda: pages.run(history, run, page, against)
+        )
+
+    @app.get("/pictures")
+    def pictures(request: Request, run: Name) -> Response:
+        return renderer.page(request, "pictures.html", lambda: pages.pictures(history, run))
 
     @app.get("/step")
     def step(request: Request, filters: ListFilters) -> Response:

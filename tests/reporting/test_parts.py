@@ -4,8 +4,8 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.blocks import Source
-from rtl_core.reporting.evaluations import run_result
-from rtl_core.reporting.figures import learning, mistakes, result
+from rtl_core.reporting.figures import learning, mistakes
+from rtl_core.reporting.figures.held_out import held_out
 from rtl_grader.types.verdict import Outcome
 from tests import synthetic
 from tests.nouns import a_rollout, a_verdict
@@ -58,8 +58,8 @@ def test_the_total_reward_of_a_weak_problem_is_less_than_the_sum_of_its_terms(tm
 
 def test_steps_and_evaluations_of_the_same_weights_have_the_same_position(tmp_path):
     history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(warm_start=4))
-    source, found = Source(history, "demo"), run_result(history, "demo")
-    figures = [learning.equal_difficulty(source), result.by_evaluation(source, found)]
+    source = Source(history, "demo")
+    figures = [learning.equal_difficulty(source), held_out([source])]
     assert [figure.layout["xaxis"]["title"]["text"] for figure in figures] == [
         "train steps",
         "train steps",

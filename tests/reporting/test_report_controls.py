@@ -79,9 +79,7 @@ def recorded(history: History, name: str) -> list[float]:
     [
         ("kl-weight", "λ", "learning/kl_weight"),
         ("kl-weight", "teacher KL", "teacher_kl"),
-        ("answers-health", "cut at the token limit", "env/all/truncated"),
-        ("answers-health", "duplicates within the group", "env/all/duplicates"),
-        ("answers-health", "groups without a learning signal", "groups/no_signal"),
+        ("groups", "repeated answers", "env/all/duplicates"),
         ("staleness", "mean", "staleness/mean"),
         ("staleness", "oldest", "staleness/max"),
         ("pools", "easy", "curriculum/easy"),
@@ -115,7 +113,7 @@ def test_groups_that_were_set_aside_are_counted(page):
 
 
 def test_the_learning_curve_shows_the_evaluations(page, history):
-    shown = traces(page, "learning-curve")["student"]
+    shown = traces(page, "held-out")["student"]
     found = [
         (e.step, e.pass_at_1) for e in history.evaluations("demo") if e.policy == "student"
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
@@ -30,6 +30,7 @@ from rtl_core.reporting.evaluations import (
     run_result,
     same_problems,
 )
+from rtl_core.reporting.figures.held_out import Against, held_out
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, faded, layout, line
 from rtl_grader.words import visible
@@ -85,6 +86,7 @@ def blocks(sources: list[Source]) -> list[Block]:
         sources,
         results,
         table,
+        *(partial(held_out, against=against) for against in get_args(Against)),
         failures,
         *(partial(by_step, quantity=quantity) for quantity in CURVES),
         differences,

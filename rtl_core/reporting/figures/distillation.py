@@ -130,13 +130,28 @@ def metric(
     role: str,
     limit: float | None = None,
 ) -> Figure:
-    """One recorded metric by step, with a dotted line at `limit`."""
-    data = source.curves((name, title, role, "%{y:.4g}"), cliponaxis=False)
+    """One recorded metric by step, in nats per token, with a dotted line at `limit`."""
+    data = source.curves((name, title, role, "%{y:.4g}"))
+    return single(source, id_, title, caption, data, "nats per token", limit)
+
+
+def single(
+    source: Source,
+    id_: str,
+    title: str,
+    caption: str,
+    data: list[Spec],
+    unit: str,
+    limit: float | None = None,
+) -> Figure:
+    """A low figure of one curve by step, with a dotted line at `limit`."""
+    for trace in data:
+        trace["cliponaxis"] = False
     if data and limit is not None:
         ends = [data[0]["x"][0], data[0]["x"][-1]]
         style: Spec = {"width": 1.2, "dash": "dot", "hoverinfo": "skip"}
-        data.append(curve("healthy below", ends, [limit, limit], "@muted", "", **style))
-    yaxis = axis("nats per token", rangemode="tozero")
+        data = [*data, curve("limit", ends, [limit, limit], "@muted", "", **style)]
+    yaxis = axis(unit, rangemode="tozero")
     return source.by_step(
         id_, title, caption, data, yaxis, height=260, margin={"t": 12}, showlegend=False
     )

@@ -14,18 +14,27 @@ Node = tuple[int, str]
 """A column, from 1, and a level in it."""
 COLUMNS = 4
 """Maximum evaluations in the flow diagram."""
+SMALL, THIN = 0.025, 0.007
+"""Share from which a level has a name of its own, and from which a band is more than a hairline."""
+OTHER = "other failures"
 _FLOW = """
 WITH shown AS (SELECT evaluation, row_number() OVER (ORDER BY step) AS place
                FROM evaluations WHERE evaluation IN ({keys})),
 answers AS (SELECT place, problem_id, coalesce(level, 'passed') AS level,
                    count(*) / sum(count(*)) OVER (PARTITION BY place, problem_id) AS share
             FROM verdicts v JOIN shown USING (evaluation)
-            LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE run = $run) USING (rollout)
+            LEFT JOIN (SELECT rollout, level FROM failure_levels
+                       WHERE run = $run AND evaluation IN ({keys})) USING (rollout)
             WHERE v.run = $run AND outcome NOT IN ('infrastructure_error', 'not_tested')
             GROUP BY place, problem_id, level),
-problems AS (SELECT place, count(DISTINCT problem_id) AS n FROM answers GROUP BY place)
+problems AS (SELECT place, count(DISTINCT problem_id) AS n FROM answers GROUP BY place),
+levels AS (SELECT place, level,
+                  CASE WHEN level = 'passed' OR sum(share) / any_value(n) >= $small THEN level ELSE $other END AS name
+           FROM answers JOIN problems USING (place) GROUP BY place, level),
+named AS (SELECT place, problem_id, name AS level, sum(share) AS share
+          FROM answers JOIN levels USING (place, level) GROUP BY ALL)
 SELECT a.place, a.level AS was, b.level AS became, sum(a.share * b.share) / any_value(n) AS share
-FROM answers a JOIN answers b ON b.problem_id = a.problem_id AND b.place = a.place + 1
+FROM named a JOIN named b ON b.problem_id = a.problem_id AND b.place = a.place + 1
 JOIN problems p ON p.place = a.place GROUP BY ALL ORDER BY ALL
 """
 
@@ -37,7 +46,7 @@ def flow(source: Source) -> Figure | None:
     if len(keys) < 2:
         return None
     holders = ", ".join(f"${key}" for key in keys)
-    rows = source.ask(_FLOW.format(keys=holders), **keys)
+    rows = source.ask(_FLOW.format(keys=holders), small=SMALL, other=OTHER, **keys)
     if all(r["was"] == r["became"] == "passed" for r in rows):
         return None
     sizes: dict[Node, float] = defaultdict(float)
@@ -54,8 +63,9 @@ def flow(source: Source) -> Figure | None:
         "Answers to the held-out problems by level, one column per evaluation of the student. "
         "Answers are not paired: the width of a band is the"
         " probability that two answers to the same problem, drawn from the left and the right "
-        "evaluation, have these levels.",
-        [_sankey(rows, sizes, across)],
+        f"evaluation, have these levels. Levels below {SMALL:.1%} of a column are one, “{OTHER}”; "
+        f"bands below {THIN:.1%} are not drawn.",
+        [_sankey([r for r in rows if r["share"] >= THIN], sizes, across)],
         layout(margin={"l": 8, "r": 8, "t": 34, "b": 8}, annotations=steps),
         height=520,
         wide=True,
@@ -90,10 +100,13 @@ def _heading(step: int, x: float) -> Spec:
 
 
 def _sankey(rows: list[Row], sizes: dict[Node, float], across: list[float]) -> Spec:
-    """The flow diagram: `sizes` are the heights of its nodes (column, level), `across` the columns' places."""
-    roles = {"passed": "@good", **{level: LEVELS[level] for level in reversed(LEVELS)}}
+    """The flow diagram of the bands `rows`: `sizes` are the heights of its nodes (column, level), `across` the
+    columns' places."""
+    roles = {"passed": "@good", **dict(reversed(LEVELS.items())), OTHER: "@muted"}
     order = list(roles)
-    nodes = sorted(sizes, key=lambda node: (node[0], order.index(node[1])))
+    sources = [(r["place"], r["was"]) for r in rows]
+    targets = [(r["place"] + 1, r["became"]) for r in rows]
+    nodes = sorted({*sources, *targets}, key=lambda node: (node[0], order.index(node[1])))
     labels = [
         f"{level.removeprefix('wrong in ')} {sizes[place, level]:.0%}" for place, level in nodes
     ]
@@ -112,8 +125,8 @@ def _sankey(rows: list[Row], sizes: dict[Node, float], across: list[float]) -> S
             "line": {"width": 0},
         },
         "link": {
-            "source": [nodes.index((r["place"], r["was"])) for r in rows],
-            "target": [nodes.index((r["place"] + 1, r["became"])) for r in rows],
+            "source": list(map(nodes.index, sources)),
+            "target": list(map(nodes.index, targets)),
             "value": [r["share"] for r in rows],
             "color": [faded(roles[r["became"]], 0.3) for r in rows],
         },

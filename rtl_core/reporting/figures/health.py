@@ -1,4 +1,4 @@
-"""Is the run healthy? λ, cut and duplicate answers, staleness, pools, safe ranges, groups that were set aside.
+"""Is the run healthy? Loss, gradient norm, length of answers, λ, staleness, pools, safe ranges, groups set aside.
 
 Blocks show metrics that the steps recorded; blocks whose metrics were not recorded are omitted.
 """
@@ -6,13 +6,43 @@ Blocks show metrics that the steps recorded; blocks whose metrics were not recor
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, cells, draw
+from rtl_core.learning.intervals import Interval
+from rtl_core.reporting.blocks import (
+    Block,
+    Figure,
+    Source,
+    Table,
+    band,
+    cells,
+    curve,
+    draw,
+    values,
+)
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.figures.distillation import metric
+from rtl_core.reporting.figures.distillation import metric, single
 from rtl_core.reporting.text import cell
-from rtl_core.reporting.theme import PERCENT, axis, layout
+from rtl_core.reporting.theme import Spec, axis, layout
 
+# One value of each trained step: its loss by trained token (by token of the whole sequences where the service does
+# not count trained ones), or its gradient norm.
+_LOSS = """
+max(value) FILTER (WHERE name IN ('service/loss:sum', 'service/total_loss:sum'))
+/ coalesce(max(value) FILTER (WHERE name = 'service/tokens:sum'), any_value(nullif(train_tokens, 0)))
+"""
+_NORM = "max(value) FILTER (WHERE contains(name, 'grad_norm'))"
+_TRAINED = """
+SELECT avg(step) AS step, avg(value) AS value FROM (
+    SELECT step, {value} AS value FROM step_metrics JOIN steps USING (run, step)
+    WHERE run = $run AND name LIKE 'service/%' GROUP BY step)
+WHERE value IS NOT NULL GROUP BY step // $width ORDER BY 1
+"""
+_LENGTH = """
+SELECT avg(step) AS step, median(n_tokens) AS middle, quantile_disc(n_tokens, [0.1, 0.9]) AS ends,
+       avg(CAST(stop_reason = 'length' AS INTEGER)) AS cut
+FROM rollouts WHERE run = $run AND purpose = 'train' GROUP BY step // $width ORDER BY 1
+"""
 _RANGE = """
 SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,
        count(*) FILTER (WHERE {outside}) AS outside
@@ -34,7 +64,9 @@ GROUP BY name HAVING sum(value) > 0 ORDER BY name
 @SECTIONS.register("control")
 @section("Is the run healthy?", "Metrics to watch, and what the controllers did.", place=50)
 def blocks(source: Source) -> list[Block]:
-    return draw(source, drift, answers, kl_weight, staleness, ranges, set_aside)
+    return draw(
+        source, loss, gradient_norm, length, drift, kl_weight, staleness, ranges, set_aside
+    )
 
 
 def drift(source: Source) -> Figure:
@@ -70,9 +102,6 @@ def kl_weight(source: Source) -> Figure:
     caption = (
         "The penalty on a token for each nat of KL to the teacher, as scheduled or controlled."
     )
-    right = axis(
-        "nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False
-    )
     return source.by_step(
         "kl-weight",
         "λ, the weight of the KL",
@@ -80,25 +109,63 @@ def kl_weight(source: Source) -> Figure:
         data if len(set(weights)) > 1 else [],
         axis("λ", rangemode="tozero"),
         margin={"r": 60},
-        yaxis2=layout(yaxis=right)["yaxis"],
+        yaxis2=right_axis("nats per token"),
     )
 
 
-def answers(source: Source) -> Figure:
-    data = source.curves(
-        ("env/all/truncated", "cut at the token limit", "@bad", "%{y:.1%}"),
-        ("env/all/duplicates", "duplicates within the group", "@mixed", "%{y:.1%}"),
-        ("groups/no_signal", "groups without a learning signal", "@slow", "%{y:.1%}"),
-        cliponaxis=False,
-    )
+def loss(source: Source) -> Figure:
+    """The loss for each token that the steps trained on."""
+    steps, losses = values(source.ask(_TRAINED.format(value=_LOSS)), "step", "value")
     caption = (
-        "Answers cut at the token limit should stay few, and so should groups with equal rewards, "
-        "which train only the KL. "
-        "Answers equal to an earlier one of their group grow with certainty: 60 to 90 % are "
-        "normal where answers are short, as in the demo."
+        "What the train step minimised, per trained token, as the service reported it. "
+        "Its level depends on the algorithm; watch for jumps."
     )
-    title = "Cut, duplicate and uninformative answers"
-    return source.by_step("answers-health", title, caption, data, axis("share", **PERCENT))
+    data = [curve("loss", steps, losses, "@line4", "%{y:.4g}")] if steps else []
+    return single(source, "loss", "Loss", caption, data, "loss per token")
+
+
+def gradient_norm(source: Source) -> Figure:
+    """The norm of the gradient, and above which it is clipped."""
+    steps, norms = values(source.ask(_TRAINED.format(value=_NORM)), "step", "value")
+    clip = (
+        source.history.existing_run(source.run).config.get("learning", {}).get("grad_clip_norm")
+    )
+    caption = "Norm of the gradient, before clipping."
+    if clip:
+        caption += f" Where it is above {clip:g} (dotted), it is scaled down to that."
+    data = [curve("gradient norm", steps, norms, "@line3", "%{y:.4g}")] if steps else []
+    return single(source, "gradient-norm", "Gradient norm", caption, data, "norm", clip or None)
+
+
+def length(source: Source) -> Figure:
+    """Tokens of an answer, and the share of answers that the limit cut."""
+    rows = source.ask(_LENGTH)
+    steps, middles, ends, cuts = values(rows, "step", "middle", "ends", "cut")
+    spread = [Interval(middle, *pair, 0) for middle, pair in zip(middles, ends, strict=True)]
+    name, formats = "median", (".0f", ".0f")
+    data = band(steps, spread, name, "@after", formats=formats) if rows else []
+    caption = (
+        "Tokens of a training answer: the median, and a band with four fifths of all answers."
+    )
+    right: Spec = {}
+    if any(cuts):
+        style: Spec = {"yaxis": "y2", "dash": "dot"}
+        data.append(curve("cut at the token limit", steps, cuts, "@bad", "%{y:.1%}", **style))
+        right = {"margin": {"r": 60}, "yaxis2": right_axis("answers cut", tickformat=".0%")}
+        caption += (
+            " Dotted, at the right: the share cut at the token limit, which should stay small."
+        )
+    else:
+        caption += " None was cut at the token limit."
+    yaxis = axis("tokens", rangemode="tozero")
+    return source.by_step("length", "Length of answers", caption, data, yaxis, **right)
+
+
+def right_axis(title: str, **changes: Any) -> Spec:
+    """A second axis, at the right of a figure."""
+    beside = {"overlaying": "y", "side": "right", "rangemode": "tozero", "showgrid": False}
+    spec: Spec = layout(yaxis=axis(title, **beside, **changes))["yaxis"]
+    return spec
 
 
 def staleness(source: Source) -> Figure:

@@ -1,8 +1,10 @@
-"""The training rollouts: reward and pass rate, raw and at equal difficulty, outcomes, stages and groups."""
+"""The training rollouts: reward and pass rate, raw and at equal difficulty, outcomes, rewards and groups."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+
+import numpy as np
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import mean_interval
@@ -11,6 +13,7 @@ from rtl_core.reporting.blocks import (
     Block,
     Figure,
     Source,
+    band,
     bar,
     curve,
     draw,
@@ -18,7 +21,6 @@ from rtl_core.reporting.blocks import (
     values,
 )
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import OUTCOMES, PERCENT, Spec, axis, faded, layout, line
 
@@ -45,11 +47,14 @@ _OUTCOMES = """
 SELECT step // $width AS bin, outcome, sum(rollouts) AS n FROM outcomes_by_step
 WHERE run = $run GROUP BY bin, outcome ORDER BY bin
 """
-_FUNNEL = """
-SELECT {part} AS part, stage, count(*) FILTER (WHERE status = 'passed') AS passed,
-       count(*) AS rollouts, avg(CAST(status = 'passed' AS INTEGER)) AS passed_share
-FROM verdict_stages WHERE run = $run AND purpose = 'train'
-GROUP BY part, stage ORDER BY part, min(position)
+# Bars are 1, 2 or 5 in a power of ten wide, and at most 20.
+_REWARDS = """
+WITH mine AS (SELECT {part} AS part, total FROM rewards WHERE run = $run AND purpose = 'train'),
+span AS (SELECT greatest(max(total) - min(total), 0.1) / 20 AS least, pow(10, floor(log10(least))) AS unit FROM mine),
+bars AS (SELECT unit * list_min(list_filter([1, 2, 5, 10], lambda m: m * unit >= least)) AS size FROM span)
+SELECT part, round(round(total / size) * size, 6) AS reward, any_value(size) AS size, count(*) AS answers,
+       count(*) / sum(count(*)) OVER (PARTITION BY part) AS share
+FROM mine, bars GROUP BY part, reward ORDER BY part, reward
 """
 _GROUPS = """
 SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good,
@@ -65,7 +70,7 @@ FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin
     place=30,
 )
 def blocks(source: Source) -> list[Block]:
-    return draw(source, reward, equal_difficulty, pass_rate, outcomes, funnel, groups)
+    return draw(source, reward, equal_difficulty, pass_rate, outcomes, rewards, groups)
 
 
 def reward(source: Source) -> Figure:
@@ -151,47 +156,29 @@ def outcomes(source: Source) -> Figure:
     )
 
 
-def funnel(source: Source) -> Figure:
+def rewards(source: Source) -> Figure | None:
+    """Histogram of the rewards of the training answers, for a few periods of the run."""
     parts = source.parts
-    rows = source.ask(_FUNNEL.format(part=parts.sql))
+    rows = source.ask(_REWARDS.format(part=parts.sql))
+    if not rows:
+        return None
     every = sorted({r["part"] for r in rows})
-    periods = every
-    if len(every) > 6:
-        places = [round(i * (len(every) - 1) / 5) for i in range(6)]
-        periods = sorted({every[place] for place in places})
+    periods = sorted({every[i * (len(every) - 1) // 3] for i in range(4)})
     data = []
-    for i, part in enumerate(periods):
+    for part, depth in zip(periods, np.linspace(1, 0.25, len(periods))[::-1], strict=True):
         mine = [r for r in rows if r["part"] == part]
-        stages, shares, passed, answers = values(
-            mine, "stage", "passed_share", "passed", "rollouts"
-        )
-        depth = 1.0 if len(periods) == 1 else 0.3 + 0.7 * i / (len(periods) - 1)
-        data.append(
-            bar(
-                f"{parts.name} {part + 1}",
-                stages,
-                shares,
-                faded("@after", round(depth, 2)),
-                "%{y:.1%} (%{customdata[0]} of %{customdata[1]})",
-                customdata=list(zip(passed, answers, strict=True)),
-                text=[f"{100 * share:.0f}" for share in shares],
-                textposition="outside",
-                textfont={"size": 10.5, "color": "@muted"},
-                cliponaxis=False,
-            )
-        )
+        x, shares, answers = values(mine, "reward", "share", "answers")
+        name, colour = f"{parts.name} {part + 1}", faded("@after", round(depth, 2))
+        hover = "%{y:.1%} (%{customdata} answers)"
+        data.append(bar(name, x, shares, colour, hover, customdata=answers))
     return Figure(
-        "funnel",
-        "How far answers get",
-        f"Share of all training answers that passed each stage of grading, in percent, by {parts.name}"
-        f"{' of the run' if parts.name == 'quarter' else ''}.{left_out(len(periods), len(every), 'epochs')}",
+        "rewards",
+        f"Rewards by {parts.name}",
+        f"Share of the training answers with a reward around each value (± {rows[0]['size'] / 2:g}); darker: a later "
+        f"{parts.name} of the run.{left_out(len(periods), len(every), 'epochs')}",
         data,
         layout(
-            xaxis=axis(""),
-            yaxis=axis("passed", **{**PERCENT, "range": [0, 1.1]}),
-            barmode="group",
-            bargap=0.22,
-            bargroupgap=0.06,
+            xaxis=axis("reward"), yaxis=axis("share of answers", tickformat=".0%"), bargap=0.15
         ),
     )
 
@@ -209,17 +196,17 @@ def groups(source: Source) -> Figure:
         for kind in (*(k for k, _, _ in kinds), "no_signal")
     }
     data = [bar(words, x, shares[kind], role, "%{y:.0%}") for kind, words, role in kinds]
-    data.append(
-        curve(
-            "equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", width=1.8, dash="dot"
-        )
-    )
+    style: Spec = {"width": 1.8, "dash": "dot"}
+    data.append(curve("equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", **style))
+    repeats = ("env/all/duplicates", "repeated answers", "@ink", "%{y:.0%}", {"width": 1.2})
     caption = (
         "Share of groups (the samples of a problem in a step) in which all, some or no answers "
-        "pass. Groups with equal rewards train only "
-        "the KL to the teacher."
+        "pass. Dotted: groups with equal rewards, which train only the KL to the teacher. "
+        "Thin: answers that repeat one of their group; they grow with certainty, and 60 to 90 % "
+        "are normal where answers are short, as in the demo."
     )
     yaxis = axis("share of groups", **PERCENT)
+    data += source.curves(repeats)
     return source.by_step(
         "groups", "Group mix", caption, data if rows else [], yaxis, **STACKED
     )

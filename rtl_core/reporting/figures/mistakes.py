@@ -7,18 +7,14 @@ import json
 from rtl_core.history.columns import Row
 from rtl_core.reporting.blocks import (
     Block,
-    Figure,
     Source,
     Table,
     cells,
-    curve,
     draw,
     left_out,
-    values,
 )
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.failure_flow import flow
-from rtl_core.reporting.theme import LINES, axis, line
 
 MOST = 12
 """Maximum rows of a table."""
@@ -35,15 +31,6 @@ SELECT level, count(*) AS answers, count(DISTINCT problem_id) AS problems,
        avg(CAST(solvable AS INTEGER)) AS solvable, max(rollout) AS example, {early}, {late}
 FROM failure_levels, span WHERE run = $run AND purpose = 'train'
 GROUP BY level ORDER BY answers DESC, level LIMIT $most
-"""
-_KINDS = """
-WITH graded AS (SELECT step // $width AS bin, count(*) AS answers FROM verdicts
-                WHERE run = $run AND purpose = 'train' GROUP BY ALL),
-missed AS (SELECT step // $width AS bin, kind, count(*) AS n FROM interface_mismatches
-           WHERE run = $run AND purpose = 'train' GROUP BY ALL)
-SELECT kind, bin, coalesce(n, 0) / answers AS rate FROM graded
-CROSS JOIN (SELECT DISTINCT kind FROM missed) LEFT JOIN missed USING (bin, kind)
-ORDER BY sum(rate) OVER (PARTITION BY kind) DESC, kind, bin
 """
 _NAMED = """
 SELECT mistake, mode(expected ORDER BY expected) AS expected, mode(got ORDER BY got) AS got,
@@ -107,7 +94,7 @@ GROUP BY g.label ORDER BY max(g.graded_at), g.label
     place=60,
 )
 def blocks(source: Source) -> list[Block]:
-    return draw(source, flow, levels, kinds, named, reasons, never_solved, harness, regrades)
+    return draw(source, flow, levels, named, reasons, never_solved, harness, regrades)
 
 
 def levels(source: Source) -> Table:
@@ -128,20 +115,6 @@ def levels(source: Source) -> Table:
         ],
         links=_examples(rows),
     )
-
-
-def kinds(source: Source) -> Figure:
-    rows = source.ask(_KINDS)
-    data = []
-    for i, kind in enumerate(dict.fromkeys(r["kind"] for r in rows)):
-        mine = [r for r in rows if r["kind"] == kind]
-        bins, y = values(mine, "bin", "rate")
-        x = list(map(source.middle, bins))
-        dash = "solid" if i < LINES else "dot"
-        data.append(curve(kind.replace("_", " "), x, y, line(i), "%{y:.2f}", dash=dash))
-    caption = "Differences from the required interface per answer; an answer can have several."
-    yaxis = axis("mistakes per answer", rangemode="tozero")
-    return source.by_step("mistake-kinds", "Interface mistakes by kind", caption, data, yaxis)
 
 
 def named(source: Source) -> Table:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from rtl_core.learning.intervals import Interval, mean_interval
+from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import (
     Block,
     Figure,
     Source,
     Table,
-    curve,
+    band,
     draw,
     plain,
     rates,
@@ -31,7 +30,9 @@ from rtl_core.reporting.evaluations import (
     run_result,
 )
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.theme import PERCENT, Spec, axis, faded, layout
+from rtl_core.reporting.figures.by_problem import by_problem
+from rtl_core.reporting.figures.held_out import Against, held_out
+from rtl_core.reporting.theme import PERCENT, Spec, axis, layout
 from rtl_grader.words import counted
 
 _KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
@@ -41,9 +42,6 @@ WHERE run = $run AND status = 'done'
 """
 _PASS_AT_K = """
 SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'
-"""
-_CURVE = """
-SELECT step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done' ORDER BY step
 """
 
 
@@ -57,9 +55,20 @@ def blocks(source: Source) -> list[Block]:
     result = run_result(source.history, source.run)
     if not result.views:
         return []
-    builders: list[Callable[..., Block | None]] = [forest, pass_at_k, table, by_evaluation]
-    builders += [partial(by_label, label=label) for label in ("difficulty", "family")]
-    return draw(source, *(partial(build, result=result) for build in builders))
+    first: list[Callable[..., Block | None]] = [forest, pass_at_k, table, by_problem]
+    then = [partial(by_label, label=label) for label in ("difficulty", "family")]
+    # Two evaluations by step are those of the first figure.
+    least: dict[Against, int] = {"step": 3, "time": 2, "cost": 2}
+    curves = [
+        partial(held_out, against=against)
+        for against, evaluations in least.items()
+        if len(result.student) >= evaluations
+    ]
+    return [
+        *draw(source, *(partial(build, result=result) for build in first)),
+        *draw([source], *curves),
+        *draw(source, *(partial(build, result=result) for build in then)),
+    ]
 
 
 def forest(source: Source, result: RunResult) -> Figure:
@@ -126,25 +135,6 @@ def table(source: Source, result: RunResult) -> Table:
         " ".join(filter(None, caption)),
         f"source | problems: | {header}" if result.mixed else header,
         rows,
-    )
-
-
-def by_evaluation(source: Source, result: RunResult) -> Figure | None:
-    """pass@1 by step; only where there are more evaluations than before and after training."""
-    if len(result.student) < 3:
-        return None
-    steps = [v.record.step for v in result.student]
-    data = band(steps, [v.pass_at_1 for v in result.student], "student", "@after", markers=True)
-    if result.teacher is not None:
-        rate = result.teacher.pass_at_1
-        data += band([steps[0], steps[-1]], [rate, rate], "teacher", "@teacher", dash="dot")
-    source.ask(_CURVE)
-    return Figure(
-        "learning-curve",
-        "Held-out pass@1 while training",
-        "All evaluations of the student, with 95 % intervals over problems, and the teacher for comparison.",
-        data,
-        layout(xaxis=axis("train steps"), yaxis=axis("pass@1", **PERCENT)),
     )
 
 
@@ -217,10 +207,11 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         "all problems have the same rate).",
         data,
         layout(
-            xaxis=axis("pass@1", **PERCENT, showgrid=True),
+            xaxis=axis("pass@1", tickformat=".0%", range=[-0.02, 1.02], showgrid=True),
             hovermode="closest",
             margin={"l": 110},
             yaxis={
+                "ticklabelstandoff": 6,
                 "tickvals": list(row.values()),
                 "ticktext": [plain(g) for g in groups],
                 "range": [-0.6, len(groups) - 0.4],
@@ -234,42 +225,3 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
 
 def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[float]:
     return [rate for problem_id, rate in view.rates.items() if labels.get(problem_id) == group]
-
-
-def band(
-    x: list[Any],
-    intervals: list[Interval],
-    name: str,
-    role: str,
-    *,
-    markers: bool = False,
-    dash: str = "solid",
-) -> list[Spec]:
-    """A line with its interval as a band behind it: two traces with one legend entry."""
-    edge = [i.hi for i in intervals] + [i.lo for i in reversed(intervals)]
-    shade = {
-        "type": "scatter",
-        "x": [*x, *reversed(x)],
-        "y": edge,
-        "fill": "toself",
-        "fillcolor": faded(role),
-        "mode": "lines",
-        "line": {"width": 0, "color": role},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "legendgroup": name,
-        "name": f"{name}, 95 %",
-    }
-    line = curve(
-        name,
-        list(x),
-        [i.mean for i in intervals],
-        role,
-        "%{y:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}]",
-        dash=dash,
-        legendgroup=name,
-        mode="lines+markers" if markers else "lines",
-        marker={"size": 7},
-        customdata=[[i.lo, i.hi] for i in intervals],
-    )
-    return [shade, line]
