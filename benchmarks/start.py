@@ -1,6 +1,6 @@
 """Measure how long a run takes until its first train step, with few problems and with many.
 
-    python -m benchmarks.start [--rows 400,20000] [--heldout 8] [--pairs ../shared/data/pairs]
+    python -m benchmarks.start [--rows 400,20000] [--heldout 16] [--pairs ../shared/data/pairs]
         [--folder /tmp/bench-pairs]
 
 Trains the embedded student on pairs (benchmarks/problem_reading.py makes the files), with about `--heldout`
@@ -26,7 +26,7 @@ from rtl_core.reporting.report import write_report
 from rtl_core.view.links import link
 
 SETTINGS = (
-    "prompting.max_prompt_tokens=600",
+    "prompting.max_prompt_tokens=800",
     "sampling.group_size=2",
     "curriculum.problems_per_step=4",
     "evaluation.samples=1",
@@ -92,7 +92,7 @@ def main() -> None:
     parser = options(
         __doc__,
         rows=[400, 20_000],
-        heldout=8,
+        heldout=16,
         pairs=DATA / "pairs",
         folder=Path("/tmp/bench-pairs"),
     )

@@ -62,8 +62,11 @@ def describe(
     from rtl_core.synthesis.asking import most_dollars
     from rtl_distill.cli.flow import run_flow
 
-    others = output.with_suffix(".left-out.jsonl")
-    problems = list(described.waiting(_problems(source), output, others))
+    trips = described.RoundTrips(output)
+    problems = list(described.waiting(_problems(source), output, trips.others))
+    begun = trips.begun()
+    rest = [problem for problem in problems if problem.id in begun]
+    problems = rest or problems
     first, again = (_evaluation(options, writer, 1, name) for name in described.TEMPLATES)
     config = load_config(*first)
     written = most_dollars(config, problems, writer, 2)  # it is asked at most twice
@@ -71,22 +74,26 @@ def describe(
     costs = list(map(sum, zip(written, read, strict=True)))
     chosen = problems[: _agreed(config, costs, budget, yes)]
     if not chosen:
-        typer.echo(f"nothing to do: {output} and {others} have all problems")
+        typer.echo(f"nothing to do: {output} and {trips.others} have all problems")
         return
-    ids = [problem.id for problem in chosen]
     # The same problems have the same file, so that the solver's run resumes.
+    ids = begun if len(chosen) == len(rest) else [problem.id for problem in chosen]
+    trips.begin(ids)
     digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()[:12]
     path = db.parent / f"described-{digest}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     solve = _evaluation({**options, "source": [f"pairs={path}"]}, solver, answers)
     flow = "rtl_distill.flows.describe:describe"
-    texts = run_flow(flow, [first, again], solve, ids, str(path), title="describe")
+    texts = run_flow(flow, [first, again], solve, ids, str(path), str(output), title="describe")
     results = described.results_of(load_config(*solve))
-    reasons = described.write_results(texts, results, output, others)
+    for name, text in texts.items():
+        trips.end(text, *results.get(name, (0, 0)))
+    trips.finish()
+    reasons = trips.reasons(ids)
     typer.echo(f"kept {len(texts) - reasons.total()} of {len(ids)}: {output}")
     _echo_counts("left out", reasons)
-    if waiting := len(problems) - len(ids):
+    if waiting := len(problems) - len(chosen):
         typer.echo(f"{waiting} wait: the same command continues with them")
 
 

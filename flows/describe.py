@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prefect import flow
 
 from rtl_core.config import RunConfig, load_config
+from rtl_core.history.records import StoredRollout
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run import status
 from rtl_core.run.session import open_session
 from rtl_core.synthesis.asking import judge_descriptions
-from rtl_core.synthesis.descriptions import Description, add_rows
-from rtl_distill.flows.evaluate import evaluate_model
+from rtl_core.synthesis.descriptions import Description, RoundTrips, add_rows
+from rtl_distill.flows.evaluate import evaluated
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.steps import play_group, sample_group
 from rtl_grader.work import Tally, all_of
@@ -24,15 +25,17 @@ Configuration = tuple[str, list[str]]
 
 @flow(name="describe", validate_parameters=True)
 async def describe(
-    writers: list[Configuration], solver: Configuration, ids: list[str], path: str
+    writers: list[Configuration], solver: Configuration, ids: list[str], path: str, output: str
 ) -> dict[str, Description]:
-    """Describe the golden answers of problems, and evaluate a model on the descriptions.
+    """Describe the golden answers of problems, and evaluate a model on the descriptions. The result of each problem is
+    written when its answers are graded.
 
     Args:
         writers: the runs of the writer; each asks for the descriptions that the run before lacks.
         solver: the evaluation, whose problems are read from `path`.
         ids: the problems to describe.
         path: the pairs file to write usable descriptions to.
+        output: the pairs file for the results.
 
     Returns:
         The last description of each problem; none where its prompt was too long.
@@ -47,7 +50,14 @@ async def describe(
     if rows:
         Path(path).unlink(missing_ok=True)
         add_rows(Path(path), rows)
-        await evaluate_model(*solver)
+        trips = RoundTrips(Path(output))
+
+        def ended(problem_id: str, answers: Sequence[StoredRollout]) -> None:
+            verdicts = [one.verdict for one in answers if one.verdict]
+            passed = sum(verdict.passed for verdict in verdicts)
+            trips.end(descriptions[problem_id], passed, len(verdicts))
+
+        await evaluated(load_config(*solver), [ended])
     return descriptions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from typing import Annotated, Literal
 from prefect import flow
 from pydantic import Field
 
-from rtl_core.config import load_config
+from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ProblemError, RunHealthError
 from rtl_core.history.records import OWN, Conditions, EvaluationRecord
 from rtl_core.reporting import breakdown
@@ -18,6 +19,7 @@ from rtl_core.rollouts import evaluation, playing, survey
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
+from rtl_core.run.state import OnGraded
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
@@ -78,13 +80,18 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
     Returns:
         The path of the report.
     """
-    settings = load_config(config, overrides or [])
+    return await evaluated(load_config(config, overrides or []))
+
+
+async def evaluated(settings: RunConfig, on_graded: Sequence[OnGraded] = ()) -> str:
+    """Evaluate a model as `evaluate_model` does. `on_graded` is called when a problem's answers are graded."""
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         asks_endpoint = settings.evaluation.endpoint is not None
         async with (
             open_session(settings, cluster=cluster, with_policy=not asks_endpoint) as session,
             status.run_status(session),
         ):
+            session.progress.on_graded += on_graded
             log_line(f"recorded as run {session.run}; the same command resumes it")
             await survey.leave_out_unsupported(session)
             if not asks_endpoint:
@@ -140,6 +147,8 @@ async def evaluate_policy(
             else:
                 await play_group(session, answers, problem_id, player)
             await grade_group(session, answers, problem_id)
+            for call in session.progress.on_graded:
+                call(problem_id, answers.group(problem_id))
         except RunHealthError as error:
             if session.trains:
                 raise

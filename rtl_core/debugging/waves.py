@@ -7,12 +7,12 @@ never reach a simulator.
 
 from __future__ import annotations
 
-import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from rtl_core.debugging.again import Case, executor_of, grade_again, open_case
 from rtl_core.debugging.checks import Check, first_failing_check
@@ -104,7 +104,10 @@ def dump(case: Case, executor: Executor) -> Waves:
     case = replace(case, config=case.config.model_copy(update={"grading": section}))
     verdict = grade_again(case, watched, stage=Stage.TESTS)
     key = case.stored.rollout.key
-    result = next((result for _, result in watched.runs if result.waves), None)
+    # A golden answer that judges is simulated first, without tests.
+    dumped = [result for _, result in watched.runs if result.waves]
+    tested = (one for one in dumped if any(step.sessions for step in one.steps))
+    result = next(chain(tested, dumped), None)
     if result is None:
         reasons = "; ".join(verdict.reasons) or verdict.outcome.value
         raise HistoryError(
@@ -215,7 +218,7 @@ def _window(
     expected = (
         recording.around(list(reference.values()), moment, BEFORE, AFTER) if reference else {}
     )
-    every = itertools.chain(*changes.values(), *expected.values())
+    every = chain(*changes.values(), *expected.values())
     times = sorted({time for time, _ in every}) or [0]
     place = max(0, bisect_right(times, moment) - 1)
     begin = times[max(0, place - BEFORE)]

@@ -193,7 +193,7 @@ class ValidationAhead:
         """Start building the prompts of these and validating them in the background, after earlier ones. Problems
         that have a record are not validated again."""
         for problem_id in problem_ids:
-            if problem_id not in self._tasks:
+            if problem_id not in self._tasks and problem_id not in self.survey.session.unfit:
                 self._tasks[problem_id] = asyncio.create_task(self._one(problem_id))
 
     async def finished(self, problem_ids: Iterable[str]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
 from rtl_core.backend.base import Backend, Checkpoint, Trainer
-from rtl_core.history.records import EndedBy, StepState
+from rtl_core.history.records import EndedBy, StepState, StoredRollout
 from rtl_core.prompting.chat import Chat
 from rtl_core.run.conversations import ConversationPool
 from rtl_grader.grading.cache import MemoryCache
@@ -57,6 +57,9 @@ class WeightsOfRun:
     """Steps whose weights this process has deleted."""
 
 
+OnGraded = Callable[[str, Sequence[StoredRollout]], None]
+
+
 @define(eq=False)
 class RunProgress:
     """Progress of this process' work on the run, and how it ends."""
@@ -65,6 +68,8 @@ class RunProgress:
     """Seconds on the monotonic clock."""
     on_step: list[Callable[[int], None]] = field(factory=list)
     """Callbacks that receive the number of each recorded step."""
+    on_graded: list[OnGraded] = field(factory=list)
+    """Called when the answers of an evaluation to a problem are graded, with its id."""
     at_signal: list[Callable[[], None]] = field(factory=list)
     """Called in order, from a thread, as soon as SIGTERM or SIGINT arrives."""
     last_step: dict[str, float] | None = None

@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
 from rtl_core.config import RunConfig
 from rtl_core.history.store import History
 from rtl_grader.extraction.thoughts import without_thoughts
+from rtl_grader.files import replacing
 from rtl_grader.hdl.declared import declared_names
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.problems.cvdp import MAX_LINE_BYTES, json_lines
@@ -163,11 +166,13 @@ def waiting(problems: Iterable[Problem], *paths: Path) -> Iterator[Problem]:
 
 def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Append rows to a JSON Lines file. What an interrupted write left of a line stays a broken line."""
-    is_cut = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write("\n" * is_cut + "".join(lines))
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, SEEK_END)
+            file.write(b"\n" * (file.read(1) != b"\n"))
+        file.write("".join(lines).encode())
 
 
 def results_of(config: RunConfig) -> dict[str, tuple[int, int]]:
@@ -177,28 +182,58 @@ def results_of(config: RunConfig) -> dict[str, tuple[int, int]]:
     return {row["problem_id"]: (row["passed"], row["samples"]) for row in rows}
 
 
-def write_results(
-    descriptions: Mapping[str, Description],
-    results: Mapping[str, tuple[int, int]],
-    output: Path,
-    others: Path,
-) -> Counter[str]:
-    """Append the rows that are kept to `output`, and what is left out to `others`. Returns the number of
-    problems by reason."""
-    kept, left_out = [], []
-    for problem_id, description in descriptions.items():
-        result = results.get(problem_id, (0, 0))
-        reason = description.left_out(*result)
-        if reason is None:
-            rate = result[0] / result[1]
-            kept.append(
-                {**description.row, "difficulty": difficulty_of(rate), "solve_rate": rate}
-            )
-        else:
-            left_out.append({"id": problem_id, "reason": reason})
-    add_rows(output, kept)
-    add_rows(others, left_out)
-    return Counter(": ".join(row["reason"].split(": ")[:2]) for row in left_out)
+@dataclass
+class RoundTrips:
+    """Results of round trips, written as each of them ends: once for each problem."""
+
+    output: Path
+    """Pairs file for what is kept."""
+
+    @property
+    def others(self) -> Path:
+        """File for the reasons why other problems are left out."""
+        return self.output.with_suffix(".left-out.jsonl")
+
+    @cached_property
+    def _known(self) -> set[str]:
+        return {row["id"] for path in (self.output, self.others) for row in _rows(path)}
+
+    @property
+    def _asked(self) -> Path:
+        return self.output.with_suffix(".asked.json")
+
+    def begun(self) -> list[str]:
+        """The problems of an interrupted command, also those that have a result; none if there was none."""
+        return json.loads(self._asked.read_text()) if self._asked.exists() else []
+
+    def begin(self, ids: Sequence[str]) -> None:
+        """Note the problems of a command, until `finish`."""
+        self._asked.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(self._asked) as fresh:
+            fresh.write_text(json.dumps(ids))
+
+    def finish(self) -> None:
+        """Forget the problems of the command."""
+        self._asked.unlink()
+
+    def end(self, description: Description, passed: int, answers: int) -> None:
+        """Write the result of a problem, with so many equivalent answers of those that were graded."""
+        problem_id = description.problem.id
+        if problem_id in self._known:
+            return
+        self._known.add(problem_id)
+        if reason := description.left_out(passed, answers):
+            add_rows(self.others, [{"id": problem_id, "reason": reason}])
+            return
+        rate = passed / answers
+        result = {"difficulty": difficulty_of(rate), "solve_rate": rate}
+        add_rows(self.output, [{**description.row, **result}])
+
+    def reasons(self, ids: Iterable[str]) -> Counter[str]:
+        """Number of these problems that are left out, by reason."""
+        by_id = {row["id"]: row["reason"] for row in _rows(self.others)}
+        reasons = [by_id[problem_id] for problem_id in ids if problem_id in by_id]
+        return Counter(": ".join(reason.split(": ")[:2]) for reason in reasons)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:

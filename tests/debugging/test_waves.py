@@ -9,6 +9,7 @@ from rtl_core.debugging.waves import dump
 from rtl_core.errors import HistoryError
 from rtl_grader.grading import vcd
 from rtl_grader.grading.vcd import read_vcd
+from rtl_grader.problems.judged import judged_problem
 from rtl_grader.types.verdict import Outcome
 from tests.debugging.conftest import written
 
@@ -39,6 +40,23 @@ def test_a_starter_bench_reports_the_value_that_it_saw(history, keys, executor):
     check = found.check
     (signal,) = [signal for signal in found.signals if signal.name == check.signal]
     assert signal.at(found.failed_at) == check.got != check.expected
+
+
+def test_a_golden_answer_that_judges_is_not_what_is_dumped(executor, tmp_path):
+    golden = {
+        "rtl/inv.v": "module inv (input clk, a, output reg y);\n  always @(posedge clk) y <= ~a;\nendmodule\n"
+    }
+    problem = judged_problem(
+        id="inv", source="pairs", category="cid003", difficulty="easy", prompt="Invert.", golden=golden, top="inv"
+    )  # fmt: skip
+    wrong = f"```verilog\n{golden['rtl/inv.v'].replace('~', '')}```"
+    history = written(tmp_path / "h.duckdb", {"judged": (problem, wrong)}, executor)
+    found = dump(open_case(history, "inv/0"), executor)
+    at = {signal.name: signal.at(found.failed_at) for signal in found.signals}
+    assert found.scope.rpartition(".")[2].startswith("dut_")
+    assert (at["clk"], at["y"]) == ("1", at["a"])
+    assert (found.check.test, found.check.got) == ("y, phase 1", at["y"])
+    assert found.check.expected == str(1 - int(at["y"]))
 
 
 def test_a_benchs_reference_design_gives_expected_values(history, keys, executor):

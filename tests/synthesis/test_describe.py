@@ -1,14 +1,18 @@
 """`problems describe` as a user runs it: descriptions, their refusal, and the way back."""
 
 import json
+import subprocess
+import threading
+import time
 from collections import Counter
 
 import pytest
 
+from benchmarks.common import command
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.synthesis.asking import affordable
-from rtl_core.synthesis.descriptions import Description, add_rows, waiting
+from rtl_core.synthesis.descriptions import Description, RoundTrips, add_rows, waiting
 from rtl_grader.problems.sources import load_problems, source_of
 from tests.command import run
 from tests.synthesis.models import DESIGNS, INNER, served, specification, write_pairs
@@ -52,21 +56,21 @@ def rows(path):
 def test_descriptions_are_kept_from_which_a_solver_finds_the_way_back(problems, tmp_path):
     pairs, db, models = tmp_path / "out" / "pairs.jsonl", tmp_path / "h.duckdb", Models()
     with served(models) as url:
-        command = (
+        words = (
             *("problems", "describe", "--source", f"pairs={tmp_path / 'in.jsonl'}"),
             *("--endpoint", url, "--writer", "writer", "--solver", "solver", "--answers", 2),
             *("--output", pairs, "--db", db),
         )
-        asks = run(*command, timeout=600)
+        asks = run(*words, timeout=600)
         assert asks.returncode == 1
         assert "4 of 4 problems: no price is known" in asks.stdout
-        costly = run(*command, "--budget", 1, timeout=600)
+        costly = run(*words, "--budget", 1, timeout=600)
         assert "does not surely cover one problem" in costly.stderr
         assert not models.asked, "nothing is asked before the user agrees"
-        done = run(*command, "--yes", timeout=600)
+        done = run(*words, "--yes", timeout=600)
         assert done.returncode == 0, done.stderr[-3000:]
         first = dict(models.asked)
-        again = run(*command, "--yes", timeout=600)
+        again = run(*words, "--yes", timeout=600)
     assert "nothing to do" in again.stdout
     assert dict(models.asked) == first, "nothing is asked twice"
     kept = rows(pairs)
@@ -91,6 +95,42 @@ def test_descriptions_are_kept_from_which_a_solver_finds_the_way_back(problems, 
         "passed": 3,
         "tests_failed": 3,  # of the solver
     }
+
+
+@pytest.mark.slow
+def test_rows_are_there_before_the_solver_ends_and_an_interrupted_command_asks_for_nothing_twice(
+    problems, tmp_path
+):
+    pairs, models, answered = tmp_path / "pairs.jsonl", Models(), threading.Event()
+    words = (
+        *("problems", "describe", "--source", f"pairs={tmp_path / 'in.jsonl'}", "--yes"),
+        *("--writer", "writer", "--solver", "solver", "--answers", 2),
+        *("--output", pairs, "--db", tmp_path / "h.duckdb"),
+    )
+
+    def waits_for_joining(model, text):
+        if model == "solver" and f"about {JOINING}" in text:
+            answered.wait()
+        return models(model, text)
+
+    with served(waits_for_joining) as url:
+        first = subprocess.Popen(command(*words, "--endpoint", url))
+        while not (pairs.exists() and rows(pairs).keys() == {ADDING, TAKING}):
+            assert first.poll() is None
+            time.sleep(0.1)
+        first.terminate()
+        first.wait()
+        answered.set()
+        before = dict(models.asked)
+        done = run(*words, "--endpoint", url, timeout=600)
+    assert "kept 2 of 4" in done.stdout, done.stderr[-3000:]
+    assert rows(pairs).keys() == {ADDING, TAKING}
+    assert rows(pairs.with_suffix(".left-out.jsonl")).keys() == {MIXING, JOINING}
+    again = {key: times - before.get(key, 0) for key, times in models.asked.items()}
+    assert again.keys() - {key for key, times in again.items() if not times} <= {
+        ("solver", JOINING)
+    }
+    assert not pairs.with_suffix(".asked.json").exists()
 
 
 def test_a_budget_covers_the_first_problems():
@@ -135,3 +175,21 @@ def test_an_interrupted_write_harms_no_other_row(problems, tmp_path):
     copy = problems[3].model_copy(update={"id": "a copy"})
     left = waiting([*problems, copy], path, tmp_path / "none.jsonl")
     assert [problem.id for problem in left] == [MIXING, JOINING]
+
+
+def test_a_result_is_written_once(problems, tmp_path):
+    trips, (adding, taking, *_) = RoundTrips(tmp_path / "pairs.jsonl"), problems
+    trips.begin([adding.id, taking.id])
+    for passed in (2, 1):
+        trips.end(Description(adding, specification(ADDING)), passed, 2)
+    again = RoundTrips(trips.output)
+    again.end(Description(adding, specification(ADDING)), 0, 2)
+    again.end(Description(taking, specification(TAKING)), 0, 2)
+    assert rows(trips.output)[ADDING]["solve_rate"] == 1.0
+    assert rows(trips.others)[TAKING]["reason"] == "none of 2 answers is equivalent"
+    assert trips.output.read_text().count("\n") == 1
+    assert again.reasons([ADDING]).total() == 0
+    assert again.reasons([ADDING, TAKING]) == {"none of 2 answers is equivalent": 1}
+    assert again.begun() == [ADDING, TAKING]
+    again.finish()
+    assert again.begun() == []

@@ -54,6 +54,7 @@ def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) ->
                 "outputs": widths(design.outputs),
                 "clocks": list(design.clocks),
                 "resets": design.levels,
+                "settle": settle,
             }
         )
     files["src/trace.json"] = json.dumps(plan)

@@ -30,6 +30,22 @@ def test_a_module_comes_with_what_it_needs_in_the_order_of_compilation(tmp_path)
     }
 
 
+def test_a_package_is_found_by_a_name_in_it_and_a_class_of_the_file_is_none(tmp_path):
+    (tmp_path / "p.sv").write_text("package p;\n  localparam int W = 4;\nendpackage\n")
+    body = "class c; static int x; endclass\n  initial c::x = std::max(1, $unit::z);"
+    text = PASS.format(name="m", body=body).replace("input a", "input [p::W-1:0] a")
+    (tmp_path / "m.sv").write_text(text)
+    contents = read(tmp_path)
+    assert reasons(contents) == {}
+    assert {tuple(problem.context) for problem in contents.problems} == {("rtl/p.sv",)}
+    (tmp_path / "p.sv").unlink()
+    assert reasons(read(tmp_path)) == {"m.sv: m": "no file defines p"}
+    (tmp_path / "m.sv").write_text(
+        f"`ifdef SIM\n  import q::*;\n`endif\n{PASS.format(name='m', body='')}"
+    )
+    assert reasons(read(tmp_path)) == {}
+
+
 def test_a_filelist_is_read_relative_to_itself(tmp_path):
     project(tmp_path, lists__all_dot_f="""\
 // everything

@@ -118,11 +118,10 @@ class Library:
         self._include(file, included, need, (file.path,))
         scans = [file.scan, *(header.scan for header in included)]
         defined = {f"`{name}" for name in self.define}.union(*(one.defines for one in scans))
-        names = [name for one in scans for name in sorted(one.packages)] + sorted(uses)
+        names = sorted(uses)
         for one in scans:
-            macros = one.macros - defined
-            needed = macros & self._holders.keys() if one.has_conditions else macros
-            names += sorted(needed)
+            needed = one.packages | one.macros - defined
+            names += sorted(needed & self._holders.keys() if one.has_conditions else needed)
         for name in names:
             shown = f"the macro {name}" if name.startswith("`") else name
             holder = _nearest(file, shown, self._holders.get(name, []))

@@ -37,7 +37,8 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.A)
 _BENCH_NAME = re.compile(r"(?i)(?:tb|test|testbench)_.*|.*_(?:tb|test|testbench)|testbench|tb")
 _ENDS = re.compile(r"\$(?:finish|stop)\b")
 _DELAY = re.compile(r"#\s*\(?\s*\d")
-_IMPORT = re.compile(r"\bimport\s+([A-Za-z_]\w*)\s*::", re.A)
+_SCOPE = re.compile(r"(?<![\w$`])(?!std\b)([A-Za-z_]\w*)\s*::", re.A)
+_CLASS = re.compile(r"\bclass\s+([A-Za-z_]\w*)", re.A)
 _INCLUDE = re.compile(r'`include[ \t]*"([^"\n]*)"')
 _MACRO = re.compile(
     r"(?<!`)`(?!(?:define|undef|ifdef|ifndef|elsif|pragma|line)\b)([A-Za-z_]\w*)", re.A
@@ -79,6 +80,7 @@ class Scan:
 
     units: tuple[Unit, ...]
     packages: frozenset[str]
+    """Packages that it imports or names."""
     includes: frozenset[str]
     defines: frozenset[str]
     """Macros that it defines: "`" and their names."""
@@ -97,7 +99,7 @@ def scan(text: str) -> Scan:
     macros = [name for name in _MACRO.findall(code) if not PLAIN_DIRECTIVE.fullmatch(name)]
     return Scan(
         units=tuple(_unit(tree, node) for node in nodes),
-        packages=frozenset(_IMPORT.findall(code)),
+        packages=frozenset(_SCOPE.findall(code)).difference(_CLASS.findall(code)),
         includes=frozenset(match[1] for match in includes if code[match.start()] == "`"),
         defines=frozenset(map("`{}".format, macros_of(code))),
         macros=frozenset(map("`{}".format, macros)),
