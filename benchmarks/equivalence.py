@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import options, show
 from benchmarks.starter_strength import rarely_wrong
@@ -76,10 +77,7 @@ def reordered(tree: SourceTree) -> str:
     edits = []
     for module in tree.of("ModuleDeclaration"):
         blocks = [member for member in module.members if name_of(member) in BLOCKS]
-        written = Counter(
-            name for block in blocks for name in set(WRITES.findall(tree.text(block)))
-        )
-        if any(count > 1 for count in written.values()):
+        if _write_one_variable(tree, blocks):
             continue
         for here, there in zip(blocks, reversed(blocks), strict=True):
             if (span := tree.span(here)) and tree.span(there):
@@ -87,10 +85,24 @@ def reordered(tree: SourceTree) -> str:
     return tree.edited(tuple(edits))
 
 
+def _write_one_variable(tree: SourceTree, blocks: Sequence[Any]) -> bool:
+    """Whether several blocks write a variable, so that their order may matter."""
+    written = Counter(
+        name for block in blocks for name in set(WRITES.findall(tree.text(block)))
+    )
+    return any(count > 1 for count in written.values())
+
+
 def procedural(tree: SourceTree) -> str:
-    """Replace each `assign` whose right side can change by `always @*`."""
+    """Replace each `assign` whose right side can change by `always @*`, unless two processes write one variable: then
+    the moment at which a signal changes matters."""
+    assigns = []
+    for module in tree.of("ModuleDeclaration"):
+        processes = [member for member in module.members if name_of(member) in BLOCKS[1:]]
+        if not _write_one_variable(tree, processes):
+            assigns += [node for node in module.members if name_of(node) == BLOCKS[0]]
     edits = []
-    for number, node in enumerate(tree.of("ContinuousAssign")):
+    for number, node in enumerate(assigns):
         if (
             len(node.assignments) != 1
             or not tree.span(node)
@@ -102,7 +114,7 @@ def procedural(tree: SourceTree) -> str:
             tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right)
         )
         changes = re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+", "", right))
-        if not changes or name_of(node.parent) != "ModuleDeclaration":
+        if not changes:
             continue
         new = f"other_{number}"
         body = f"logic [$bits({left})-1:0] {new}; always @* {new} = {right}; assign {left} = {new};"
