@@ -34,7 +34,8 @@ test: setup-test ## Run the test suite (minutes)
 	@$(PY) -m pytest -n 5 $(PARALLEL) -m "not slow and not docker and not cookbook and not clients and not newer_clients" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
-	@scripts/system-packages.sh pg_ctlcluster=postgresql
+	@scripts/system-packages.sh pg_ctlcluster=postgresql npm=npm
+	@scripts/axe.sh
 	@$(PY) -m pytest -n 3 $(PARALLEL) -m "slow and not docker" $(ARGS)
 
 test-docker: setup-test sim-image ## Run the tests of grading in Docker (starts an engine when none answers; that takes root)

@@ -144,13 +144,14 @@ class Source:
     ) -> Figure:
         """A figure over train steps, whose caption ends with the steps per point; `more` are changes of the layout."""
         width = self.width(most)
+        whole = {"dtick": 1} if self._trained["steps"] <= 8 else {}
         caption += " One point per step." if width == 1 else f" One point per {width} steps."
         return Figure(
             id_,
             title,
             caption,
             data,
-            layout(xaxis=axis("train steps"), yaxis=yaxis, **more),
+            layout(xaxis=axis("train steps", **whole), yaxis=yaxis, **more),
             height,
             wide,
         )
@@ -234,7 +235,7 @@ def curve(
     """A line trace; `colour` is a role, `hover` Plotly's format of a value, `more` other properties of the trace."""
     return {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "lines" if len(x) > 1 else "markers",  # a line of one point is invisible
         "name": plain(name),
         "x": x,
         "y": y,
@@ -330,7 +331,7 @@ def band(
         f"%{{y:{value}}} [%{{customdata[0]:{end}}}, %{{customdata[1]:{end}}}]",
         dash=dash,
         legendgroup=name,
-        mode="lines+markers" if markers else "lines",
+        mode="lines+markers" if markers or len(x) == 1 else "lines",
         marker={"size": 7},
         customdata=[[i.lo, i.hi] for i in intervals],
         **more,

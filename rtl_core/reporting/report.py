@@ -151,10 +151,9 @@ def safe_json(value: Any) -> str:
 def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     """(name, value) pairs for the head of the page."""
     (counts,) = history.rows(_COUNTS, {"run": run.name})
-    pairs = [
-        ("steps", f"{counts['trained']} of {counts['planned']}"),
-        ("rollouts", f"{counts['rollouts']:,}"),
-    ]
+    pairs = [("rollouts", f"{counts['rollouts']:,}")]
+    if counts["planned"]:
+        pairs.insert(0, ("steps", f"{counts['trained']} of {counts['planned']}"))
     if counts["examples"] is not None:
         pairs.append(("trained on", f"{int(counts['examples']):,} (equal answers count once)"))
     for curve in curves_of(history, run.name):
@@ -187,7 +186,9 @@ def headline(result: RunResult) -> Markup:
         return Markup("Held-out pass@1 {}").format(Markup(", ").join(ends))
     if result.before and result.after:
         was, now = result.before.pass_at_1.mean, result.after.pass_at_1.mean
-        verb = "rose" if now > was else "fell" if now < was else "stayed"
+        if now == was:
+            return Markup("Held-out pass@1 stayed at {}").format(_rate("after", result.after))
+        verb = "rose" if now > was else "fell"
         return Markup("Held-out pass@1 {} {}").format(verb, _ends(result))
     if result.before:
         return Markup("Held-out pass@1 starts at {}").format(_rate("before", result.before))

@@ -103,3 +103,5 @@ def axis(title: str, **changes: Any) -> Spec:
 
 
 PERCENT = {"tickformat": ".0%", "range": [0, 1.02]}
+SHARES = {"tickformat": ".0%", "range": [-0.03, 1.03], "showgrid": True}
+"""The axis of dots, which are whole at 0 and 1."""

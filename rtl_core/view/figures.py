@@ -40,7 +40,7 @@ def with_raw(curves: Sequence[Block]) -> bool:
 
 def evaluated(sources: list[Source], against: Against) -> Figure:
     """Held-out pass@1; each point opens its evaluation."""
-    words = "step %{x}: " if against == "step" else "%{x:.3g}: "
+    words = "step %{x}: " if against == "step" else "%{x}: "
     return _linked(
         held_out(sources, against),
         words,

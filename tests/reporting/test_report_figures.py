@@ -16,7 +16,7 @@ from tests.reporting.report_tab import assert_quiet, cells, open_whole, rows, tr
 
 COMPARED = {
     "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "rewards", "groups", "teacher-kl",
-    "kl-position", "entropy", "health", "failure-flow", "by-problem", "held-out-time", "held-out-cost", "length", "loss", "gradient-norm", "curriculum", "time-by-step",
+    "kl-position", "entropy", "health", "failure-flow", "by-problem", "held-out-time", "held-out-cost", "length", "loss", "gradient-norm", "curriculum",
     "episode-turns", "episode-endings", "episode-tools",
 }  # fmt: skip
 """Figures that the tests below compare with the database; test_report_controls.py has those of controllers."""
@@ -103,7 +103,6 @@ TRACES: list[tuple[str, str, str, Callable[[dict], float]]] = [
     ("groups", "mixed", "group-mix", lambda row: row["mixed"] / row["groups"]),
     ("groups", "all bad", "group-mix", lambda row: row["all_bad"] / row["groups"]),
     ("groups", "equal rewards", "group-mix", lambda row: row["no_signal"] / row["groups"]),
-    ("time-by-step", "total", "steps", lambda row: row["seconds"]),
 ]
 """Figure, trace, named query with a row for each step, and the value of a row that is shown."""
 
@@ -203,7 +202,7 @@ def test_every_block_has_a_caption_and_its_sql(drawn, demo):
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
     )
-    assert len(found) == 31
+    assert len(found) == 32
     for _id, caption, sql in found:
         assert len(caption) > 40
         for statement in filter(None, (part.strip() for part in sql.split(";\n"))):

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.blocks import Block, Source, Table
+from rtl_core.reporting.blocks import Block, Source, Table, draw
 from rtl_core.reporting.evaluations import COST_SQL, kind_in_words, run_result
 from rtl_core.reporting.figures import SECTIONS, section
+from rtl_core.reporting.figures.result import by_label, forest, pass_at_k
 from rtl_core.reporting.text import figure_kind, rate_in_words
 from rtl_grader.types.problem import CATEGORIES
 from rtl_grader.words import counted
@@ -39,7 +41,13 @@ WHERE run = $run AND evaluation = $evaluation AND n_tokens = 0 AND n_prompt > 0
     place=5,
 )
 def blocks(source: Source) -> list[Block]:
-    return [*tables_of(source.history, source.run)]
+    tables = tables_of(source.history, source.run)
+    if not tables:
+        return []
+    result = run_result(source.history, source.run)
+    labels = (partial(by_label, label=label) for label in ("difficulty", "family"))
+    drawn = [*([forest] if result.mixed else []), pass_at_k, *labels]
+    return [*tables, *draw(source, *(partial(build, result=result) for build in drawn))]
 
 
 def tables_of(history: History, run: str) -> list[Table]:

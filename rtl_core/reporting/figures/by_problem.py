@@ -61,7 +61,8 @@ def by_problem(source: Source, result: RunResult) -> Figure | None:
         "by-problem",
         "Before and after, by problem",
         "Share of the answers to each held-out problem that pass: before training (across) and after (up). "
-        "Above the line the student got better; dots of equal problems lie around their place.",
+        "Above the line the student got better; equal problems lie around their place. "
+        "Click a dot for the answers to its problem.",
         data,
         layout(
             xaxis=axis("before training", showgrid=True, **ends),

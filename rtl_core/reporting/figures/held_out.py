@@ -59,7 +59,10 @@ def held_out(sources: list[Source], against: Against = "step") -> Figure:
         "Evaluations of the student, with 95 % intervals over problems; dotted: the last one of the teacher."
         + _CAPTIONS[column],
         data,
-        layout(xaxis=axis(unit, rangemode="tozero"), yaxis=axis("pass@1", **PERCENT)),
+        layout(
+            xaxis=axis(unit, rangemode="tozero", tickformat="~s" if column == "tokens" else ""),
+            yaxis=axis("pass@1", **PERCENT),
+        ),
     )
 
 
@@ -69,7 +72,7 @@ def _unit(against: Against, rows: list[Row]) -> tuple[str, float, str]:
         return "step", 1.0, "train steps"
     if against == "cost":
         priced = all(row["usd"] is not None for row in rows)
-        return ("usd", 1.0, "US dollars") if priced else ("tokens", 1e6, "million tokens")
+        return ("usd", 1.0, "US dollars") if priced else ("tokens", 1.0, "tokens")
     longest = max((row["seconds"] or 0.0 for row in rows), default=0.0)
     divisor, name = next((size, name) for least, size, name in _CLOCK if longest >= least)
     return "seconds", divisor, f"{name} of training"

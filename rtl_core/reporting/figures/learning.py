@@ -165,21 +165,23 @@ def rewards(source: Source) -> Figure | None:
     every = sorted({r["part"] for r in rows})
     periods = sorted({every[i * (len(every) - 1) // 3] for i in range(4)})
     data = []
-    for part, depth in zip(periods, np.linspace(1, 0.25, len(periods))[::-1], strict=True):
+    size = rows[0]["size"]
+    width = 0.85 * size / len(periods)
+    depths = np.linspace(1, 0.25, len(periods))[::-1]
+    for i, (part, depth) in enumerate(zip(periods, depths, strict=True)):
         mine = [r for r in rows if r["part"] == part]
         x, shares, answers = values(mine, "reward", "share", "answers")
         name, colour = f"{parts.name} {part + 1}", faded("@after", round(depth, 2))
         hover = "%{y:.1%} (%{customdata} answers)"
-        data.append(bar(name, x, shares, colour, hover, customdata=answers))
+        place = {"width": width, "offset": (i - len(periods) / 2) * width}
+        data.append(bar(name, x, shares, colour, hover, customdata=answers, **place))
     return Figure(
         "rewards",
         f"Rewards by {parts.name}",
-        f"Share of the training answers with a reward around each value (± {rows[0]['size'] / 2:g}); darker: a later "
+        f"Share of the training answers with a reward around each value (± {size / 2:g}); darker: a later "
         f"{parts.name} of the run.{left_out(len(periods), len(every), 'epochs')}",
         data,
-        layout(
-            xaxis=axis("reward"), yaxis=axis("share of answers", tickformat=".0%"), bargap=0.15
-        ),
+        layout(xaxis=axis("reward"), yaxis=axis("share of answers", tickformat=".0%")),
     )
 
 

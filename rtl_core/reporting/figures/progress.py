@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from rtl_core.history.columns import Row
 from rtl_core.reporting.blocks import (
     Block,
     Figure,
     Source,
     Table,
-    curve,
     draw,
     left_out,
     plain,
-    values,
 )
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.health import pools
-from rtl_core.reporting.theme import Spec, axis, layout, line
+from rtl_core.reporting.theme import Spec, axis, layout
 
 ROWS = 120
 """Maximum problems in the curriculum figure, evenly spaced."""
@@ -35,18 +31,6 @@ SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch,
 FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id
 GROUP BY ALL ORDER BY c.place, g.epoch
 """
-_TIME_BY_STEP = """
-SELECT avg(step) AS step, stage, avg(seconds) AS seconds FROM step_times
-WHERE run = $run AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1
-"""
-_ROLES = {
-    "sample": "@line0",
-    "grade": "@line2",
-    "score": "@line1",
-    "train": "@line3",
-    "store": "@line4",
-    "prefect": "@line5",
-}
 
 
 @SECTIONS.register("progress")
@@ -56,7 +40,7 @@ _ROLES = {
     place=70,
 )
 def blocks(source: Source) -> list[Block]:
-    return draw(source, curriculum, pools, time_by_step, time_table, cost)
+    return draw(source, curriculum, pools, time_table, cost)
 
 
 def curriculum(source: Source) -> Figure | None:
@@ -118,29 +102,6 @@ def _visit(problem: tuple[str, str], row: Row | None) -> str:
     _, difficulty = problem
     passed, samples = (f"{row[name]:.0f}" for name in ("passed", "samples"))
     return f"{plain(difficulty)}, {passed} of {samples} passed"
-
-
-def time_by_step(source: Source) -> Figure:
-    rows = source.ask(_TIME_BY_STEP)
-    seconds: Counter[str] = Counter()
-    for r in rows:
-        seconds[r["stage"]] += r["seconds"]
-    stages = sorted(seconds, key=lambda stage: (stage == "total", -seconds[stage]))
-    data = []
-    for i, stage in enumerate(stages):
-        mine = [r for r in rows if r["stage"] == stage]
-        colour, dash = _ROLES.get(stage, line(i)), "solid"
-        if stage == "total":
-            colour, dash = "@ink", "dot"
-        steps, means = values(mine, "step", "seconds")
-        data.append(curve(stage, steps, means, colour, "%{y:.2f} s", width=1.8, dash=dash))
-    caption = (
-        "Wall time during which each stage was running. "
-        "Stages overlap, so they may add up to more than the total."
-    )
-    return source.by_step(
-        "time-by-step", "Time by stage", caption, data, axis("seconds", rangemode="tozero")
-    )
 
 
 def time_table(source: Source) -> Table:

@@ -32,7 +32,7 @@ from rtl_core.reporting.evaluations import (
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.by_problem import by_problem
 from rtl_core.reporting.figures.held_out import Against, held_out
-from rtl_core.reporting.theme import PERCENT, Spec, axis, layout
+from rtl_core.reporting.theme import PERCENT, SHARES, Spec, axis, layout
 from rtl_grader.words import counted
 
 _KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
@@ -53,7 +53,8 @@ SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND
 )
 def blocks(source: Source) -> list[Block]:
     result = run_result(source.history, source.run)
-    if not result.views:
+    config = source.history.existing_run(source.run).config
+    if not result.views or config.get("run", {}).get("purpose") == "evaluation":
         return []
     first: list[Callable[..., Block | None]] = [forest, pass_at_k, table, by_problem]
     then = [partial(by_label, label=label) for label in ("difficulty", "family")]
@@ -75,7 +76,7 @@ def forest(source: Source, result: RunResult) -> Figure:
     data = []
     views = [(label, *named) for label, part in result.parts for named in part.views]
     for label, name, view in reversed(views):
-        row = f"{label}: {name}" if label else name
+        row = f"{label}: {name}" if label and len(result.views) > 1 else label or name
         rate = view.pass_at_1
         interval = f"[{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
         data.append(
@@ -103,8 +104,12 @@ def forest(source: Source, result: RunResult) -> Figure:
         "t on per-problem rates)." + (f" {MIXTURE}" if result.mixed else ""),
         data,
         layout(
-            xaxis=axis("pass@1", **PERCENT, showgrid=True),
-            yaxis={"tickfont": {"size": 13, "color": "@ink"}, "range": [-0.6, len(data) - 0.3]},
+            xaxis=axis("pass@1", **SHARES),
+            yaxis={
+                "tickfont": {"size": 13, "color": "@ink"},
+                "ticklabelstandoff": 6,
+                "range": [-0.6, len(data) - 0.3],
+            },
             showlegend=False,
             hovermode="closest",
             margin={"t": 8, "l": 220 if result.mixed else 110},
@@ -150,7 +155,7 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
         ks = [k for k in _KS if k <= least]
         intervals = [pass_at_k_interval(counts, k) for k in ks]
         data += band(ks, intervals, name, ROLES[name], markers=True)
-    if not data or max(len(d["x"]) for d in data) < 2:
+    if not data or max(max(d["x"]) for d in data) < 2:
         return None
     ticks = sorted({k for d in data for k in d["x"]})
     return Figure(
@@ -162,6 +167,7 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
         "answers more frequent.",
         data,
         layout(
+            showlegend=len(result.views) > 1,
             xaxis=axis("k", type="log", tickvals=ticks, ticktext=[str(t) for t in ticks]),
             yaxis=axis("pass@k", **PERCENT),
         ),
@@ -207,7 +213,8 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         "all problems have the same rate).",
         data,
         layout(
-            xaxis=axis("pass@1", tickformat=".0%", range=[-0.02, 1.02], showgrid=True),
+            xaxis=axis("pass@1", **SHARES),
+            showlegend=len(result.views) > 1,
             hovermode="closest",
             margin={"l": 110},
             yaxis={

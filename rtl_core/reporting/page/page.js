@@ -18,6 +18,7 @@
     }
     place.style.height = `${layout.height}px`;
     const done = Plotly.react(place, resolve(figure.data), layout, config);
+    if (!drawn.has(id)) place.on("plotly_click", ({ points: [point] }) => list(point.id));
     drawn.add(id);
     place.dataset.drawn = "yes";
     return done;
@@ -39,6 +40,16 @@
   let beforePrint = null;
   window.addEventListener("beforeprint", () => { beforePrint = root.dataset.theme; root.dataset.theme = "light"; paper = true; drawAll(); });
   window.addEventListener("afterprint", () => { paper = false; if (beforePrint) setTheme(beforePrint); beforePrint = null; });
+
+  // --- a click on the dot of a problem lists its rollouts
+  function list(problem) {
+    if (!report.browser || !report.browser.rollouts.some((rollout) => rollout.problem === problem)) return;
+    for (const control of document.querySelectorAll("#filters select")) control.value = "";
+    const text = document.getElementById("filter-text");
+    text.value = problem;
+    text.dispatchEvent(new Event("input"));
+    document.getElementById("rollouts").scrollIntoView();
+  }
 
   // --- contents: mark the current section
   const links = new Map([...document.querySelectorAll("nav li a")].map((a) => [a.getAttribute("href").slice(1), a]));
