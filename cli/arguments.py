@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -61,6 +62,12 @@ NewestRunArgument = Annotated[
 RolloutArgument = Annotated[
     str, typer.Argument(help="Key of a rollout, or an unambiguous end of it.")
 ]
+
+
+def announce(work: str) -> None:
+    """Say on a terminal, before heavy imports, what the command does now."""
+    if sys.stderr.isatty():
+        typer.echo(work, err=True)
 
 
 def database_path(db: Path | None) -> Path:

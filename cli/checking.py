@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.errors import ConfigError
-from rtl_distill.cli.arguments import ConfigArgument, SetOption
+from rtl_distill.cli.arguments import ConfigArgument, SetOption, announce
 
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
@@ -92,6 +92,7 @@ def check(
 
         rtl-distill check demo --show > my-run.toml
     """
+    announce("reading configuration, service, models, problems and tools")
     from rtl_core.config import load_config, to_toml
     from rtl_distill.cli.estimate import Assumptions, print_estimate
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rtl_core.errors import ConfigError
-from rtl_distill.cli.arguments import ConfigOption, SourceOption
+from rtl_distill.cli.arguments import ConfigOption, SourceOption, announce
 
 if TYPE_CHECKING:
     from rtl_core.config.episode import Bounds
@@ -197,6 +197,7 @@ def evaluate(
 
 def _evaluate(options: dict[str, Any]) -> None:
     """Evaluate with the values of the parameters of `evaluate`."""
+    announce("reading the configuration")
     options["agentic"] = options["agentic"] or None
     _refuse_mistakes(options)
     from rtl_distill.cli.flow import run_flow

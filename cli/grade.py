@@ -15,6 +15,7 @@ from rtl_distill.cli.arguments import (
     NewestRunArgument,
     PurposeOption,
     SourceOption,
+    announce,
     database_path,
     open_history,
     pick_run,
@@ -137,6 +138,7 @@ def regrade(
 
         rtl-distill grade again demo --executor docker --image cvdp-sim:next --purpose evaluation
     """
+    announce("reading the history")
     from rtl_distill.cli.flow import run_flow
 
     name = pick_run(open_history(db), run)
@@ -191,6 +193,7 @@ def audit(
 
         rtl-distill grade audit demo --cycles 200000 --purpose evaluation --json
     """
+    announce("reading the history")
     import json
 
     from rtl_core.reporting.figures.audit import audit_summary, render, summary_of

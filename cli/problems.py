@@ -14,6 +14,7 @@ from rtl_distill.cli.arguments import (
     SetOption,
     SourceOption,
     VerboseOption,
+    announce,
 )
 from rtl_grader.cli.problems import (
     CountOption,
@@ -132,6 +133,7 @@ def sources_of(
 
 def load(config: str, source: list[str] | None) -> LoadedProblems:
     """Load the problems given by `--source`, or else by the configuration."""
+    announce("reading problems")
     from rtl_grader.problems.sources import load_problems
 
     sources, seed, split, exclude = sources_of(config, source)
@@ -241,6 +243,7 @@ def validate(
 
         rtl-distill problems validate --source rtllm=../RTLLM --audit rtllm.jsonl    # to cite, or for `diff`
     """
+    announce("reading the configuration")
     from rtl_core.config import load_config
     from rtl_core.reporting.problem_audit import check_form
     from rtl_distill.cli.flow import run_flow

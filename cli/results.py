@@ -15,6 +15,7 @@ from rtl_distill.cli.arguments import (
     DbOption,
     NewestRunArgument,
     RolloutArgument,
+    announce,
     open_history,
     pick_run,
 )
@@ -69,6 +70,7 @@ def report(
 
         rtl-distill report demo --png figures/
     """
+    announce("writing the report")
     from rtl_core.reporting.report import write_report
 
     history = open_history(db)
@@ -261,6 +263,7 @@ def show(
         echo 'ls -R /code; harness' | rtl-distill show demo/step/00030/starter_adder_d07e3f57d5/2 --shell
     """
     if debug or waves or shell:
+        announce("grading the answer again")
         _debug(rollout, waves, shell, db)
     else:
         _print_rollout(rollout, tokenizer, db)

@@ -23,6 +23,7 @@ from rtl_core.run.state import OnGraded
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.orchestration import tag_with_run
 from rtl_distill.tasks.steps import grade_group, play_group, sample_group
 from rtl_grader.progress import log_line, progress
 from rtl_grader.work import all_of
@@ -58,6 +59,7 @@ async def evaluate(
         settings = evaluation.without_teachers(settings)
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
+            await tag_with_run(session.run)
             plan = evaluation.plan_at(session, policy, step, samples, other)
             if not session.trains:
                 await survey.leave_out_unsupported(session)
@@ -92,6 +94,7 @@ async def evaluated(settings: RunConfig, on_graded: Sequence[OnGraded] = ()) -> 
             status.run_status(session),
         ):
             session.progress.on_graded += on_graded
+            await tag_with_run(session.run)
             log_line(f"recorded as run {session.run}; the same command resumes it")
             await survey.leave_out_unsupported(session)
             if not asks_endpoint:

@@ -30,6 +30,7 @@ from rtl_distill.tasks.orchestration import (
     cancelled_with_flow_run,
     named_by_epoch,
     named_by_run,
+    tag_with_run,
     this_flow_run,
 )
 from rtl_distill.tasks.steps import (
@@ -73,6 +74,7 @@ async def train(
             settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster
         )
         async with opened as session:
+            await tag_with_run(session.run)
             publisher = Publisher(session)
             publisher.at_start()
             session.progress.on_step.append(publisher.after_step)

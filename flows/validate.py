@@ -20,7 +20,7 @@ from rtl_core.run.session import Session, open_session
 from rtl_distill.tasks.artifacts import artifact_key
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.orchestration import named_by_run
+from rtl_distill.tasks.orchestration import named_by_run, tag_with_run
 from rtl_distill.tasks.steps import validate_problem
 from rtl_grader.progress import progress
 from rtl_grader.validation import table
@@ -144,4 +144,5 @@ async def validate(
             ) as session,
             status.run_status(session),
         ):
+            await tag_with_run(session.run.removesuffix(".validation"))
             return await validate_problems(session, level, mutants, seeds, audit)

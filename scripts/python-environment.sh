@@ -7,9 +7,13 @@ want=$(cat requirements.lock pyproject.toml packages/*/pyproject.toml | sha256su
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 
 source scripts/find-python.sh
-echo "installing Python packages into .venv (a minute or two)"
+echo "installing Python packages into .venv (a minute or two; several on a slow network)"
 [ -x .venv/bin/python ] || "$python" -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+# pip names each package as it collects it; the last line stays until all are installed.
+packages=$(grep -c == requirements.lock)
+.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.lock | awk -v all="$packages" '
+    /^Collecting/ { if (++n % 10 == 0) { print "  collected " n " of " all " packages"; fflush() } }
+    /^Installing/ { print "  installing them"; fflush() }'
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
     --editable packages/rtl-grader --editable packages/localtinker --editable .
 # Compile the modules that the grader and the service start often.

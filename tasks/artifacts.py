@@ -33,14 +33,15 @@ LAST_STEPS = 20
 _WHERE = """\
 # {run}
 
-Report, written again while the run goes on: `{report}`
+Report, written again while the run goes on: [`{report}`](file://{report})
 
-On the machine of the run:
+[View](http://127.0.0.1:8765/run?run={run}), while this runs on the run's machine:
 
 ```
-rtl-distill view --db {database}
-rtl-distill watch {run} --db {database}
+rtl-distill view --db {database} --port 8765 --no-browser
 ```
+
+In a terminal there: `rtl-distill watch {run} --db {database}`
 
 """
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
+import httpx
 from prefect import get_client
 from prefect.runtime import deployment, flow_run
 
@@ -21,7 +22,20 @@ POLL_S = 2.0
 def this_flow_run() -> dict[str, Any]:
     """Return what the run's lock stores: the flow run, and the deployment that starts such runs, if there is one."""
     name = f"{flow_run.flow_name}/{deployment.name}" if deployment.id else None
-    return {"flow_run": str(flow_run.id) if flow_run.id else None, "deployment": name}
+    page = flow_run.ui_url if deployment.id else None  # a temporary server has none
+    return {
+        "flow_run": str(flow_run.id) if flow_run.id else None,
+        "deployment": name,
+        "page": page,
+    }
+
+
+async def tag_with_run(run: str) -> None:
+    """Tag this flow run with its run's name; nothing depends on it, so that a lost server does not matter."""
+    if flow_run.id:
+        with suppress(httpx.HTTPError):
+            async with get_client() as client:
+                await client.update_flow_run(UUID(flow_run.id), tags=[*flow_run.tags, run])
 
 
 def named_by_run() -> str:

@@ -15,6 +15,7 @@ from typer._click.exceptions import BadOptionUsage, MissingParameter, NoArgsIsHe
 from localtinker.cli import app as localtinker
 from rtl_distill import cli
 from rtl_grader import cli as rtl_grader
+from scripts import messages
 from tests.command import run
 
 REPOSITORY = Path(__file__).parents[1]
@@ -169,3 +170,24 @@ def test_the_version_is_printed_and_a_former_name_runs():
     done = run("toolchain", "--help")
     assert done.stderr == "note: `rtl-distill toolchain` is now `rtl-distill admin toolchain`\n"
     assert "rtl-distill admin toolchain install" in done.stdout
+
+
+def test_the_page_of_messages_is_current(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["messages", "--check"])
+    with pytest.raises(SystemExit) as ended:
+        messages.main()
+    assert not ended.value.code
+
+
+@pytest.mark.slow
+def test_the_readmes_example_of_grading_runs_from_a_clone(tmp_path):
+    (line,) = [
+        arguments
+        for _, arguments, _ in commands_of((REPOSITORY / "README.md").read_text())
+        if arguments.startswith("grade answers examples")
+    ]
+    words = line.replace("verdicts.jsonl", str(tmp_path / "verdicts.jsonl")).split()
+    done = run(*words, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    for outcome in ("passed", "tests_failed", "interface_mismatch"):
+        assert outcome in done.stdout

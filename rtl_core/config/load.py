@@ -11,7 +11,8 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import Field, ValidationError
 
@@ -21,13 +22,39 @@ from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.words import did_you_mean
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
-_KEYS = [
-    f"{name}.{key}"
+_KEYS = {
+    f"{name}.{key}": section_field.annotation
     for name, field in RunConfig.model_fields.items()
-    for key in field.annotation.model_fields  # type: ignore[union-attr]
-]
-Override = Annotated[str, Field(pattern=rf"^\s*({'|'.join(_KEYS)})(\.|\s*=)")]
-"""A `section.key=value` text; Prefect refuses a trigger with an unknown key."""
+    for key, section_field in field.annotation.model_fields.items()  # type: ignore[union-attr]
+}
+_NUMBER = r"[-+]?(?:[0-9.][\w.+-]*|inf|nan)"
+
+
+def _value_pattern(annotation: Any) -> str:
+    """Regular expression for what follows a key in a `section.key=value` text, as far as a schema can say it."""
+    kinds = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        values = "|".join(kinds)
+    elif annotation is bool or kinds == (bool, NoneType):
+        values = "[Tt]rue|[Ff]alse|[01]|yes|no|on|off"
+    elif annotation in (int, float) or kinds in ((int, NoneType), (float, NoneType)):
+        values = _NUMBER
+    else:
+        return r"(?:\.|\s*=)[\s\S]*"
+    return rf"""\s*=\s*["']?(?:{values})["']?\s*"""
+
+
+def _override_pattern() -> str:
+    """Regular expression for overrides, an alternative for each form of values."""
+    keys: dict[str, list[str]] = {}
+    for key, annotation in _KEYS.items():
+        keys.setdefault(_value_pattern(annotation), []).append(key)
+    forms = (f"(?:{'|'.join(names)}){value}" for value, names in keys.items())
+    return rf"^\s*(?:{'|'.join(forms)})$"
+
+
+Override = Annotated[str, Field(pattern=_override_pattern())]
+"""A `section.key=value` text; Prefect refuses a trigger with an unknown key or a value of another kind."""
 
 
 def shipped_configs(folder: Literal["shipped", "protocols"] = "shipped") -> dict[str, Path]:

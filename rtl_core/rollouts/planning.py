@@ -30,12 +30,10 @@ from rtl_core.learning.curriculum import (
     replacement_candidates,
 )
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
-from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
-from rtl_grader.progress import log_line
 from rtl_grader.types.problem import Problem
 
 _GROUPS = """
@@ -82,8 +80,6 @@ async def plan_run(session: Session) -> int:
             await recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)
     _load_progress(session)
-    if config.curriculum.order != "shuffled":
-        log_line(EQUAL_DIFFICULTY)
     return len(session.weights.steps)
 
 

@@ -219,6 +219,8 @@ async def _start(
 ) -> tuple[LoadedProblems, Executor, Backend | None]:
     """Load the problems and start the graders' executor and the service. Each takes seconds, so they run
     concurrently."""
+    tell = progress.get().line
+    tell("reading problems")
     reading = await stack.enter_async_context(started_in_thread(partial(problems_of, config)))
     starting = await stack.enter_async_context(
         started_in_thread(
@@ -226,7 +228,7 @@ async def _start(
             close=lambda executor: executor.close(),
         )
     )
-    opening = provider.open(config, progress.get().line) if provider else nullcontext()
+    opening = provider.open(config, tell) if provider else nullcontext()
     backend = await stack.enter_async_context(opening)
     return await reading, await starting, backend
 

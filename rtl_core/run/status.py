@@ -14,6 +14,7 @@ from rtl_core.observe.tracking import Tracker
 from rtl_core.reporting.console import before_after_table, rich_table, step_line
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
+from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
 from rtl_grader.progress import log_line, progress
@@ -98,6 +99,8 @@ def finish(session: Session) -> str:
     path = write_report(history, [run], report_path(session))
     if session.trains:
         tell.show(before_after_table(history, run))
+        if session.config.curriculum.order != "shuffled":
+            tell.line(f"reward and pass of a step: {EQUAL_DIFFICULTY}")
     for table in tables_of(history, run):
         tell.show(rich_table(table))
     tell.line(f"database: {session.config.run.history}")

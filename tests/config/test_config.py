@@ -296,6 +296,11 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
         "problems.sources.0.train=8",
         "reward.weights.tests=1",
         'health.ranges."a/b"={max=1}',
+        "learning.learning_rate=3e-3",
+        "curriculum.order = 'pools'",
+        "evaluation.teacher=false",
+        "cost.budget_usd=50",
+        "evaluation.k=[1, 2]",
     ]
     assert is_valid({"config": "demo", "overrides": right}, schema)
     assert is_valid({"config": "demo"}, schema)
@@ -306,6 +311,10 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
         "nothing",
         "run=x",
         "learning.kl_weightx.y=1",
+        "learning.kl_weight=much",
+        "run.epochs=three",
+        "curriculum.order=pool",
+        "evaluation.teacher=maybe",
     ):
         assert not is_valid({"overrides": [wrong]}, schema), wrong
 

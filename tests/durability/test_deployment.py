@@ -111,6 +111,7 @@ def test_of_two_triggers_the_first_trains_with_all_lines_logged_and_the_second_f
     assert len(deployed.flow_runs(flow_runs=epochs)) == 2  # one of each trigger
     (triggered,) = deployed.flow_runs(flow_runs={"id": {"any_": [flow_run]}})
     assert triggered["name"] == "train told"
+    assert {"rtl-distill", "told"} <= set(triggered["tags"])
     tasks = [task["name"] for task in deployed.post("/task_runs/filter", flow_runs=epochs)]
     assert [tasks.count(f"train step {n}") for n in range(1, 5)] == [1] * 4
 

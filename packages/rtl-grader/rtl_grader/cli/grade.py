@@ -84,7 +84,7 @@ def grade(
 
     Examples:
 
-        rtl-grader grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl
+        rtl-grader grade examples/grade/problems.jsonl --answers examples/grade/answers.jsonl --output verdicts.jsonl
 
         rtl-grader grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --until syntax --jobs 8
 
