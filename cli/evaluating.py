@@ -36,7 +36,8 @@ TemplateOption = Annotated[
     ),
 ]
 TemperatureOption = Annotated[
-    float | None, typer.Option(min=0.01, help="Override the sampling temperature.")
+    float | None,
+    typer.Option(min=0.0, help="Override the sampling temperature; 0: the likeliest answer."),
 ]
 TopPOption = Annotated[
     float | None,
@@ -73,14 +74,14 @@ ProblemsOption = Annotated[
     list[str] | None,
     _of_model(
         metavar="[KIND=]PATH",
-        help="File or folder of problems, in CVDP's format unless KIND is given. May be repeated.",
+        help="File or folder of the protocol's problems, or of another KIND. May be repeated.",
     ),
 ]
 ProtocolOption = Annotated[
     str | None,
     _of_model(
-        help="Evaluation protocol: cvdp (default: 5 answers, T 0.2, top_p 0.7, 4,096 tokens, the "
-        "public prompt), or a TOML file of your own."
+        help="Evaluation protocol: cvdp (default), cvdp-cid003, verilog-eval, rtllm, ... (docs/protocols.md), or "
+        "a TOML file of your own."
     ),
 ]
 BaseUrlOption = Annotated[

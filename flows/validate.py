@@ -75,7 +75,10 @@ async def validate_problems(
         )
         tell.line(f"audit of the set written to {audit}")
     rows, unfit = table.by_source(
-        validation.records, session.loaded.broken, session.loaded.left_out
+        validation.records,
+        session.loaded.broken,
+        session.loaded.left_out,
+        session.loaded.every,
     )
     await acreate_table_artifact(
         key=artifact_key("validation", session.run),
@@ -83,6 +86,8 @@ async def validate_problems(
         description=f"Validation of the problems of {session.run} ({level} level)",
     )
     tell.line(validation.in_words())
+    for line in table.published(session.loaded.every, validation.records):
+        tell.line(line)
     if level == "full":
         tell.show(table.render(rows, unfit))
     else:

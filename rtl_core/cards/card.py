@@ -40,8 +40,8 @@ class Labels(BaseModel):
     category: str
     difficulty: str
     family: str | None = None
-    errata: tuple[str, ...] = ()
-    """Known faults of this version of the problem."""
+    errata: str = ""
+    """Known faults of this version of the problem, when it was evaluated."""
 
 
 class GradedProblem(Labels):
@@ -51,6 +51,11 @@ class GradedProblem(Labels):
     passed: int
     verdicts: dict[int, str] = Field(min_length=1)
     """Sample -> beginning of the digest of its record."""
+
+    @property
+    def faults(self) -> str | None:
+        """Name of the slice of problems without known faults."""
+        return None if self.errata else "without known faults"
 
 
 class Card(BaseModel):
@@ -90,10 +95,6 @@ def derived(
     problems = {name: _graded(labels[name], own[name]) for name in sorted(own)}
     counts = {name: (len(one.verdicts), one.passed) for name, one in problems.items()}
     parts = slices(counts, problems, sorted(ks))
-    sound = {name: counts[name] for name, one in problems.items() if not one.errata}
-    if 0 < len(sound) < len(counts):
-        (part,) = slices(sound, {}, sorted(ks))
-        parts.insert(1, Slice("without", "errata", part.n, part.pass_at))
     prints: dict[str, list[str]] = defaultdict(list)
     for one in problems.values():
         prints[one.source].append(one.fingerprint)

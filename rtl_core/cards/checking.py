@@ -13,7 +13,6 @@ from pathlib import Path
 from rtl_core.cards.card import Card, changes, derived, read_card, verdicts_path
 from rtl_core.errors import ProblemError
 from rtl_grader.grading.cache import sha256_of
-from rtl_grader.problems.errata import errata_of
 from rtl_grader.records.reproduce import read_records
 from rtl_grader.types.problem import Problem
 
@@ -61,8 +60,6 @@ def _data(card: Card, problems: Sequence[Problem]) -> Iterator[str]:
             yield f"{name}: not among the given problems"
         elif problem.fingerprint != one.fingerprint:
             yield f"{name}: other data than the card's"
-        elif tuple(known.fault for known in errata_of(problem)) != one.errata:
-            yield f"{name}: other known faults than the card's"
     said = sum(card.left_out.values())
     if not card.model.get("train steps") and len(given) > said:
         some = ", ".join(list(given)[:3])

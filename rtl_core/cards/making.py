@@ -21,8 +21,6 @@ from rtl_core.run.folder import config_of
 from rtl_grader.files import replacing
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record
-from rtl_grader.problems.errata import errata_of
-from rtl_grader.types.problem import Problem
 
 _SETTINGS = {
     "prompting": True,
@@ -83,7 +81,13 @@ def card_of(
     records = [
         one for one in records_of(history, record.run, record.key) if one["id"] in problems
     ]
-    labels = {name: _labels(problem) for name, problem in problems.items()}
+    labels = {
+        name: Labels(
+            **problem.model_dump(include=Labels.model_fields.keys()),
+            errata=record.errata.get(name, ""),
+        )
+        for name, problem in problems.items()
+    }
     card = Card(
         model=_model(config, record),
         protocol=_protocol(config, record, protocol),
@@ -98,11 +102,6 @@ def card_of(
         **derived(records, labels, {1, *record.pass_at_k}),
     )
     return card, records
-
-
-def _labels(problem: Problem) -> Labels:
-    same = problem.model_dump(include=Labels.model_fields.keys())
-    return Labels(**same, errata=tuple(one.fault for one in errata_of(problem)))
 
 
 def _model(config: RunConfig, record: EvaluationRecord) -> dict[str, str | int]:

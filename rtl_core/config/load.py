@@ -52,6 +52,22 @@ def load_config(
 
     Raises ConfigError with file, line and key of every mistake.
     """
+    path, text, data = read_toml(source)
+    origins = _apply(data, overrides, os.environ if environment is None else environment)
+    try:
+        config = RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(
+            _explain(error, path, text, origins),
+            "`rtl-distill config --show` lists every key with its meaning",
+        ) from None
+    if check_files:
+        _check_files(config, path, text)
+    return config
+
+
+def read_toml(source: str | Path) -> tuple[Path, str, dict[str, Any]]:
+    """Path, text and content of a configuration's TOML file. Raises ConfigError if it cannot be read."""
     shipped = shipped_configs()
     path = shipped.get(_utf8(str(source), "the configuration's name"), Path(source))
     try:
@@ -73,18 +89,7 @@ def load_config(
             f"{path}: not valid TOML: {error}",
             "correct that line; see `rtl-distill config --show demo`",
         ) from None
-
-    origins = _apply(data, overrides, os.environ if environment is None else environment)
-    try:
-        config = RunConfig.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(
-            _explain(error, path, text, origins),
-            "`rtl-distill config --show` lists every key with its meaning",
-        ) from None
-    if check_files:
-        _check_files(config, path, text)
-    return config
+    return path, text, data
 
 
 def _apply(

@@ -124,9 +124,9 @@ class EvaluationSection(Section):
     """Answers sampled per held-out problem."""
     k: tuple[int, ...] = Field(default=(1, 4), min_length=1)
     """Values of k for pass@k."""
-    temperature: float | None = Field(default=None, gt=0)
-    """Sampling temperature in evaluations. Default: `sampling.temperature`. Below 1 the model makes fewer
-    random errors than in training."""
+    temperature: float | None = Field(default=None, ge=0)
+    """Sampling temperature in evaluations; 0: the likeliest answer. Default: `sampling.temperature`. Below 1
+    the model makes fewer random errors than in training."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus sampling in evaluations: draw from the smallest set of likeliest tokens with this total
     probability. Training uses 1."""

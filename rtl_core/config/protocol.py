@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rtl_core.config.load import load_config, shipped_configs
+from rtl_core.config.load import load_config, read_toml, shipped_configs
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
-from rtl_grader.problems.sources import SOURCES, override_of
+from rtl_grader.problems.sources import SOURCES, ProblemSource, override_of, source_of
 
 
 def protocol_file(name: str) -> str:
@@ -27,16 +27,33 @@ def protocol_file(name: str) -> str:
     return str(path)
 
 
-def problems_override(texts: Sequence[str]) -> str:
-    """Return `--problems` as a `--set` text. Each entry is a source, as for `--source`, or a path in CVDP's format."""
+def problems_override(texts: Sequence[str], protocol: str) -> str:
+    """Return `--problems` as a `--set` text. Each entry is a source, as for `--source`, or a path, which is read as
+    the protocol's own problems are.
 
-    sources = [
-        text
-        if not Path(text).exists() and (text in SOURCES.entries or "=" in text)
-        else f"cvdp={text}"
-        for text in texts
-    ]
-    return override_of(sources, "--problems")
+    Raises ConfigError as `load_config`, or if there is nothing at a path.
+    """
+    own = _source_of(protocol)
+    return override_of([_problems(own, text) for text in texts])
+
+
+def _source_of(protocol: str) -> ProblemSource:
+    """The source of a protocol's problems; CVDP if it names none."""
+    section = read_toml(protocol)[2].get("problems")
+    if not (isinstance(section, dict) and section.get("sources")):
+        return SOURCES.find("cvdp")(kind="cvdp")
+    # Any model will do here.
+    config = load_config(protocol, ["tinker.student=student"], check_files=False)
+    return config.problems.sources[0]
+
+
+def _problems(own: ProblemSource, text: str) -> ProblemSource:
+    kind, equals, _ = text.partition("=")
+    is_path = Path(text).exists() or not (equals or kind in SOURCES.entries)
+    if not is_path:
+        return source_of(text, "--problems")
+    there = source_of(f"{own.kind}={text}", "--problems")
+    return own.model_copy(update=there.model_dump(exclude_defaults=True))
 
 
 def evaluation_overrides(

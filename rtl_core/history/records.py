@@ -189,7 +189,7 @@ class Conditions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     template: str | None = None
     """Prompt template."""
-    temperature: float | None = Field(default=None, gt=0)
+    temperature: float | None = Field(default=None, ge=0)
     """Sampling temperature."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Sampling top_p."""
@@ -225,6 +225,8 @@ class EvaluationFigures(BaseModel):
     by_family: dict[str, float] = Field(default_factory=dict)
     left_out: dict[str, int] = Field(default_factory=dict)
     """Reason why problems are excluded from the results -> how many."""
+    errata: dict[str, str] = Field(default_factory=dict)
+    """Problem in the results with a known fault of its published set -> what is wrong."""
 
 
 class EvaluationRecord(Conditions, EvaluationFigures):

@@ -7,7 +7,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -24,25 +24,13 @@ from rtl_core.reporting.evaluations import (
     rates_of,
 )
 from rtl_core.reporting.text import paired_in_words, rate_in_words
+from rtl_grader.problems.errata import errata_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
 
 Counts = Mapping[str, tuple[int, int]]
 """Problem id -> (samples, passed)."""
-_KINDS = ("source", "difficulty", "category", "family")
-
-
-class Labelled(Protocol):
-    """What a slice needs of a problem."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def difficulty(self) -> str: ...
-    @property
-    def category(self) -> str: ...
-    @property
-    def family(self) -> str | None: ...
+_KINDS = ("faults", "source", "difficulty", "category", "family")
 
 
 @dataclass(frozen=True)
@@ -50,20 +38,20 @@ class Slice:
     """pass@k over a subset of an evaluation's problems, with 95 % intervals over problems."""
 
     kind: str
-    """`all`, `source`, `difficulty`, `category` or `family`."""
+    """`all`, `faults` (known ones of published sets), `source`, `difficulty`, `category` or `family`."""
     name: str
     n: int
     pass_at: dict[int, Interval]
 
 
-def slices(counts: Counts, problems: Mapping[str, Labelled], ks: Sequence[int]) -> list[Slice]:
-    """A slice of all problems, then one for each source, difficulty, category and family that is a proper
-    subset. Problems that are not in `problems` count only in the first."""
+def slices(counts: Counts, problems: Mapping[str, Any], ks: Sequence[int]) -> list[Slice]:
+    """A slice of all problems, then one of those without known faults, and one for each source, difficulty,
+    category and family, if it is a proper subset. Problems that are not in `problems` count only in the first."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for problem_id in counts:
         groups["all", "all problems"].append(problem_id)
         for kind in _KINDS:
-            if problem_id in problems and (name := getattr(problems[problem_id], kind)):
+            if problem_id in problems and (name := _name(problems[problem_id], kind)):
                 groups[kind, name].append(problem_id)
     parts = []
     for kind, name in sorted(groups, key=_place):
@@ -75,6 +63,14 @@ def slices(counts: Counts, problems: Mapping[str, Labelled], ks: Sequence[int]) 
         rates = {k: pass_at_k_interval(own, k) for k in ks if k <= samples}
         parts.append(Slice(kind, name, len(ids), rates))
     return parts
+
+
+def _name(problem: Any, kind: str) -> str | None:
+    """Name of a problem's slice of a kind; None if it is in none. What is no `Problem` knows its faults itself."""
+    if kind == "faults" and isinstance(problem, Problem):
+        return None if errata_of(problem) else "without known faults"
+    name: str | None = getattr(problem, kind)
+    return name
 
 
 def _place(group: tuple[str, str]) -> tuple[int, str]:

@@ -78,6 +78,12 @@ class EvaluationView:
             return mean_interval(list(self.rates.values()))
         return Interval(r.pass_at_1, r.lo, r.hi, r.n_problems)
 
+    @property
+    def faultless(self) -> EvaluationView | None:
+        """The evaluation without the problems with known faults; None if there are none, or no others."""
+        others = self.counts.keys() - self.record.errata.keys()
+        return self.of(others) if others and len(others) < len(self.counts) else None
+
     def of(self, problems: Collection[str]) -> EvaluationView:
         """The evaluation restricted to these problems, of which it must contain at least one."""
         counts = {

@@ -168,7 +168,7 @@ def _page(
     lines: list[Line], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]
 ) -> str:
     head, *rows, tail = lines
-    sums, unfit = by_source(records, loaded.broken, loaded.left_out)
+    sums, unfit = by_source(records, loaded.broken, loaded.left_out, loaded.every)
     template = escaping_templates("rtl_core.reporting").get_template("document.html")
     return template.render(
         head=head,

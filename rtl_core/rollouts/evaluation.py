@@ -23,6 +23,7 @@ from rtl_core.run.folder import config_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Kind, PolicyName
+from rtl_grader.problems.errata import edited, errata_of
 from rtl_grader.problems.sources import FileSource
 from rtl_grader.progress import log_line
 from rtl_grader.words import counted
@@ -190,6 +191,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
             f"no problem could be evaluated ({reasons or 'the split is empty'})",
             "`rtl-distill query validation` gives the reason for each",
         )
+    faults = {p: errata_of(session.problems[p]) for p in batch.problem_ids}
     n = batch.group_size
     counts = [sum(s.passed for s in batch.group(p)) for p in batch.problem_ids]
     rates = [count / n for count in counts]
@@ -204,6 +206,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         session.run,
         status="done",
         left_out=excluded,
+        errata={p: "; ".join(map(str, known)) for p, known in faults.items() if known},
         n_problems=len(counts),
         pass_at_1=interval.mean,
         lo=interval.lo,
@@ -242,21 +245,23 @@ def published(config: RunConfig, kinds: Collection[str]) -> dict[str, int]:
             isinstance(source, FileSource)
             and source.kind in kinds
             and source.published is not None
+            and source.is_whole
         ):
             sizes[source.kind] = source.published[0]
     return sizes
 
 
 def incomplete_warnings(session: Session) -> list[str]:
-    """Return a warning for each public set that the figures do not cover completely."""
+    """Return a warning for each public set that the figures do not cover completely, or that was edited."""
     in_figures = Counter(problem.source for problem in session.heldout)
     sizes = published(session.config, {problem.source for problem in session.loaded.heldout})
-    return [
+    lines = [
         f"WARNING: the figures are over {in_figures[kind]} of the {size} problems of the public "
         f"set {kind}; published figures are over all"
         for kind, size in sizes.items()
         if in_figures[kind] < size
     ]
+    return lines + [f"WARNING: {line}" for line in edited(session.heldout)]
 
 
 def log_unanswered(session: Session) -> None:
@@ -334,6 +339,11 @@ def in_words(
     parts = by_source(history, view_of(history, record))
     for source, view in parts.items() if len(parts) > 1 else ():
         lines.append(f"  {source}: {_pass_at_1(view.pass_at_1)} on {view.pass_at_1.n}")
+    faultless = view_of(history, record).faultless
+    if faultless is not None:
+        sound = f"{_pass_at_1(faultless.pass_at_1)} on {faultless.pass_at_1.n}"
+        known = ", ".join(record.errata)
+        lines.append(f"  without the {len(record.errata)} with known faults: {sound} ({known})")
     for turn, rates in passed_by_turn(batch, config.episode).items():
         lines.append(f"  by turn {turn}: {_pass_at_1(mean_interval(list(rates.values())))}")
     return lines

@@ -40,7 +40,7 @@ def model_evaluation(
     """
     file = protocol_file(protocol)
     keys = {"tinker.student": model, **settings}
-    changes = [problems_override(problems)]
+    changes = [problems_override(problems, file)]
     changes += [_override(key, value) for key, value in keys.items() if value is not None]
     changes += overrides
     if model.startswith(WEIGHTS):

@@ -87,13 +87,13 @@ def recorded_answers(
         any_temperature: also use temperatures other than 1, at which some services do not report the
             model's own log-probabilities.
     """
-    evaluation = config.evaluation.temperature or config.sampling.temperature
+    training, evaluation = config.sampling.temperature, config.evaluation.temperature
     values = {
         "run": config.run.name,
         "steps": steps,
         "any": any_temperature,
-        "training": config.sampling.temperature,
-        "evaluation": evaluation,
+        "training": training,
+        "evaluation": training if evaluation is None else evaluation,
         "longest": LONGEST,
         "compared": COMPARED,
     }

@@ -28,7 +28,7 @@ def overrides(cvdp, tmp_path):
             for kind in EXAMPLES
         ]
         given = [
-            problems_override(list(map(str, files))),
+            problems_override(list(map(str, files)), PROTOCOL),
             "tinker.student=student",
             "backend.name=tests.flows.golden_backend:BACKEND",
             f"run.directory={tmp_path}",

@@ -108,6 +108,23 @@ def test_each_cell_is_the_mean_over_its_problems_with_interval_and_number(histor
     assert [row[-1].split("\n")[0] for row in five.rows] == ["66.7 %", "100.0 %", "75.0 %"]
 
 
+def test_figures_stand_with_and_without_the_problems_with_known_faults(history):
+    (record,) = history.evaluations("bench")
+    assert run_result(history, "bench").after.faultless is None
+    history.record_evaluation(
+        record.model_copy(update={"errata": {"c": "its bench cannot judge"}})
+    )
+    one, _ = tables_of(history, "bench")
+    rows = {row[0]: [cell.split("\n")[::2] for cell in row[1:]] for row in one.rows}
+    assert rows["all"][-1] == ["40.0 %", "n = 4"]
+    assert rows["without known faults"] == [["60.0 %", "n = 2"], ["40.0 %", "n = 1"], ["53.3 %", "n = 3"]]  # fmt: skip
+    caption = tables_of(history, "bench")[-1].caption
+    assert "Known faults of 1 problem: c: its bench cannot judge." in caption
+    faultless = run_result(history, "bench").after.faultless
+    assert faultless.pass_at_1.n == 3
+    assert faultless.record.pass_at_k[5] == pytest.approx(1.0)
+
+
 def test_a_problem_with_missing_grades_is_excluded_everywhere(history):
     result = run_result(history, "bench")
     figure = pass_at_k(Source(history, "bench"), result)

@@ -18,6 +18,7 @@ from rtl_grader.words import counted
 
 DIFFICULTIES = ("easy", "medium", "hard")
 ALL = "all"
+FAULTLESS = "without known faults"
 
 PROBLEMS_SQL = """
 SELECT p.problem_id, p.samples, p.passed, r.category, r.difficulty
@@ -63,15 +64,17 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
     (unanswered,) = source.ask(UNANSWERED_SQL, evaluation=record.key)
     cells: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
-        for category in (row["category"], ALL):
+        sound = record.errata and row["problem_id"] not in record.errata
+        for category in (row["category"], ALL, *([FAULTLESS] if sound else [])):
             for difficulty in (row["difficulty"], ALL):
                 cells[category, difficulty].append((row["samples"], row["passed"]))
     difficulties = [*(d for d in DIFFICULTIES if (ALL, d) in cells), ALL]
     categories = {
         name: f"{name} {CATEGORIES.get(name, '')}".strip() for name, _ in sorted(cells)
     }
-    categories.pop(ALL, None)
-    categories[ALL] = ALL
+    for last in (ALL, FAULTLESS):
+        if categories.pop(last, None):
+            categories[last] = last
     caption = (
         f"{counted(len(rows), 'problem')}, {counted(record.samples, 'answer')} each; "
         f"[95 % interval over problems]; {kind_in_words(record, cost)}."
@@ -106,16 +109,11 @@ def _cell(counts: list[tuple[int, int]] | None, k: int) -> str:
 def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
     """How answers were sampled, and which problems count as failed without an answer or are excluded."""
     section, sampling = run.config.get("evaluation", {}), run.config.get("sampling", {})
-    settings = {
-        "template": record.template or run.config.get("prompting", {}).get("template"),
-        "temperature": record.temperature
-        or section.get("temperature")
-        or sampling.get("temperature"),
-        "top_p": record.top_p or section.get("top_p"),
-        "max_tokens": record.max_tokens
-        or section.get("max_tokens")
-        or sampling.get("max_tokens"),
-    }
+    prompting = run.config.get("prompting", {})
+    names = ("template", "temperature", "top_p", "max_tokens")
+    settings = {name: getattr(record, name) for name in names}
+    for own in (prompting, section, sampling):
+        settings |= {n: own.get(n) for n in names if settings[n] is None}
     sampled = ", ".join(f"{name} {value}" for name, value in settings.items())
     notes = f"{section.get('weights') or run.student}; {sampled}."
     if unanswered:
@@ -125,4 +123,7 @@ def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
         reasons = sorted(record.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
         excluded = "; ".join(f"{count} ({why})" for why, count in reasons)
         notes += f" Excluded problems: {excluded}."
+    if record.errata:
+        faults = "; ".join(f"{problem}: {fault}" for problem, fault in record.errata.items())
+        notes += f" Known faults of {counted(len(record.errata), 'problem')}: {faults}."
     return notes

@@ -58,6 +58,8 @@ def validate(
         closing(GraderPool(Grader(make_executor(executor)), jobs)) as pool,
     ):
         records = validate_all(loaded.every, pool, full_level(mutants, seeds), file)
-    rows, unfit = table.by_source(records, loaded.broken, loaded.left_out)
+    rows, unfit = table.by_source(records, loaded.broken, loaded.left_out, loaded.every)
     console.print(table.render(rows, unfit))
+    for line in table.published(loaded.every, records):
+        console.print(line, markup=False, highlight=False)
     raise typer.Exit(1 if strict and unfit else 0)

@@ -27,6 +27,11 @@ from rtl_grader.types.problem import MASKED, Difficulty
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)", re.S | re.M)
 _SYSTEM = re.compile(r"<s>\s*\[INST\]|<<SYS>>.*?<</SYS>>|\[/INST\]", re.S)
 _HEADER_MARK = "Module header:"
+_REMOVED = re.compile(
+    r"//\s*>>>\s*Module Implementation Begin.*?//\s*<<<\s*Module Implementation End",
+    re.S | re.I,
+)
+"""What NotSoTiny has in the place of a module's body."""
 _VHDL = re.compile(r"^\s*(?:entity|architecture)\s+\w+\s+(?:is|of)\b", re.I | re.M)
 _CALLS = re.compile(r"GLOBAL|STACK_GLOBAL|INST|OBJ|REDUCE|NEWOBJ\w*|BUILD|EXT\d|(?:BIN)?PERSID")
 """Operations of a pickle that import or call something."""
@@ -69,6 +74,10 @@ class Pair:
     """The design that other rows ask about, too."""
     files: Files = field(default_factory=dict)
     """The golden answer by path in the workspace, if the row names its files."""
+    system: str | None = None
+    """System message that the set publishes."""
+    request: str = ""
+    """User message that the set publishes, if the specification is not it."""
 
 
 FORMS = (
@@ -207,19 +216,26 @@ def _of_project(row: Fields) -> Pair:
     if len(names) != 1:
         raise FieldError("golden_module", "is not one module")
     project = str(row["prompt"])
-    units = [unit for unit in modules(code_of(project)) if unit.name and unit.closed]
-    texts = [project[unit.start : unit.end] for unit in units if unit.name not in names]
-    others = "\n\n".join(texts)
+    units = {unit.name: unit for unit in modules(code_of(project)) if unit.closed}
+    texts = {name: project[unit.start : unit.end] for name, unit in units.items() if name}
+    masked, parts = _REMOVED.subn(MASKED, texts.pop(names[0], ""))
+    others = "\n\n".join(texts.values())
     task = f"Write the module `{names[0]}`"
     if others:
         task += " of the project whose other modules are in `rtl/project.v`"
+    task += f". The top module of the project is `{row.get('top_module_name')}`."
+    if parts == 1:
+        task += f" Its body is what stands at `{MASKED}`.\n\n```verilog\n{masked}\n```"
     return Pair(
-        specification=f"{task}. The top module of the project is `{row.get('top_module_name')}`.",
+        specification=task,
         design=design,
         top=names[0],
         id=_name(row, "task_id"),
         context={"rtl/project.v": f"{others}\n"} if others else {},
         family=_name(row, "project_name"),
+        masked=masked if parts == 1 else "",
+        system=_name(row, "system_message"),
+        request=project,
     )
 
 

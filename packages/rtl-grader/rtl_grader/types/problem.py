@@ -84,6 +84,10 @@ class Problem(BaseModel, frozen=True):
     system: str | None = None
     """System message of the problem."""
     prompt: str
+    request: str = ""
+    """The user message that its set publishes, if `prompt` with the context is another; for `published` prompts."""
+    edition: str = ""
+    """SHA-256 (hex) of the published texts, if the harness was made of them; see problems/errata.py."""
     context: dict[str, str] = {}
     """Mapping of path to text of the files shown to the model. They are in the workspace before the answer."""
     targets: tuple[str, ...]
@@ -121,6 +125,8 @@ class Problem(BaseModel, frozen=True):
         }
         if self.frame:
             parts["frame"] = self.frame
+        if self.request:
+            parts["request"] = self.request
         return hashlib.sha256(
             json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
         ).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
@@ -14,13 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_grader.grading.evidence import HARNESS_FAILED
+from rtl_grader.problems.errata import edited, errata_of
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut
+from rtl_grader.types.problem import Problem
 from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, ValidationStatus
 
 _LONG = (HARNESS_FAILED, "the golden answer fails")
 """Beginnings of reasons whose third part says what is wrong."""
 _DETAIL = re.compile(r"; |, for example ")
 _SPECIAL = re.compile(r"`[^`]*`|(?<=\bport )\S+|\S*\d\S*")
+FIT = ("fit", "fit_without_golden")
 MOST_SHOWN = 50
 """Unfit problems that the table names one by one."""
 
@@ -62,9 +65,11 @@ def by_source(
     records: Mapping[str, ValidationRecord],
     broken: Iterable[BrokenLine] = (),
     left_out: Iterable[LeftOut] = (),
+    problems: Iterable[Problem] = (),
 ) -> tuple[dict[str, SourceRow], list[Unfit]]:
     """Return source -> counts, and all unfit problems. Broken lines count as broken, problems that a reader
-    left out as unsupported."""
+    left out as unsupported. The reason of one of the `problems` with known faults names them."""
+    known = {problem.id: _known_faults(problem) for problem in problems}
     rows: dict[str, SourceRow] = defaultdict(SourceRow)
     unfit: list[Unfit] = []
     for problem_id, record in records.items():
@@ -81,8 +86,8 @@ def by_source(
         killed = tally.get("killed", 0)
         row.killed += killed
         row.judged += killed + tally.get("survived", 0)
-        if record.status not in ("fit", "fit_without_golden"):
-            reason = str(evidence.get("reason", ""))
+        if record.status not in FIT:
+            reason = f"{evidence.get('reason', '')}{known.get(problem_id, '')}"
             unfit.append(Unfit(source, problem_id, record.status, reason))
     for line in broken:
         rows[line.source].counts["broken"] += 1
@@ -94,6 +99,25 @@ def by_source(
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
     unfit.sort(key=lambda one: (one.source, VALIDATION_STATUSES.index(one.status), one.problem))
     return dict(sorted(rows.items())), unfit
+
+
+def published(
+    problems: Sequence[Problem], records: Mapping[str, ValidationRecord]
+) -> list[str]:
+    """What is known of published problems, a line each: faults of those that validation calls fit, and sets with
+    other texts than the published ones."""
+    lines = []
+    for problem in problems:
+        record = records.get(problem.id)
+        faults = _known_faults(problem)
+        if faults and record and record.status in FIT:
+            status = record.status.replace("_", " ")
+            lines.append(f"{status}: {problem.id} ({problem.source}){faults}")
+    return lines + edited(problems)
+
+
+def _known_faults(problem: Problem) -> str:
+    return "".join(f"; known fault: {erratum}" for erratum in errata_of(problem))
 
 
 def reasons_of(unfit: Iterable[Unfit]) -> dict[tuple[str, str], list[str]]:

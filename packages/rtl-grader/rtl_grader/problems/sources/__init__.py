@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import isabstract
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -84,6 +84,11 @@ class FileSource(ProblemSource):
     def design_of(self, problem: Problem) -> Design:
         """Design of a problem; the split keeps a design together. By default each problem is its own design."""
         return Design(problem.id)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all problems of the set are used."""
+        return True
 
     @classmethod
     def is_there(cls, path: Path) -> bool:
@@ -199,15 +204,23 @@ def source_of(text: str, option: str = "--source") -> ProblemSource:
         raise ConfigError(f"{option} {text}: {first['msg']}") from None
 
 
-def override_of(texts: Sequence[str], option: str = "--source") -> str:
-    """Return the sources of a command line as a `--set` override, for a flow that takes a configuration and
-    overrides."""
+def override_of(sources: Iterable[str | ProblemSource]) -> str:
+    """Return sources, or their texts on a command line, as a `--set` override, for a flow that takes a
+    configuration and overrides."""
     tables = []
-    for text in texts:
-        entry = source_of(text, option).model_dump(mode="json", exclude_defaults=True)
-        pairs = [f"{key} = {json.dumps(value)}" for key, value in entry.items()]
-        tables.append(f"{{{', '.join(pairs)}}}")
+    for one in sources:
+        source = source_of(one) if isinstance(one, str) else one
+        entry = source.model_dump(mode="json", exclude_defaults=True)
+        tables.append(_inline(entry))
     return f"problems.sources=[{', '.join(tables)}]"
+
+
+def _inline(value: Any) -> str:
+    """A value in TOML, in one line."""
+    if not isinstance(value, Mapping):
+        return json.dumps(value)
+    pairs = [f"{key} = {_inline(entry)}" for key, entry in value.items()]
+    return f"{{{', '.join(pairs)}}}"
 
 
 def load_problems(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.problems.cvdp import read_cvdp
@@ -10,7 +13,9 @@ from rtl_grader.problems.design import Design, cvdp_design
 from rtl_grader.problems.fetch import CVDP, remedy
 from rtl_grader.problems.problem_set import LeftOut, ProblemSet
 from rtl_grader.problems.sources import SOURCES, FileSource
-from rtl_grader.types.problem import Problem
+from rtl_grader.types.problem import CATEGORIES, Problem
+
+Category = Annotated[str, Field(pattern=rf"^({'|'.join(CATEGORIES)})$")]
 
 
 @SOURCES.register("cvdp")
@@ -20,44 +25,64 @@ class CvdpSource(FileSource):
     path: Path = CVDP.path
     """The JSON Lines file, or a folder of them; by default the single-turn file that `rtl-distill problems
     fetch cvdp` gets."""
+    categories: tuple[Category, ...] = ()
+    """Categories to use, such as `["cid003"]`; empty: all. Others are left out with a reason."""
     published = (302, 1500.0)
 
     @classmethod
     def how_to_get(cls, path: Path) -> str:
         return remedy(path)
 
+    @property
+    def is_whole(self) -> bool:
+        return not self.categories
+
     def design_of(self, problem: Problem) -> Design:
         return cvdp_design(problem)
 
     def read(self) -> ProblemSet:
-        """Read a CVDP file, or every `*.jsonl` of a folder in the order of their names.
+        """Read a CVDP file, or every `*.jsonl` of a folder in the order of their names, see `read_folder`.
 
-        Of problems with the same id in several files, the first with a golden answer is used, else the
-        first; the others are left out with a reason. Raises ProblemError when there is nothing to read.
+        Raises ProblemError when there is nothing to read.
         """
-        if not self.path.is_dir():
-            return read_cvdp(self.path)
-        files = sorted(self.path.glob("*.jsonl"))
-        if not files:
-            raise ProblemError(f"{self.path} holds no .jsonl file", remedy(self.path))
-        merged = ProblemSet()
-        origin: dict[str, tuple[int, str]] = {}
-        for file in files:
-            contents = read_cvdp(file)
-            merged.broken.extend(contents.broken)
-            merged.left_out.extend(contents.left_out)
-            for problem in contents.problems:
-                if problem.id not in origin:
-                    origin[problem.id] = (len(merged.problems), file.name)
-                    merged.problems.append(problem)
-                    continue
-                place, used = origin[problem.id]
-                unused = file.name
-                if merged.problems[place].golden is None and problem.golden is not None:
-                    merged.problems[place] = problem
-                    used, unused = unused, used
-                    origin[problem.id] = (place, used)
-                name = f"{problem.id} ({unused})"
-                reason = f"{used} holds a problem of the same id"
-                merged.left_out.append(LeftOut(name, reason, problem.source))
-        return merged
+        contents = read_folder(self.path) if self.path.is_dir() else read_cvdp(self.path)
+        if not self.categories:
+            return contents
+        used = [one for one in contents.problems if one.category in self.categories]
+        reason = f"its category is none of {', '.join(self.categories)}"
+        others = [
+            LeftOut(one.id, reason, one.source) for one in contents.problems if one not in used
+        ]
+        return ProblemSet(used, contents.broken, [*contents.left_out, *others])
+
+
+def read_folder(folder: Path) -> ProblemSet:
+    """Read every `*.jsonl` of a folder as one set.
+
+    Of problems with the same id in several files, the first with a golden answer is used, else the
+    first; the others are left out with a reason. Raises ProblemError when there is no file.
+    """
+    files = sorted(folder.glob("*.jsonl"))
+    if not files:
+        raise ProblemError(f"{folder} holds no .jsonl file", remedy(folder))
+    merged = ProblemSet()
+    origin: dict[str, tuple[int, str]] = {}
+    for file in files:
+        contents = read_cvdp(file)
+        merged.broken.extend(contents.broken)
+        merged.left_out.extend(contents.left_out)
+        for problem in contents.problems:
+            if problem.id not in origin:
+                origin[problem.id] = (len(merged.problems), file.name)
+                merged.problems.append(problem)
+                continue
+            place, used = origin[problem.id]
+            unused = file.name
+            if merged.problems[place].golden is None and problem.golden is not None:
+                merged.problems[place] = problem
+                used, unused = unused, used
+                origin[problem.id] = (place, used)
+            name = f"{problem.id} ({unused})"
+            reason = f"{used} holds a problem of the same id"
+            merged.left_out.append(LeftOut(name, reason, problem.source))
+    return merged

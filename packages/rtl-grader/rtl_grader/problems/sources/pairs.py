@@ -147,6 +147,8 @@ class PairsSource(FileSource):
                 judging=self.judge,
                 header=self.header,
                 family=pair.family,
+                system=pair.system,
+                request=pair.request,
                 frame=dict.fromkeys(golden, pair.masked) if pair.masked else {},
                 origin=_first(columns, _ORIGINS) or place,
                 licence=_first(columns, _LICENCES) or licence,

@@ -27,6 +27,7 @@ from rtl_grader.hdl.tree import (
     walk,
 )
 from rtl_grader.problems.design import difficulty_of
+from rtl_grader.problems.errata import digest_of
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.module_header import HeaderRule, with_header
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
@@ -198,6 +199,7 @@ def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
     Raises ValueError as `bench_harness` does.
     """
     golden = None if bench.golden is None else {bench.design: bench.golden}
+    texts = {**bench.sources, **bench.data, "golden": bench.golden or "", "prompt": prompt}
     return harness_problem(
         id=f"{source.replace('-', '_')}_{name}",
         source=source,
@@ -207,6 +209,7 @@ def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
         targets=(bench.design,),
         harness=bench_harness(bench),
         golden=golden,
+        edition=digest_of(texts),
     )
 
 
