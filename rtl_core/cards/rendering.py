@@ -23,7 +23,7 @@ def headline(card: Card) -> str:
 
 def title(card: Card) -> str:
     """What a card says, in one line."""
-    return f"{card.model['name']} by {card.protocol['name']}: {headline(card)}"
+    return f"{card.model.get('name')} by {card.protocol.name}: {headline(card)}"
 
 
 def tables(card: Card) -> list[Table]:

@@ -103,8 +103,8 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written, h
     whole = card.figures["all: all problems"]
     assert (whole.n, whole.pass_at[1].mean, whole.pass_at[2].mean) == (3, 0.5, 2 / 3)
     assert card.kinds == {1: "single attempt", 2: "2 attempts"}
-    assert card.protocol["name"] == "cvdp"
-    assert card.protocol["departs"] == [
+    assert card.protocol.name == "cvdp"
+    assert card.protocol.departs == [
         "cvdp, evaluation, samples: 5, 2",
         "cvdp, evaluation, k: [1, 5], [1]",
     ]
