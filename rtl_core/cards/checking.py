@@ -37,7 +37,7 @@ def check_card(
         faults.append("card, protocol: its hash is not that of its settings")
     for claim in claims:
         faults += [f"{claim.name}: {kind}: {detail}" for kind, detail in claim.differences]
-        if claim.raw.get("id") not in card.problems:
+        if claim.record and claim.record.id not in card.problems:
             faults.append(f"{claim.name}: the card has no such problem")
     usable = [
         {**claim.raw, "id": claim.record.id, "sample": claim.record.sample}
