@@ -66,12 +66,14 @@ def reproduce(
         rtl-distill admin export demo -f verdicts && rtl-distill grade reproduce export-demo/verdicts.jsonl --run demo
     """
     from rtl_core.cards.checking import check_card
+    from rtl_core.cards.rendering import FORMS
     from rtl_core.cards.replaying import replay_episodes
     from rtl_core.rollouts.resumable import problems_as_recorded
     from rtl_distill.cli.problems import load
     from rtl_grader.cli.grade import reproduced
 
-    problems, faulty, is_card = None, False, verdicts.suffix != ".jsonl" or of_card is not None
+    problems, faulty = None, False
+    is_card = verdicts.suffix in FORMS or of_card is not None
     if run:
         problems = [*problems_as_recorded(open_history(db), run).values()]
     elif source or not is_card:

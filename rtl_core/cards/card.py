@@ -13,7 +13,14 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from rtl_core.config.episode import Bounds
 from rtl_core.errors import ProblemError
@@ -27,9 +34,7 @@ VERSION = 1
 """The version of the format that this code writes, and the newest that it reads."""
 WHOLE = "all: all problems"
 """Name of the figures over all problems."""
-_HINT = (
-    "`rtl-distill evaluate --card` writes cards; the JSON file is the card, the others show it"
-)
+_HINT = "`rtl-distill evaluate --card` writes cards as .json; records end in .jsonl"
 
 
 class Labels(BaseModel):
@@ -40,8 +45,8 @@ class Labels(BaseModel):
     category: str
     difficulty: str
     family: str | None = None
-    errata: tuple[str, ...] = ()
-    """Known faults of this version of the problem."""
+    errata: str = ""
+    """Known faults of this version of the problem, when it was evaluated."""
 
 
 class GradedProblem(Labels):
@@ -53,15 +58,27 @@ class GradedProblem(Labels):
     """Sample -> beginning of the digest of its record."""
 
 
+class Protocol(BaseModel):
+    """How answers were asked for and graded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    hash: str
+    """SHA-256 (hex) of `settings`."""
+    departs: list[str]
+    """What differs from the protocol's file."""
+    settings: dict[str, Any]
+    """All on which the figures depend, besides model and problems."""
+
+
 class Card(BaseModel):
     """One evaluation, from which a reader can tell what its figure means."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    card: int = VERSION
+    card: PositiveInt = VERSION
     model: dict[str, str | int]
-    protocol: dict[str, Any]
-    """`name`; `settings` on which the figures depend, and their `hash`; `departs`: what differs from the file."""
-    kinds: dict[int, str]
+    protocol: Protocol
+    kinds: dict[PositiveInt, str]
     """k -> what kind of figure pass@k is."""
     data: dict[str, str]
     """Source -> SHA-256 (hex) of the fingerprints of its problems, sorted."""
@@ -78,6 +95,13 @@ class Card(BaseModel):
     """SHA-256 (hex) over the digests of `problems`."""
     made: dict[str, Any]
     """When, with which seeds and versions."""
+
+    @model_validator(mode="after")
+    def _has_pass_at_1(self) -> Card:
+        whole = self.figures.get(WHOLE)
+        if 1 not in self.kinds or whole is None or 1 not in whole.pass_at:
+            raise ValueError("pass@1 over all problems is missing")
+        return self
 
 
 def derived(
@@ -106,19 +130,22 @@ def derived(
 
 
 def _graded(labels: Labels, records: Mapping[int, Record]) -> GradedProblem:
-    prints = {record["graded"]["problem"] for record in records.values()}
+    prints = {record["graded"].get("problem", "") for record in records.values()}
     return GradedProblem(
         **labels.model_dump(include=Labels.model_fields.keys()),
         fingerprint=" and ".join(sorted(prints)),
         passed=sum(one["outcome"] == Outcome.PASSED for one in records.values()),
-        verdicts={sample: records[sample]["digest"][:16] for sample in sorted(records)},
+        verdicts={sample: str(records[sample]["digest"])[:16] for sample in sorted(records)},
     )
 
 
 def _kind(record: Record) -> str:
     if "episode" not in record:
         return "single attempt"
-    return Bounds.model_validate(record["episode"]["bounds"]).kind
+    try:
+        return Bounds.model_validate(record["episode"]["bounds"]).kind
+    except (LookupError, TypeError, ValueError):
+        return "unknown"
 
 
 def _tools(record: Record) -> str:

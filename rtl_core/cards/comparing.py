@@ -19,7 +19,7 @@ def comparison(first: Card, second: Card) -> Iterator[str]:
     """
     yield from (title(first), title(second))
     for what, ours, theirs in (
-        ("protocol", first.protocol["settings"], second.protocol["settings"]),
+        ("protocol", first.protocol.settings, second.protocol.settings),
         ("kind", first.kinds[1], second.kinds[1]),
         ("tools", [*first.tools], [*second.tools]),
         ("data", _versions(first), _versions(second)),

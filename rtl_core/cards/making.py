@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rtl_core.cards.card import Card, Labels, changes, derived, verdicts_path
+from rtl_core.cards.card import Card, Labels, Protocol, changes, derived, verdicts_path
 from rtl_core.cards.rendering import FORMS
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.tokens import load_prices, total_dollars
@@ -21,8 +21,6 @@ from rtl_core.run.folder import config_of
 from rtl_grader.files import replacing
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record
-from rtl_grader.problems.errata import errata_of
-from rtl_grader.types.problem import Problem
 
 _SETTINGS = {
     "prompting": True,
@@ -59,19 +57,30 @@ def write_cards(
         ConfigError: the run's configuration cannot be used here.
     """
     one = history.evaluation(which)
-    records = [one] if one else scheduled_evaluations(history, which, episodes=True)
+    own = [] if one else scheduled_evaluations(history, which)
+    records = [one] if one else [*own, *_episodes(history, which)]
     written: list[Path] = []
     for record in records:
         last = record is records[-1]
         place = path if last else path.with_stem(f"{path.stem}-{record.kind.replace(' ', '-')}")
         card, verdicts = card_of(history, record, protocol)
         files = sorted({place, place.with_suffix(".json")})
-        for file in files:
-            with replacing(file) as fresh:
-                fresh.write_text(FORMS[file.suffix](card), encoding="utf-8")
-        write_lines(verdicts_path(place), verdicts)
+        try:
+            for file in files:
+                with replacing(file) as fresh:
+                    fresh.write_text(FORMS[file.suffix](card), encoding="utf-8")
+            write_lines(verdicts_path(place), verdicts)
+        except OSError as error:
+            why = f"--card {place} cannot be written: {error.strerror}"
+            raise ConfigError(why, "name another file; nothing is sampled again") from error
         written += [*files, verdicts_path(place)]
     return written
+
+
+def _episodes(history: History, run: str) -> list[EvaluationRecord]:
+    """The finished evaluations of a run that differ from its own only by their turns."""
+    done = [one for one in history.evaluations(run) if one.status == "done"]
+    return [one for one in done if one.conditions == [f"turns {one.turns}"]]
 
 
 def card_of(
@@ -83,7 +92,13 @@ def card_of(
     records = [
         one for one in records_of(history, record.run, record.key) if one["id"] in problems
     ]
-    labels = {name: _labels(problem) for name, problem in problems.items()}
+    labels = {
+        name: Labels(
+            **problem.model_dump(include=Labels.model_fields.keys()),
+            errata=record.errata.get(name, ""),
+        )
+        for name, problem in problems.items()
+    }
     card = Card(
         model=_model(config, record),
         protocol=_protocol(config, record, protocol),
@@ -100,23 +115,19 @@ def card_of(
     return card, records
 
 
-def _labels(problem: Problem) -> Labels:
-    same = problem.model_dump(include=Labels.model_fields.keys())
-    return Labels(**same, errata=tuple(one.fault for one in errata_of(problem)))
-
-
 def _model(config: RunConfig, record: EvaluationRecord) -> dict[str, str | int]:
     """Names of the model, but no address: a card is to be published."""
     tinker, section = config.tinker, config.evaluation
     name = tinker.student if record.policy == "student" else str(tinker.teacher)
     service = "the embedded service" if tinker.is_embedded(name) else "a service"
+    trained = {"train steps": record.step} if config.run.purpose == "train" else {}
     return {
         "name": name,
         "weights": section.weights or "",
         "served by": "an endpoint" if section.endpoint else service,
         "run": record.run,
         "policy": record.policy,
-        "train steps": record.step,
+        **trained,
     }
 
 
@@ -127,7 +138,7 @@ def _dollars(history: History, record: EvaluationRecord, config: RunConfig) -> f
     return total_dollars(usage, load_prices(config.cost.prices))
 
 
-def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) -> dict[str, Any]:
+def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) -> Protocol:
     settings = _settings(config, record)
     departs: list[str] = []
     if file is not None:
@@ -135,12 +146,8 @@ def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) ->
         samples = own.evaluation.samples
         theirs = _settings(own, record.model_copy(update={"samples": samples}))
         departs += changes(theirs, settings, file.stem)
-    return {
-        "name": file.stem if file else "the settings of the run",
-        "hash": sha256_of(settings),
-        "departs": departs,
-        "settings": settings,
-    }
+    name = file.stem if file else "the settings of the run"
+    return Protocol(name=name, hash=sha256_of(settings), departs=departs, settings=settings)
 
 
 def _settings(config: RunConfig, record: EvaluationRecord) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def headline(card: Card) -> str:
 
 def title(card: Card) -> str:
     """What a card says, in one line."""
-    return f"{card.model['name']} by {card.protocol['name']}: {headline(card)}"
+    return f"{card.model.get('name')} by {card.protocol.name}: {headline(card)}"
 
 
 def tables(card: Card) -> list[Table]:
@@ -36,7 +36,7 @@ def tables(card: Card) -> list[Table]:
     rest = card.model_dump(mode="json", exclude={"problems", "figures"})
     about = [[name, _words(value)] for name, value in rest.items()]
     problems = [
-        [name, f"{one.passed} of {len(one.verdicts)}", " ".join(one.errata), one.fingerprint]
+        [name, f"{one.passed} of {len(one.verdicts)}", one.errata, one.fingerprint]
         for name, one in card.problems.items()
     ]
     caption = "Unbiased pass@k; [95 % interval over problems]. Of k attempts the harness chooses the best."

@@ -7,7 +7,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from rich import box
 from rich.table import Table
@@ -33,19 +33,6 @@ Counts = Mapping[str, tuple[int, int]]
 _KINDS = ("source", "difficulty", "category", "family")
 
 
-class Labelled(Protocol):
-    """What a slice needs of a problem."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def difficulty(self) -> str: ...
-    @property
-    def category(self) -> str: ...
-    @property
-    def family(self) -> str | None: ...
-
-
 @dataclass(frozen=True)
 class Slice:
     """pass@k over a subset of an evaluation's problems, with 95 % intervals over problems."""
@@ -59,7 +46,7 @@ class Slice:
 
 def slices(
     counts: Counts,
-    problems: Mapping[str, Labelled],
+    problems: Mapping[str, Any],
     ks: Sequence[int],
     faulty: Collection[str] = (),
 ) -> list[Slice]:

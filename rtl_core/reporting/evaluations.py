@@ -207,31 +207,20 @@ def _result(
     return RunResult(before, after, teacher, student, gain, warm, parts or {})
 
 
-def own_evaluations(
-    history: History, run: str, *, episodes: bool = False
-) -> list[EvaluationRecord]:
+def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
     """The finished evaluations of a run on its own held-out split and with its own settings, with any
-    number of samples: only these are comparable. `episodes`: also, and last, those that only differ by
-    their turns. Raises HistoryError for an unknown run."""
+    number of samples: only these are comparable. Raises HistoryError for an unknown run."""
     sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
     splits = (source["heldout_split"] for source in sources if "heldout_split" in source)
-    own = ("done", next(splits, "heldout"), [])
-    single, others = [], []
-    for e in history.evaluations(run):
-        as_one_turn = e.model_copy(update={"turns": None})
-        if (e.status, e.split, as_one_turn.conditions) == own:
-            (single if e.turns is None else others).append(e)
-    return single + others if episodes else single
+    own = ("done", next(splits, "heldout"), list[str]())
+    return [e for e in history.evaluations(run) if (e.status, e.split, e.conditions) == own]
 
 
-def scheduled_evaluations(
-    history: History, run: str, *, episodes: bool = False
-) -> list[EvaluationRecord]:
+def scheduled_evaluations(history: History, run: str) -> list[EvaluationRecord]:
     """The run's own evaluations with the number of samples of its configuration; all of them if it has no
-    such setting. `episodes`: see `own_evaluations`."""
+    such setting."""
     samples = history.existing_run(run).config.get("evaluation", {}).get("samples")
-    own = own_evaluations(history, run, episodes=episodes)
-    return [e for e in own if samples is None or e.samples == samples]
+    return [e for e in own_evaluations(history, run) if samples is None or e.samples == samples]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:

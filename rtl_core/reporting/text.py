@@ -10,7 +10,6 @@ from rtl_grader.words import visible
 
 if TYPE_CHECKING:
     from rtl_core.learning.intervals import Interval, PairedResult
-    from rtl_core.types.rollout import Kind
 
 EQUAL_DIFFICULTY = (
     "At equal difficulty, a step counts as if it contained all training problems. The raw curve "
@@ -47,7 +46,7 @@ def rate_in_words(rate: Interval | None) -> str:
     return f"{mean:.1f} % [{low:.1f}, {high:.1f}]"
 
 
-def figure_kind(kind: Kind, k: int) -> str:
+def figure_kind(kind: str, k: int) -> str:
     """What kind of figure pass@k is: of k answers, the harness chooses the best."""
     if k == 1:
         return kind

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rtl_core.config.episode import Bounds
 from rtl_core.errors import HistoryError
+from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.rollouts.resumable import problems_as_recorded
 from rtl_core.run.folder import config_of
@@ -61,8 +63,15 @@ def records_of(
             )
             record = verdict_record(line, verdict, answer_key(key, line.answer), conditions)
             if rollout.n_turns is not None:
-                messages = history.messages(rollout.key)
-                told = [{name: getattr(one, name) for name in _TOLD} for one in messages]
-                bounds = config.episode.model_dump(mode="json")
-                record = sealed({**record, "episode": {"bounds": bounds, "messages": told}})
+                record = with_episode(record, config.episode, history.messages(rollout.key))
             yield record
+
+
+def with_episode(
+    record: dict[str, Any], bounds: Bounds, messages: Iterable[MessageRecord]
+) -> dict[str, Any]:
+    """The record of an episode's answer with its limits and messages, sealed again."""
+    told = [{name: getattr(one, name) for name in _TOLD} for one in messages]
+    return sealed(
+        {**record, "episode": {"bounds": bounds.model_dump(mode="json"), "messages": told}}
+    )

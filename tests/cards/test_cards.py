@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from rtl_core.cards.card import read_sealed
+from rtl_core.cards.card import derived, read_sealed
+from rtl_core.cards.checking import check_card
 from rtl_core.cards.comparing import comparison
 from rtl_core.cards.making import write_cards
 from rtl_core.config import load_config
+from rtl_core.config.load import shipped_configs
 from rtl_core.config.protocol import evaluation_overrides, protocol_file
 from rtl_core.errors import ProblemError
 from rtl_core.history.records import EvaluationRecord, RunRecord
@@ -20,8 +22,9 @@ from rtl_core.rollouts.datums import golden_response
 from rtl_core.starter import starter_problems
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.types.verdict import Outcome
 from tests.command import invoke
-from tests.nouns import a_rollout
+from tests.nouns import a_rollout, a_verdict
 
 PROBLEMS = starter_problems("heldout", 3, 0)
 PASSES = (2, 1, 0)
@@ -29,17 +32,24 @@ PASSES = (2, 1, 0)
 PROTOCOL = protocol_file("cvdp")
 
 
-def evaluated(history: History, grader, name: str, passes: tuple[int, ...], *more: str) -> None:
-    """Record a finished evaluation of a model with two answers to each of the first problems."""
+def evaluated(
+    history: History,
+    name: str,
+    passes: tuple[int, ...],
+    *more: str,
+    protocol=PROTOCOL,
+    judge=None,
+) -> None:
+    """Record a finished evaluation of a model with two answers to each of the first problems; without
+    `judge` (a grader) their verdicts are given."""
     given = ["problems.sources=[{kind='starter'}]", "tinker.student=student", *more]
-    config = load_config(PROTOCOL, evaluation_overrides(PROTOCOL, given, 2, name), {})
-    stored = config.model_dump(mode="json")
-    tools = grader.executor.tools()
-    history.start_run(RunRecord(name=name, config=stored, student="student", versions=tools))
+    config = load_config(protocol, evaluation_overrides(protocol, given, 2, name), {})
+    history.start_run(
+        RunRecord(name=name, config=config.model_dump(mode="json"), student="student")
+    )
     problems = PROBLEMS[: len(passes)]
     history.record_problems(name, [(problem, "heldout", None) for problem in problems])
     key = f"{name}/student/00000/heldoutx2"
-    own = grader.but(seed=config.grading.seed, seeds=config.grading.seeds)
     for problem, right in zip(problems, passes, strict=True):
         for sample in range(2):
             text = (
@@ -48,7 +58,10 @@ def evaluated(history: History, grader, name: str, passes: tuple[int, ...], *mor
             place = {"run": name, "purpose": "evaluation", "evaluation": key, "epoch": -1}
             one = a_rollout(**place, problem_id=problem.id, sample=sample, text=text)
             history.record_rollouts([one])
-            verdict = own.grade(problem, answer_to(problem, text))
+            verdict = a_verdict(Outcome.PASSED)
+            if judge is not None:
+                own = judge.but(seed=config.grading.seed, seeds=config.grading.seeds)
+                verdict = own.grade(problem, answer_to(problem, text))
             history.record_verdicts([(one.key, verdict, None)])
     place = {"policy": "student", "step": 0, "split": "heldout", "samples": 2, "status": "done"}
     figures = {"pass_at_1": 0.5, "lo": 0.0, "hi": 1.0, "pass_at_k": {1: 0.5, 2: 2 / 3}}
@@ -58,8 +71,8 @@ def evaluated(history: History, grader, name: str, passes: tuple[int, ...], *mor
 @pytest.fixture(scope="module")
 def history(grader, tmp_path_factory):
     history = History(tmp_path_factory.mktemp("cards") / "h.duckdb")
-    evaluated(history, grader, "one", PASSES)
-    evaluated(history, grader, "two", (2, 2), "evaluation.temperature=0.8")
+    evaluated(history, "one", PASSES, judge=grader)
+    evaluated(history, "two", (2, 2), "evaluation.temperature=0.8", judge=grader)
     return history
 
 
@@ -98,13 +111,13 @@ def alter_records(folder: Path, change: Any) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written, history):
+def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written):
     card = read_sealed(written / "one.json")
     whole = card.figures["all: all problems"]
     assert (whole.n, whole.pass_at[1].mean, whole.pass_at[2].mean) == (3, 0.5, 2 / 3)
     assert card.kinds == {1: "single attempt", 2: "2 attempts"}
-    assert card.protocol["name"] == "cvdp"
-    assert card.protocol["departs"] == [
+    assert card.protocol.name == "cvdp"
+    assert card.protocol.departs == [
         "cvdp, evaluation, samples: 5, 2",
         "cvdp, evaluation, k: [1, 5], [1]",
     ]
@@ -119,9 +132,10 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written, h
         lines[0]
         == f"the figures of {written / 'one.json'} follow from {written / 'one.verdicts.jsonl'}"
     )
-    assert code == 0
-    code, lines = reproduced(written, "--run", "one", "--db", history.path)
-    assert (code, lines[-1]) == (0, "6 of 6 verdicts are equal")
+    assert (code, lines[1]) == (
+        0,
+        "the answers were not graded again: give --source or --run for that",
+    )
 
 
 def test_markdown_and_page_show_the_card(written, history):
@@ -135,6 +149,34 @@ def test_markdown_and_page_show_the_card(written, history):
     (page, *_) = write_cards(history, "one", written / "page.html")
     assert "single attempt, 3 problems" in page.read_text()
     assert page.stat().st_size < 200_000
+
+
+def test_each_protocol_has_a_card_that_names_it_and_what_was_changed(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    names = [name for name in shipped_configs("protocols") if name != "round-trip"]
+    assert len(names) >= 8
+    for name in names:
+        path = str(shipped_configs("protocols")[name])
+        evaluated(history, name, (2,), "evaluation.top_p=0.123", protocol=path)
+        (file, *_) = write_cards(history, name, tmp_path / f"{name}.json", Path(path))
+        card = read_sealed(file)
+        assert card.protocol.name == name
+        departs = {one.split(":")[0] for one in card.protocol.departs}
+        assert f"{name}, evaluation, top_p" in departs
+        assert departs <= {f"{name}, evaluation, {key}" for key in ("top_p", "samples", "k")}
+        assert check_card(file)[1] == []
+
+
+def test_known_faults_of_a_set_have_a_figure_without_them(history, tmp_path):
+    record = history.evaluation("one/student/00000/heldoutx2")
+    faulty = record.model_copy(update={"errata": {FIRST: "its bench is wrong"}})
+    history.record_evaluation(faulty)
+    (file, *_) = write_cards(history, faulty.key, tmp_path / "card.json")
+    history.record_evaluation(record)
+    card = read_sealed(file)
+    assert card.figures["faults: without known faults"].n == len(PROBLEMS) - 1
+    assert card.problems[FIRST].errata == "its bench is wrong"
+    assert check_card(file)[1] == []
 
 
 FIRST = sorted(problem.id for problem in PROBLEMS)[0]
@@ -242,10 +284,11 @@ def test_altered_and_missing_verdicts_are_named(folder, change, said):
 
 @pytest.mark.slow
 def test_a_verdict_forged_throughout_is_found_by_grading(folder, history):
+    code, lines = reproduced(folder, "--run", "one", "--db", history.path)
+    assert (code, lines[-1]) == (0, "6 of 6 verdicts are equal")
     alter_records(folder, passed_instead)
     path = folder / "one.verdicts.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    from rtl_core.cards.card import derived
 
     def follow(card):
         labels = read_sealed(folder / "one.json").problems
@@ -260,21 +303,20 @@ def test_a_verdict_forged_throughout_is_found_by_grading(folder, history):
     assert any("other outcome" in line for line in lines)
 
 
-def test_data_that_is_not_the_cards_is_named(folder, history, tmp_path):
-    other = History(tmp_path / "other.duckdb")
-    other.start_run(RunRecord(name="other"))
-    first, *rest = PROBLEMS
+def test_data_that_is_not_the_cards_is_named(written):
+    first, second, third = PROBLEMS
     changed = first.model_copy(update={"prompt": "other words"})
     changed.__dict__.pop("fingerprint", None)
-    more = starter_problems("train", 1, 0)
-    other.record_problems("other", [(p, "heldout", None) for p in (changed, *rest[1:], *more)])
-    code, lines = reproduced(folder, "--run", "other", "--db", other.path)
-    assert code == 1
-    assert f"{first.id}: other data than the card's" in lines
-    assert f"{rest[0].id}: not among the given problems" in lines
-    assert any(
-        line.startswith("card, left_out: 0, but 1 of the given problems") for line in lines
+    given = [changed, third, *starter_problems("train", 1, 0)]
+    _, faults = check_card(written / "one.json", problems=given)
+    assert sorted(faults) == sorted(
+        [
+            f"{first.id}: other data than the card's",
+            f"{second.id}: not among the given problems",
+            "card, left_out: 0, but 1 of the given problems have no verdict: " + given[-1].id,
+        ]
     )
+    assert check_card(written / "one.json", problems=PROBLEMS)[1] == []
 
 
 @pytest.mark.parametrize(
