@@ -5,7 +5,7 @@ import pytest
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Source
-from rtl_core.reporting.figures import progress, sections
+from rtl_core.reporting.figures import learning, progress, sections
 from rtl_core.reporting.report import write_report
 from tests import synthetic
 from tests.reporting.chromium import browser
@@ -43,8 +43,8 @@ def test_curves_of_long_runs_have_a_limited_number_of_points(demo, monkeypatch):
     assert len(heat.data[0]["x"]) == 10
     assert "10 of 24 problems are shown" in heat.caption
     monkeypatch.setattr(Source, "width", lambda source, most=40: 5)
-    times = progress.time_by_step(Source(demo, "demo"))
-    assert {tuple(trace["x"]) for trace in times.data} == {(2.0, 7.0, 10.5)}
+    times = learning.outcomes(Source(demo, "demo"))
+    assert {tuple(trace["x"]) for trace in times.data} == {(2.0, 7.0, 12.0)}
 
 
 @pytest.mark.slow
