@@ -141,7 +141,7 @@ def _add(name: str) -> None:
     """Add a command or group to `app`, once per process."""
     panel = next((title for title, names in PANELS.items() if name in names.split()), "Groups")
     if name not in GROUPS:
-        _add_command(app, name, rich_help_panel=panel)
+        _add_command(app, name, panel)
         return
     group = typer.Typer(help=GROUPS[name], no_args_is_help=True, rich_markup_mode="markdown")
     members = [words for words in COMMANDS if words.startswith(f"{name} ")]
@@ -150,7 +150,7 @@ def _add(name: str) -> None:
     app.add_typer(group, name=name, short_help=short, rich_help_panel=panel)
 
 
-def _add_command(group: typer.Typer, words: str, **panel: str) -> str:
+def _add_command(group: typer.Typer, words: str, panel: str | None = None) -> str:
     """Add a command to a group; returns its help text."""
     module, name = COMMANDS[words].split(":")
     path = module if "." in module else f"rtl_distill.cli.{module}"
@@ -159,7 +159,9 @@ def _add_command(group: typer.Typer, words: str, **panel: str) -> str:
     # Commands of the other packages have other names there.
     text = re.sub(r"(?:rtl-grader|localtinker) ([a-z][a-z-]*)", _words_here, text)
     short = _short(text, text)
-    group.command(words.split()[-1], help=text, short_help=short, **panel)(function)
+    group.command(words.split()[-1], help=text, short_help=short, rich_help_panel=panel)(
+        function
+    )
     return text
 
 
@@ -171,6 +173,7 @@ def _short(about: str, text: str) -> str:
     """The first paragraph of `about` and, on a line of its own, the first example in `text`."""
     paragraph = " ".join(about.split("\n\n")[0].split())
     example = re.search(r"^    (rtl-distill.*?)(?:  #.*| \\)?$", text, re.M)
+    assert example, "every command has an example"
     return f"\b\n{paragraph}  \n`{example[1]}`"
 
 

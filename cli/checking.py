@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rtl_core.config import RunConfig
     from rtl_core.types.finding import Finding
 
-ESTIMATE = "The estimate"
+_of_estimate = partial(typer.Option, rich_help_panel="The estimate")
 ShowOption = Annotated[
     bool,
     typer.Option("--show", help="Only print every key with its value and meaning, as TOML."),
@@ -27,35 +28,27 @@ ShowOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Only print the findings, as JSON.")]
 EstimateOption = Annotated[
     bool,
-    typer.Option("--estimate", help="Only print the estimate.", rich_help_panel=ESTIMATE),
+    _of_estimate("--estimate", help="Only print the estimate."),
 ]
 ProblemsOption = Annotated[
     int | None,
-    typer.Option(
+    _of_estimate(
         min=1,
         help="Size of a data set that is not on this machine (default: size of the public set).",
-        rich_help_panel=ESTIMATE,
     ),
 ]
 CompletionOption = Annotated[
     float | None,
-    typer.Option(
-        "--completion-tokens", min=1, help="Mean tokens per answer.", rich_help_panel=ESTIMATE
-    ),
+    _of_estimate("--completion-tokens", min=1, help="Mean tokens per answer."),
 ]
 PricesOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Price list (default: the configuration's, else the shipped one).",
-        rich_help_panel=ESTIMATE,
-    ),
+    _of_estimate(help="Price list (default: the configuration's, else the shipped one)."),
 ]
 DownloadOption = Annotated[
     bool,
-    typer.Option(
-        "--download",
-        help="Download the student's tokenizer if it is not on this machine.",
-        rich_help_panel=ESTIMATE,
+    _of_estimate(
+        "--download", help="Download the student's tokenizer if it is not on this machine."
     ),
 ]
 
@@ -94,10 +87,10 @@ def check(
     """
     announce("reading configuration, service, models, problems and tools")
     from rtl_core.config import load_config, to_toml
-    from rtl_distill.cli.estimate import Assumptions, print_estimate
+    from rtl_distill.cli.estimate import print_estimate
 
     settings = load_config(config, set_ or [], check_files=False)
-    assumed = Assumptions(problems, completion, prices, download)
+    assumed = (problems, completion, prices, download)
     if show:
         from rtl_core.algorithms.base import chosen
 
@@ -105,7 +98,7 @@ def check(
         typer.echo(to_toml(settings), nl=False)
         return
     if estimate:
-        print_estimate(settings, assumed)
+        print_estimate(settings, *assumed)
         return
     findings = _findings(settings, config, set_ or [])
     if as_json:
@@ -113,7 +106,7 @@ def check(
     else:
         _show_findings(findings)
         try:
-            print_estimate(settings, assumed)
+            print_estimate(settings, *assumed)
         except ConfigError as error:
             typer.echo(f"no estimate: {error}")
     if any(finding.level == "wrong" for finding in findings):

@@ -17,32 +17,31 @@ if TYPE_CHECKING:
     from rtl_core.types.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True)
-class Assumptions:
-    """What an estimate assumes in place of the configuration's or the history's values (None)."""
+def print_estimate(
+    settings: RunConfig,
+    problems: int | None,
+    completion: float | None,
+    prices: Path | None,
+    download: bool,
+) -> None:
+    """Print the maximum and the likely cost of a run. Raises ConfigError if it cannot be estimated.
 
-    problems: int | None
-    """Size of a data set that is not on this machine."""
-    completion: float | None
-    """Mean tokens per answer."""
-    prices: Path | None
-    download: bool
-    """Whether the student's tokenizer may be downloaded."""
-
-
-def print_estimate(settings: RunConfig, assumed: Assumptions) -> None:
-    """Print the maximum and the likely cost of a run. Raises ConfigError if it cannot be estimated."""
+    Args:
+        settings: the configuration.
+        problems: size of a data set that is not on this machine; None: of the public set.
+        completion: mean tokens per answer; None: measured or assumed.
+        prices: price list; None: the configuration's.
+        download: whether the student's tokenizer may be downloaded.
+    """
     from rtl_core.cost.prompts import prompts_of
     from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
     notes: list[str] = []
-    tokenizer = _student_tokenizer(settings, assumed.download)
-    train, heldout = prompts_of(settings, tokenizer, assumed.problems, notes)
-    prices = load_prices(assumed.prices or settings.cost.prices)
-    result = forecast(
-        settings, train, heldout, notes, completion=assumed.completion, prices=prices
-    )
+    tokenizer = _student_tokenizer(settings, download)
+    train, heldout = prompts_of(settings, tokenizer, problems, notes)
+    price_list = load_prices(prices or settings.cost.prices)
+    result = forecast(settings, train, heldout, notes, completion=completion, prices=price_list)
     _show(settings, result)
 
 

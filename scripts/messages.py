@@ -34,7 +34,7 @@ def main() -> None:
 
 def rows() -> list[tuple[str, str]]:
     """(message, remedy) of every error that is raised with both, in order and without repetitions."""
-    found = set()
+    found: set[tuple[str, str]] = set()
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
             found.update(_errors(ast.parse(path.read_text(encoding="utf-8"))))

@@ -119,7 +119,8 @@ def _flow_run(history: History, name: str) -> str | None:
         config = config_of(history, name)
     except UserError:  # such as a source that cannot be imported here
         return None
-    return read_holder(lock_path(config)).get("page")
+    page: str | None = read_holder(lock_path(config)).get("page")
+    return page
 
 
 def step(history: History, filters: Filters, order: str) -> Values:
