@@ -22,7 +22,7 @@ from rtl_grader.files import replacing
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record
 
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     "prompting": True,
     "sampling": {"temperature", "max_tokens"},
     "evaluation": {"samples", "k", "temperature", "top_p", "max_tokens"},
@@ -30,7 +30,9 @@ _SETTINGS = {
     "episode": True,
 }
 """Sections and keys on which a figure depends."""
-_NOT = {"grading": {"executor", "image", "workers", "retries", "until", "until_steps"}}
+_NOT: dict[str, Any] = {
+    "grading": {"executor", "image", "workers", "retries", "until", "until_steps"}
+}
 """Keys of them that are in the verdicts, or on which no figure depends."""
 _ANY = ('problems.sources=[{kind="starter"}]', 'tinker.student="any"')
 """What a protocol's file leaves to the user."""
@@ -94,7 +96,7 @@ def card_of(
     ]
     labels = {
         name: Labels(
-            **problem.model_dump(include=Labels.model_fields.keys()),
+            **problem.model_dump(include=set(Labels.model_fields)),
             errata=record.errata.get(name, ""),
         )
         for name, problem in problems.items()
