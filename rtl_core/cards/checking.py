@@ -52,8 +52,8 @@ def check_card(
         missing = [sample for sample in one.verdicts if (name, sample) not in there]
         faults += [f"{name} sample {sample}: its verdict is missing" for sample in missing]
     theirs = card.model_copy(update=derived(usable, card.problems, set(card.kinds)))
-    dumps = (one.model_dump(mode="json") for one in (card, theirs))
-    faults += [f"{words} by the verdicts" for words in changes(*dumps, "card")]
+    ours, others = (one.model_dump(mode="json") for one in (card, theirs))
+    faults += [f"{words} by the verdicts" for words in changes(ours, others, "card")]
     return verdicts, [*faults, *(_data(card, problems) if problems is not None else ())]
 
 

@@ -154,10 +154,8 @@ def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) ->
 
 def _settings(config: RunConfig, record: EvaluationRecord) -> dict[str, Any]:
     """All settings on which an evaluation's figures depend, besides model and problems."""
-    unused = {"episode"} if record.kind == "single attempt" else set()
-    include = _SETTINGS.keys() - unused
-    settings = config.model_dump(
-        mode="json", include={name: _SETTINGS[name] for name in include}, exclude=_NOT
-    )
+    settings = config.model_dump(mode="json", include=_SETTINGS, exclude=_NOT)
+    if record.kind == "single attempt":
+        del settings["episode"]
     settings["evaluation"]["samples"] = record.samples
     return {**settings, "conditions": record.conditions}
