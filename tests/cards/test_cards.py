@@ -151,6 +151,7 @@ def test_markdown_and_page_show_the_card(written, history):
     assert page.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_each_protocol_has_a_card_that_names_it_and_what_was_changed(tmp_path):
     history = History(tmp_path / "h.duckdb")
     names = [name for name in shipped_configs("protocols") if name != "round-trip"]
