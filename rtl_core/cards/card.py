@@ -132,7 +132,7 @@ def derived(
 def _graded(labels: Labels, records: Mapping[int, Record]) -> GradedProblem:
     prints = {record["graded"].get("problem", "") for record in records.values()}
     return GradedProblem(
-        **labels.model_dump(include=Labels.model_fields.keys()),
+        **labels.model_dump(include=set(Labels.model_fields)),
         fingerprint=" and ".join(sorted(prints)),
         passed=sum(one["outcome"] == Outcome.PASSED for one in records.values()),
         verdicts={sample: str(records[sample]["digest"])[:16] for sample in sorted(records)},

@@ -47,9 +47,13 @@ def check_card(
     if not usable:
         why = f"{verdicts} has no verdict on a problem of {path}"
         raise ProblemError(why, "name the records of this card after it")
+    there = {(record["id"], record["sample"]) for record in usable}
+    for name, one in card.problems.items():
+        missing = [sample for sample in one.verdicts if (name, sample) not in there]
+        faults += [f"{name} sample {sample}: its verdict is missing" for sample in missing]
     theirs = card.model_copy(update=derived(usable, card.problems, set(card.kinds)))
-    dumps = (one.model_dump(mode="json") for one in (card, theirs))
-    faults += [f"{words} by the verdicts" for words in changes(*dumps, "card")]
+    ours, others = (one.model_dump(mode="json") for one in (card, theirs))
+    faults += [f"{words} by the verdicts" for words in changes(ours, others, "card")]
     return verdicts, [*faults, *(_data(card, problems) if problems is not None else ())]
 
 

@@ -22,7 +22,7 @@ from rtl_grader.files import replacing
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record
 
-_SETTINGS = {
+_SETTINGS: dict[str, Any] = {
     "prompting": True,
     "sampling": {"temperature", "max_tokens"},
     "evaluation": {"samples", "k", "temperature", "top_p", "max_tokens"},
@@ -30,7 +30,9 @@ _SETTINGS = {
     "episode": True,
 }
 """Sections and keys on which a figure depends."""
-_NOT = {"grading": {"executor", "image", "workers", "retries", "until", "until_steps"}}
+_NOT: dict[str, Any] = {
+    "grading": {"executor", "image", "workers", "retries", "until", "until_steps"}
+}
 """Keys of them that are in the verdicts, or on which no figure depends."""
 _ANY = ('problems.sources=[{kind="starter"}]', 'tinker.student="any"')
 """What a protocol's file leaves to the user."""
@@ -94,7 +96,7 @@ def card_of(
     ]
     labels = {
         name: Labels(
-            **problem.model_dump(include=Labels.model_fields.keys()),
+            **problem.model_dump(include=set(Labels.model_fields)),
             errata=record.errata.get(name, ""),
         )
         for name, problem in problems.items()
@@ -152,10 +154,8 @@ def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) ->
 
 def _settings(config: RunConfig, record: EvaluationRecord) -> dict[str, Any]:
     """All settings on which an evaluation's figures depend, besides model and problems."""
-    unused = {"episode"} if record.kind == "single attempt" else set()
-    include = _SETTINGS.keys() - unused
-    settings = config.model_dump(
-        mode="json", include={name: _SETTINGS[name] for name in include}, exclude=_NOT
-    )
+    settings = config.model_dump(mode="json", include=_SETTINGS, exclude=_NOT)
+    if record.kind == "single attempt":
+        del settings["episode"]
     settings["evaluation"]["samples"] = record.samples
     return {**settings, "conditions": record.conditions}

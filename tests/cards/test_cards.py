@@ -151,6 +151,7 @@ def test_markdown_and_page_show_the_card(written, history):
     assert page.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_each_protocol_has_a_card_that_names_it_and_what_was_changed(tmp_path):
     history = History(tmp_path / "h.duckdb")
     names = [name for name in shipped_configs("protocols") if name != "round-trip"]
@@ -179,7 +180,7 @@ def test_known_faults_of_a_set_have_a_figure_without_them(history, tmp_path):
     assert check_card(file)[1] == []
 
 
-FIRST = sorted(problem.id for problem in PROBLEMS)[0]
+FIRST, SECOND, _ = sorted(problem.id for problem in PROBLEMS)
 
 
 def passes_more(card):
@@ -264,7 +265,7 @@ def of_another_problem(records):
     ("change", "said"),
     [
         (passed_instead, "passed: "),
-        (removed, "verdicts, 1: "),
+        (removed, f"{SECOND} sample 1: its verdict is missing"),
         (edited, "altered: tests_passed"),
         (on_other_data, "fingerprint: "),
         (by_another_tool, "iverilog 99"),
@@ -276,10 +277,6 @@ def test_altered_and_missing_verdicts_are_named(folder, change, said):
     code, lines = reproduced(folder)
     assert code == 1
     assert any(said in line for line in lines), lines
-    if change is removed:
-        name = sorted(problem.id for problem in PROBLEMS)[1]
-        assert any(line.startswith(f"card, problems, {name}, verdicts, 1: ") for line in lines)
-        assert any(line.endswith(", nothing by the verdicts") for line in lines)
 
 
 @pytest.mark.slow
