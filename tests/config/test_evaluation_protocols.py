@@ -20,7 +20,11 @@ from tests.nouns import a_problem
 
 CVDP = protocol_file("cvdp")
 PUBLIC = tomllib.loads((Path(__file__).parent / "public_prompts.toml").read_text())
-PLACES = {"rtllm": "RTLLM", "rtl-benchls-masked": "rtl-benchls/slice_01.jsonl"}
+PLACES = {
+    "rtllm": "RTLLM",
+    "rtl-benchls-masked": "rtl-benchls/slice_01.jsonl",
+    "cvdp": "cvdp-single/problems.jsonl",
+}
 
 
 def problems_of(protocol, path):

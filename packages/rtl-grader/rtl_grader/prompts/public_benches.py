@@ -68,24 +68,26 @@ Generate ONLY the Verilog code that should replace [MASKED]."""
 @TEMPLATES.register("verilog-eval")
 def verilog_eval(problem: Problem, context: Files) -> Messages:
     """The prompt of VerilogEval v2 for specification to RTL, without examples, word for word."""
-    return _verilog_eval(problem, "")
+    return _verilog_eval(problem, context, "")
 
 
 @TEMPLATES.register("verilog-eval-1shot")
 def verilog_eval_1shot(problem: Problem, context: Files) -> Messages:
     """The prompt of VerilogEval v2 for specification to RTL, with its one example, word for word."""
-    return _verilog_eval(problem, VERILOG_EVAL_SHOT)
+    return _verilog_eval(problem, context, VERILOG_EVAL_SHOT)
 
 
-def _verilog_eval(problem: Problem, examples: str) -> Messages:
-    question = f"{examples}\nQuestion:\n{problem.prompt.strip()}\n{VERILOG_EVAL_SHAPE}"
+def _verilog_eval(problem: Problem, context: Files, examples: str) -> Messages:
+    specification = with_context(problem.prompt.strip(), context)
+    question = f"{examples}\nQuestion:\n{specification}\n{VERILOG_EVAL_SHAPE}"
     return _messages(VERILOG_EVAL_SYSTEM, question)
 
 
 @TEMPLATES.register("published")
 def published(problem: Problem, context: Files) -> Messages:
     """The request as its set publishes it, with the set's system message if there is one and nothing added."""
-    return _messages(problem.system, problem.request or problem.prompt.strip())
+    request = problem.request or with_context(problem.prompt.strip(), context)
+    return _messages(problem.system, request)
 
 
 @TEMPLATES.register("rtl-benchls")
