@@ -469,7 +469,7 @@ def test_an_unknown_model_is_refused_on_open(name, tmp_path):
 
 def test_an_unknown_backend_is_refused_with_the_known_ones(tmp_path):
     for name, why in (
-        ("tinkre", r"no backend 'tinkre'.*choose one of tinker"),
+        ("tinkre", r"no backend 'tinkre'.*did you mean tinker"),
         ("nobodys_module:BACKEND", "backend 'nobodys_module:BACKEND' cannot be imported"),
         ("json:loads", "`loads` in json is no backend"),
     ):

@@ -35,7 +35,7 @@ def test_the_configuration_accepts_and_explains_every_template_and_no_other():
         assert getdoc(template) in PromptingSection.model_fields["template"].description
     with pytest.raises(
         ValueError,
-        match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples",
+        match="no template 'exakt'; did you mean exact",
     ):
         PromptingSection(template="exakt")
     with pytest.raises(ValueError, match="two templates named 'exact'"):

@@ -309,4 +309,4 @@ def test_show_prints_a_whole_problem(data):
     ):
         assert part in shown
     missing = refusal("problems", "show", "copilot_lfsr", *source)
-    assert "perhaps cvdp_copilot_lfsr_0001" in missing.replace("\n", " ")
+    assert "did you mean cvdp_copilot_lfsr_0001" in missing.replace("\n", " ")
