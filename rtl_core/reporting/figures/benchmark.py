@@ -4,6 +4,7 @@ and excluded problems."""
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -46,7 +47,8 @@ def blocks(source: Source) -> list[Block]:
         return []
     result = run_result(source.history, source.run)
     labels = (partial(by_label, label=label) for label in ("difficulty", "family"))
-    drawn = [*([forest] if result.mixed else []), pass_at_k, *labels]
+    first: list[Callable[..., Block | None]] = [forest] if result.mixed else []
+    drawn = [*first, pass_at_k, *labels]
     return [*tables, *draw(source, *(partial(build, result=result) for build in drawn))]
 
 

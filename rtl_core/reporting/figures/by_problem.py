@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtl_core.reporting.blocks import Figure, Source, curve, plain, values
 from rtl_core.reporting.evaluations import RunResult
-from rtl_core.reporting.theme import axis, layout
+from rtl_core.reporting.theme import Spec, axis, layout
 
 _SIDES = {
     1: ("better", "@good", "triangle-up"),
@@ -39,12 +39,12 @@ def by_problem(source: Source, result: RunResult) -> Figure | None:
     if before is None or after is None:
         return None
     rows = source.ask(_DOTS, before=before.record.key, after=after.record.key)
-    same: dict[str, object] = {"hoverinfo": "skip", "showlegend": False}
+    same: Spec = {"hoverinfo": "skip", "showlegend": False}
     data = [curve("", [0, 1], [0, 1], "@rule", "", **same)] if rows else []
     for side, (name, role, shape) in _SIDES.items():
         mine = [r for r in rows if r["side"] == side]
         problems, passes, sizes, x, y = values(mine, "problem_id", "passes", "size", "x", "y")
-        dots = {
+        dots: Spec = {
             "mode": "markers",
             "ids": problems,
             "text": list(map(plain, problems)),

@@ -141,7 +141,10 @@ def length(source: Source) -> Figure:
     """Tokens of an answer, and the share of answers that the limit cut."""
     rows = source.ask(_LENGTH)
     steps, middles, ends, cuts = values(rows, "step", "middle", "ends", "cut")
-    spread = [Interval(middle, *pair, 0) for middle, pair in zip(middles, ends, strict=True)]
+    spread = [
+        Interval(middle, low, high, 0)
+        for middle, (low, high) in zip(middles, ends, strict=True)
+    ]
     name, formats = "median", (".0f", ".0f")
     data = band(steps, spread, name, "@after", formats=formats) if rows else []
     caption = (
