@@ -83,7 +83,7 @@ RENAMED: dict[str, str] = {
     "audit": "grade audit",
     "check-service": "admin check-service",
     "checkpoints": "admin checkpoints",
-    "config": "check",
+    "config": "check --show",
     "debug": "show --debug",
     "episode": "problems play",
     "estimate": "check --estimate",
@@ -186,6 +186,8 @@ def in_new_words(words: list[str]) -> list[str]:
         new = new if is_former and f"grade {rest[0]}" not in COMMANDS else None
     if new is None:
         return words
+    if old == "estimate" and not rest:
+        rest = ["cvdp"]  # what it was for without a configuration
     typer.echo(f"note: `rtl-distill {old}` is now `rtl-distill {new}`", err=True)
     return [*new.split(), *rest]
 

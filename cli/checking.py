@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rtl_core.errors import ConfigError
+from rtl_core.errors import ConfigError, UserError
 from rtl_distill.cli.arguments import ConfigArgument, SetOption, announce
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def check(
 
         rtl-distill check demo --show > my-run.toml
     """
+    if sum((show, as_json, estimate)) > 1:
+        raise ConfigError("--show, --json and --estimate exclude one another", "give one")
     announce("reading configuration, service, models, problems and tools")
     from rtl_core.config import load_config, to_toml
     from rtl_distill.cli.estimate import print_estimate
@@ -101,16 +104,26 @@ def check(
         print_estimate(settings, *assumed)
         return
     findings = _findings(settings, config, set_ or [])
+    wrong = {finding.about for finding in findings if finding.level == "wrong"}
     if as_json:
         _print_json(findings)
     else:
         _show_findings(findings)
-        try:
-            print_estimate(settings, *assumed)
-        except ConfigError as error:
-            typer.echo(f"no estimate: {error}")
-    if any(finding.level == "wrong" for finding in findings):
+        _estimate_unless(wrong, partial(print_estimate, settings, *assumed))
+    if wrong:
         raise typer.Exit(2)
+
+
+def _estimate_unless(wrong: set[str], print_estimate: Callable[[], None]) -> None:
+    """Print the estimate, or why there is none. Without the data set it would be $0."""
+    try:
+        if "data set" not in wrong:
+            print_estimate()
+            return
+        error = "mend the data set first"
+    except UserError as why:
+        error = str(why)
+    typer.echo(f"no estimate: {error}")
 
 
 def _findings(settings: RunConfig, config: str, overrides: list[str]) -> list[Finding]:

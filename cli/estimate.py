@@ -47,12 +47,15 @@ def print_estimate(
 
 def _student_tokenizer(config: RunConfig, download: bool) -> Tokenizer | None:
     """Return the student's tokenizer; None if it is not on this machine and may not be downloaded."""
+    import huggingface_hub.constants
+
     from rtl_core.backend.registry import backend_of
     from rtl_core.errors import PolicyError
 
     if not download:
-        # Without network, the hub's client would retry for a minute.
+        # Without network, the hub's client would retry for a minute. It reads the variable when it is imported.
         os.environ["HF_HUB_OFFLINE"] = "1"
+        huggingface_hub.constants.HF_HUB_OFFLINE = True
     try:
         tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         config.prompting.chat(tokenizer, config.tinker.student)

@@ -33,7 +33,7 @@ def reproduce(
     of_card: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[VERDICTS]", help="A card's records (default: the file beside it)."
+            metavar="VERDICTS", help="A card's records (default: the file beside it)."
         ),
     ] = None,
     config: ConfigOption = "demo",

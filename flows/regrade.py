@@ -17,6 +17,7 @@ from rtl_core.rollouts.resumable import ALL, Choice, refuse_failed
 from rtl_core.run.folder import config_of
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.orchestration import tag_with_run
 from rtl_distill.tasks.steps import regrade_problem
 from rtl_grader.progress import progress
 from rtl_grader.words import counted
@@ -66,6 +67,7 @@ async def regrade(
             Path(history), settings, choice, label=label, cluster=cluster
         ) as regrading,
     ):
+        await tag_with_run(run)
         waiting = sum(map(len, regrading.waiting.values()))
         tell.stage(
             f"regrade {regrading.label}: {counted(waiting, 'rollout')}, {regrading.n_known} regraded before"

@@ -33,7 +33,7 @@ LAST_STEPS = 20
 _WHERE = """\
 # {run}
 
-Report, written again while the run goes on: [`{report}`](file://{report})
+Report, written again while the run goes on: `{report}`
 
 [View](http://127.0.0.1:8765/run?run={run}), while this runs on the run's machine:
 

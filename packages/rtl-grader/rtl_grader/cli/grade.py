@@ -76,8 +76,8 @@ def grade(
 
     Verdicts are written as they finish and sorted into the answers' order at the end. Ctrl-C stops the
     simulations at once; repeat the command to continue. An answer that already has a verdict for the same
-    problem, text, tools and settings is not graded again, unless grading itself failed. `serve-grader`
-    grades answers to problems of other sets.
+    problem, text, tools and settings is not graded again, unless grading itself failed. `rtl-grader
+    serve-grader` grades answers to problems of other sets.
 
     Exit code: 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a
     usage error, 130 after Ctrl-C, 143 after SIGTERM.

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from rtl_grader.cli.options import ExecutorOption, JobsOption, SourceOption
+from rtl_grader.cli.running import program
 
 
 def repair(
@@ -49,4 +50,4 @@ def repair(
     typer.echo(f"{written} repair tasks written to {output}")
     for reason, count in Counter(left_out.values()).most_common():
         typer.echo(f"{count} designs without any: {reason}")
-    typer.echo(f"next: rtl-grader problems list --source pairs={output}")
+    typer.echo(f"next: {program()} problems list --source pairs={output}")
