@@ -11,6 +11,7 @@ from uuid import UUID
 import httpx
 from prefect import get_client
 from prefect.runtime import deployment, flow_run
+from prefect.utilities.urls import url_for
 
 from rtl_core.config import Options, load_config
 from rtl_core.errors import ConfigError
@@ -22,7 +23,8 @@ POLL_S = 2.0
 def this_flow_run() -> dict[str, Any]:
     """Return what the run's lock stores: the flow run, and the deployment that starts such runs, if there is one."""
     name = f"{flow_run.flow_name}/{deployment.name}" if deployment.id else None
-    page = flow_run.ui_url if deployment.id else None  # a temporary server has none
+    # A temporary server has no pages.
+    page = url_for("flow-run", obj_id=flow_run.id) if deployment.id and flow_run.id else None
     return {
         "flow_run": str(flow_run.id) if flow_run.id else None,
         "deployment": name,
