@@ -93,7 +93,7 @@ def folder(written, tmp_path):
 
 
 def reproduced(folder: Path, *words: object) -> tuple[int, list[str]]:
-    done = invoke("reproduce", folder / "one.json", *words)
+    done = invoke("grade", "reproduce", folder / "one.json", *words)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout.splitlines()
 
@@ -328,7 +328,7 @@ def test_data_that_is_not_the_cards_is_named(written):
 def test_what_is_no_card_is_refused(tmp_path, text, said):
     path = tmp_path / "one.json"
     path.write_text(text)
-    for words in (("reproduce", path), ("compare", path, path)):
+    for words in (("grade", "reproduce", path), ("compare", path, path)):
         error = invoke(*words).exception
         assert isinstance(error, ProblemError)
         assert said in str(error)
@@ -336,7 +336,7 @@ def test_what_is_no_card_is_refused(tmp_path, text, said):
 
 def test_missing_files_and_other_forms_are_said(folder):
     (folder / "one.verdicts.jsonl").unlink()
-    error = invoke("reproduce", folder / "one.json").exception
+    error = invoke("grade", "reproduce", folder / "one.json").exception
     assert f"cannot read the verdicts {folder / 'one.verdicts.jsonl'}" in str(error)
     error = invoke("evaluate", "demo", "--card", folder / "x.pdf").exception
     assert "unknown form" in str(error)

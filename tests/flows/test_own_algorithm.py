@@ -33,7 +33,7 @@ def test_an_invalid_algorithm_is_refused_before_a_run_is_opened():
     for name, why in (
         (
             "gropo",
-            r"no algorithm 'gropo'.*grpo, self_distillation, self_distribution_distillation, warm_start",
+            r"no algorithm 'gropo'.*did you mean grpo",
         ),
         ("nowhere:Rloo", "cannot be imported"),
         ("rtl_core.errors:ConfigError", "is no algorithm"),

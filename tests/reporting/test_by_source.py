@@ -48,7 +48,7 @@ def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed, sou
     for shown in (text_of(before_after_table(mixed, "both")), table):
         assert f"{100 * mean:.1f} %" in shown
         assert f"[{100 * lo:.1f}, {100 * hi:.1f}]" in shown
-    row = f"| student | 12 | heldout | {source} | {mean:.3f} | {lo:.3f} to {hi:.3f} | {n} × 4 |"
+    row = f"| student | 12 | heldout, single attempt | {source} | {mean:.3f} | {lo:.3f} to {hi:.3f} | {n} × 4 |"
     assert row in results_table(mixed, "both")
 
 

@@ -309,7 +309,7 @@ def test_the_card_has_the_hubs_front_matter_and_the_figures_of_these_weights(run
     assert card.data.get("base_model") is None  # `student` is not a name on the hub
     for words in (
         "| after 2 steps, these weights | 25.0 % [12.5, 50.0] |",
-        "| student | 2 | heldout |  | 0.250 | 0.125 to 0.500 |",
+        "| student | 2 | heldout, single attempt |  | 0.250 | 0.125 to 0.500 |",
         "by rtl-distill 9.9: 2 optimizer steps",
         "template `bare`",
         "nats at most",

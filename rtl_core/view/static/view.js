@@ -96,6 +96,7 @@ async function complete() {
       const answer = await fetch(part.dataset.src);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       part.replaceWith($("#main section", page) || page.getElementById("main"));
+      dispatchEvent(new Event("filled"));
     } catch { /* its placeholder has a link */ }
   }
 }

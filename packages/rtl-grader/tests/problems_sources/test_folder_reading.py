@@ -23,7 +23,7 @@ from tests.command import invoke
 
 OTHER = "module other(input b, output z); assign z = b; endmodule\n"
 LACKING = {
-    "a key that is not known": ({"problem.toml": "tops = 'inv'"}, "tops: there is no such key; docs/problems.md"),
+    "a key that is not known": ({"problem.toml": "tops = 'inv'"}, "tops: there is no such key; did you mean top?"),
     "a key of another type": ({"problem.toml": "[bench]\nparameters = 3"}, "bench.parameters: Input should be a list"),
     "no regular expression": ({"problem.toml": "[bench]\npass = '('"}, "bench.pass: Input should be a valid regular"),
     "no TOML": ({"problem.toml": "= 3"}, "file: is not TOML: "),

@@ -296,7 +296,7 @@ def test_the_command_validates_a_users_own_source(tmp_path, data):
     [
         (
             "cvpd",
-            "there is no source 'cvpd'; choose one of cvdp, folder, pairs, rtl, rtllm, starter, verilog-eval, or module:name",
+            "there is no source 'cvpd'; did you mean cvdp?",
         ),
         ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
         (":Benches", "is not of the form module:name"),
