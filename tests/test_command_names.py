@@ -114,7 +114,7 @@ def test_the_first_level_has_the_commands_for_runs_and_five_groups():
         ),
         ("debug r/1 --waves w.vcd", "show --debug r/1 --waves w.vcd"),
         ("serve-tinker --model m", "serve tinker --model m"),
-        ("config --show demo", "check --show demo"),
+        ("config --show demo", "check --show --show demo"),
         ("estimate cvdp", "check --estimate cvdp"),
         ("grade answers p.jsonl --answers a --output o", None),
         ("grade --help", None),
