@@ -115,8 +115,9 @@ def _own_inputs(grader: Grader, problem: Problem, judged: Judged, answer: Files)
     sets = json.loads(judged.files["src/trace.json"])
     (own,) = json.loads(files["src/trace.json"])
     number = len(sets)
+    own |= {"own": True, "with": " with numbers of the answer"}
     return {
-        "src/trace.json": json.dumps([*sets, {**own, "with": " with numbers of the answer"}]),
+        "src/trace.json": json.dumps([*sets, own]),
         f"src/bench{number}.sv": bench(design, number, settle),
         f"src/stimuli{number}": files["src/stimuli0"],
         "src/expected_own": trace["expected"],

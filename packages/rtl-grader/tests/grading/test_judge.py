@@ -259,6 +259,19 @@ def test_numbers_of_the_answer_alone_are_tried(grader):
     assert verdict(grader, judged(XOR), right).passed
 
 
+def test_numbers_of_the_answer_add_no_test_that_passes(grader):
+    wrong = XOR.replace("assign y", "localparam X = 32'hdeadbeef;\n  assign y").replace(
+        "^", "|"
+    )
+    plain, padded = (
+        verdict(grader, judged(XOR), text) for text in (XOR.replace("^", "|"), wrong)
+    )
+    assert padded.tests_passed == plain.tests_passed
+    assert padded.tests_total >= plain.tests_total
+    right = wrong.replace("|", "^")
+    assert verdict(grader, judged(XOR), right).tests_total == plain.tests_total
+
+
 def test_a_proof_refutes_what_passes_and_says_what_it_proves(grader):
     assert verdict(grader, judged(XOR), RARE).passed
     problem = judged(XOR, proof="passes")
