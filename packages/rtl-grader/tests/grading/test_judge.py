@@ -254,9 +254,23 @@ def test_numbers_of_the_answer_alone_are_tried(grader):
     assert result.outcome is Outcome.TESTS_FAILED
     assert result.tests_passed >= result.tests_total / 2
     assert "with numbers of the answer: after" in result.reasons[0]
+    assert result.reasons[0].endswith("a=32'hdeadbeef, b=32'h12345678: differs")
     long = f"20000'h{'f' * 5000}"
     right = XOR.replace("a ^ b", f"a == 32'hdeadbeef || !{long} ? b ^ 32'hdeadbeef : a ^ b")
     assert verdict(grader, judged(XOR), right).passed
+
+
+def test_numbers_of_the_answer_are_tried_where_its_parameters_do_not_compile(grader):
+    golden = COUNTER.replace("input en", "input en, input [31:0] a")
+    problem = judged(golden, "The parameter W is the width.")
+    fixed = golden.replace(
+        "endmodule", "generate if (W != 4) missing m(); endgenerate\nendmodule"
+    )
+    right = verdict(grader, problem, fixed.replace("+ 1", "+ 1 + (32'hdeadbeef == 0)"))
+    wrong = verdict(grader, problem, fixed.replace("+ 1", "+ 1 + (a == 32'hdeadbeef)"))
+    assert "does not compile" in right.reasons[0]
+    assert wrong.tests_passed == right.tests_passed > 0
+    assert wrong.tests_total > right.tests_total
 
 
 def test_numbers_of_the_answer_add_no_test_that_passes(grader):
