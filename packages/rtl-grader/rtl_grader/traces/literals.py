@@ -17,7 +17,7 @@ _LITERAL = re.compile(
     r"|(?<![\w'.])(\d[\d_]*)\b(?!\s*')"
 )
 _RUN = re.compile(
-    r"(?:(?<!\w)\d{1,3}\s*'[sS]?[bodhBODH]\s*[\da-fA-F_]+[\s{}]*(?:,[\s{}]*|(?=\}))){2,64}"
+    r"(?:(?<!\w)\d{1,3}\s*'[sS]?[bodhBODH]\s*[\da-fA-F_]+[\s{}]*(?:,[\s{}]*|(?=\}))){2,32}"
 )
 """Literals with widths one after the other in a concatenation."""
 _UNKNOWN = str.maketrans("xXzZ?", "00000", "_")
@@ -25,6 +25,7 @@ _PART = re.compile(r"\b([A-Za-z_]\w*)\s*\[\s*(\d{1,5})\s*:\s*(\d{1,5})\s*\]")
 LEAST_OWN = 16
 """Smaller numbers are often drawn by chance."""
 MOST_OWN = 32
+"""Each of more numbers would be tried too rarely."""
 _BASES = {"b": 2, "o": 8, "d": 10, "h": 16, "": 10}
 
 

@@ -154,11 +154,7 @@ class _Inputs:
         self.bits = sum(bits for _, bits in self._places.values())
         controls = {*design.clocks, *design.resets}
         self._data = [name for name in self._places if name not in controls]
-        self._single: list[str] = []
-        for name in self._data:
-            _, width = self._places[name]
-            if width == 1:
-                self._single.append(name)
+        self._single = [name for name in self._data if self._places[name][1] == 1]
         self._fields = fields(text, self._data)
         self._numbers = numbers(text)
         self._literals = cache(self._fitting)

@@ -156,10 +156,10 @@ def judge(design, sets, settings, plan):
     stimuli = {number: each["stimuli"] for number, each in enumerate(sets)}
     said, compiles, command = design.compile(stimuli)
     failed = ""
-    usual = [number for number in stimuli if not number or sets[number].get("own")]
+    usual = {at: stimuli[at] for at in stimuli if not at or sets[at].get("own")}
     if not compiles and len(usual) < len(sets):
         failed = f", since it does not compile: {first_errors(said)}"
-        stimuli = {number: stimuli[number] for number in usual}
+        stimuli = usual
         said, compiles, command = design.compile(stimuli)
     if not compiles and plan["proof"] == "undecided":
         return judge_by_proof(design, settings, plan, first_errors(said))
