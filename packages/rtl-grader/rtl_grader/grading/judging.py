@@ -97,7 +97,8 @@ def judged_harness(grader: Grader, problem: Problem, answer: Files) -> Files:
 
 def _own_inputs(grader: Grader, problem: Problem, judged: Judged, answer: Files) -> Files:
     """Inputs with the numbers that the answer has and the golden answer lacks, and what the golden answer gives
-    for them: it is simulated alone, so nothing leaks. Empty if there are none, or the golden answer says nothing."""
+    for them: it is simulated alone, and messages show none of it, since an answer could ask for values so. Empty
+    if there are none, or the golden answer says nothing."""
     design = judged.design
     golden, _ = as_graded(problem, problem.golden or {})
     texts = hdl_files(answer).values()
@@ -115,8 +116,9 @@ def _own_inputs(grader: Grader, problem: Problem, judged: Judged, answer: Files)
     sets = json.loads(judged.files["src/trace.json"])
     (own,) = json.loads(files["src/trace.json"])
     number = len(sets)
+    own |= {"own": True, "with": " with numbers of the answer"}
     return {
-        "src/trace.json": json.dumps([*sets, {**own, "with": " with numbers of the answer"}]),
+        "src/trace.json": json.dumps([*sets, own]),
         f"src/bench{number}.sv": bench(design, number, settle),
         f"src/stimuli{number}": files["src/stimuli0"],
         "src/expected_own": trace["expected"],

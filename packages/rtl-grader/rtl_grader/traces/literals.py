@@ -6,18 +6,27 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from heapq import nlargest
 
 Place = tuple[int, int]
 """(lowest bit, bits) of a part of a vector."""
 Literals = Mapping[int, list[int]]
 """Numbers by their width in bits."""
-_LITERAL = re.compile(r"(\d+)?'[sS]?([bodhBODH])([0-9a-fA-F_]+)\b|(?<![\w'.])(\d{1,9})\b(?!')")
+_LITERAL = re.compile(
+    r"(?:(?<!\d)(\d+)\s*)?'[sS]?([bodhBODH])\s*([?xXzZ_]*[\da-fA-F][\da-fA-F_xXzZ?]*)(?!\w)"
+    r"|(?<![\w'.])(\d[\d_]*)\b(?!\s*')"
+)
+_RUN = re.compile(
+    r"(?:(?<!\w)\d{1,3}\s*'[sS]?[bodhBODH]\s*[\da-fA-F_]+[\s{}]*(?:,[\s{}]*|(?=\}))){2,32}"
+)
+"""Literals with widths one after the other in a concatenation."""
+_UNKNOWN = str.maketrans("xXzZ?", "00000", "_")
 _PART = re.compile(r"\b([A-Za-z_]\w*)\s*\[\s*(\d{1,5})\s*:\s*(\d{1,5})\s*\]")
 LEAST_OWN = 16
 """Smaller numbers are often drawn by chance."""
 MOST_OWN = 32
-_BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
+"""Each of more numbers would be tried too rarely."""
+_BASES = {"b": 2, "o": 8, "d": 10, "h": 16, "": 10}
 
 
 def numbers(text: str) -> Literals:
@@ -29,29 +38,36 @@ def numbers(text: str) -> Literals:
 
 
 def _literals(text: str) -> Iterator[tuple[int, int]]:
-    """(width or 0, value) of each literal."""
+    """(width or 0, value) of each literal, and of those joined in a concatenation."""
+    yield from _single(text)
+    for run in _RUN.findall(text):
+        joined = 0
+        for width, value in _single(run):
+            joined = joined << width | value
+        yield 0, joined
+
+
+def _single(text: str) -> Iterator[tuple[int, int]]:
+    """(width or 0, value) of each literal; digits that are X or Z are 0."""
     for width, base, digits, plain in _LITERAL.findall(text):
-        if plain:
-            yield 0, int(plain)
-            continue
         with suppress(ValueError):
-            value = int(digits.replace("_", ""), _BASES[base.lower()])
-            yield int(width or 0), value
+            number = (digits or plain).translate(_UNKNOWN)
+            yield int(width or 0), int(number, _BASES[base.lower()])
 
 
 def own_literals(text: str, other: str) -> str:
-    """A text with the literals of a text that another one lacks, at most `MOST_OWN`, and beside them with its small
-    ones and the parts of vectors that it selects; empty if it has none of its own."""
+    """A text with the literals of a text that another one lacks, the largest `MOST_OWN`, and beside them with its
+    small ones and the parts of vectors that it selects; empty if it has none of its own."""
     known = {value for _, value in _literals(other)}
-    own, beside = dict[str, None](), dict[str, None]()
+    own, beside = dict[str, int](), dict[str, int]()
     for width, value in _literals(text):
         words = beside if value < LEAST_OWN else own
         if words is beside or value not in known:
-            words[f"{width or ''}'h{value:x}"] = None
+            words[f"{width or ''}'h{value:x}"] = value
     if not own:
         return ""
     parts = (part[0] for part in _PART.finditer(text))
-    return " ".join([*islice(own, MOST_OWN), *beside, *dict.fromkeys(parts)])
+    return " ".join([*nlargest(MOST_OWN, own, own.__getitem__), *beside, *dict.fromkeys(parts)])
 
 
 def fields(text: str, names: Collection[str]) -> dict[str, list[Place]]:

@@ -15,11 +15,12 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import cache
+from itertools import chain, product
 from math import prod
 
 from rtl_grader.traces.inside.comparing import places, replay_steps
-from rtl_grader.traces.literals import Literals, Place, fields, numbers
+from rtl_grader.traces.literals import LEAST_OWN, Place, fields, numbers
 from rtl_grader.types.problem import Interface, Port
 
 Values = Mapping[str, int]
@@ -153,24 +154,23 @@ class _Inputs:
         self.bits = sum(bits for _, bits in self._places.values())
         controls = {*design.clocks, *design.resets}
         self._data = [name for name in self._places if name not in controls]
-        self._single: list[str] = []
-        for name in self._data:
-            _, width = self._places[name]
-            if width == 1:
-                self._single.append(name)
+        self._single = [name for name in self._data if self._places[name][1] == 1]
         self._fields = fields(text, self._data)
-        self._literals = self._by_width(numbers(text))
+        self._numbers = numbers(text)
+        self._literals = cache(self._fitting)
         self._recent = defaultdict[int, deque[int]](lambda: deque([0], maxlen=6))
 
-    def _by_width(self, literals: Literals) -> Literals:
-        """The literals that fit an input, or a part of one, by width: those of its own width, else the others."""
-        widths = {width for _, width in self._places.values()}
-        widths |= {width for parts in self._fields.values() for _, width in parts}
-        results = {}
-        for width in widths:
-            values = literals.get(width) or literals.get(0, [])
-            results[width] = [value for value in values if value < 1 << width]
-        return results
+    def _fitting(self, width: int) -> Sequence[int]:
+        """The literals for an input, or a part of one: those of its width, else those without a width, and all
+        others in pieces, as inputs have them in `{a, b} == 32'hdeadbeef`."""
+        own = self._numbers.get(width) or self._numbers.get(0, [])
+        size = 1 << width
+        values = [value for value in own if value < size]
+        rest = set[int]()
+        for value in chain(*self._numbers.values()):
+            bits = min(self.bits, value.bit_length())
+            rest.update((value >> low) % size for low in range(0, bits, width))
+        return values + sorted(rest.difference(values, range(LEAST_OWN)))
 
     def put(self, name: str, value: int) -> None:
         start, width = self._places[name]
@@ -252,7 +252,7 @@ class _Inputs:
             return int(self._below(4) < density)
         kind = self._below(12)
         ones = (1 << width) - 1
-        literals = self._literals[width]
+        literals = self._literals(width)
         recent = self._recent[width]
         value = self._random.getrandbits(width)
         if kind < 2:
@@ -261,7 +261,7 @@ class _Inputs:
             place = self._below(width) if self._below(2) else width - 1
             value = (1 << place) + (0, -1, 1 << self._below(width))[self._below(3)]
         elif kind == 3:
-            value = self._random.getrandbits(min(width, 3))
+            value = self._random.getrandbits(min(width, 4))
         elif kind in (4, 5) and literals:
             value = self._one_of(literals)
         elif kind == 6:
@@ -274,7 +274,7 @@ class _Inputs:
     def _with_fields(self, name: str, value: int) -> int:
         """The value with literals in most of the parts that the design selects from the input."""
         for low, width in self._fields.get(name, ()):
-            literals = self._literals.get(width, [])
+            literals = self._literals(width)
             if literals and self._below(4):
                 literal = self._one_of(literals)
                 mask = (1 << width) - 1

@@ -1,11 +1,16 @@
 """The golden answer judges: what passes, what fails and in which words, and which golden answers cannot judge."""
 
+from itertools import chain
+
 import pytest
 
 from rtl_grader.equivalence.differential import compare
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.problems.judged import Compilation, Judging, judged_problem
+from rtl_grader.traces.driving import driven
+from rtl_grader.traces.literals import own_literals
+from rtl_grader.traces.stimuli import Effort, stimuli
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.verdict import Outcome
 
@@ -254,9 +259,69 @@ def test_numbers_of_the_answer_alone_are_tried(grader):
     assert result.outcome is Outcome.TESTS_FAILED
     assert result.tests_passed >= result.tests_total / 2
     assert "with numbers of the answer: after" in result.reasons[0]
+    assert result.reasons[0].endswith("a=32'hdeadbeef, b=32'h12345678: differs")
     long = f"20000'h{'f' * 5000}"
     right = XOR.replace("a ^ b", f"a == 32'hdeadbeef || !{long} ? b ^ 32'hdeadbeef : a ^ b")
     assert verdict(grader, judged(XOR), right).passed
+
+
+SPELLINGS = {
+    "other width": "a == 33'hdeadbeef",
+    "no width": "a == 'hdeadbeef && 32'd40 != 41",
+    "spaces": "a == 32 'h dead_beef",
+    "decimal": "a == 3735928559",
+    "grouped": "a == 3_735_928_559",
+    "joined": "a == {16'hdead, {8'd190, 8'hef}}",
+    "part": "{1'b1, a} == 33'h1deadbeef",
+    "unknown digit": "a[31:4] == 28'hdeadbee",
+    "small": "a == 13",
+    "many": "a == 32'hdeadbeef && {"
+    + ", ".join(f"8'd{at}" for at in range(100, 140))
+    + "} > 0",
+    "golden number": "a == 32'hc0de",
+}
+"""Conditions that hold for one value of an input of 32 bits."""
+
+
+@pytest.mark.parametrize("condition", SPELLINGS.values(), ids=list(SPELLINGS))
+def test_numbers_are_found_however_they_are_spelt(condition):
+    golden = "module m(input [31:0] a, b, output [31:0] y);\n  assign y = a + b + 16'hc0de;\nendmodule"
+    wrong = golden.replace("16'h", f"({condition}) + 16'h")
+    problem = judged(golden)
+    design = driven(problem.golden, {}, problem.interface, {})
+    value = 13 if condition.endswith("13") else 0xC0DE if "c0de" in condition else 0xDEADBEEF
+    texts = [golden, own_literals(wrong, golden)]
+    steps = chain.from_iterable(
+        stimuli(design, Effort().times(0.3), text).steps for text in texts
+    )
+    low = 4 if "[31:4]" in condition else 0
+    assert any((step % (1 << 32)) >> low == value >> low for step in steps)
+
+
+def test_numbers_of_the_answer_are_tried_where_its_parameters_do_not_compile(grader):
+    golden = COUNTER.replace("input en", "input en, input [31:0] a")
+    problem = judged(golden, "The parameter W is the width.")
+    fixed = golden.replace(
+        "endmodule", "generate if (W != 4) missing m(); endgenerate\nendmodule"
+    )
+    right = verdict(grader, problem, fixed.replace("+ 1", "+ 1 + (32'hdeadbeef == 0)"))
+    wrong = verdict(grader, problem, fixed.replace("+ 1", "+ 1 + (a == 32'hdeadbeef)"))
+    assert "does not compile" in right.reasons[0]
+    assert wrong.tests_passed == right.tests_passed > 0
+    assert wrong.tests_total > right.tests_total
+
+
+def test_numbers_of_the_answer_add_no_test_that_passes(grader):
+    wrong = XOR.replace("assign y", "localparam X = 32'hdeadbeef;\n  assign y").replace(
+        "^", "|"
+    )
+    plain, padded = (
+        verdict(grader, judged(XOR), text) for text in (XOR.replace("^", "|"), wrong)
+    )
+    assert padded.tests_passed == plain.tests_passed
+    assert padded.tests_total >= plain.tests_total
+    right = wrong.replace("|", "^")
+    assert verdict(grader, judged(XOR), right).tests_total == plain.tests_total
 
 
 def test_a_proof_refutes_what_passes_and_says_what_it_proves(grader):
