@@ -272,6 +272,13 @@ def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int
     }
 
 
+def by_name(record: EvaluationRecord) -> tuple[dict[str, str], dict[str, int]]:
+    """What an evaluation left out: problem -> why, and why -> how many for those without a name."""
+    reasons = record.left_out.items()
+    named = {one: why for why, ids in reasons if not isinstance(ids, int) for one in ids}
+    return named, {why: count for why, count in reasons if isinstance(count, int)}
+
+
 def cost_of(history: History, record: EvaluationRecord) -> Row:
     """What an evaluation spent, as the columns of `COST_SQL`."""
     (cost,) = history.rows(COST_SQL, {"evaluation": record.key})

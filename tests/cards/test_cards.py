@@ -21,6 +21,7 @@ from rtl_core.learning.intervals import Interval, unpaired_difference
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.starter import starter_problems
 from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import sealed
 from rtl_grader.types.verdict import Outcome
 from tests.command import invoke
@@ -93,7 +94,7 @@ def folder(written, tmp_path):
 
 
 def reproduced(folder: Path, *words: object) -> tuple[int, list[str]]:
-    done = invoke("reproduce", folder / "one.json", *words)
+    done = invoke("grade", "reproduce", folder / "one.json", *words)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout.splitlines()
 
@@ -117,10 +118,11 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written):
     assert (whole.n, whole.pass_at[1].mean, whole.pass_at[2].mean) == (3, 0.5, 2 / 3)
     assert card.kinds == {1: "single attempt", 2: "2 attempts"}
     assert card.protocol.name == "cvdp"
-    assert card.protocol.departs == [
-        "cvdp, evaluation, samples: 5, 2",
-        "cvdp, evaluation, k: [1, 5], [1]",
-    ]
+    samples, k, sources = card.protocol.departs
+    assert samples == "cvdp, evaluation, samples: 5, 2"
+    assert k == "cvdp, evaluation, k: [1, 5], [1]"
+    assert sources.startswith("cvdp, problems, sources: [{'kind': 'cvdp', 'categories': ")
+    assert "starter" in sources
     assert [one.passed for one in card.problems.values()] == [
         PASSES[[p.id for p in PROBLEMS].index(name)] for name in card.problems
     ]
@@ -164,7 +166,8 @@ def test_each_protocol_has_a_card_that_names_it_and_what_was_changed(tmp_path):
         assert card.protocol.name == name
         departs = {one.split(":")[0] for one in card.protocol.departs}
         assert f"{name}, evaluation, top_p" in departs
-        assert departs <= {f"{name}, evaluation, {key}" for key in ("top_p", "samples", "k")}
+        changed = {f"{name}, evaluation, {key}" for key in ("top_p", "samples", "k")}
+        assert departs <= {*changed, f"{name}, problems, sources"}
         assert check_card(file)[1] == []
 
 
@@ -208,6 +211,19 @@ def other_settings(card):
     card["protocol"]["settings"]["evaluation"]["temperature"] = 1.0
 
 
+def other_seed(card):
+    card["protocol"]["settings"]["grading"]["seed"] = 7
+    card["protocol"]["hash"] = sha256_of(card["protocol"]["settings"])
+
+
+def silent(card):
+    del card["protocol"]["departs"][0]
+
+
+def more_samples(card):
+    card["protocol"]["settings"]["evaluation"]["samples"] = 3
+
+
 def no_number(card):
     card["figures"]["all: all problems"]["pass_at"]["1"]["mean"] = float("nan")
 
@@ -219,6 +235,9 @@ ALTERED = {
     "tool": (other_tool, "card, tools, bubblewrap, "),
     "kind": (other_kind, "card, kinds, 1: feedback of the harness, single attempt by the verdicts"),
     "settings": (other_settings, "card, protocol: its hash is not that of its settings"),
+    "seed": (other_seed, "card, protocol, settings, grading, seed: 7, 1 by the verdicts"),
+    "departures": (silent, "card, protocol, departs: is silent about cvdp, evaluation, samples: 5, 2"),
+    "samples": (more_samples, f"{FIRST}: has samples 0, 1, but the card's settings ask for 3"),
     "no number": (no_number, "card, figures, all: all problems, pass_at, 1, mean: nan, 0.5 by the verdicts"),
 }  # fmt: skip
 
@@ -231,7 +250,11 @@ def test_an_altered_card_is_refused_by_name_also_when_it_is_sealed_again(folder,
     assert code == 1
     assert any(line.startswith(said) for line in lines), lines
     assert not any("altered since" in line for line in lines)
-    alter(folder / "one.json", lambda card: card.update(left_out={"too long": 3}), reseal=False)
+    alter(
+        folder / "one.json",
+        lambda card: card.update(left_out={"another": "too long"}),
+        reseal=False,
+    )
     assert "card, left_out: altered since it was sealed" in reproduced(folder)[1]
 
 
@@ -257,6 +280,10 @@ def by_another_tool(records):
     records[0] = sealed({**records[0], "tools": {**records[0]["tools"], "iverilog": "99"}})
 
 
+def twice(records):
+    records.append(records[1])
+
+
 def of_another_problem(records):
     records.append(sealed({**records[0], "id": "another"}))
 
@@ -266,6 +293,7 @@ def of_another_problem(records):
     [
         (passed_instead, "passed: "),
         (removed, f"{SECOND} sample 1: its verdict is missing"),
+        (twice, f"2 verdicts on {FIRST} sample 1"),
         (edited, "altered: tests_passed"),
         (on_other_data, "fingerprint: "),
         (by_another_tool, "iverilog 99"),
@@ -310,10 +338,29 @@ def test_data_that_is_not_the_cards_is_named(written):
         [
             f"{first.id}: other data than the card's",
             f"{second.id}: not among the given problems",
-            "card, left_out: 0, but 1 of the given problems have no verdict: " + given[-1].id,
+            f"card, left_out: 1 of the given problems have neither verdict nor reason: {given[-1].id}",
         ]
     )
     assert check_card(written / "one.json", problems=PROBLEMS)[1] == []
+
+
+def test_labels_and_what_is_left_out_are_compared_with_the_data(folder):
+    another, *_ = starter_problems("train", 1, 0)
+
+    def forge(card):
+        card["model"]["train steps"] = 0
+        card["problems"][FIRST].update(errata="its bench is wrong", difficulty="hard")
+        card["left_out"] = {"unknown": "too long"}
+
+    alter(folder / "one.json", forge)
+    _, faults = check_card(folder / "one.json", problems=[*PROBLEMS, another])
+    assert f"card, problems, {FIRST}, errata: its bench is wrong,  by the data" in faults
+    assert any(one.startswith(f"card, problems, {FIRST}, difficulty: hard, ") for one in faults)
+    assert faults[-1].endswith(f"have neither verdict nor reason: {another.id}")
+    alter(folder / "one.json", lambda card: card["left_out"].update({another.id: "too long"}))
+    assert (
+        "left_out" not in check_card(folder / "one.json", problems=[*PROBLEMS, another])[1][-1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,7 +375,7 @@ def test_data_that_is_not_the_cards_is_named(written):
 def test_what_is_no_card_is_refused(tmp_path, text, said):
     path = tmp_path / "one.json"
     path.write_text(text)
-    for words in (("reproduce", path), ("compare", path, path)):
+    for words in (("grade", "reproduce", path), ("compare", path, path)):
         error = invoke(*words).exception
         assert isinstance(error, ProblemError)
         assert said in str(error)
@@ -336,7 +383,7 @@ def test_what_is_no_card_is_refused(tmp_path, text, said):
 
 def test_missing_files_and_other_forms_are_said(folder):
     (folder / "one.verdicts.jsonl").unlink()
-    error = invoke("reproduce", folder / "one.json").exception
+    error = invoke("grade", "reproduce", folder / "one.json").exception
     assert f"cannot read the verdicts {folder / 'one.verdicts.jsonl'}" in str(error)
     error = invoke("evaluate", "demo", "--card", folder / "x.pdf").exception
     assert "unknown form" in str(error)
