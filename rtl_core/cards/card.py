@@ -90,10 +90,9 @@ class Card(BaseModel):
     problems: dict[str, GradedProblem] = Field(min_length=1)
     figures: dict[str, Slice]
     """What the problems have in common -> pass@k with 95 % intervals over problems."""
-    left_out: dict[str, str]
-    """Problem of the data that is not in the figures -> why."""
-    not_read: dict[str, int]
-    """Why others that have no name here are not (broken lines, files that were not given) -> how many."""
+    left_out: dict[str, str | int]
+    """Problem that is not in the figures -> why; and why -> how many, for broken lines and files that were not given.
+    """
     spent: dict[str, float | None]
     """`answers`; `tokens` and `turns` of one; `usd` by the price list, None where a price is missing."""
     verdicts: str

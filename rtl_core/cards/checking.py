@@ -139,7 +139,8 @@ def _data(card: Card, problems: Sequence[Problem]) -> Iterator[str]:
         theirs = labels_of(problem, known).model_dump()
         for words in changes(ours, theirs, f"card, problems, {name}"):
             yield f"{words} by the data"
-    dropped = sorted(given.keys() - card.left_out.keys())
+    excused = {name for name, why in card.left_out.items() if isinstance(why, str)}
+    dropped = sorted(given.keys() - excused)
     # Of a run's problems only a part is held out, and which one the card does not say.
     if dropped and card.protocol.name != OF_RUN:
         some = ", ".join(dropped[:3])

@@ -87,8 +87,7 @@ def card_of(
     card = Card(
         model=_model(config, record),
         protocol=_protocol(config, record, protocol),
-        left_out=named,
-        not_read=counted,
+        left_out={**counted, **named},
         spent={**cost_of(history, record), "usd": _dollars(history, record, config)},
         made={
             "finished": str(record.finished_at),

@@ -252,7 +252,7 @@ def test_an_altered_card_is_refused_by_name_also_when_it_is_sealed_again(folder,
     assert not any("altered since" in line for line in lines)
     alter(
         folder / "one.json",
-        lambda card: card.update(left_out={"another": "too long"}),
+        lambda card: card.update(left_out={"too long": 3}),
         reseal=False,
     )
     assert "card, left_out: altered since it was sealed" in reproduced(folder)[1]
@@ -350,7 +350,7 @@ def test_labels_and_what_is_left_out_are_compared_with_the_data(folder):
     def forge(card):
         card["model"]["train steps"] = 0
         card["problems"][FIRST].update(errata="its bench is wrong", difficulty="hard")
-        card["left_out"] = {"unknown": "too long"}
+        card["left_out"] = {"too long": 99, another.id: 1}
 
     alter(folder / "one.json", forge)
     _, faults = check_card(folder / "one.json", problems=[*PROBLEMS, another])
@@ -402,6 +402,12 @@ def test_two_cards_are_compared_paired_over_what_both_have(written):
     assert lines[-1].startswith(
         "second minus first, paired over the 2 problems of both: +25.0 points"
     )
+
+
+def test_the_order_of_tools_makes_no_difference(written):
+    one = read_sealed(written / "one.json")
+    both = [one.model_copy(update={"tools": dict.fromkeys(names, 3)}) for names in ("ab", "ba")]
+    assert not [line for line in comparison(*both) if line.startswith("not comparable")]
 
 
 def test_cards_without_a_common_problem_are_compared_by_their_intervals(written):
