@@ -84,11 +84,16 @@ def card_of(
         for name, problem in problems.items()
     }
     named, counted = by_name(record)
+    cost = cost_of(history, record)
     card = Card(
         model=_model(config, record),
         protocol=_protocol(config, record, protocol),
         left_out={**counted, **named},
-        spent={**cost_of(history, record), "usd": _dollars(history, record, config)},
+        spent={
+            **cost,
+            "tokens": cost["tokens"] or None,
+            "usd": _dollars(history, record, config),
+        },
         made={
             "finished": str(record.finished_at),
             "seeds": {"sampling": run.seed, "harness": config.grading.seed},

@@ -13,16 +13,19 @@ from rtl_core.cards.comparing import comparison
 from rtl_core.cards.making import write_cards
 from rtl_core.config import load_config
 from rtl_core.config.load import shipped_configs
-from rtl_core.config.protocol import evaluation_overrides, protocol_file
+from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ProblemError
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, unpaired_difference
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.starter import starter_problems
+from rtl_distill.cli.grade import _read_as_by
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.problems.errata import errata_of
+from rtl_grader.problems.sources import load_problems
 from rtl_grader.types.verdict import Outcome
 from tests.command import invoke
 from tests.nouns import a_rollout, a_verdict
@@ -40,15 +43,17 @@ def evaluated(
     *more: str,
     protocol=PROTOCOL,
     judge=None,
+    given=PROBLEMS,
 ) -> None:
-    """Record a finished evaluation of a model with two answers to each of the first problems; without
+    """Record a finished evaluation of a model with two answers to each of the first `given` problems; without
     `judge` (a grader) their verdicts are given."""
-    given = ["problems.sources=[{kind='starter'}]", "tinker.student=student", *more]
-    config = load_config(protocol, evaluation_overrides(protocol, given, 2, name), {})
+    own = ["problems.sources=[{kind='starter'}]", "tinker.student=student", *more]
+    config = load_config(protocol, evaluation_overrides(protocol, own, 2, name), {})
     history.start_run(
         RunRecord(name=name, config=config.model_dump(mode="json"), student="student")
     )
-    problems = PROBLEMS[: len(passes)]
+    problems = given[: len(passes)]
+    errata = {one.id: "; ".join(map(str, errata_of(one))) for one in problems}
     history.record_problems(name, [(problem, "heldout", None) for problem in problems])
     key = f"{name}/student/00000/heldoutx2"
     for problem, right in zip(problems, passes, strict=True):
@@ -66,6 +71,7 @@ def evaluated(
             history.record_verdicts([(one.key, verdict, None)])
     place = {"policy": "student", "step": 0, "split": "heldout", "samples": 2, "status": "done"}
     figures = {"pass_at_1": 0.5, "lo": 0.0, "hi": 1.0, "pass_at_k": {1: 0.5, 2: 2 / 3}}
+    figures["errata"] = {name: known for name, known in errata.items() if known}
     history.record_evaluation(EvaluationRecord(key=key, run=name, **place, **figures))
 
 
@@ -169,6 +175,34 @@ def test_each_protocol_has_a_card_that_names_it_and_what_was_changed(tmp_path):
         changed = {f"{name}, evaluation, {key}" for key in ("top_p", "samples", "k")}
         assert departs <= {*changed, f"{name}, problems, sources"}
         assert check_card(file)[1] == []
+
+
+READ = {
+    "cvdp-cid003": "cvdp=cvdp-single/problems.jsonl",
+    "verilog-eval": "verilog-eval=verilog-eval",
+    "rtllm": "rtllm=RTLLM",
+    "rtl-benchls-masked": "rtl=rtl-benchls/slice_01.jsonl",
+}
+"""Protocol -> the source in the published problem sets that it reads."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ)
+def test_a_card_is_checked_with_the_problems_that_its_protocol_reads(name, tmp_path, data):
+    kind, _, place = READ[name].partition("=")
+    file = protocol_file(name)
+    sources = [problems_override([str(data / place)], file)]
+    config = load_config(file, [*sources, "tinker.student=any"], {})
+    read = load_problems(config.problems.sources, 0, hold_out_all=True).heldout
+    history = History(tmp_path / "h.duckdb")
+    evaluated(history, name, (2,), *sources, protocol=file, given=read)
+    (card, *_) = write_cards(history, name, tmp_path / f"{name}.json", Path(file))
+    assert not [one for one in read_sealed(card).protocol.departs if "problems" in one]
+    again = _read_as_by(card, [f"{kind}={data / place}"])
+    assert [one.fingerprint for one in again] == [one.fingerprint for one in read]
+    assert check_card(card, problems=again[:1])[1] == []
+    (fault,) = check_card(card, problems=again)[1]
+    assert f"{len(again) - 1} of the given problems have neither" in fault
 
 
 def test_known_faults_of_a_set_have_a_figure_without_them(history, tmp_path):
