@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -98,7 +97,7 @@ def reproduce(
     raise typer.Exit(code or int(faulty))
 
 
-def _read_as_by(card: Path, source: list[str]) -> Sequence[Problem]:
+def _read_as_by(card: Path, source: list[str]) -> list[Problem]:
     """The problems of --source, read as the card's protocol reads its own."""
     from rtl_core.cards.card import read_card
     from rtl_core.config.load import shipped_configs

@@ -114,14 +114,18 @@ def _grading(card: Card, graded: Iterable[Conditions]) -> Iterator[str]:
     except ValidationError as error:
         yield f"{place}: {error.errors()[0]['msg']}"
         return
-    said = {"seed": section.seed, "limits": limits_of(section), "until": Stage.TESTS}
+    said = {
+        "seed": section.seed,
+        "limits": limits_of(section),
+        "until": Stage.TESTS,
+        "repeat": 1,
+    }
     for own in dict.fromkeys(graded):
         # A problem with a golden answer needs one seed.
         seeds = 1 if own.seeds == 1 else section.seeds
-        same = own.model_copy(update={**said, "seeds": seeds, "repeat": 1})
-        both = (one.model_dump(mode="json") for one in (same, own))
-        for words in changes(*both, place):
-            yield f"{words} by the verdicts"
+        same = own.model_copy(update={**said, "seeds": seeds})
+        differing = changes(same.model_dump(mode="json"), own.model_dump(mode="json"), place)
+        yield from (f"{words} by the verdicts" for words in differing)
 
 
 def _data(card: Card, problems: Sequence[Problem]) -> Iterator[str]:

@@ -131,8 +131,8 @@ def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
         notes += f" Counted as failed without an answer: {problems} whose prompt fills the model's context."
     if record.left_out:
         named, unnamed = by_name(record)
-        reasons = (Counter(named.values()) + Counter(unnamed)).items()
-        reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
+        counts = Counter(unnamed) + Counter(named.values())
+        reasons = sorted(counts.items(), key=lambda reason: (-reason[1], reason[0]))
         excluded = "; ".join(f"{count} ({why})" for why, count in reasons)
         notes += f" Excluded problems: {excluded}."
     if record.errata:
