@@ -68,7 +68,7 @@ def check_card(
         raise ProblemError(why, "name the records of this card after it")
     there = Counter((record["id"], record["sample"]) for record in usable)
     faults += [
-        f"{count} verdicts on {name} sample {sample}"
+        f"two verdicts on {name} sample {sample}"
         for (name, sample), count in there.items()
         if count > 1
     ]

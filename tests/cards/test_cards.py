@@ -258,6 +258,11 @@ def more_samples(card):
     card["protocol"]["settings"]["evaluation"]["samples"] = 3
 
 
+def no_settings(card):
+    card["protocol"]["settings"] = {"grading": [], "evaluation": 5}
+    card["protocol"]["hash"] = sha256_of(card["protocol"]["settings"])
+
+
 def no_number(card):
     card["figures"]["all: all problems"]["pass_at"]["1"]["mean"] = float("nan")
 
@@ -272,6 +277,7 @@ ALTERED = {
     "seed": (other_seed, "card, protocol, settings, grading, seed: 7, 1 by the verdicts"),
     "departures": (silent, "card, protocol, departs: is silent about cvdp, evaluation, samples: 5, 2"),
     "samples": (more_samples, f"{FIRST}: has samples 0, 1, but the card's settings ask for 3"),
+    "no settings": (no_settings, "card, protocol, settings, grading: Input should be"),
     "no number": (no_number, "card, figures, all: all problems, pass_at, 1, mean: nan, 0.5 by the verdicts"),
 }  # fmt: skip
 
@@ -327,7 +333,7 @@ def of_another_problem(records):
     [
         (passed_instead, "passed: "),
         (removed, f"{SECOND} sample 1: its verdict is missing"),
-        (twice, f"2 verdicts on {FIRST} sample 1"),
+        (twice, f"two verdicts on {FIRST} sample 1"),
         (edited, "altered: tests_passed"),
         (on_other_data, "fingerprint: "),
         (by_another_tool, "iverilog 99"),
