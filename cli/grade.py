@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -21,6 +21,9 @@ from rtl_distill.cli.arguments import (
     pick_run,
 )
 from rtl_grader.cli.options import JobsOption
+
+if TYPE_CHECKING:
+    from rtl_grader.types.problem import Problem
 
 
 def reproduce(
@@ -76,7 +79,9 @@ def reproduce(
     is_card = verdicts.suffix in FORMS or of_card is not None
     if run:
         problems = [*problems_as_recorded(open_history(db), run).values()]
-    elif source or not is_card:
+    elif source and is_card:
+        problems = _read_as_by(verdicts, source)
+    elif not is_card:
         problems = load(config, source).every
     if is_card:
         card = verdicts
@@ -90,6 +95,18 @@ def reproduce(
         verdicts, problems, executor, jobs, also=partial(replay_episodes, executor=executor)
     )
     raise typer.Exit(code or int(faulty))
+
+
+def _read_as_by(card: Path, source: list[str]) -> list[Problem]:
+    """The problems of --source, read as the card's protocol reads its own."""
+    from rtl_core.cards.card import read_card
+    from rtl_core.config.load import shipped_configs
+    from rtl_core.config.protocol import sources_under
+    from rtl_grader.problems.sources import load_problems, source_of
+
+    file = shipped_configs("protocols").get(read_card(card)[0].protocol.name)
+    sources = sources_under(source, str(file)) if file else [*map(source_of, source)]
+    return load_problems(sources, 0, hold_out_all=True).every
 
 
 def _told(card: Path, verdicts: Path, faults: list[str]) -> bool:

@@ -28,10 +28,13 @@ from rtl_core.reporting.breakdown import Slice, slices
 from rtl_core.reporting.text import figure_kind
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record, changed_fields, sealed
+from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
 
 VERSION = 1
 """The version of the format that this code writes, and the newest that it reads."""
+OF_RUN = "the settings of the run"
+"""Name of the protocol of a run's own evaluations: it may train, and only a part of its problems is held out."""
 WHOLE = "all: all problems"
 """Name of the figures over all problems."""
 _HINT = "`rtl-distill evaluate --card` writes cards as .json; records end in .jsonl"
@@ -87,10 +90,11 @@ class Card(BaseModel):
     problems: dict[str, GradedProblem] = Field(min_length=1)
     figures: dict[str, Slice]
     """What the problems have in common -> pass@k with 95 % intervals over problems."""
-    left_out: dict[str, int]
-    """Reason why problems are not in the figures -> how many."""
+    left_out: dict[str, str | int]
+    """Problem that is not in the figures -> why; and why -> how many, for broken lines and files that were not given.
+    """
     spent: dict[str, float | None]
-    """`answers`; `tokens` and `turns` of one; `usd` by the price list, None where a price is missing."""
+    """`answers`; `tokens` and `turns` of one; `usd` by the price list. None: not reported, or a price is missing."""
     verdicts: str
     """SHA-256 (hex) over the digests of `problems`."""
     made: dict[str, Any]
@@ -127,6 +131,11 @@ def derived(
         "figures": {f"{part.kind}: {part.name}": part for part in parts},
         "verdicts": sha256_of([[name, one.verdicts] for name, one in problems.items()]),
     }
+
+
+def labels_of(problem: Problem, errata: str) -> Labels:
+    """What a card says of a problem with these known faults."""
+    return Labels(**problem.model_dump(include=set(Labels.model_fields)), errata=errata)
 
 
 def _graded(labels: Labels, records: Mapping[int, Record]) -> GradedProblem:

@@ -1,20 +1,39 @@
 """Does the figure of a card follow from its verdict records?
 
-Every field that the records decide is computed from them again: figures, passes, kinds, data, tools, digests. What
-they cannot show is not checked: model, settings, tokens, cost and times. That the verdicts themselves are right
-is shown only by grading the answers again (`rtl_grader.records.reproduce`).
+Every field that the records decide is computed from them again: figures, passes, kinds, data, tools, digests; and
+departures from a protocol that comes with this package. What they cannot show is not checked: model, settings of
+sampling, tokens, cost and times. With the data, labels and what is left out are compared with it. That the verdicts
+themselves are right is shown only by grading the answers again (`rtl_grader.records.reproduce`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rtl_core.cards.card import Card, changes, derived, read_card, verdicts_path
+from pydantic import ValidationError
+
+from rtl_core.cards.card import (
+    OF_RUN,
+    Card,
+    Labels,
+    changes,
+    derived,
+    labels_of,
+    read_card,
+    verdicts_path,
+)
+from rtl_core.cards.settings import departures
+from rtl_core.config.load import shipped_configs
 from rtl_core.errors import ProblemError
 from rtl_grader.grading.cache import sha256_of
+from rtl_grader.grading.verdict_record import Conditions
+from rtl_grader.problems.errata import errata_of
 from rtl_grader.records.reproduce import read_records
+from rtl_grader.settings import GradingSection, limits_of
 from rtl_grader.types.problem import Problem
+from rtl_grader.types.verdict import Stage
 
 
 def check_card(
@@ -47,26 +66,86 @@ def check_card(
     if not usable:
         why = f"{verdicts} has no verdict on a problem of {path}"
         raise ProblemError(why, "name the records of this card after it")
-    there = {(record["id"], record["sample"]) for record in usable}
+    there = Counter((record["id"], record["sample"]) for record in usable)
+    faults += [
+        f"two verdicts on {name} sample {sample}"
+        for (name, sample), count in there.items()
+        if count > 1
+    ]
     for name, one in card.problems.items():
         missing = [sample for sample in one.verdicts if (name, sample) not in there]
         faults += [f"{name} sample {sample}: its verdict is missing" for sample in missing]
+    faults += [*_samples(card), *_departures(card)]
+    faults += _grading(card, [claim.record.conditions for claim in claims if claim.record])
     theirs = card.model_copy(update=derived(usable, card.problems, set(card.kinds)))
     ours, others = (one.model_dump(mode="json") for one in (card, theirs))
     faults += [f"{words} by the verdicts" for words in changes(ours, others, "card")]
     return verdicts, [*faults, *(_data(card, problems) if problems is not None else ())]
 
 
+def _samples(card: Card) -> Iterator[str]:
+    """An evaluation has all answers of each problem; a part of them can be chosen so that it passes."""
+    evaluation = card.protocol.settings.get("evaluation")
+    asked = evaluation.get("samples") if isinstance(evaluation, dict) else None
+    for name, one in card.problems.items():
+        has = sorted(one.verdicts)
+        if len(has) != asked or has != [*range(len(has))]:
+            numbers = ", ".join(map(str, has))
+            yield f"{name}: has samples {numbers}, but the card's settings ask for {asked}"
+
+
+def _departures(card: Card) -> Iterator[str]:
+    """What a card with the name of a protocol that comes with this package says wrongly of it."""
+    protocol = card.protocol
+    if file := shipped_configs("protocols").get(protocol.name):
+        found = departures(protocol.settings, file)
+        for one in dict.fromkeys([*found, *protocol.departs]):
+            if one not in protocol.departs:
+                yield f"card, protocol, departs: is silent about {one}"
+            elif one not in found:
+                yield f"card, protocol, departs: {one}: not by its settings"
+
+
+def _grading(card: Card, graded: Iterable[Conditions]) -> Iterator[str]:
+    """Where verdicts were given under other conditions than the card's, each difference once."""
+    place = "card, protocol, settings, grading"
+    try:
+        section = GradingSection.model_validate(card.protocol.settings.get("grading"))
+    except ValidationError as error:
+        yield f"{place}: {error.errors()[0]['msg']}"
+        return
+    said = {
+        "seed": section.seed,
+        "limits": limits_of(section),
+        "until": Stage.TESTS,
+        "repeat": 1,
+    }
+    for own in dict.fromkeys(graded):
+        # A problem with a golden answer needs one seed.
+        seeds = 1 if own.seeds == 1 else section.seeds
+        same = own.model_copy(update={**said, "seeds": seeds})
+        differing = changes(same.model_dump(mode="json"), own.model_dump(mode="json"), place)
+        yield from (f"{words} by the verdicts" for words in differing)
+
+
 def _data(card: Card, problems: Sequence[Problem]) -> Iterator[str]:
-    """Which problems of the card are not the given ones, and whether it leaves more out than it says."""
+    """Where the problems of the card are not the given ones, and which of these it drops."""
     given = {one.id: one for one in problems}
     for name, one in card.problems.items():
         problem = given.pop(name, None)
         if problem is None:
             yield f"{name}: not among the given problems"
-        elif problem.fingerprint != one.fingerprint:
+            continue
+        if problem.fingerprint != one.fingerprint:
             yield f"{name}: other data than the card's"
-    said = sum(card.left_out.values())
-    if "train steps" not in card.model and len(given) > said:
-        some = ", ".join(list(given)[:3])
-        yield f"card, left_out: {said}, but {len(given)} of the given problems have no verdict: {some}"
+        known = "; ".join(map(str, errata_of(problem)))
+        ours = one.model_dump(include=set(Labels.model_fields))
+        theirs = labels_of(problem, known).model_dump()
+        for words in changes(ours, theirs, f"card, problems, {name}"):
+            yield f"{words} by the data"
+    excused = {name for name, why in card.left_out.items() if isinstance(why, str)}
+    dropped = sorted(given.keys() - excused)
+    # Of a run's problems only a part is held out, and which one the card does not say.
+    if dropped and card.protocol.name != OF_RUN:
+        some = ", ".join(dropped[:3])
+        yield f"card, left_out: {len(dropped)} of the given problems have neither verdict nor reason: {some}"

@@ -21,7 +21,7 @@ def comparison(first: Card, second: Card) -> Iterator[str]:
     for what, ours, theirs in (
         ("protocol", first.protocol.settings, second.protocol.settings),
         ("kind", first.kinds[1], second.kinds[1]),
-        ("tools", [*first.tools], [*second.tools]),
+        ("tools", sorted(first.tools), sorted(second.tools)),
         ("data", _versions(first), _versions(second)),
     ):
         yield from first_lines(

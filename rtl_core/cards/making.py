@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from rtl_core.cards.card import Card, Labels, Protocol, changes, derived, verdicts_path
+from rtl_core.cards.card import OF_RUN, Card, Protocol, derived, labels_of, verdicts_path
 from rtl_core.cards.rendering import FORMS
-from rtl_core.config import RunConfig, load_config
+from rtl_core.cards.settings import departures, settings_of
+from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.errors import ConfigError
 from rtl_core.history.export import write_lines
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent_in_evaluation
-from rtl_core.reporting.evaluations import cost_of, counts_of, scheduled_evaluations
+from rtl_core.reporting.evaluations import by_name, cost_of, counts_of, scheduled_evaluations
 from rtl_core.rollouts.resumable import problems_as_recorded
 from rtl_core.rollouts.verdict_records import records_of
 from rtl_core.run.folder import config_of
 from rtl_grader.files import replacing
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record
-
-_SETTINGS: dict[str, Any] = {
-    "prompting": True,
-    "sampling": {"temperature", "max_tokens"},
-    "evaluation": {"samples", "k", "temperature", "top_p", "max_tokens"},
-    "grading": True,
-    "episode": True,
-}
-"""Sections and keys on which a figure depends."""
-_NOT: dict[str, Any] = {
-    "grading": {"executor", "image", "workers", "retries", "until", "until_steps"}
-}
-"""Keys of them that are in the verdicts, or on which no figure depends."""
-_ANY = ('problems.sources=[{kind="starter"}]', 'tinker.student="any"')
-"""What a protocol's file leaves to the user."""
 
 
 def check_path(path: Path) -> None:
@@ -95,17 +80,20 @@ def card_of(
         one for one in records_of(history, record.run, record.key) if one["id"] in problems
     ]
     labels = {
-        name: Labels(
-            **problem.model_dump(include=set(Labels.model_fields)),
-            errata=record.errata.get(name, ""),
-        )
+        name: labels_of(problem, record.errata.get(name, ""))
         for name, problem in problems.items()
     }
+    named, counted = by_name(record)
+    cost = cost_of(history, record)
     card = Card(
         model=_model(config, record),
         protocol=_protocol(config, record, protocol),
-        left_out=record.left_out,
-        spent={**cost_of(history, record), "usd": _dollars(history, record, config)},
+        left_out={**counted, **named},
+        spent={
+            **cost,
+            "tokens": cost["tokens"] or None,
+            "usd": _dollars(history, record, config),
+        },
         made={
             "finished": str(record.finished_at),
             "seeds": {"sampling": run.seed, "harness": config.grading.seed},
@@ -141,21 +129,13 @@ def _dollars(history: History, record: EvaluationRecord, config: RunConfig) -> f
 
 
 def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) -> Protocol:
-    settings = _settings(config, record)
-    departs: list[str] = []
-    if file is not None:
-        own = load_config(file, _ANY, {}, check_files=False)
-        samples = own.evaluation.samples
-        theirs = _settings(own, record.model_copy(update={"samples": samples}))
-        departs += changes(theirs, settings, file.stem)
-    name = file.stem if file else "the settings of the run"
-    return Protocol(name=name, hash=sha256_of(settings), departs=departs, settings=settings)
-
-
-def _settings(config: RunConfig, record: EvaluationRecord) -> dict[str, Any]:
-    """All settings on which an evaluation's figures depend, besides model and problems."""
-    settings = config.model_dump(mode="json", include=_SETTINGS, exclude=_NOT)
+    settings = {**settings_of(config), "conditions": record.conditions}
     if record.kind == "single attempt":
         del settings["episode"]
     settings["evaluation"]["samples"] = record.samples
-    return {**settings, "conditions": record.conditions}
+    return Protocol(
+        name=file.stem if file else OF_RUN,
+        hash=sha256_of(settings),
+        departs=departures(settings, file) if file else [],
+        settings=settings,
+    )

@@ -29,16 +29,21 @@ def protocol_file(name: str) -> str:
 
 
 def problems_override(texts: Sequence[str], protocol: str) -> str:
-    """Return `--problems` as a `--set` text. Each entry is a source, as for `--source`, or a path, which is read as
-    the protocol's own problems are.
+    """Return `--problems` as a `--set` text. See `sources_under`."""
+    return override_of(sources_under(texts, protocol))
+
+
+def sources_under(texts: Sequence[str], protocol: str) -> list[ProblemSource]:
+    """Return sources that are read as a protocol's own problems are, if they are of that kind. Each entry is a source,
+    as for `--source`, or a path of the protocol's kind.
 
     Raises ConfigError as `load_config`, or if there is nothing at a path.
     """
-    own = _source_of(protocol)
-    return override_of([_problems(own, text) for text in texts])
+    own = own_source(protocol)
+    return [_problems(own, text) for text in texts]
 
 
-def _source_of(protocol: str) -> ProblemSource:
+def own_source(protocol: str) -> ProblemSource:
     """The source of a protocol's problems; CVDP if it names none."""
     section = read_toml(protocol)[2].get("problems")
     if not (isinstance(section, dict) and section.get("sources")):
@@ -51,9 +56,9 @@ def _source_of(protocol: str) -> ProblemSource:
 def _problems(own: ProblemSource, text: str) -> ProblemSource:
     kind, equals, _ = text.partition("=")
     is_path = Path(text).exists() or not (equals or kind in SOURCES.entries)
-    if not is_path:
-        return source_of(text, "--problems")
-    there = source_of(f"{own.kind}={text}", "--problems")
+    there = source_of(f"{own.kind}={text}" if is_path else text, "--problems")
+    if there.kind != own.kind:
+        return there
     return own.model_copy(update=there.model_dump(exclude_defaults=True))
 
 

@@ -223,8 +223,8 @@ class EvaluationFigures(BaseModel):
     pass_at_k: dict[int, float] = Field(default_factory=dict)
     by_difficulty: dict[str, float] = Field(default_factory=dict)
     by_family: dict[str, float] = Field(default_factory=dict)
-    left_out: dict[str, int] = Field(default_factory=dict)
-    """Reason why problems are excluded from the results -> how many."""
+    left_out: dict[str, int | list[str]] = Field(default_factory=dict)
+    """Reason why problems are excluded from the results -> which, or how many if they have no name."""
     errata: dict[str, str] = Field(default_factory=dict)
     """Problem in the results with a known fault of its published set -> what is wrong."""
 

@@ -145,7 +145,7 @@ CREATE TABLE evaluations (
     temperature    DOUBLE,                  -- another sampling temperature than the run's; NULL for the run's own
     top_p          DOUBLE,                  -- another top_p than the run's; NULL for the run's own
     max_tokens     INTEGER,                 -- another limit of an answer's tokens than the run's; NULL for the run's own
-    left_out       JSON,                    -- why problems of the set are not in the figures -> how many
+    left_out       JSON,                    -- why problems of the set are not in the figures -> which, or how many
     errata         JSON,                    -- problem in the figures with a known fault of its set -> what is wrong
     turns          INTEGER,                 -- of episodes with tools: the most turns of one; NULL for single-shot answers
     kind           VARCHAR                  -- of one answer: single attempt | tools without harness | feedback of the harness

@@ -24,7 +24,6 @@ from rtl_core.reporting.evaluations import (
     rates_of,
 )
 from rtl_core.reporting.text import paired_in_words, rate_in_words
-from rtl_grader.problems.errata import errata_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
 
@@ -106,8 +105,7 @@ def view(history: History, problems: Mapping[str, Problem], record: EvaluationRe
     run's others."""
     ks = [1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= record.samples)]
     counts = counts_of(history, record)
-    faulty = {name for name in counts if name in problems and errata_of(problems[name])}
-    parts = slices(counts, problems, ks, faulty)
+    parts = slices(counts, problems, ks, record.errata.keys() & counts.keys())
     drawing = table(record, parts, comparisons(history, record))
     drawing.title = f"{drawing.title}\n{kind_in_words(record, cost_of(history, record))}"
     return drawing

@@ -272,6 +272,13 @@ def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int
     }
 
 
+def by_name(record: EvaluationRecord) -> tuple[dict[str, str], dict[str, int]]:
+    """What an evaluation left out: problem -> why, and why -> how many for those without a name."""
+    reasons = record.left_out.items()
+    named = {one: why for why, ids in reasons if not isinstance(ids, int) for one in ids}
+    return named, {why: count for why, count in reasons if isinstance(count, int)}
+
+
 def cost_of(history: History, record: EvaluationRecord) -> Row:
     """What an evaluation spent, as the columns of `COST_SQL`."""
     (cost,) = history.rows(COST_SQL, {"evaluation": record.key})
@@ -280,9 +287,12 @@ def cost_of(history: History, record: EvaluationRecord) -> Row:
 
 def kind_in_words(record: EvaluationRecord, cost: Row) -> str:
     """What kind of figure an evaluation gives, and the tokens and turns that it spent (`COST_SQL`)."""
-    return (
-        f"{record.kind}, {cost['tokens']:,.0f} tokens and {cost['turns']:.1f} turns an answer"
-    )
+    return f"{record.kind}, {tokens_in_words(cost)} and {cost['turns']:.1f} turns an answer"
+
+
+def tokens_in_words(cost: Row) -> str:
+    """Mean tokens of an answer (`COST_SQL`). None at all means that the endpoint reports none."""
+    return f"{cost['tokens']:,.0f} tokens" if cost["tokens"] else "unknown tokens"
 
 
 def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:

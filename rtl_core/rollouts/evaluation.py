@@ -186,7 +186,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
     batch.problem_ids = tuple(p for p in batch.problem_ids if p not in session.unfit)
     excluded = left_out(session)
     if not batch.problem_ids:
-        reasons = "; ".join(f"{count}: {why}" for why, count in excluded.items())
+        reasons = "; ".join(f"{_number(of)}: {why}" for why, of in excluded.items())
         raise ProblemError(
             f"no problem could be evaluated ({reasons or 'the split is empty'})",
             "`rtl-distill query validation` gives the reason for each",
@@ -221,20 +221,28 @@ def _means(groups: Mapping[Any, list[float]]) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in groups.items()}
 
 
-def left_out(session: Session) -> dict[str, int]:
-    """Mapping of the reason for leaving problems out of an evaluation to their number, those missing from a
-    public set included."""
+def _number(excluded: int | list[str]) -> int:
+    return excluded if isinstance(excluded, int) else len(excluded)
+
+
+def left_out(session: Session) -> dict[str, int | list[str]]:
+    """Mapping of the reason for leaving problems out of an evaluation to their ids; to their number if they have no
+    ids: broken lines, and those missing from a public set."""
     loaded, unfit = session.loaded, session.unfit
-    reasons = Counter(problem.reason for problem in loaded.left_out)
-    reasons.update(f"broken line: {line.field}: {line.reason}" for line in loaded.broken)
-    reasons.update(unfit[problem.id] for problem in loaded.heldout if problem.id in unfit)
+    names: dict[str, list[str]] = defaultdict(list)
+    for entry in loaded.left_out:
+        names[entry.reason].append(entry.id)
+    for problem in loaded.heldout:
+        if problem.id in unfit:
+            names[unfit[problem.id]].append(problem.id)
+    reasons = Counter(f"broken line: {line.field}: {line.reason}" for line in loaded.broken)
     if not session.trains:
         counts = Counter(problem.source for problem in loaded.heldout)
         for kind, size in published(session.config, counts).items():
             if size > counts[kind]:
                 why = f"not in the given files, of the {size} of the public set {kind}"
                 reasons[why] += size - counts[kind]
-    return dict(reasons)
+    return {**reasons, **names}
 
 
 def published(config: RunConfig, kinds: Collection[str]) -> dict[str, int]:

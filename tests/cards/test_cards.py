@@ -13,15 +13,19 @@ from rtl_core.cards.comparing import comparison
 from rtl_core.cards.making import write_cards
 from rtl_core.config import load_config
 from rtl_core.config.load import shipped_configs
-from rtl_core.config.protocol import evaluation_overrides, protocol_file
+from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ProblemError
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, unpaired_difference
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.starter import starter_problems
+from rtl_distill.cli.grade import _read_as_by
 from rtl_grader.extraction.answer_to import answer_to
+from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import sealed
+from rtl_grader.problems.errata import errata_of
+from rtl_grader.problems.sources import load_problems
 from rtl_grader.types.verdict import Outcome
 from tests.command import invoke
 from tests.nouns import a_rollout, a_verdict
@@ -39,15 +43,17 @@ def evaluated(
     *more: str,
     protocol=PROTOCOL,
     judge=None,
+    given=PROBLEMS,
 ) -> None:
-    """Record a finished evaluation of a model with two answers to each of the first problems; without
+    """Record a finished evaluation of a model with two answers to each of the first `given` problems; without
     `judge` (a grader) their verdicts are given."""
-    given = ["problems.sources=[{kind='starter'}]", "tinker.student=student", *more]
-    config = load_config(protocol, evaluation_overrides(protocol, given, 2, name), {})
+    own = ["problems.sources=[{kind='starter'}]", "tinker.student=student", *more]
+    config = load_config(protocol, evaluation_overrides(protocol, own, 2, name), {})
     history.start_run(
         RunRecord(name=name, config=config.model_dump(mode="json"), student="student")
     )
-    problems = PROBLEMS[: len(passes)]
+    problems = given[: len(passes)]
+    errata = {one.id: "; ".join(map(str, errata_of(one))) for one in problems}
     history.record_problems(name, [(problem, "heldout", None) for problem in problems])
     key = f"{name}/student/00000/heldoutx2"
     for problem, right in zip(problems, passes, strict=True):
@@ -65,6 +71,7 @@ def evaluated(
             history.record_verdicts([(one.key, verdict, None)])
     place = {"policy": "student", "step": 0, "split": "heldout", "samples": 2, "status": "done"}
     figures = {"pass_at_1": 0.5, "lo": 0.0, "hi": 1.0, "pass_at_k": {1: 0.5, 2: 2 / 3}}
+    figures["errata"] = {name: known for name, known in errata.items() if known}
     history.record_evaluation(EvaluationRecord(key=key, run=name, **place, **figures))
 
 
@@ -117,10 +124,11 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written):
     assert (whole.n, whole.pass_at[1].mean, whole.pass_at[2].mean) == (3, 0.5, 2 / 3)
     assert card.kinds == {1: "single attempt", 2: "2 attempts"}
     assert card.protocol.name == "cvdp"
-    assert card.protocol.departs == [
-        "cvdp, evaluation, samples: 5, 2",
-        "cvdp, evaluation, k: [1, 5], [1]",
-    ]
+    samples, k, sources = card.protocol.departs
+    assert samples == "cvdp, evaluation, samples: 5, 2"
+    assert k == "cvdp, evaluation, k: [1, 5], [1]"
+    assert sources.startswith("cvdp, problems, sources: [{'kind': 'cvdp', 'categories': ")
+    assert "starter" in sources
     assert [one.passed for one in card.problems.values()] == [
         PASSES[[p.id for p in PROBLEMS].index(name)] for name in card.problems
     ]
@@ -164,8 +172,37 @@ def test_each_protocol_has_a_card_that_names_it_and_what_was_changed(tmp_path):
         assert card.protocol.name == name
         departs = {one.split(":")[0] for one in card.protocol.departs}
         assert f"{name}, evaluation, top_p" in departs
-        assert departs <= {f"{name}, evaluation, {key}" for key in ("top_p", "samples", "k")}
+        changed = {f"{name}, evaluation, {key}" for key in ("top_p", "samples", "k")}
+        assert departs <= {*changed, f"{name}, problems, sources"}
         assert check_card(file)[1] == []
+
+
+READ = {
+    "cvdp-cid003": "cvdp=cvdp-single/problems.jsonl",
+    "verilog-eval": "verilog-eval=verilog-eval",
+    "rtllm": "rtllm=RTLLM",
+    "rtl-benchls-masked": "rtl=rtl-benchls/slice_01.jsonl",
+}
+"""Protocol -> the source in the published problem sets that it reads."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ)
+def test_a_card_is_checked_with_the_problems_that_its_protocol_reads(name, tmp_path, data):
+    kind, _, place = READ[name].partition("=")
+    file = protocol_file(name)
+    sources = [problems_override([str(data / place)], file)]
+    config = load_config(file, [*sources, "tinker.student=any"], {})
+    read = load_problems(config.problems.sources, 0, hold_out_all=True).heldout
+    history = History(tmp_path / "h.duckdb")
+    evaluated(history, name, (2,), *sources, protocol=file, given=read)
+    (card, *_) = write_cards(history, name, tmp_path / f"{name}.json", Path(file))
+    assert not [one for one in read_sealed(card).protocol.departs if "problems" in one]
+    again = _read_as_by(card, [f"{kind}={data / place}"])
+    assert [one.fingerprint for one in again] == [one.fingerprint for one in read]
+    assert check_card(card, problems=again[:1])[1] == []
+    (fault,) = check_card(card, problems=again)[1]
+    assert f"{len(again) - 1} of the given problems have neither" in fault
 
 
 def test_known_faults_of_a_set_have_a_figure_without_them(history, tmp_path):
@@ -208,6 +245,24 @@ def other_settings(card):
     card["protocol"]["settings"]["evaluation"]["temperature"] = 1.0
 
 
+def other_seed(card):
+    card["protocol"]["settings"]["grading"]["seed"] = 7
+    card["protocol"]["hash"] = sha256_of(card["protocol"]["settings"])
+
+
+def silent(card):
+    del card["protocol"]["departs"][0]
+
+
+def more_samples(card):
+    card["protocol"]["settings"]["evaluation"]["samples"] = 3
+
+
+def no_settings(card):
+    card["protocol"]["settings"] = {"grading": [], "evaluation": 5}
+    card["protocol"]["hash"] = sha256_of(card["protocol"]["settings"])
+
+
 def no_number(card):
     card["figures"]["all: all problems"]["pass_at"]["1"]["mean"] = float("nan")
 
@@ -219,6 +274,10 @@ ALTERED = {
     "tool": (other_tool, "card, tools, bubblewrap, "),
     "kind": (other_kind, "card, kinds, 1: feedback of the harness, single attempt by the verdicts"),
     "settings": (other_settings, "card, protocol: its hash is not that of its settings"),
+    "seed": (other_seed, "card, protocol, settings, grading, seed: 7, 1 by the verdicts"),
+    "departures": (silent, "card, protocol, departs: is silent about cvdp, evaluation, samples: 5, 2"),
+    "samples": (more_samples, f"{FIRST}: has samples 0, 1, but the card's settings ask for 3"),
+    "no settings": (no_settings, "card, protocol, settings, grading: Input should be"),
     "no number": (no_number, "card, figures, all: all problems, pass_at, 1, mean: nan, 0.5 by the verdicts"),
 }  # fmt: skip
 
@@ -231,7 +290,11 @@ def test_an_altered_card_is_refused_by_name_also_when_it_is_sealed_again(folder,
     assert code == 1
     assert any(line.startswith(said) for line in lines), lines
     assert not any("altered since" in line for line in lines)
-    alter(folder / "one.json", lambda card: card.update(left_out={"too long": 3}), reseal=False)
+    alter(
+        folder / "one.json",
+        lambda card: card.update(left_out={"too long": 3}),
+        reseal=False,
+    )
     assert "card, left_out: altered since it was sealed" in reproduced(folder)[1]
 
 
@@ -257,6 +320,10 @@ def by_another_tool(records):
     records[0] = sealed({**records[0], "tools": {**records[0]["tools"], "iverilog": "99"}})
 
 
+def twice(records):
+    records.append(records[1])
+
+
 def of_another_problem(records):
     records.append(sealed({**records[0], "id": "another"}))
 
@@ -266,6 +333,7 @@ def of_another_problem(records):
     [
         (passed_instead, "passed: "),
         (removed, f"{SECOND} sample 1: its verdict is missing"),
+        (twice, f"two verdicts on {FIRST} sample 1"),
         (edited, "altered: tests_passed"),
         (on_other_data, "fingerprint: "),
         (by_another_tool, "iverilog 99"),
@@ -310,10 +378,29 @@ def test_data_that_is_not_the_cards_is_named(written):
         [
             f"{first.id}: other data than the card's",
             f"{second.id}: not among the given problems",
-            "card, left_out: 0, but 1 of the given problems have no verdict: " + given[-1].id,
+            f"card, left_out: 1 of the given problems have neither verdict nor reason: {given[-1].id}",
         ]
     )
     assert check_card(written / "one.json", problems=PROBLEMS)[1] == []
+
+
+def test_labels_and_what_is_left_out_are_compared_with_the_data(folder):
+    another, *_ = starter_problems("train", 1, 0)
+
+    def forge(card):
+        card["model"]["train steps"] = 0
+        card["problems"][FIRST].update(errata="its bench is wrong", difficulty="hard")
+        card["left_out"] = {"too long": 99, another.id: 1}
+
+    alter(folder / "one.json", forge)
+    _, faults = check_card(folder / "one.json", problems=[*PROBLEMS, another])
+    assert f"card, problems, {FIRST}, errata: its bench is wrong,  by the data" in faults
+    assert any(one.startswith(f"card, problems, {FIRST}, difficulty: hard, ") for one in faults)
+    assert faults[-1].endswith(f"have neither verdict nor reason: {another.id}")
+    alter(folder / "one.json", lambda card: card["left_out"].update({another.id: "too long"}))
+    assert (
+        "left_out" not in check_card(folder / "one.json", problems=[*PROBLEMS, another])[1][-1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -355,6 +442,12 @@ def test_two_cards_are_compared_paired_over_what_both_have(written):
     assert lines[-1].startswith(
         "second minus first, paired over the 2 problems of both: +25.0 points"
     )
+
+
+def test_the_order_of_tools_makes_no_difference(written):
+    one = read_sealed(written / "one.json")
+    both = [one.model_copy(update={"tools": dict.fromkeys(names, 3)}) for names in ("ab", "ba")]
+    assert not [line for line in comparison(*both) if line.startswith("not comparable")]
 
 
 def test_cards_without_a_common_problem_are_compared_by_their_intervals(written):

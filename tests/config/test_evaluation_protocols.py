@@ -199,6 +199,18 @@ def test_an_invalid_protocol_is_refused(tmp_path, cvdp):
 
 
 @pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [("cvdp-cid003", "cvdp"), ("notsotiny", "pairs"), ("rtl-benchls-masked", "rtl")],
+)
+def test_a_source_of_the_protocols_kind_is_read_as_its_own(protocol, kind, tmp_path):
+    file, path = protocol_file(protocol), tmp_path / "problems.jsonl"
+    path.touch()
+    override = problems_override([f"{kind}={path}"], file)
+    assert override == problems_override([str(path)], file)
+    assert any(word in override for word in ("cid003", "undecided"))
+
+
+@pytest.mark.parametrize(
     ("given", "told"),
     [
         ([], "what is to be evaluated?"),

@@ -19,7 +19,7 @@ from rtl_core.history.export import (
     take_snapshot,
     write_lines,
 )
-from rtl_core.history.records import RunRecord
+from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from tests import synthetic
 from tests.history.writer_child import writing
@@ -206,6 +206,21 @@ def test_metrics_have_the_names_of_the_cookbook(demo):
     )
     assert lines[0]["test/env/all/pass@1"] == demo.evaluation("demo-student-0").pass_at_1
     assert lines[12]["test/env/all/pass@4"] == demo.evaluation("demo-student-12").pass_at_k[4]
+
+
+def test_metrics_of_a_step_are_of_one_evaluation(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    for key, ks, other in (("own", (1, 4), None), ("other", (1, 8), 0.8)):
+        place = {"key": key, "run": "r", "policy": "student", "step": 0, "split": "heldout"}
+        rates = {"pass_at_1": 0.5, "pass_at_k": dict.fromkeys(ks, 0.5), "temperature": other}
+        history.record_evaluation(
+            EvaluationRecord(**place, **rates, samples=max(ks), status="done")
+        )
+    (line,) = metrics(history, "r")
+    assert {name for name in line if "pass@" in name} == {
+        "test/env/all/pass@1",
+        "test/env/all/pass@4",
+    }
 
 
 def test_an_export_that_fails_leaves_no_file(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.learning.passk import pass_at_k
-from rtl_core.reporting.breakdown import comparisons, in_words, slices, table
-from rtl_core.reporting.evaluations import counts_of
+from rtl_core.reporting.breakdown import comparisons, in_words, slices, table, view
+from rtl_core.reporting.evaluations import counts_of, tokens_in_words
 from rtl_core.starter import starter_problems
 
 
@@ -37,6 +37,19 @@ def test_problems_without_known_faults_are_a_slice(problems):
     found = {(s.kind, s.name): s for s in slices(counts, problems, (1,), {faulty})}
     sound = found["faults", "without known faults"]
     assert (sound.n, sound.pass_at[1].mean) == (len(others), 1)
+
+
+def test_the_view_has_the_known_faults_of_the_record(demo):
+    record = demo.evaluation("demo-student-0")
+    faulty, *_ = counts_of(demo, record)
+    for errata, shown in (({}, False), ({faulty: "its bench is wrong"}, True)):
+        drawing = view(demo, {}, record.model_copy(update={"errata": errata}))
+        assert ("without known faults" in drawing.columns[0]._cells) == shown
+
+
+def test_tokens_that_no_server_reports_are_unknown():
+    assert tokens_in_words({"tokens": 0}) == "unknown tokens"
+    assert tokens_in_words({"tokens": 1234.4}) == "1,234 tokens"
 
 
 def test_an_evaluation_is_compared_with_others_of_its_split(demo):

@@ -186,7 +186,13 @@ def _side(
 
 def _line(name: str, counts: Counts, rate: Interval, tokens: float, turns: str) -> list[str]:
     """A table line in the order of `COLUMNS`."""
-    return [name, str(len(counts)), rate_in_words(rate), f"{tokens:,.0f}", turns]
+    return [
+        name,
+        str(len(counts)),
+        rate_in_words(rate),
+        f"{tokens:,.0f}" if tokens else "unknown",
+        turns,
+    ]
 
 
 def _is_counterpart(single: EvaluationRecord, episodes: EvaluationRecord) -> bool:
