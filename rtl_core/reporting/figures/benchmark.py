@@ -46,9 +46,11 @@ def blocks(source: Source) -> list[Block]:
     if not tables:
         return []
     result = run_result(source.history, source.run)
-    labels = (partial(by_label, label=label) for label in ("difficulty", "family"))
-    first: list[Callable[..., Block | None]] = [forest] if result.mixed else []
-    drawn = [*first, pass_at_k, *labels]
+    drawn: list[Callable[..., Block | None]] = [forest] if result.mixed else []
+    drawn += [
+        pass_at_k,
+        *(partial(by_label, label=label) for label in ("difficulty", "family")),
+    ]
     return [*tables, *draw(source, *(partial(build, result=result) for build in drawn))]
 
 
