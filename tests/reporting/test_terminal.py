@@ -199,7 +199,7 @@ def test_report_snapshot_and_export_write_to_the_given_paths(demo, tmp_path, mon
 @pytest.mark.slow
 def test_figures_are_written_as_png_files(demo, tmp_path):
     paths = write_pngs(demo, ["demo"], tmp_path)
-    assert len(paths) == 21
+    assert len(paths) == 25
     assert all(
         p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 8_000 for p in paths
     )

@@ -149,7 +149,7 @@ def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, a
     page.click(anchor(rollout_link(failed["rollout"])))
     there(page, "/rollout")
     assert failed["reasons"][0][:100] in page.js("document.getElementById('failing').innerText")
-    assert page.js("document.querySelector('h1').innerText") == "Tests failed"
+    assert page.js("document.querySelector('h1').innerText").strip() == "Tests failed"
 
     # The KL of its tokens.
     stored = history.find_rollout(failed["rollout"])
