@@ -83,7 +83,7 @@ def _lines(text: str) -> list[str]:
 
 def style() -> str:
     """The colours as CSS, for the light theme and for `[data-theme=dark]`."""
-    light = HtmlFormatter(style="friendly").get_style_defs(".code")
+    light = HtmlFormatter(style="xcode").get_style_defs(".code")
     dark = HtmlFormatter(style="github-dark").get_style_defs('[data-theme="dark"] .code')
     rules = [line for text in (light, dark) for line in text.splitlines() if ".code ." in line]
     return "\n".join(line for line in rules if ".linenos" not in line and ".hll" not in line)

@@ -11,6 +11,11 @@ $("#theme").addEventListener("click", () => {
 });
 $("#keys").addEventListener("click", () => $("#help").showModal());
 
+// -- what scrolls sideways takes the keyboard
+function reach() { for (const table of $$("table.rows")) if (table.scrollWidth > table.clientWidth) table.tabIndex = 0; }
+reach();
+addEventListener("filled", reach);
+
 // -- filters apply at once; empty ones stay out of the URL
 for (const form of $$("form:not([method=dialog])")) {
   form.addEventListener("submit", () => { for (const field of form.elements) if (field.name && field.value === "") field.disabled = true; });
