@@ -112,8 +112,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(version: bool) -> None:
+    if version:
         typer.echo(f"rtl-distill {__version__}")
         raise typer.Exit
 

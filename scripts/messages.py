@@ -34,11 +34,11 @@ def main() -> None:
 
 def rows() -> list[tuple[str, str]]:
     """(message, remedy) of every error that is raised with both, in order and without repetitions."""
-    found: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
-            found.update(_errors(ast.parse(path.read_text(encoding="utf-8"))))
-    return sorted(found, key=lambda row: (re.sub(r"\W", "", row[0]).casefold(), row))
+            pairs.update(_errors(ast.parse(path.read_text(encoding="utf-8"))))
+    return sorted(pairs, key=lambda row: (re.sub(r"\W", "", row[0]).casefold(), row))
 
 
 def _errors(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -97,7 +97,7 @@ class Card(BaseModel):
     """`answers`; `tokens` and `turns` of one; `usd` by the price list. None: not reported, or a price is missing."""
     verdicts: str
     """SHA-256 (hex) over the digests of `problems`."""
-    made: dict[str, Any]
+    provenance: dict[str, Any]
     """When, with which seeds and versions."""
 
     @model_validator(mode="after")

@@ -86,23 +86,23 @@ def check_card(
 def _samples(card: Card) -> Iterator[str]:
     """An evaluation has all answers of each problem; a part of them can be chosen so that it passes."""
     evaluation = card.protocol.settings.get("evaluation")
-    asked = evaluation.get("samples") if isinstance(evaluation, dict) else None
+    samples = evaluation.get("samples") if isinstance(evaluation, dict) else None
     for name, one in card.problems.items():
         has = sorted(one.verdicts)
-        if len(has) != asked or has != [*range(len(has))]:
+        if len(has) != samples or has != [*range(len(has))]:
             numbers = ", ".join(map(str, has))
-            yield f"{name}: has samples {numbers}, but the card's settings ask for {asked}"
+            yield f"{name}: has samples {numbers}, but the card's settings ask for {samples}"
 
 
 def _departures(card: Card) -> Iterator[str]:
     """What a card with the name of a protocol that comes with this package says wrongly of it."""
     protocol = card.protocol
     if file := shipped_configs("protocols").get(protocol.name):
-        found = departures(protocol.settings, file)
-        for one in dict.fromkeys([*found, *protocol.departs]):
+        actual = departures(protocol.settings, file)
+        for one in dict.fromkeys([*actual, *protocol.departs]):
             if one not in protocol.departs:
                 yield f"card, protocol, departs: is silent about {one}"
-            elif one not in found:
+            elif one not in actual:
                 yield f"card, protocol, departs: {one}: not by its settings"
 
 
@@ -114,7 +114,7 @@ def _grading(card: Card, graded: Iterable[Conditions]) -> Iterator[str]:
     except ValidationError as error:
         yield f"{place}: {error.errors()[0]['msg']}"
         return
-    said = {
+    stated = {
         "seed": section.seed,
         "limits": limits_of(section),
         "until": Stage.TESTS,
@@ -123,16 +123,16 @@ def _grading(card: Card, graded: Iterable[Conditions]) -> Iterator[str]:
     for own in dict.fromkeys(graded):
         # A problem with a golden answer needs one seed.
         seeds = 1 if own.seeds == 1 else section.seeds
-        same = own.model_copy(update={**said, "seeds": seeds})
+        same = own.model_copy(update={**stated, "seeds": seeds})
         differing = changes(same.model_dump(mode="json"), own.model_dump(mode="json"), place)
         yield from (f"{words} by the verdicts" for words in differing)
 
 
 def _data(card: Card, problems: Sequence[Problem]) -> Iterator[str]:
     """Where the problems of the card are not the given ones, and which of these it drops."""
-    given = {one.id: one for one in problems}
+    data = {one.id: one for one in problems}
     for name, one in card.problems.items():
-        problem = given.pop(name, None)
+        problem = data.pop(name, None)
         if problem is None:
             yield f"{name}: not among the given problems"
             continue
@@ -144,7 +144,7 @@ def _data(card: Card, problems: Sequence[Problem]) -> Iterator[str]:
         for words in changes(ours, theirs, f"card, problems, {name}"):
             yield f"{words} by the data"
     excused = {name for name, why in card.left_out.items() if isinstance(why, str)}
-    dropped = sorted(given.keys() - excused)
+    dropped = sorted(data.keys() - excused)
     # Of a run's problems only a part is held out, and which one the card does not say.
     if dropped and card.protocol.name != OF_RUN:
         some = ", ".join(dropped[:3])

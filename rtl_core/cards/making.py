@@ -94,7 +94,7 @@ def card_of(
             "tokens": cost["tokens"] or None,
             "usd": _dollars(history, record, config),
         },
-        made={
+        provenance={
             "finished": str(record.finished_at),
             "seeds": {"sampling": run.seed, "harness": config.grading.seed},
             "each answer has its seed": config.sampling.seeded,

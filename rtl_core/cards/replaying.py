@@ -66,13 +66,13 @@ def replay_episodes(
 
 
 def _replayed(
-    told: dict[str, Any],
+    episode_record: dict[str, Any],
     record: VerdictRecord,
     problem: Problem,
     tools: Executor,
     harness: Executor,
 ) -> Iterator[Difference]:
-    bounds, conditions = Bounds.model_validate(told["bounds"]), record.conditions
+    bounds, conditions = Bounds.model_validate(episode_record["bounds"]), record.conditions
     grader = Grader(
         harness,
         limits=conditions.limits,
@@ -87,7 +87,7 @@ def _replayed(
 
     messages = [
         MessageRecord("", place, seconds=0.0, **message)
-        for place, message in enumerate(told["messages"])
+        for place, message in enumerate(episode_record["messages"])
     ]
     turns = to_turns(messages)
     episode = Episode(problem, tools, bounds, judge=judge if bounds.attempts > 1 else None)

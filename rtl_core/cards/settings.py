@@ -46,8 +46,8 @@ def _read_as(sources: Iterable[ProblemSource]) -> list[dict[str, Any]]:
 
 def departures(settings: dict[str, Any], file: Path) -> list[str]:
     """What differs between a card's settings and a protocol's file. Raises ConfigError if the file is not one."""
-    given = [override_of([own_source(str(file))]), 'tinker.student="any"']
-    theirs = settings_of(load_config(file, given, {}, check_files=False))
+    overrides = [override_of([own_source(str(file))]), 'tinker.student="any"']
+    theirs = settings_of(load_config(file, overrides, {}, check_files=False))
     if "episode" not in settings:
         del theirs["episode"]
     # They say which of a run's evaluations it is; a protocol has no say in that.

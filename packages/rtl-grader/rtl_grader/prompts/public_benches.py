@@ -99,8 +99,8 @@ def rtl_benchls(problem: Problem, context: Files) -> Messages:
             f"template rtl-benchls: nothing is masked in {problem.id}",
             "give problems with `[MASKED]`, such as those of the source `rtl`",
         )
-    given = with_context("", context)
-    return _messages(BENCHLS_SYSTEM, BENCHLS_USER.format(masked=masked) + given)
+    files = with_context("", context)
+    return _messages(BENCHLS_SYSTEM, BENCHLS_USER.format(masked=masked) + files)
 
 
 def _messages(system: str | None, user: str) -> Messages:
