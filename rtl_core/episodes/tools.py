@@ -8,6 +8,7 @@ than the grader's, so that no sandbox in which a model's program ran ever judges
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,14 @@ _OVERRUNS = {
     "processes": "it started too many processes",
     "output": "it wrote too much output",
 }
+# What programs print about the machine and the time that they took: noise to a model, and another text each time.
+_VARIES = re.compile(
+    r"^- (?:V e r i l a t i o n|Verilator:) .*\n?"
+    r"|^.* INFO +gpi +.*\n"
+    r"|^.* INFO +cocotb +Initialized cocotb .*\n"
+    r"|(?<=\S)(?: +[\d.einfa-]+ +[\d.einfa-]+|  REAL TIME \(s\)  RATIO \(ns/s\))(?= +\*\*$)",
+    re.MULTILINE,
+)
 _LINT = ("verilator", "--lint-only", "-Wall", "-Wno-fatal", "--timing", "-Irtl")
 # Without the gate that guards graded simulations: here a test bench may call any system task.
 _PAST_THE_GATE = 'PATH="${PATH#*:}" exec vvp -n /tmp/simulation'
@@ -346,7 +355,8 @@ def _describe(result: StepResult, most_s: float) -> str:
         end = f"stopped, {_OVERRUNS[result.overrun].format(most_s)}"
     else:
         end = "done" if result.exit_code == 0 else f"failed with exit code {result.exit_code}"
-    return f"{result.name}: {end}\n{result.output.rstrip() or '(no output)'}"
+    output = _VARIES.sub("", result.output).rstrip()
+    return f"{result.name}: {end}\n{output or '(no output)'}"
 
 
 def _reason(error: Mapping[str, Any]) -> str:
