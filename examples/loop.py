@@ -76,7 +76,7 @@ async def group_of(
         for a, v in zip(answers, verdicts, strict=True)
     ]
     rewards_G = np.array([reward(one, config.reward.weights).total for one in graded])
-    advantages_G = group_advantages(rewards_G, normalise_std=True)
+    advantages_G = group_advantages(rewards_G, scale="std")
     datums, kl = [], []
     rows = zip(answers, verdicts, advantages_G, teacher, strict=True)
     for one, verdict, advantage, teacher_T in rows:

@@ -240,7 +240,7 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
             totals,
             [len(r.tokens_T) for r in group],
             [r.stop_reason == "length" for r in group],
-            Rules(99, normalise_std=True),
+            Rules(99, scale="std"),
         )
         advantages += [(r.key, one) for r, one in zip(group, found.answers(), strict=True)]
     history.record_rollouts(rollouts)

@@ -20,7 +20,7 @@ from rtl_core.config import RunConfig
 from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import StoredRollout
-from rtl_core.learning.credit import Credit, GroupCredit
+from rtl_core.learning.credit import Components, Credit, GroupCredit
 from rtl_grader.registry import Registry
 
 Inputs = dict[str, NDArray[Any]]
@@ -44,6 +44,22 @@ class Group:
         )
 
     @property
+    def components(self) -> Components:
+        """The terms of the rewards that have a weight."""
+        rewards = [stored.reward for stored in self.answers if stored.reward is not None]
+        weights = {
+            name: weight
+            for reward in rewards
+            for name, (weight, _) in reward.terms.items()
+            if weight
+        }
+        values_GC = [
+            [reward.terms[name][1] if name in reward.terms else 0.0 for name in weights]
+            for reward in rewards
+        ]
+        return Components(np.array(values_GC, np.float64), np.array([*weights.values()]))
+
+    @property
     def lengths_G(self) -> list[int]:
         """Number of tokens in each completion that the policy sampled."""
         return [stored.rollout.n_own for stored in self.answers]
@@ -65,6 +81,9 @@ class Algorithm(ABC):
     signals: ClassVar[tuple[str, ...]] = ("advantages",)
     """The loss inputs that drive the gradient. An answer for which they are 0 at every token is not sent.
     At tool output in an episode they are always set to 0 (rollouts/datums.py)."""
+    normalises_batch: ClassVar[bool] = False
+    """Whether a train step divides the advantages by their standard deviation over its answers of this
+    algorithm (rollouts/datums.py). Recorded credit is not divided; the step's metrics have the divisor."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
@@ -93,19 +112,28 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
 """Name -> class."""
 
 
-def chosen(config: RunConfig) -> type[Algorithm]:
-    """Algorithm class of a run. Raises ConfigError if there is none of that name, or if `learning.loss`
-    cannot use its inputs."""
-    algorithm = ALGORITHMS.find(config.learning.algorithm)
-    if "advantages" not in algorithm.signals:
-        raise ConfigError(
-            f"learning.algorithm: {config.learning.algorithm} has no advantages, which learning.loss reads",
-            "supervised steps at the beginning of a run are learning.warm_start_steps",
-        )
-    if "kl_weights" in algorithm.signals and not config.learning.asked_choices:
-        raise ConfigError(
-            f"learning.algorithm: {config.learning.algorithm} learns from the teacher's choices, "
-            "for which it is not asked under this name",
-            f'set learning.algorithm = "{DISTRIBUTIONS}" or "{SELF_DISTRIBUTIONS}"',
-        )
-    return algorithm
+def chosen(config: RunConfig) -> dict[str, type[Algorithm]]:
+    """Mapping of name to class of the algorithms of a run, that of `learning.algorithm` first.
+
+    Raises ConfigError if there is none of a name, if `learning.loss` cannot use its inputs, or if those of
+    `learning.by_source` have other inputs than the first.
+    """
+    learning = config.learning
+    algorithms: dict[str, type[Algorithm]] = {}
+    for key, name in learning.named_algorithms.items():
+        try:
+            algorithm = algorithms[name] = ALGORITHMS.find(name)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error.message}", error.hint) from None
+        if "advantages" not in algorithm.signals:
+            raise ConfigError(
+                f"{key}: {name} has no advantages, which learning.loss reads",
+                "supervised steps at the beginning of a run are learning.warm_start_steps",
+            )
+        if "kl_weights" in algorithm.signals and not learning.asked_choices:
+            raise ConfigError(
+                f"{key}: {name} learns from the teacher's choices, "
+                "for which it is not asked under this name",
+                f'set learning.algorithm = "{DISTRIBUTIONS}" or "{SELF_DISTRIBUTIONS}"',
+            )
+    return algorithms

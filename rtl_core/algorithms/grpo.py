@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.algorithms.base import ALGORITHMS, Algorithm, Group, Inputs, credit_of
 from rtl_core.history.records import StoredRollout
-from rtl_core.learning.advantage import token_advantages
-from rtl_core.learning.credit import GroupCredit, Rules, credit
+from rtl_core.learning.advantage import Scale, token_advantages
+from rtl_core.learning.credit import Components, GroupCredit, Rules, credit
 from rtl_core.learning.kl import unsure
 
 
@@ -34,8 +36,16 @@ class Grpo(Algorithm):
     on-policy distillation as in the public tinker-cookbook.
     """
 
+    scale: ClassVar[Scale | None] = None
+    """Divisor of a group's advantages; None: as `learning.normalise_std` says."""
+
     def credit(self, group: Group) -> GroupCredit:
+        return self.credit_by(group, None)
+
+    def credit_by(self, group: Group, components: Components | None) -> GroupCredit:
+        """Credit by the settings of the run, from the rewards or from their components."""
         learning = self.config.learning
+        of_run: Scale = "std" if learning.normalise_std else "none"
         rules = Rules(
             limit=self.config.trained_limit,
             truncated=learning.truncated,
@@ -43,10 +53,11 @@ class Grpo(Algorithm):
             buffer=learning.overlong_buffer,
             doubtful=learning.doubtful,
             baseline=learning.baseline,
-            normalise_std=learning.normalise_std,
+            scale=self.scale or of_run,
             reward_weight=learning.reward_weight,
         )
-        return credit(group.earned_G, group.lengths_G, group.cut_G, rules, group.doubtful_G)
+        answers = group.earned_G, group.lengths_G, group.cut_G
+        return credit(*answers, rules, group.doubtful_G, components)
 
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
         return {

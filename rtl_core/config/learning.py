@@ -24,6 +24,8 @@ DISTRIBUTIONS = "distribution_distillation"
 """Algorithm that learns from the teacher's likeliest tokens at each position."""
 SELF_DISTRIBUTIONS = "self_distribution_distillation"
 """Algorithm that combines both."""
+GDPO, MAX_RL = "gdpo", "max_rl"
+"""Algorithms that normalise a group's rewards in their own way."""
 
 
 class LearningSection(Section):
@@ -32,6 +34,9 @@ class LearningSection(Section):
     It learns from its own tokens in all turns (docs/episodes.md). Off: an answer is one turn."""
     algorithm: str = "grpo"
     """Algorithm that turns graded answers into loss inputs (`rtl_core/algorithms`), or `module:Class` for your own."""
+    by_source: dict[str, str] = Field(default_factory=dict)
+    """Algorithms for the problems of single sources: mapping of a problem's `source` (`starter`, `cvdp`, ...) to an
+    algorithm, such as `{cvdp = "max_rl"}`. All other problems use `algorithm`; every other key holds for all."""
     loss: str = "importance_sampling"
     """Loss of the train step, by its name in Tinker: `importance_sampling`, `ppo`, `cispo` (localtinker/losses.py)."""
     loss_parameters: dict[str, float] = Field(default_factory=dict)
@@ -91,10 +96,10 @@ class LearningSection(Section):
     baseline: Baseline = "group_mean"
     """Baseline of a rollout's reward: the mean of its group, or the mean of the group's other rollouts."""
     normalise_std: bool = False
-    """Divide a group's advantages by their standard deviation."""
+    """Divide a group's advantages by their standard deviation. `gdpo` and `max_rl` divide in their own way."""
     replacements: int = Field(default=1, ge=0)
-    """With λ = 0: how often a group with equal rewards, which teaches nothing, may be replaced by another
-    problem in its step."""
+    """With λ = 0: how often a group without advantages (equal rewards; with `gdpo` equal in each term), which
+    teaches nothing, may be replaced by another problem in its step."""
     replace_with_kl: bool = False
     """Also with λ > 0, add another problem to the step for each group with equal rewards, which itself
     trains on the KL only. Has no effect if `reward_weight` is 0."""
@@ -180,6 +185,16 @@ class LearningSection(Section):
                 values[name] = bound
         values |= self.loss_parameters
         return {name: values[name] for name in own}
+
+    @property
+    def named_algorithms(self) -> dict[str, str]:
+        """Mapping of configuration key to algorithm, `learning.algorithm` first."""
+        rest = {f"learning.by_source.{source}": name for source, name in self.by_source.items()}
+        return {"learning.algorithm": self.algorithm, **rest}
+
+    def algorithm_of(self, source: str | None) -> str:
+        """Return the algorithm for the problems of a source (`Problem.source`)."""
+        return self.algorithm if source is None else self.by_source.get(source, self.algorithm)
 
     @property
     def self_taught(self) -> bool:

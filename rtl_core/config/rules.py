@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rtl_core.config.learning import (
+    DISTRIBUTIONS,
+    GDPO,
+    MAX_RL,
+    SELF_DISTILLATION,
+    SELF_DISTRIBUTIONS,
+)
+
 if TYPE_CHECKING:
     from rtl_core.config.models import RunConfig
 
@@ -13,7 +21,7 @@ Rule = tuple[str, bool, str]
 
 def rules_of(config: RunConfig) -> list[Rule]:
     """Return the rules for a configuration, in the order in which they are checked."""
-    rules = [*_learning_rules(config), *_loss_rules(config)]
+    rules = [*_learning_rules(config), *_algorithm_rules(config), *_loss_rules(config)]
     if config.learning.asked_choices:
         rules += _distribution_rules(config)
     if config.learning.episodes:
@@ -75,6 +83,31 @@ def _learning_rules(config: RunConfig) -> list[Rule]:
             "learning.permute_results",
             learning.permute_results and not learning.episodes,
             "needs episodes; set learning.episodes = true",
+        ),
+    ]
+
+
+def _algorithm_rules(config: RunConfig) -> list[Rule]:
+    learning = config.learning
+    names = set(learning.named_algorithms.values())
+    special = {DISTRIBUTIONS, SELF_DISTILLATION, SELF_DISTRIBUTIONS}
+    asks = ", ".join(sorted(names & special))
+    return [
+        (
+            "learning.by_source",
+            bool(learning.by_source and asks),
+            f"not with {asks}, which asks the teacher in another way than the other algorithms and so is for all "
+            "problems of a run; set learning.algorithm and remove by_source",
+        ),
+        (
+            "learning.normalise_std",
+            learning.normalise_std and names <= {GDPO, MAX_RL},
+            f"{' and '.join(sorted(names))} normalise in their own way; set false",
+        ),
+        (
+            "problems.weak_ceiling",
+            GDPO in names and config.problems.weak_ceiling > 0,
+            f"not with {GDPO}: it weighs each term of the reward, and the ceiling is one of their sum; set 0",
         ),
     ]
 

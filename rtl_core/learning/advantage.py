@@ -3,7 +3,7 @@
 For rollout i of group g with reward R_i (after credit.py) and tokens t (s, q: student's and teacher's
 log-probabilities):
 
-    A_i = R_i − mean_g(R)                  optionally the mean of the other rollouts, or divided by the group's std
+    A_i = R_i − mean_g(R)                  optionally the mean of the other rollouts, and divided by `scale`
     k_t = s_t − q_t                        optionally clamped to ±c
     a_t = A_i − λ Σ_{u ≥ t} γ^(u−t) k_u
 
@@ -23,17 +23,19 @@ from numpy.typing import NDArray
 from rtl_core.learning.kl import FloatArray, discounted_future_sum, k1
 
 Baseline = Literal["group_mean", "leave_one_out"]
+Scale = Literal["none", "std", "mean"]
 SURE = 0.95
 """A token with at least this probability hardly changes, whatever its advantage."""
 
 
 def group_advantages(
-    rewards_G: FloatArray, *, baseline: Baseline = "group_mean", normalise_std: bool = False
+    rewards_G: FloatArray, *, baseline: Baseline = "group_mean", scale: Scale = "none"
 ) -> NDArray[np.float64]:
     """Advantages of the G rollouts of one problem; all zero when all rewards are equal.
 
     `leave_one_out` subtracts the mean of the other rollouts, which gives `G/(G−1)` times the group-centred value.
-    `normalise_std` divides by the group's population standard deviation (zero spread stays zero).
+    `scale` divides by the group's population standard deviation (`std`), or by its mean absolute reward
+    (`mean`), which bounds the result by the size of the group.
     """
     rewards_G = np.asarray(rewards_G, np.float64)
     if rewards_G.ndim != 1 or rewards_G.size == 0:
@@ -45,9 +47,27 @@ def group_advantages(
     centred_G: NDArray[np.float64] = rewards_G - rewards_G.mean()
     if baseline == "leave_one_out":
         centred_G = centred_G * (rewards_G.size / (rewards_G.size - 1))
-    if normalise_std:
-        centred_G = centred_G / rewards_G.std()
+    match scale:
+        case "std":
+            centred_G = centred_G / rewards_G.std()
+        case "mean":
+            centred_G = centred_G / np.abs(rewards_G).mean()
     return centred_G
+
+
+def component_advantages(
+    values_GC: FloatArray, weights_C: FloatArray, *, baseline: Baseline = "group_mean"
+) -> NDArray[np.float64]:
+    """Advantages of the G rollouts of one problem from C components of their rewards: each component is
+    normalised within the group by itself, and the results are summed with their weights."""
+    normalised_CG = [
+        group_advantages(values_G, baseline=baseline, scale="std") for values_G in values_GC.T
+    ]
+    advantages_G: NDArray[np.float64] = weights_C @ np.reshape(
+        normalised_CG, (len(weights_C), len(values_GC))
+    )
+    advantages_G[np.abs(advantages_G) < 1e-12] = 0.0  # components that cancel, but for rounding
+    return advantages_G
 
 
 def token_advantages(

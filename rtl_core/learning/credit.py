@@ -17,6 +17,8 @@ before the limit, so that the model learns to be brief:
 Three settings treat doubtful passes (`rtl_grader.equivalence`): `keep` uses their reward unchanged, `mask`
 excludes them as above, and `zero` sets E_i = 0.
 
+With `components` the advantage is computed from the terms of the reward, of which the penalty is one.
+
 Source: DAPO (Yu et al. 2025, arXiv:2503.14476), "overlong filtering" and "soft overlong punishment"
     (section 3.4), there with p = 1.
 """
@@ -30,7 +32,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rtl_core.learning.advantage import Baseline, group_advantages
+from rtl_core.learning.advantage import (
+    Baseline,
+    Scale,
+    component_advantages,
+    group_advantages,
+)
 from rtl_core.learning.kl import FloatArray
 
 Truncated = Literal["keep", "mask", "penalise"]
@@ -74,8 +81,23 @@ class Rules:
     """With `penalise`: number of tokens before the limit over which the penalty rises."""
     doubtful: Doubtful = "keep"
     baseline: Baseline = "group_mean"
-    normalise_std: bool = False
+    scale: Scale = "none"
     reward_weight: float = 1.0
+
+
+class Components(NamedTuple):
+    """The C weighted terms of the rewards of G answers."""
+
+    values_GC: NDArray[np.float64]
+    weights_C: NDArray[np.float64]
+
+    def without(
+        self, none_G: NDArray[np.bool_], penalty_G: NDArray[np.float64], penalty: float
+    ) -> Components:
+        """Return the components with every term 0 for the answers of `none_G`, and the penalty as another term."""
+        values_GC = np.where(none_G[:, None], 0.0, self.values_GC)
+        values_GC = np.column_stack([values_GC, -penalty_G])
+        return Components(values_GC, np.append(self.weights_C, penalty))
 
 
 def credit(
@@ -84,6 +106,7 @@ def credit(
     cut_G: Sequence[bool],
     rules: Rules,
     doubtful_G: Sequence[bool] | None = None,
+    components: Components | None = None,
 ) -> GroupCredit:
     """Credit of the G answers of one group, by the formulas above. A masked answer has advantage 0 and no KL.
 
@@ -92,23 +115,32 @@ def credit(
         lengths_G: tokens of each completion.
         cut_G: whether each was truncated at `rules.limit` tokens.
         doubtful_G: whether each is a doubtful pass; None if no pass was audited.
+        components: the terms of the rewards, to normalise each by itself; None: only their sum.
     """
     rewards_G: NDArray[np.float64] = np.array(earned_G, np.float64)
-    if doubtful_G is None:
-        doubtful_G = [False] * len(rewards_G)
+    doubts_G = np.zeros(len(rewards_G), bool)
+    if doubtful_G is not None and rules.doubtful != "keep":
+        doubts_G = np.asarray(doubtful_G, bool)
+    penalty_G = np.zeros(len(rewards_G))
     if rules.doubtful == "zero":
-        rewards_G[np.asarray(doubtful_G, bool)] = 0.0
+        rewards_G[doubts_G] = 0.0
     counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
     if rules.truncated == "mask":
         counts_G = ~np.asarray(cut_G, bool)
     elif rules.truncated == "penalise":
-        rewards_G = rewards_G - overlong_penalty(lengths_G, cut_G, rules)
+        penalty_G = overlong_penalty(lengths_G, cut_G, rules)
+        rewards_G = rewards_G - penalty_G
     if rules.doubtful == "mask":
-        counts_G = counts_G & ~np.asarray(doubtful_G, bool)
+        counts_G = counts_G & ~doubts_G
     advantages_G = np.zeros_like(rewards_G)
-    if counts_G.any():
+    if counts_G.any() and components is not None:
+        values_GC, weights_C = components.without(doubts_G, penalty_G, rules.penalty)
+        advantages_G[counts_G] = component_advantages(
+            values_GC[counts_G], weights_C, baseline=rules.baseline
+        )
+    elif counts_G.any():
         advantages_G[counts_G] = group_advantages(
-            rewards_G[counts_G], baseline=rules.baseline, normalise_std=rules.normalise_std
+            rewards_G[counts_G], baseline=rules.baseline, scale=rules.scale
         )
     return GroupCredit(rewards_G, rules.reward_weight * advantages_G, counts_G)
 

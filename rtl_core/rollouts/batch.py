@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +66,8 @@ class Batch(BatchPlan):
     failed_grades: Counter[str] = field(factory=Counter)
     """Mapping of problem id to the number of times grading itself failed."""
     clock: StageClock = field(factory=StageClock)
+    algorithms: Mapping[str, str] = field(factory=dict)
+    """Mapping of problem id to algorithm, for problems whose source has its own (`learning.by_source`)."""
 
     @property
     def title(self) -> str:

@@ -32,9 +32,12 @@ from rtl_grader.types.problem import Problem
 Decode = Callable[[Sequence[int]], str]
 
 
-def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
-    """Return the algorithm that trains a batch: the run's, or the warm start's."""
-    return WarmStart(config) if batch.purpose == "warm_start" else chosen(config)(config)
+def algorithm_of(config: RunConfig, batch: Batch, problem_id: str = "") -> Algorithm:
+    """Return the algorithm that trains a problem of a batch: the warm start's, that of the problem's source, or
+    else the run's."""
+    if batch.purpose == "warm_start":
+        return WarmStart(config)
+    return chosen(config)[batch.algorithms.get(problem_id, config.learning.algorithm)](config)
 
 
 def credit_group(config: RunConfig, recorder: Recorder, batch: Batch, problem_id: str) -> None:
@@ -44,7 +47,8 @@ def credit_group(config: RunConfig, recorder: Recorder, batch: Batch, problem_id
         RuntimeError: an answer has no verdict.
     """
     if batch.purpose in ("train", "warm_start") and problem_id not in batch.quarantined:
-        credits = compute_credit(batch, problem_id, algorithm_of(config, batch))
+        algorithm = algorithm_of(config, batch, problem_id)
+        credits = compute_credit(batch, problem_id, algorithm)
         recorder.put("record_advantages", credits)
 
 
@@ -65,6 +69,56 @@ def has_signal(batch: Batch, problem_id: str) -> bool:
     return any(credit_of(stored).advantage for stored in batch.group(problem_id))
 
 
+def divided(batch: Batch, algorithm: Algorithm) -> list[tuple[StoredRollout, Algorithm]]:
+    """Return the answers of `trained_answers`, each with the algorithm of its problem (`algorithm` unless its
+    source has its own), and its advantage as it is trained on: divided by that algorithm's divisor."""
+    config = algorithm.config
+    divisors = divisors_of(batch, config)
+    own = {
+        problem_id: algorithm_of(config, batch, problem_id)
+        for problem_id in batch.problem_ids
+        if problem_id in batch.algorithms
+    }
+    rows = []
+    for stored in trained_answers(batch):
+        name, credit = _algorithm_name(config, batch, stored), credit_of(stored)
+        if name in divisors:
+            advantage = credit.advantage / divisors[name]
+            stored = replace(stored, credit=replace(credit, advantage=advantage))
+        rows.append((stored, own.get(stored.rollout.problem_id, algorithm)))
+    return rows
+
+
+def divisors_of(batch: Batch, config: RunConfig) -> dict[str, float]:
+    """Mapping of algorithm to the divisor of its advantages in a step, for those that normalise the batch: the
+    standard deviation over the answers that are part of the loss, without `reward_weight`. None of 0."""
+    classes, weight = chosen(config), config.learning.reward_weight
+    advantages: dict[str, list[float]] = defaultdict(list)
+    for stored in trained_answers(batch):
+        name = _algorithm_name(config, batch, stored)
+        if batch.purpose == "train" and classes[name].normalises_batch:
+            advantages[name].append(credit_of(stored).advantage)
+    spreads = {name: float(np.std(values)) for name, values in advantages.items()}
+    return {name: spread / weight for name, spread in spreads.items() if spread}
+
+
+def algorithm_metrics(batch: Batch, config: RunConfig) -> dict[str, float]:
+    """Metrics of a step that say which algorithm trained on how many answers, and by what it divided their
+    advantages; empty with a single algorithm that does not divide them."""
+    metrics = {
+        f"algorithm/{name}/divisor": divisor
+        for name, divisor in divisors_of(batch, config).items()
+    }
+    if config.learning.by_source:
+        answers = Counter(_algorithm_name(config, batch, s) for s in trained_answers(batch))
+        metrics |= {f"algorithm/{name}/answers": float(n) for name, n in answers.items()}
+    return metrics
+
+
+def _algorithm_name(config: RunConfig, batch: Batch, stored: StoredRollout) -> str:
+    return batch.algorithms.get(stored.rollout.problem_id, config.learning.algorithm)
+
+
 def build_datums(
     batch: Batch, algorithm: Algorithm, kl_weight: float, decode: Decode | None = None
 ) -> list[Datum]:
@@ -76,12 +130,14 @@ def build_datums(
     (`StepResult`).
 
     Args:
+        algorithm: that of problems whose source has none of its own.
         kl_weight: λ of this step.
         decode: the tokenizer's `decode`; `learning.kl_after_error` needs it to find lines.
     """
     learning = algorithm.config.learning
     seed = f"{algorithm.config.run.seed}/{batch.step}"
-    answers = list(trained_answers(batch))
+    algorithms = divided(batch, algorithm)
+    answers = [stored for stored, _ in algorithms]
     if learning.kl_after_error and decode is not None:
         text_of = cache(lambda token: decode([token]))
         answers = [
@@ -91,7 +147,10 @@ def build_datums(
     has_advantages = "advantages" in algorithm.signals
     if learning.permute_teacher and has_advantages:
         answers = permute_teacher(answers, random.Random(f"permute-teacher/{seed}"))
-    rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
+    rows = [
+        (stored, own.loss_inputs(stored, kl_weight))
+        for stored, (_, own) in zip(answers, algorithms, strict=True)
+    ]
     if learning.permute_advantages and has_advantages:
         rows = permute(rows, random.Random(f"permute/{seed}"))
     equal: dict[tuple[Any, ...], list[Inputs]] = defaultdict(list)
@@ -181,10 +240,9 @@ def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
 
     Computed on the sampled tokens, also for distributions, and as if `kl_after_error` were off.
     """
-    own = chosen(config)(config)
-    grpo = own if isinstance(own, Grpo) else Grpo(config)
     rows = []
-    for stored in trained_answers(batch):
+    for stored, own in divided(batch, algorithm_of(config, batch)):
+        grpo = own if isinstance(own, Grpo) else Grpo(config)
         from_teacher_T = grpo.advantages_T(stored, 0.0, grpo.kl_weight_of(stored, kl_weight))
         # At tokens from a tool the log-probability is 0: they are certain and do not count.
         logprobs_T = np.array(stored.rollout.logprobs_T)

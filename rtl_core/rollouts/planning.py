@@ -210,8 +210,16 @@ async def batch_of(
         problem_ids=problem_ids,
         group_size=config.warm_start_group if warm else config.sampling.group_size,
         sampler_path=None if warm else weights.sampler_paths.get(n_trained),
+        algorithms=_own_algorithms(session),
     )
     return open_batch(session.history, session.run, batch)
+
+
+def _own_algorithms(session: Session) -> dict[str, str]:
+    """Mapping of problem id to algorithm, for the problems of the sources in `learning.by_source`."""
+    by_source = session.config.learning.by_source
+    problems = session.problems.values() if by_source else ()
+    return {p.id: by_source[p.source] for p in problems if p.source in by_source}
 
 
 def needs_answers(config: RunConfig, batch: Batch) -> bool:

@@ -23,6 +23,7 @@ from rtl_core.learning.schedule import controlled_weight, scheduled
 from rtl_core.observe.usage import cost_metrics, spent_in_step
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import (
+    algorithm_metrics,
     algorithm_of,
     build_datums,
     datums_to_imitate,
@@ -151,6 +152,7 @@ async def reinforce(
     metrics["learning/kl_weight"] = kl_weight
     metrics["learning/kl_share"] = signal_share(batch, config, kl_weight)
     metrics["train/examples"] = float(trained.examples)
+    metrics |= algorithm_metrics(batch, config)
     return metrics, trained
 
 

@@ -20,6 +20,7 @@ MOST = 3_000
 SHADES = (0.05, 0.2, 0.6, 1.2, 2.5)
 """Lower limits of the shades, in nats."""
 
+_SOURCE = "SELECT source FROM run_problems WHERE run = ? AND problem_id = ?"
 NOT_TRAINED_ON = "not recorded, because the answer was not trained on (or not yet)"
 
 
@@ -136,9 +137,13 @@ def _advantage(
             if getattr(config.learning, control):
                 why = f"learning.{control} gave each answer the signal of another one, and which one is not stored"
                 return replace(bare, missing=why)
-        values_T = np.asarray(
-            chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64
-        )
+        source = history.column(_SOURCE, [stored.rollout.run, stored.rollout.problem_id])
+        name = config.learning.algorithm_of(next(iter(source), None))
+        divisor = metrics.get(f"algorithm/{name}/divisor", 1.0)
+        advantage = stored.credit.advantage / divisor
+        stored = replace(stored, credit=replace(stored.credit, advantage=advantage))
+        algorithm = chosen(config)[name](config)
+        values_T = np.asarray(algorithm.loss_inputs(stored, weight)["advantages"], np.float64)
         values_T *= stored.rollout.sampled_T  # as build_datums does
     except Exception as error:  # the algorithm may be the user's own
         return replace(bare, missing=f"the run's algorithm cannot be used here: {error}")

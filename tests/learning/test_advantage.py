@@ -15,11 +15,11 @@ def test_group_advantages_are_rewards_minus_their_mean():
     )
 
 
-@pytest.mark.parametrize("std", [False, True])
+@pytest.mark.parametrize("scale", ["none", "std", "mean"])
 @pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out"])
-def test_equal_rewards_give_no_signal(baseline, std):
+def test_equal_rewards_give_no_signal(baseline, scale):
     assert not group_advantages(
-        np.array([0.1 + 0.2 + 0.3] * 6), baseline=baseline, normalise_std=std
+        np.array([0.1 + 0.2 + 0.3] * 6), baseline=baseline, scale=scale
     ).any()
 
 
@@ -32,7 +32,7 @@ def test_leave_one_out_compares_with_the_mean_of_the_others():
 
 
 def test_std_normalised_group_has_unit_spread():
-    advantages_G = group_advantages(np.array([0.0, 1.0, 1.0, 2.0]), normalise_std=True)
+    advantages_G = group_advantages(np.array([0.0, 1.0, 1.0, 2.0]), scale="std")
     assert advantages_G.tolist() == pytest.approx([-math.sqrt(2), 0.0, 0.0, math.sqrt(2)])
 
 

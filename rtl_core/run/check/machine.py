@@ -36,8 +36,8 @@ def problems_of(config: RunConfig) -> LoadedProblems:
 
     Raises:
         ProblemError: none can be read.
-        ConfigError: a teacher is named for a source without problems; if misspelt, another teacher would be
-            used silently.
+        ConfigError: a teacher or an algorithm is named for a source without problems; if misspelt, another
+            one would be used silently.
     """
     loaded = load_problems(
         config.problems.sources,
@@ -47,11 +47,16 @@ def problems_of(config: RunConfig) -> LoadedProblems:
         exclude=config.problems.exclude,
     )
     sources = sorted({problem.source for problem in loaded.every})
-    if unknown := sorted(set(config.tinker.teachers) - set(sources)):
-        raise ConfigError(
-            f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
-            f"its problems are from {', '.join(sources)}",
-        )
+    named = {
+        "tinker.teachers": config.tinker.teachers,
+        "learning.by_source": config.learning.by_source,
+    }
+    for key, by_source in named.items():
+        if unknown := sorted(set(by_source) - set(sources)):
+            raise ConfigError(
+                f"{key}: no problem of this run is from {', '.join(unknown)}",
+                f"its problems are from {', '.join(sources)}",
+            )
     return loaded
 
 
