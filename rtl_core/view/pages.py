@@ -14,6 +14,7 @@ from rtl_core.history.columns import Row
 from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, draw
+from rtl_core.reporting.figures import gain_parts
 from rtl_core.reporting.figures.audit import audited, doubtful
 from rtl_core.reporting.figures.failure_flow import flow
 from rtl_core.reporting.figures.held_out import Against
@@ -220,7 +221,11 @@ def mistakes(history: History, name: str) -> Values:
     """How failures change, kinds of failure and interface mistakes: the longest queries on what goes wrong, which
     the page `wrong` loads last."""
     source = Source(history, history.existing_run(name).name)
-    charts, tables = draw(source, flow), draw(source, levels, named)
+    charts = draw(source, flow)
+    tables = [
+        *draw([source], gain_parts.causes),
+        *draw(source, gain_parts.levels, levels, named),
+    ]
     return {"run": name, "charts": charts, "tables": tables, "alike": partial(_alike, name)}
 
 

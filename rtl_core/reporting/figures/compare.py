@@ -30,6 +30,7 @@ from rtl_core.reporting.evaluations import (
     run_result,
     same_problems,
 )
+from rtl_core.reporting.figures.gain_parts import causes
 from rtl_core.reporting.figures.held_out import Against, held_out
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, SHARES, axis, faded, layout, line
@@ -87,6 +88,7 @@ def blocks(sources: list[Source]) -> list[Block]:
         results,
         table,
         *(partial(held_out, against=against) for against in get_args(Against)),
+        causes,
         failures,
         *(partial(by_step, quantity=quantity) for quantity in CURVES),
         differences,

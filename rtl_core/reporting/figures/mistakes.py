@@ -14,7 +14,6 @@ from rtl_core.reporting.blocks import (
     left_out,
 )
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.figures.failure_flow import flow
 
 MOST = 12
 """Maximum rows of a table."""
@@ -94,7 +93,7 @@ GROUP BY g.label ORDER BY max(g.graded_at), g.label
     place=60,
 )
 def blocks(source: Source) -> list[Block]:
-    return draw(source, flow, levels, named, reasons, never_solved, harness, regrades)
+    return draw(source, levels, named, reasons, never_solved, harness, regrades)
 
 
 def levels(source: Source) -> Table:

@@ -1,0 +1,84 @@
+"""Where a gain in pass@1 comes from, and the levels of answers before and after (the query `what-rl-taught`)."""
+
+from __future__ import annotations
+
+from rtl_core.history.columns import Row
+from rtl_core.history.named_queries import named_query
+from rtl_core.reporting.blocks import Source, Table
+from rtl_core.reporting.evaluations import ALL_SOURCES, run_result
+from rtl_core.reporting.theme import LEVELS
+
+_BEFORE = "before:", "after:"
+QUERY = named_query("what-rl-taught")
+
+
+def causes(sources: list[Source]) -> Table:
+    """The parts of each run's gain in pass@1, by source of problems if a run has several."""
+    results = [run_result(source.history, source.run) for source in sources]
+    several, mixed = len(sources) > 1, any(result.mixed for result in results)
+    lines: list[list[str]] = []
+    rows: list[Row] = []
+    for source, result in zip(sources, results, strict=True):
+        for label, _ in result.parts:
+            names = [source.run] * several + [label or ALL_SOURCES] * mixed
+            found = _rows(source, "cause", "" if label == ALL_SOURCES else label)
+            lines += [[*names, *_cause(row)] for row in found]
+            rows += found
+    names = ["`run`"] * several + ["source"] * mixed
+    return Table(
+        "taught-causes",
+        "Where the gain in pass@1 comes from",
+        "pass@1 is the share of answers that compile, times the share of those that pass, which is divided by their "
+        "interface. The parts of a problem's gain are each factor's change times the others, averaged over all "
+        "orders of changing them; a factor that no answer of one evaluation shows counts as unchanged, which "
+        "credits the earlier ones. Before: after the warm start if the student was evaluated then, else before "
+        f"training. Brackets: 95 % bootstrap intervals over problems.{_without_share(rows)}",
+        " | ".join([*names, "an answer", *_BEFORE, "gain in points:", "share of the gain:"]),
+        lines,
+    )
+
+
+def levels(source: Source) -> Table:
+    order = ["passed", *reversed(LEVELS)]
+    rows = sorted(_rows(source, "level"), key=lambda row: order.index(row["part"]))
+    n = rows[0]["problems"] if rows else 0
+    return Table(
+        "taught-levels",
+        "Held-out answers by level",
+        f"Share of answers of each level before and after, and the change in points, paired over {n} problems. "
+        "Rules derive the level from the reports of the harness.",
+        " | ".join(["level", *_BEFORE, "change in points:"]),
+        [[row["part"], *_shares(row), _points(row)] for row in rows],
+    )
+
+
+def _rows(source: Source, kind: str, of: str = "") -> list[Row]:
+    found = source.ask(QUERY.sql, **QUERY.bind({"source": of}, source.run))
+    return [row for row in found if row["kind"] == kind]
+
+
+def _cause(row: Row) -> list[str]:
+    share = "–"
+    if row["share"] is not None:
+        middle, low, high = (100 * row[name] for name in ("share", "share_lo", "share_hi"))
+        share = f"{middle:.0f} % [{low:.0f}, {high:.0f}]"
+    return [row["part"], *_shares(row), _points(row), share]
+
+
+def _shares(row: Row) -> list[str]:
+    """Cells of the rates before and after; a dash where no answer got so far."""
+    rates = row["before"], row["after"]
+    return ["–" if rate is None else f"{100 * rate:.1f} %" for rate in rates]
+
+
+def _points(row: Row) -> str:
+    return f"{row['points']:+.1f} [{row['lo']:.1f}, {row['hi']:.1f}]"
+
+
+def _without_share(rows: list[Row]) -> str:
+    """A sentence for the caption where a gain has no shares."""
+    gains = [row for row in rows if row["part"] == "pass@1" and row["share"] is None]
+    if not gains:
+        return ""
+    fell = all(row["hi"] < 0 for row in gains)
+    return " No share: " + ("pass@1 fell." if fell else "the gain cannot be told from 0.")
