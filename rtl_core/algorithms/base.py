@@ -130,6 +130,11 @@ def chosen(config: RunConfig) -> dict[str, type[Algorithm]]:
                 f"{key}: {name} has no advantages, which learning.loss reads",
                 "supervised steps at the beginning of a run are learning.warm_start_steps",
             )
+        if algorithm.signals != (first := next(iter(algorithms.values()))).signals:
+            raise ConfigError(
+                f"{key}: {name} has other signals than {first.__name__}, and a step has one loss",
+                "choose an algorithm with the same signals",
+            )
         if "kl_weights" in algorithm.signals and not learning.asked_choices:
             raise ConfigError(
                 f"{key}: {name} learns from the teacher's choices, "

@@ -179,3 +179,5 @@ def test_weights_that_do_not_fit_or_are_missing_are_refused_with_one_sentence(tm
         found
         == "tinker.teachers: no problem of this run is from cvpd; its problems are from starter"
     )
+    found = refusal(tmp_path, 'learning.by_source={cvpd = "gdpo"}')
+    assert found.startswith("learning.by_source: no problem of this run is from cvpd")
