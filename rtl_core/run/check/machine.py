@@ -60,14 +60,20 @@ def problems_of(config: RunConfig) -> LoadedProblems:
     return loaded
 
 
-def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
-    """Number of problems by source, and problems that cannot be used."""
+def data(
+    loaded: LoadedProblems,
+    unfit: Mapping[str, str],
+    by_source: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Number of problems by source, with the algorithm of those that `by_source` names, and problems that
+    cannot be used."""
     about = "data set"
     train = Counter(problem.source for problem in loaded.train)
     heldout = Counter(problem.source for problem in loaded.heldout)
     for source in sorted(train | heldout):
         text = f"{source}: {train[source]} to train on, {heldout[source]} held out"
-        yield Finding(about, "ok", text)
+        own = f", algorithm {by_source[source]}" if by_source and source in by_source else ""
+        yield Finding(about, "ok", text + own)
     if not loaded.heldout:
         remedy = "raise heldout_fraction (or heldout) of a source, or add a source"
         yield Finding(about, "wrong", "no problem is held out to evaluate on", remedy)

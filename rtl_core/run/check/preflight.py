@@ -97,7 +97,10 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
                 config, readiness, prepared.prompts, loaded, unfit=prepared.unfit
             )
             findings += machine.parity(config, tokenizers, prepared)
-    findings += [loaded] if isinstance(loaded, Finding) else machine.data(loaded, inputs.unfit)
+    if isinstance(loaded, Finding):
+        findings.append(loaded)
+    else:
+        findings += machine.data(loaded, inputs.unfit, config.learning.by_source)
     if isinstance(graders, Finding):
         findings.append(graders)
     else:
