@@ -12,6 +12,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.gain_parts import causes, levels
 from rtl_grader.types.verdict import Outcome, Stage, StageResult
+from tests import synthetic
 from tests.nouns import a_problem, a_rollout, a_verdict
 
 # What an answer is: passed, wrong, wrong interface that compiles, wrong interface that does not, does not compile, no answer.
@@ -121,7 +122,7 @@ def test_the_parts_are_those_of_every_order_and_add_up_to_the_gain(tmp_path):
     assert found["pass@1"]["points"] == pytest.approx(gain)
     assert found["compiles"]["points"] == pytest.approx(compiles)
     assert found["… right interface"]["points"] == pytest.approx(interface)
-    assert found["… right besides"]["points"] == pytest.approx(right)
+    assert found["… right behaviour"]["points"] == pytest.approx(right)
     assert found["passes, if it compiles"]["points"] == pytest.approx(interface + right)
     assert compiles + interface + right == pytest.approx(gain)
     counts = "".join(FIRST.values())
@@ -148,7 +149,7 @@ def test_the_intervals_are_those_of_a_bootstrap_over_problems(tmp_path):
     draws = rng.integers(0, 40, (20_000, 40))
     means_DK = parts_PK[draws].mean(axis=1)
     gains_D = means_DK.sum(axis=1)
-    for k, part in enumerate(("compiles", "… right interface", "… right besides")):
+    for k, part in enumerate(("compiles", "… right interface", "… right behaviour")):
         row = found[part]
         assert [row["lo"], row["hi"]] == pytest.approx(
             100 * np.quantile(means_DK[:, k], [0.025, 0.975]), abs=0.8
@@ -192,7 +193,7 @@ def test_a_loss_and_a_gain_of_nothing_have_no_share_and_say_so(tmp_path):
         assert {row[-1] for row in table.rows} == {"–"}
     wrong = dict.fromkeys("abcdefgh", "wwww")
     history = write(tmp_path / "fell.duckdb", {(0,): dict.fromkeys(wrong, "pppp"), (9,): wrong})
-    assert ask(history)["… right besides"]["points"] == -100
+    assert ask(history)["… right behaviour"]["points"] == -100
     assert "pass@1 fell" in causes([Source(history, "demo")]).caption
 
 
@@ -204,12 +205,12 @@ def test_one_sample_a_problem_and_one_problem(tmp_path):
     found = ask(history)
     points = [
         found[part]["points"]
-        for part in ("compiles", "… right interface", "… right besides", "pass@1")
+        for part in ("compiles", "… right interface", "… right behaviour", "pass@1")
     ]
     assert points == pytest.approx([25, 25, 25, 75])
     found = ask(write(tmp_path / "single.duckdb", {(0,): {"a": "cw"}, (9,): {"a": "pp"}}))
     assert found["pass@1"]["points"] == 100
-    assert found["compiles"]["points"] + found["… right besides"]["points"] == pytest.approx(
+    assert found["compiles"]["points"] + found["… right behaviour"]["points"] == pytest.approx(
         100
     )
 
@@ -243,3 +244,13 @@ def test_each_source_by_itself(tmp_path):
     )
     rows = causes([Source(history, "demo")]).rows
     assert [row[0] for row in rows[::5]] == ["cvdp", "starter", "all together"]
+
+
+def test_several_runs_are_told_apart(tmp_path):
+    path = tmp_path / "h.duckdb"
+    history = write(path, {(0,): FIRST, (9,): LAST})
+    synthetic.write_run(path, "other")
+    table = causes([Source(history, "demo"), Source(history, "other")])
+    assert [heading for heading, _ in table.columns[:2]] == ["run", "an answer"]
+    assert [row[0] for row in table.rows] == ["demo"] * 5 + ["other"] * 5
+    assert {len(row) for row in table.rows} == {len(table.columns)}

@@ -57,6 +57,27 @@ def test_the_headline_shows_the_evaluations(drawn, demo):
     assert (shown["student before"]["x"], shown["student after"]["x"]) == ([before], [after])
 
 
+def test_the_parts_of_the_gain_and_the_levels_equal_the_query(drawn, demo):
+    found = named(demo, "what-rl-taught")
+    shown = cells(drawn, "taught-causes")
+    assert [row[0] for row in shown] == [r["part"] for r in found if r["kind"] == "cause"]
+    for row, expected in zip(shown, found, strict=False):
+        assert row[1:3] == [f"{100 * expected[name]:.1f} %" for name in ("before", "after")]
+        assert (
+            row[3] == f"{expected['points']:+.1f} [{expected['lo']:.1f}, {expected['hi']:.1f}]"
+        )
+        low, high = 100 * expected["share_lo"], 100 * expected["share_hi"]
+        assert row[4] == f"{100 * expected['share']:.0f} % [{low:.0f}, {high:.0f}]"
+    levels = {row[0]: row[3] for row in cells(drawn, "taught-levels")}
+    expected = {r["part"]: r for r in found if r["kind"] == "level"}
+    assert levels == {
+        part: f"{r['points']:+.1f} [{r['lo']:.1f}, {r['hi']:.1f}]"
+        for part, r in expected.items()
+    }
+    before, after = (demo.evaluation(f"demo-student-{step}").pass_at_1 for step in (0, 12))
+    assert found[4]["points"] == pytest.approx(100 * (after - before))
+
+
 def test_pass_at_k_equals_the_query(drawn, demo):
     shown = traces(drawn, "pass-at-k")
     found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in named(demo, "pass-at-k")}

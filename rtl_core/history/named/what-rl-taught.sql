@@ -25,7 +25,7 @@ answers AS (
     FROM verdicts v JOIN chosen c USING (evaluation) JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
     LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE run = $run AND purpose = 'evaluation') l USING (rollout)
     WHERE v.run = $run AND v.outcome NOT IN ('infrastructure_error', 'not_tested') AND $source IN ('', p.source)),
-whole AS ( -- problems whose answers are all graded
+whole AS (
     SELECT problem_id, later, count(*) AS n, count(*) FILTER (WHERE compiles) AS compiled, count(*) FILTER (WHERE fits) AS fitting,
            count(*) FILTER (WHERE passed) AS passed
     FROM answers GROUP BY ALL HAVING count(*) = any_value(samples)),
@@ -41,11 +41,11 @@ shapley AS (
     SELECT *, product_part(c0, c1, i0, i1, r0, r1) AS of_compiling, product_part(i0, i1, c0, c1, r0, r1) AS of_interface,
            product_part(r0, r1, c0, c1, i0, i1) AS of_rightness
     FROM factors),
-causes AS ( -- `was` of `was_of` answers that got as far as this one
+causes AS (
     SELECT problem_id, 'compiles' AS part, compiled0 AS was, n0 AS was_of, compiled1 AS became, n1 AS became_of, of_compiling AS points FROM shapley UNION ALL
     SELECT problem_id, 'passes, if it compiles', passed0, compiled0, passed1, compiled1, of_interface + of_rightness FROM shapley UNION ALL
     SELECT problem_id, '… right interface', fitting0, compiled0, fitting1, compiled1, of_interface FROM shapley UNION ALL
-    SELECT problem_id, '… right besides', passed0, fitting0, passed1, fitting1, of_rightness FROM shapley UNION ALL
+    SELECT problem_id, '… right behaviour', passed0, fitting0, passed1, fitting1, of_rightness FROM shapley UNION ALL
     SELECT problem_id, 'pass@1', passed0, n0, passed1, n1, passed1 / n1 - passed0 / n0 FROM shapley),
 levels AS (
     SELECT f.problem_id, l.level AS part, count(*) FILTER (WHERE NOT later AND a.level = l.level) AS was, count(*) FILTER (WHERE NOT later) AS was_of,
@@ -67,4 +67,4 @@ SELECT kind, part, sum(was) / nullif(sum(was_of), 0) AS before, sum(became) / nu
        CASE WHEN kind = 'cause' AND any_value(sure) THEN any_value(shares[1]) END AS share_lo,
        CASE WHEN kind = 'cause' AND any_value(sure) THEN any_value(shares[2]) END AS share_hi, count(*) AS problems
 FROM parts JOIN intervals USING (kind, part), total GROUP BY kind, part
-ORDER BY kind, list_position(['compiles', 'passes, if it compiles', '… right interface', '… right besides', 'pass@1'], part), before DESC, part
+ORDER BY kind, list_position(['compiles', 'passes, if it compiles', '… right interface', '… right behaviour', 'pass@1'], part), before DESC, part

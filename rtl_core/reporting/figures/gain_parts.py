@@ -9,7 +9,9 @@ from rtl_core.reporting.evaluations import ALL_SOURCES, run_result
 from rtl_core.reporting.theme import LEVELS
 
 _BEFORE = "before:", "after:"
-QUERY = named_query("what-rl-taught")
+_QUERY = named_query("what-rl-taught")
+_LINES = (line for line in _QUERY.sql.splitlines() if not line.startswith("--"))
+_SQL = "\n".join(_LINES)
 
 
 def causes(sources: list[Source]) -> Table:
@@ -28,10 +30,11 @@ def causes(sources: list[Source]) -> Table:
     return Table(
         "taught-causes",
         "Where the gain in pass@1 comes from",
-        "pass@1 is the share of answers that compile, times the share of those that pass, which is divided by their "
-        "interface. The parts of a problem's gain are each factor's change times the others, averaged over all "
-        "orders of changing them; a factor that no answer of one evaluation shows counts as unchanged, which "
-        "credits the earlier ones. Before: after the warm start if the student was evaluated then, else before "
+        "pass@1 is the share of answers that compile, times the share of those with the right interface, times the "
+        "share of these that behave right. A factor's part of the gain is its change times the other factors, by "
+        "problem, averaged over all orders of changing them; a factor that no answer of one evaluation shows counts "
+        "as unchanged, which credits the earlier ones. Before: after the warm start if the student was evaluated "
+        "then, else before "
         f"training. Brackets: 95 % bootstrap intervals over problems.{_without_share(rows)}",
         " | ".join([*names, "an answer", *_BEFORE, "gain in points:", "share of the gain:"]),
         lines,
@@ -46,14 +49,15 @@ def levels(source: Source) -> Table:
         "taught-levels",
         "Held-out answers by level",
         f"Share of answers of each level before and after, and the change in points, paired over {n} problems. "
-        "Rules derive the level from the reports of the harness.",
+        "Rules derive the level from the reports of the harness; an answer with a wrong interface may not "
+        "compile either.",
         " | ".join(["level", *_BEFORE, "change in points:"]),
         [[row["part"], *_shares(row), _points(row)] for row in rows],
     )
 
 
 def _rows(source: Source, kind: str, of: str = "") -> list[Row]:
-    found = source.ask(QUERY.sql, **QUERY.bind({"source": of}, source.run))
+    found = source.ask(_SQL, **_QUERY.bind({"source": of}, source.run))
     return [row for row in found if row["kind"] == kind]
 
 
