@@ -51,7 +51,7 @@ def group_advantages(
         case "std":
             centred_G = centred_G / rewards_G.std()
         case "mean":
-            centred_G = centred_G / np.abs(rewards_G).mean()
+            centred_G = centred_G / float(np.abs(rewards_G).mean())
     return centred_G
 
 
