@@ -135,6 +135,16 @@ def token_scores(
     return scores_T
 
 
+def span_kl(
+    student_T: FloatArray, teacher_U: FloatArray, spans_S4: SpanArray
+) -> NDArray[np.float64]:
+    """K of each span in nats, shape (S,)."""
+    own, read = np.asarray(student_T, np.float64), np.asarray(teacher_U, np.float64)
+    return np.array(
+        [own[t:t_end].sum() - read[u:u_end].sum() for t, t_end, u, u_end in spans_S4]
+    )
+
+
 def heard_T(spans_S4: SpanArray, count: int) -> NDArray[np.bool_]:
     """True at those of `count` tokens of the student that are in a span."""
     heard = np.zeros(count, bool)

@@ -13,6 +13,7 @@ from rtl_core.algorithms.base import chosen
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.kl import k1
+from rtl_core.learning.spans import span_kl
 from rtl_core.run.folder import config_of
 
 MOST = 3_000
@@ -205,6 +206,28 @@ def tokens_from(
         shade = "" if shading.values is None else shading.shade(float(shading.values[i]))
         text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
         rows.append(Token(text, shade, "\n".join(words)))
+    return rows
+
+
+def read_by_teacher(stored: StoredRollout, texts: Sequence[str] | None) -> list[Token]:
+    """The answer in the tokens of a teacher with other tokens, shaded by the KL of their span; at most `MOST` of them.
+    `texts` are theirs."""
+    if stored.teacher is None or stored.teacher.reading is None:
+        return []
+    read, own_T = stored.teacher.reading, np.array(stored.rollout.logprobs_T)
+    shading = Overlay("span", "", "")
+    words, shades = ["in no span"] * len(read.tokens_U), [""] * len(read.tokens_U)
+    kl_S = span_kl(own_T, read.logprobs_U, read.spans_S4)
+    for (t, t_end, u, u_end), kl in zip(read.spans_S4.tolist(), kl_S.tolist(), strict=True):
+        last = f" to {t_end - 1}" if t_end > t + 1 else ""
+        for at in range(u, u_end):
+            words[at] = f"span of the student's token {t}{last}: KL {kl:+.3f}"
+            shades[at] = shading.shade(kl)
+    rows = []
+    for at, token in enumerate(read.tokens_U[:MOST]):
+        text = texts[at] if texts is not None else f"#{token} "
+        about = f"token {at}, number {token}\np teacher {math.exp(read.logprobs_U[at]):.3f}\n{words[at]}"
+        rows.append(Token(text, shades[at], about))
     return rows
 
 

@@ -87,9 +87,7 @@ def test_the_kl_of_each_span_is_that_of_its_text_by_brute_force(seed):
 
     def cut() -> list[str]:
         places = sorted(rng.choice(np.arange(1, 200), 90, replace=False).tolist())
-        return [
-            text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)
-        ]
+        return [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
 
     ours, theirs = cut(), cut()
     s_T, q_U = -rng.exponential(1, len(ours)), -rng.exponential(1, len(theirs))
@@ -101,7 +99,9 @@ def test_the_kl_of_each_span_is_that_of_its_text_by_brute_force(seed):
     at_student, at_teacher = np.cumsum([*map(len, ours)]), np.cumsum([*map(len, theirs)])
     t = u = 0
     for end in sorted(set(at_student) & set(at_teacher)):
-        next_t, next_u = (int(np.searchsorted(ends, end)) + 1 for ends in (at_student, at_teacher))
+        next_t, next_u = (
+            int(np.searchsorted(ends, end)) + 1 for ends in (at_student, at_teacher)
+        )
         kl = s_T[t:next_t].sum() - q_U[u:next_u].sum()
         assert k_T[t:next_t].sum() == pytest.approx(kl)
         if s_T[t:next_t].any():

@@ -1,6 +1,7 @@
 """How teachers with other tokenizers and chat templates read a student's answers."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from transformers import AutoTokenizer
@@ -56,11 +57,14 @@ def check_whole(reader: Reader, answers: int, seed: int) -> tuple[int, int]:
                 continue
             ours, theirs = (
                 decoded(chat.tokenizer, part).lstrip(" ")
-                for chat, part in ((student, tokens_T[t:t_end]), (teacher, read.tokens_U[u:u_end]))
+                for chat, part in (
+                    (student, tokens_T[t:t_end]),
+                    (teacher, read.tokens_U[u:u_end]),
+                )
             )
             assert ours == theirs
             assert "�" not in ours
-        assert all(a[1] <= b[0] and a[3] <= b[2] for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a[1] <= b[0] and a[3] <= b[2] for a, b in pairwise(spans))
         counts[0] += len(spans)
         counts[1] += one_to_one(read.spans_S4)
         counts[2] += kept
@@ -90,9 +94,17 @@ def test_random_answers_of_the_tiny_students_tokenizer_are_aligned_whole(tiny, m
 def test_two_thousand_answers_are_aligned_and_none_is_lost(tiny, pair, tokenizers):
     unigrams, bpe = other.sentencepiece(False), other.byte_level()
     qwen, gpt = (
-        tokenizers(BY_NAME[name]) for name in ("Qwen-Qwen2.5-7B-Instruct", "openai-gpt-oss-120b")
+        tokenizers(BY_NAME[name])
+        for name in ("Qwen-Qwen2.5-7B-Instruct", "openai-gpt-oss-120b")
     )
-    pairs = [(tiny, bpe), (bpe, tiny), (tiny, unigrams), (unigrams, bpe), (tiny, qwen), (gpt, qwen)]
+    pairs = [
+        (tiny, bpe),
+        (bpe, tiny),
+        (tiny, unigrams),
+        (unigrams, bpe),
+        (tiny, qwen),
+        (gpt, qwen),
+    ]
     student, teacher = pairs[pair]
     check_whole(Reader(Chat(student), Chat(teacher)), ANSWERS, pair)
 
@@ -120,11 +132,15 @@ def test_what_a_teachers_tokenizer_changes_is_in_no_span(tiny):
     reader = Reader(Chat(tiny), Chat(other.normalising()))
     before, changed, after = "wire a;\n", "e\u0301", " = 1;\n"
     tokens_T = [
-        token for text in (before, changed, after) for token in reader.student.tokens_of_text(text)
+        token
+        for text in (before, changed, after)
+        for token in reader.student.tokens_of_text(text)
     ]
     read = reader.read(ASKED, reader.student.encode(ASKED), tokens_T)
     heard = heard_T(read.spans_S4, len(tokens_T))
-    unheard = decoded(tiny, [token for token, is_heard in zip(tokens_T, heard, strict=True) if not is_heard])
+    unheard = decoded(
+        tiny, [token for token, is_heard in zip(tokens_T, heard, strict=True) if not is_heard]
+    )
     assert "\u0301" in unheard
     assert len(unheard) <= len("e\u0301 =")
     # A space before the text, which the student did not write, leaves only the first piece out.
@@ -171,7 +187,9 @@ def test_a_cut_answer_has_no_end_and_an_empty_one_has_only_that(tiny):
 THOUGHT = "First a draft,\nthen the answer."
 
 
-@pytest.mark.parametrize("student", ["openai-gpt-oss-120b", "Qwen3.5-4B", "deepseek-ai-DeepSeek-V3.1"])
+@pytest.mark.parametrize(
+    "student", ["openai-gpt-oss-120b", "Qwen3.5-4B", "deepseek-ai-DeepSeek-V3.1"]
+)
 @pytest.mark.parametrize("teacher", ["openai-gpt-oss-120b", "Qwen3.5-4B", "Qwen-Qwen3-0.6B"])
 @pytest.mark.parametrize("thoughts", [False, True])
 def test_a_thinking_teacher_reads_answer_and_thought_in_its_own_format(
@@ -204,9 +222,12 @@ def test_a_thinking_teacher_reads_answer_and_thought_in_its_own_format(
 
 def test_a_teacher_without_thoughts_cannot_read_them(tokenizers):
     gpt, qwen = (
-        tokenizers(BY_NAME[name]) for name in ("openai-gpt-oss-120b", "Qwen-Qwen2.5-7B-Instruct")
+        tokenizers(BY_NAME[name])
+        for name in ("openai-gpt-oss-120b", "Qwen-Qwen2.5-7B-Instruct")
     )
-    with pytest.raises(PolicyError, match=r"learning\.teacher_reads: .* no place for a thought"):
+    with pytest.raises(
+        PolicyError, match=r"learning\.teacher_reads: .* no place for a thought"
+    ):
         Reader(Chat(gpt), Chat(qwen), thoughts=True)
 
 
@@ -226,7 +247,10 @@ def test_a_teachers_answer_becomes_a_turn_of_the_student(tokenizers):
         ("<think>\na\n</think>\n\nb", "b"),
         ("<think>\na", None),
         ("a</think>b", "b"),
-        ("<|start|>assistant<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b", "b"),
+        (
+            "<|start|>assistant<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+            "b",
+        ),
         ("<|start|>assistant<|channel|>analysis<|message|>a", None),
         ("b <think>a</think> c", None),
     ],
