@@ -21,7 +21,7 @@ from benchmarks.common import markdown, options
 from benchmarks.hints import scratch_session
 from benchmarks.learning.foreign import FOLDER
 from rtl_core.backend.base import SamplingParams, Weights
-from rtl_core.learning.spans import one_to_one, span_kl, token_scores
+from rtl_core.learning.spans import one_to_one, token_scores
 from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.reading import Reader
 
@@ -72,7 +72,7 @@ async def measure(problems: int, samples: int, folder: Path) -> None:
                 values = logits.double().log_softmax(-1)
                 scores_U = values.gather(1, torch.tensor(read.tokens_U)[:, None])[:, 0].numpy()
                 k_T = own_T - token_scores(own_T, scores_U, read.spans_S4)
-                by_span.append(span_kl(own_T, scores_U, read.spans_S4))
+                by_span.append([k_T[t:t_end].sum() for t, t_end, _, _ in read.spans_S4])
                 exact_span.append([k1_T[t:t_end].sum() for t, t_end, _, _ in read.spans_S4])
                 by_token.append(k_T)
                 even.append(equally(k_T, read.spans_S4))

@@ -270,7 +270,7 @@ def show(
 
 
 def _print_rollout(rollout: str, tokenizer: str | None, db: Path | None) -> None:
-    from rtl_core.reporting.rollout import audit_of, level_of, reading_view, rollout_view
+    from rtl_core.reporting.rollout import audit_of, level_of, rollout_view
     from rtl_core.view.pieces import pieces
     from rtl_grader.words import visible
 
@@ -279,13 +279,9 @@ def _print_rollout(rollout: str, tokenizer: str | None, db: Path | None) -> None
     problem = history.problem_record(stored.rollout.run, stored.rollout.problem_id)
     record = history.run(stored.rollout.run)
     texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
-    reading = stored.teacher.reading if stored.teacher else None
-    read = reading and pieces(record, reading.tokens_U, model=stored.teacher.teacher)
     console = Console()
     key, level = stored.rollout.key, level_of(history, stored.rollout)
     console.print(rollout_view(stored, problem, texts, level, messages=history.messages(key)))
-    if reading and texts and read:
-        console.print(reading_view(stored, texts, read))
     if finding := audit_of(history, stored.rollout.key):
         detail = visible(finding["detail"])
         console.print(

@@ -17,10 +17,11 @@ Shapes: T tokens of the student, U of the teacher, S spans.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,8 @@ from rtl_core.learning.kl import FloatArray
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """What a decoder puts in place of bytes that are no text; it may stand for different bytes."""
 MOST_COMPARED = 4_000_000
-"""Product of the lengths of two different passages above which they are not compared by characters."""
+"""Product of the numbers of words of two texts above which nothing behind their first difference is compared."""
+_WORD = re.compile(r"\w+|\W")
 SpanArray = NDArray[np.int32]
 """(S, 4): first and end of a span's tokens, of the student and of the teacher, as half-open ranges."""
 NO_SPANS: SpanArray = np.zeros((0, 4), np.int32)
@@ -85,31 +87,17 @@ def _equal_places(text: str, read: str) -> Iterator[tuple[int, int]]:
 
 
 def _equal_passages(text: str, read: str) -> Iterator[tuple[int, int, int]]:
-    """Yield (place, place, length) of equal passages: the whole, or by lines and, in changed lines, by characters."""
-    if text == read:
-        yield 0, 0, len(text)
+    """Yield (place, place, length) of equal passages: the common beginning, and equal words behind the first change."""
+    letters = enumerate(zip(text, read, strict=False))
+    same = next((at for at, (a, b) in letters if a != b), min(len(text), len(read)))
+    yield 0, 0, same
+    words, other = _WORD.findall(text[same:]), _WORD.findall(read[same:])
+    if len(words) * len(other) > MOST_COMPARED:
         return
-    lines, other = text.splitlines(keepends=True), read.splitlines(keepends=True)
-    at, there = _offsets(lines), _offsets(other)
-    matcher = SequenceMatcher(None, lines, other, autojunk=False)
-    for _, a, a_end, b, b_end in matcher.get_opcodes():
-        pairs = [(a, a_end, b, b_end)]
-        if a_end - a == b_end - b:  # the same lines, changed
-            pairs = [(a + i, a + i + 1, b + i, b + i + 1) for i in range(a_end - a)]
-        for first, end, first_b, end_b in pairs:
-            one, two = text[at[first] : at[end]], read[there[first_b] : there[end_b]]
-            if len(one) * len(two) > MOST_COMPARED:
-                continue
-            within = SequenceMatcher(None, one, two, autojunk=False)
-            for x, y, size in within.get_matching_blocks():
-                yield at[first] + x, there[first_b] + y, size
-
-
-def _offsets(lines: list[str]) -> list[int]:
-    offsets = [0]
-    for line in lines:
-        offsets.append(offsets[-1] + len(line))
-    return offsets
+    at, there = (list(accumulate(map(len, row), initial=same)) for row in (words, other))
+    matcher = SequenceMatcher(None, words, other, autojunk=False)
+    for a, b, count in matcher.get_matching_blocks():
+        yield at[a], there[b], at[a + count] - at[a]
 
 
 def token_scores(
@@ -133,16 +121,6 @@ def token_scores(
         share = own / total if total < 0 else np.full(len(own), 1 / len(own))
         scores_T[t:t_end] = own - (total - score) * share
     return scores_T
-
-
-def span_kl(
-    student_T: FloatArray, teacher_U: FloatArray, spans_S4: SpanArray
-) -> NDArray[np.float64]:
-    """K of each span in nats, shape (S,)."""
-    own, read = np.asarray(student_T, np.float64), np.asarray(teacher_U, np.float64)
-    return np.array(
-        [own[t:t_end].sum() - read[u:u_end].sum() for t, t_end, u, u_end in spans_S4]
-    )
 
 
 def heard_T(spans_S4: SpanArray, count: int) -> NDArray[np.bool_]:

@@ -21,7 +21,6 @@ from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
-from rtl_core.learning.spans import span_kl
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.types.rollout import Rollout
 from rtl_grader.types.problem import Interface
@@ -198,28 +197,6 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableTy
         student, teacher = (f"{np.exp(logprobs_T[i]):.3f}" for logprobs_T in (s_T, q_T))
         table.add_row(str(i), label, student, teacher, f"{k_T[i]:+.3f}")
     return Group(means, legend, shaded, table)
-
-
-def reading_view(
-    stored: StoredRollout, texts: Sequence[str], read: Sequence[str]
-) -> RenderableType:
-    """How a teacher with other tokens read the answer: the eight spans with the largest KL. `texts` are those of the
-    student's tokens, `read` those of the teacher's."""
-    assert stored.teacher is not None
-    reading = stored.teacher.reading
-    assert reading is not None
-    own_T = np.array(stored.rollout.logprobs_T)
-    kl_S = span_kl(own_T, reading.logprobs_U, reading.spans_S4)
-    title = f"the teacher reads it as {len(read)} tokens of its own, in {len(kl_S)} spans"
-    table = Table("span", "student's tokens", "teacher's tokens", "KL", box=box.SIMPLE_HEAD)
-    for s in sorted(np.argsort(-np.abs(kl_S))[:8].tolist()):
-        t, t_end, u, u_end = reading.spans_S4[s].tolist()
-        sides = (
-            " ".join(repr(visible(one)) for one in part)
-            for part in (texts[t:t_end], read[u:u_end])
-        )
-        table.add_row(str(s), *map(Text, sides), f"{kl_S[s]:+.3f}")
-    return Group(Rule(title, align="left"), table)
 
 
 def audit_of(history: History, rollout: str) -> Row | None:

@@ -281,7 +281,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "tokens": tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
         "strongest": tokens.strongest(overlays, overlay, texts),
         "choices": choices,
-        "read": tokens.read_by_teacher(stored, read_texts),
+        "read": tokens.read_by_teacher(stored, overlays["kl"], read_texts),
         "named": texts is not None,
         "start": start,
         "most_tokens": tokens.MOST,

@@ -13,7 +13,6 @@ from rtl_core.algorithms.base import chosen
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.kl import k1
-from rtl_core.learning.spans import span_kl
 from rtl_core.run.folder import config_of
 
 MOST = 3_000
@@ -209,25 +208,22 @@ def tokens_from(
     return rows
 
 
-def read_by_teacher(stored: StoredRollout, texts: Sequence[str] | None) -> list[Token]:
-    """The answer in the tokens of a teacher with other tokens, shaded by the KL of their span; at most `MOST` of them.
-    `texts` are theirs."""
-    if stored.teacher is None or stored.teacher.reading is None:
+def read_by_teacher(
+    stored: StoredRollout, kl: Overlay, texts: Sequence[str] | None
+) -> list[Token]:
+    """The answer in the tokens of a teacher with other tokens, at most `MOST`, shaded by the KL of their span. `texts`
+    are theirs."""
+    if stored.teacher is None or stored.teacher.reading is None or kl.values is None:
         return []
-    read, own_T = stored.teacher.reading, np.array(stored.rollout.logprobs_T)
-    shading = Overlay("span", "", "")
-    words, shades = ["in no span"] * len(read.tokens_U), [""] * len(read.tokens_U)
-    kl_S = span_kl(own_T, read.logprobs_U, read.spans_S4)
-    for (t, t_end, u, u_end), kl in zip(read.spans_S4.tolist(), kl_S.tolist(), strict=True):
-        last = f" to {t_end - 1}" if t_end > t + 1 else ""
-        for at in range(u, u_end):
-            words[at] = f"span of the student's token {t}{last}: KL {kl:+.3f}"
-            shades[at] = shading.shade(kl)
+    read = stored.teacher.reading
+    kl_U = np.full(len(read.tokens_U), np.nan)
+    for t, t_end, u, u_end in read.spans_S4.tolist():
+        kl_U[u:u_end] = kl.values[t:t_end].sum()
     rows = []
     for at, token in enumerate(read.tokens_U[:MOST]):
         text = texts[at] if texts is not None else f"#{token} "
-        about = f"token {at}, number {token}\np teacher {math.exp(read.logprobs_U[at]):.3f}\n{words[at]}"
-        rows.append(Token(text, shades[at], about))
+        words = f"p teacher {math.exp(read.logprobs_U[at]):.3f}, KL of the span {kl_U[at]:+.3f}"
+        rows.append(Token(text, kl.shade(float(kl_U[at])), words))
     return rows
 
 

@@ -47,12 +47,8 @@ def test_a_part_of_the_students_text_is_aligned_with_the_teachers_whole():
 def test_changed_text_is_in_no_span_and_the_rest_is():
     student = tokenised("a", "e\u0301", "b\n", "c", "\n", "d")
     teacher = tokenised("a", "é", "b\n", "C", "\n", "d")
-    assert spans(student, teacher) == [
-        [0, 1, 0, 1],
-        [2, 3, 2, 3],
-        [4, 5, 4, 5],
-        [5, 6, 5, 6],
-    ]
+    # Behind the first change whole words are compared: `b` is in one that changed.
+    assert spans(student, teacher) == [[0, 1, 0, 1], [4, 5, 4, 5], [5, 6, 5, 6]]
     assert spans(tokenised("ab"), tokenised("xy")) == []
     # Bytes that are no text may differ although they look equal.
     assert spans(tokenised("a", "\ufffd", "b"), tokenised("a", "\ufffd", "b")) == [
