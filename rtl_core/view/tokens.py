@@ -222,7 +222,8 @@ def read_by_teacher(
     rows = []
     for at, token in enumerate(read.tokens_U[:MOST]):
         text = texts[at] if texts is not None else f"#{token} "
-        words = f"p teacher {math.exp(read.logprobs_U[at]):.3f}, KL of the span {kl_U[at]:+.3f}"
+        within = "in no span" if np.isnan(kl_U[at]) else f"KL of the span {kl_U[at]:+.3f}"
+        words = f"p teacher {math.exp(read.logprobs_U[at]):.3f}, {within}"
         rows.append(Token(text, kl.shade(float(kl_U[at])), words))
     return rows
 

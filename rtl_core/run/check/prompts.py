@@ -144,8 +144,9 @@ def compare(
     context = None if readiness is None else readiness.context.get(model)
     thoughts = config.learning.teacher_reads == "thoughts"
     reader = Reader(prepared.chat, teacher, thoughts=thoughts, context=context)
-    measured = agreement(reader, prepared.texts(loaded.train or loaded.heldout))
-    if not measured.spans:
+    texts = prepared.texts([*loaded.train, *loaded.heldout])
+    measured = agreement(reader, texts)
+    if texts and not measured.spans:
         raise PolicyError(
             f"student and teacher share no piece of text: {why}, and the teacher's tokenizer does not keep the text",
             "choose another teacher",
