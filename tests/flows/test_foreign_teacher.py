@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 from transformers import AutoTokenizer
 
 from rtl_core.config import load_config
@@ -18,6 +19,8 @@ from rtl_core.observe.usage import spent
 from rtl_core.prompting.chat import decoded
 from rtl_core.tinymodels import make
 from rtl_core.view import pages
+from rtl_core.view.links import rollout_link
+from rtl_core.view.server import create_app
 from tests.command import command, invoke
 from tests.flows.conftest import QUICK
 from tests.prompting.other_tokenizers import byte_level
@@ -108,6 +111,10 @@ def test_it_trains_on_spans_and_stores_how_the_teacher_read_each_answer(
         tokens_T = [t for t in row["tokens_T"] if t != teacher.eos_token_id]
         assert decoded(teacher, tokens_T) == row["text"]
     assert history.step_metrics("spans")[0]["warm_start/examples"] >= 0
+    client = TestClient(create_app(history), base_url="http://127.0.0.1")
+    shown = client.get(rollout_link(rows[0]["rollout"])).text
+    assert "The teacher reads it as" in shown
+    assert f"{len(rows[0]['tokens_U'])} tokens of its own" in shown
     page = pages.rollout(history, rows[0]["rollout"], "", "kl", 0)
     assert "".join(t.text for t in page["read"][:-1]) == rows[0]["text"]
     (written, *_) = history.column("SELECT rollout FROM rollouts WHERE policy = 'teacher'", [])

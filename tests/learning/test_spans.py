@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from localtinker.losses import LOSSES
 from rtl_core.learning.advantage import token_advantages
 from rtl_core.learning.spans import Tokenised, align, heard_T, one_to_one, token_scores
 
@@ -113,3 +114,36 @@ def test_tokens_outside_every_span_have_no_kl():
     s_T, q_U = np.array([-1.0, -2.0, -3.0]), np.array([-5.0])
     assert token_scores(s_T, q_U, np.array([[1, 2, 0, 1]])).tolist() == [-1.0, -5.0, -3.0]
     assert token_scores(s_T, q_U, np.zeros((0, 4), np.int32)).tolist() == s_T.tolist()
+
+
+def test_the_gradient_of_the_train_step_is_that_of_the_spans_by_brute_force():
+    """A step's loss, by the service's formula, against −λ Σ_spans K Σ_t w_t ∇ log p(t), by finite differences."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    logits_TV, tokens_T = torch.tensor(rng.normal(size=(5, 7))), torch.tensor([1, 4, 0, 6, 2])
+    logits_TV.requires_grad_()
+    logp_T = logits_TV.log_softmax(-1).gather(1, tokens_T[:, None])[:, 0]
+    own_T, q_U = logp_T.detach().numpy(), np.array([-0.4, -2.0, -0.1, -1.5])
+    aligned = np.array([[0, 1, 0, 2], [1, 3, 2, 3], [4, 5, 3, 4]])  # token 3 is in no span
+    advantages_T = token_advantages(
+        0.0, own_T, token_scores(own_T, q_U, aligned), kl_weight=0.8
+    )
+    inputs = {"logprobs": logp_T.detach(), "advantages": torch.tensor(advantages_T).double()}
+    LOSSES["importance_sampling"].function(logp_T, inputs, {}).sum().backward()
+
+    def objective(logits: np.ndarray) -> float:
+        logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        chosen_T = logp[np.arange(5), tokens_T.numpy()]
+        total = 0.0
+        for t, t_end, u, u_end in aligned.tolist():
+            kl = own_T[t:t_end].sum() - q_U[u:u_end].sum()
+            shares = own_T[t:t_end] / own_T[t:t_end].sum()
+            total += 0.8 * kl * (shares * chosen_T[t:t_end]).sum()
+        return total
+
+    start = logits_TV.detach().numpy()
+    for t, v in np.ndindex(5, 7):
+        step = np.zeros((5, 7))
+        step[t, v] = 1e-5
+        slope = (objective(start + step) - objective(start - step)) / 2e-5
+        assert logits_TV.grad[t, v].item() == pytest.approx(slope, abs=1e-6)
