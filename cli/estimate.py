@@ -13,6 +13,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from rtl_core.config import RunConfig
+    from rtl_core.prompting.reading import Agreement
     from rtl_core.run.forecast import Forecast
     from rtl_core.types.tokenizer import Tokenizer
 
@@ -31,22 +32,61 @@ def print_estimate(
         problems: size of a data set that is not on this machine; None: of the public set.
         completion: mean tokens per answer; None: measured or assumed.
         prices: price list; None: the configuration's.
-        download: whether the student's tokenizer may be downloaded.
+        download: whether tokenizers may be downloaded.
     """
     from rtl_core.cost.prompts import prompts_of
     from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
     notes: list[str] = []
-    tokenizer = _student_tokenizer(settings, download)
+    tokenizer = _tokenizer(settings, settings.tinker.student, download)
     train, heldout = prompts_of(settings, tokenizer, problems, notes)
     price_list = load_prices(prices or settings.cost.prices)
-    result = forecast(settings, train, heldout, notes, completion=completion, prices=price_list)
+    agreements = _agreements(settings, tokenizer, download, notes)
+    result = forecast(
+        settings,
+        train,
+        heldout,
+        notes,
+        completion=completion,
+        prices=price_list,
+        agreements=agreements,
+    )
     _show(settings, result)
 
 
-def _student_tokenizer(config: RunConfig, download: bool) -> Tokenizer | None:
-    """Return the student's tokenizer; None if it is not on this machine and may not be downloaded."""
+def _agreements(
+    config: RunConfig, student: Tokenizer | None, download: bool, notes: list[str]
+) -> dict[str, Agreement]:
+    """Return how the tokens of teachers agree with the student's, by the teacher's name, if they differ."""
+    from rtl_core.backend.base import SAVED, Readiness
+    from rtl_core.errors import UserError
+    from rtl_core.run.check.machine import problems_of
+    from rtl_core.run.check.prompts import compare, prepare
+
+    names = sorted(
+        {n for n in config.tinker.named_teachers.values() if not n.startswith(SAVED)}
+    )
+    agreements: dict[str, Agreement] = {}
+    for name in names:
+        teacher = None if student is None else _tokenizer(config, name, download)
+        try:
+            if student is None or teacher is None:
+                raise UserError("a tokenizer is not on this machine (--download)")
+            if name != config.tinker.student:
+                loaded = problems_of(config)
+                prepared = prepare(config, loaded, student, readiness=Readiness())
+                compare(config, prepared, loaded, teacher, name)
+                agreements |= prepared.agreements
+        except UserError as error:
+            notes.append(
+                f"{name} reads as many tokens as the student, assumed: {error.message}"
+            )
+    return agreements
+
+
+def _tokenizer(config: RunConfig, model: str, download: bool) -> Tokenizer | None:
+    """Return a model's tokenizer; None if it is not on this machine and may not be downloaded."""
     import huggingface_hub.constants
 
     from rtl_core.backend.registry import backend_of
@@ -57,8 +97,8 @@ def _student_tokenizer(config: RunConfig, download: bool) -> Tokenizer | None:
         os.environ["HF_HUB_OFFLINE"] = "1"
         huggingface_hub.constants.HF_HUB_OFFLINE = True
     try:
-        tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
-        config.prompting.chat(tokenizer, config.tinker.student)
+        tokenizer = backend_of(config).tokenizer(config, model)
+        config.prompting.chat_of_teacher(tokenizer, model)
     except PolicyError:
         return None
     return tokenizer

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning import foreign
 from benchmarks.learning.ledger import Cell, Counts, Ledger, Ran, Step, TierLine
 from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, Setting, TierName, config_of
 from rtl_core import pretrained
@@ -87,6 +88,9 @@ class Matrix:
             *pretrained.MODELS
         }:
             fetch_model(model, tell)
+        if any(setting.foreign for setting, _ in cells) and not foreign.FOLDER.exists():
+            tell(f"training {foreign.NAME}")
+            foreign.make_teacher()
         tell(f"{len(cells)} cells to run, {jobs} at a time")
 
         def one(place: tuple[Setting, int]) -> None:
@@ -237,6 +241,8 @@ def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
     tier = TIERS[setting.tier]
     keys = config.model_dump(mode="json", exclude_unset=True)
     made_of: list[Any] = [keys, setting.tier, STEPS, tier.test_problems, tier.weights]
+    if setting.foreign:
+        made_of.append(foreign.recipe_hash())
     if setting.after:
         made_of.append(recipe_of(SETTINGS[setting.after], extra))
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from benchmarks.learning import foreign
 from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config
 from rtl_core.starter import spec
@@ -81,6 +82,8 @@ class Setting:
     """A configuration file, or the name of a shipped one, which then also sets steps and sizes."""
     after: str = ""
     """Another setting; the run starts from the weights of its cell with the same seed."""
+    foreign: bool = False
+    """Its teacher is that of foreign.py, with another tokenizer, which is trained first."""
     longer: bool = False
     """Samples more answers than RL alone: compare it at equal dollars, or by steps."""
 
@@ -135,6 +138,11 @@ def config_of(
             f"evaluation.every={5 if setting.is_shipped else 0}",
             "checkpoints.keep_last=6",
             *setting.overrides,
+            *(
+                (f'tinker.local_models={{"{foreign.NAME}" = "{foreign.FOLDER}"}}',)
+                if setting.foreign
+                else ()
+            ),
             *extra,
         ),
         environment={},

@@ -281,10 +281,11 @@ class Trainer(Protocol):
 
 
 class Backend(Protocol):
-    """A backend opened for a run. It serves the student and the teacher, if any, which share the tokenizer."""
+    """A backend opened for a run. It serves the student and the teacher, if any."""
 
     @property
-    def tokenizer(self) -> Tokenizer: ...
+    def tokenizer(self) -> Tokenizer:
+        """The student's."""
 
     async def sample(
         self,
@@ -294,8 +295,10 @@ class Backend(Protocol):
         params: SamplingParams,
         *,
         seeds: Sequence[int] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> list[SampledAnswer]:
-        """Return `count` independent answers to one prompt. With `seeds`, one per answer, they are reproducible."""
+        """Return `count` independent answers to one prompt. With `seeds`, one per answer, they are reproducible.
+        `tokenizer`: of the sampling model, given only if its tokens are not the student's."""
 
     async def logprobs(
         self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rtl_core.backend.base import SAVED, Saved
 from rtl_core.config import RunConfig
-from rtl_core.errors import PolicyError
+from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.prompting.chat import Chat
 
 
@@ -34,23 +34,30 @@ def wanted_models(config: RunConfig) -> dict[str, str]:
     return {key: name for key, name in models.items() if not name.startswith(SAVED)}
 
 
-def check_same_tokens(
+def different_tokens(
     student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]
-) -> None:
-    """Raise PolicyError unless student and teacher have equal vocabularies and render all `prompts` to the
-    same tokens. Otherwise the teacher would score different texts."""
+) -> str | None:
+    """Say how a teacher's tokens differ from the student's: its vocabulary, or its rendering of one of `prompts`. None:
+    they do not, so that it can score the student's tokens themselves."""
     ours, theirs = student.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     different = [token for token, index in ours.items() if theirs.get(token) != index]
     if different:
-        raise PolicyError(
-            f"student and teacher have different tokenizers: {len(different)} of {len(ours)} "
-            f"tokens differ (such as {different[0]!r})",
-            "token-level distillation needs a common tokenizer; choose a teacher of the student's "
-            "family or set learning.kl_weight = 0",
+        return f"{len(different):,} of {len(ours):,} tokens differ (such as {different[0]!r})"
+    if any(student.encode(messages) != teacher.encode(messages) for messages in prompts):
+        return "their chat templates differ"
+    return None
+
+
+def check_spans(config: RunConfig, key: str) -> None:
+    """Raise ConfigError if a run uses a teacher with other tokens for what only equal tokens allow."""
+    learning = config.learning
+    if learning.asked_choices and not learning.self_taught:
+        raise ConfigError(
+            f"learning.algorithm: {learning.algorithm} compares next tokens, and those of {key} are not the student's",
+            'set learning.algorithm = "grpo", which compares spans, or choose a teacher of the student\'s family',
         )
-    for messages in prompts:
-        if student.encode(messages) != teacher.encode(messages):
-            raise PolicyError(
-                "student and teacher render the same chat messages to different tokens: their chat templates differ",
-                "choose a teacher with the student's chat template",
-            )
+    if learning.episodes:
+        raise ConfigError(
+            f"learning.episodes: a conversation is one sequence in the student's tokens, and those of {key} differ",
+            "set learning.episodes = false, or choose a teacher of the student's family",
+        )

@@ -89,6 +89,9 @@ class LearningSection(Section):
     choices_stored_above: float = Field(default=1.0, ge=0)
     """With `distribution_distillation`: store the teacher's three likeliest tokens where the KL is at least
     this many nats."""
+    teacher_reads: Literal["answer", "thoughts"] = "answer"
+    """What a teacher with another tokenizer or chat template reads of a student that thinks: its `answer` alone, or
+    also its `thoughts`, where the teacher's template puts them. A teacher with the student's tokens reads all."""
     kl_discount: float = Field(default=0.0, ge=0, le=1)
     """γ: discount factor with which the KL of later tokens counts towards a token."""
     kl_clamp: float | None = Field(default=None, gt=0)

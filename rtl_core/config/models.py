@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from inspect import getdoc
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -13,6 +14,7 @@ from rtl_core.config.learning import CurriculumSection, HealthSection, LearningS
 from rtl_core.config.reward import RewardSection
 from rtl_core.config.rules import rules_of
 from rtl_core.config.tinker import TinkerSection
+from rtl_core.errors import ConfigError
 from rtl_core.prompting.chat import Chat
 from rtl_core.starter.source import (
     StarterSource as StarterSource,  # registered, also without metadata of the package
@@ -95,6 +97,16 @@ class PromptingSection(Section):
     reasoning_effort: str | None = Field(default=None, pattern=r"^[a-z]+$")
     """Reasoning effort, for chat templates that support it (gpt-oss: `low`, `medium`, `high`). Default: the
     template's."""
+
+    def chat_of_teacher(self, tokenizer: Tokenizer, model: str) -> Chat:
+        """Return the chat of a teacher: as `chat`, without the settings that only the student's template supports."""
+        kept: dict[str, Any] = {}
+        for name in ("thinking", "reasoning_effort"):
+            setting = {name: getattr(self, name)}
+            with suppress(ConfigError):
+                Chat(tokenizer, model=model, **setting)
+                kept |= setting
+        return Chat(tokenizer, model=model, **kept)
 
     def chat(self, tokenizer: Tokenizer, model: str) -> Chat:
         """Return the chat of a model with these settings. Raises ConfigError if its template does not support them."""

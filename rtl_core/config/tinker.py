@@ -21,10 +21,10 @@ class TinkerSection(Section):
     student: str
     """Model to train, by its name on the service."""
     teacher: str | None = None
-    """Model to distil from, which must share the student's tokenizer. Required if λ is above 0 in some step
-    (`learning.kl_weight`, `learning.final_kl_weight`), for a warm start on its answers, and for
-    `evaluation.teacher`. `tinker://RUN/sampler_weights/NAME` selects saved weights, such as a teacher that
-    you trained."""
+    """Model to distil from; one with another tokenizer than the student's scores spans of the text. Required if λ
+    is above 0 in some step (`learning.kl_weight`, `learning.final_kl_weight`), for a warm start on its answers,
+    and for `evaluation.teacher`. `tinker://RUN/sampler_weights/NAME` selects saved weights, such as a teacher
+    that you trained."""
     teachers: dict[str, str] = Field(default_factory=dict)
     """Teachers for the problems of single sources: mapping of a problem's `source` (`starter`, `cvdp`,
     `cvdp-agentic`, ...) to a model or saved weights. All other problems use `teacher`."""

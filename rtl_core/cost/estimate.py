@@ -66,6 +66,8 @@ class Workload:
     """Mean turns of an episode; 1 for single-shot answers."""
     tool_tokens: float = 0.0
     """Mean tokens of tool results in an episode."""
+    teacher_ratios: Mapping[str, float] = field(default_factory=dict)
+    """Mapping of teacher to its tokens per token of the student, if its tokens are others."""
 
 
 @dataclass(frozen=True)
@@ -164,14 +166,23 @@ class _Rules:
         return replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0)
 
     def by_teachers(self, tokens: Tokens, sources: Mapping[str, float]) -> Usage:
-        """Distribute a teacher's tokens among the teachers by the sources of the problems."""
+        """Distribute a teacher's tokens among the teachers by the sources of the problems. What one with other tokens
+        reads is counted in them; it writes as many as the student."""
         teacher, teachers = self.config.tinker.teacher, self.config.tinker.teachers
         shares = {source: sources.get(source, 0.0) for source in teachers}
         usages: list[Usage] = []
         if teacher:
             usages.append({teacher: tokens * (1 - sum(shares.values()))})
         usages += [{teachers[source]: tokens * share} for source, share in shares.items()]
-        return together(usages)
+        return together(map(self._in_their_tokens, usages))
+
+    def _in_their_tokens(self, usage: Usage) -> Usage:
+        counted = {}
+        for model, tokens in usage.items():
+            ratio = self.work.teacher_ratios.get(model, 1.0)
+            prefill, cached = tokens.prefill * ratio, tokens.cached * ratio
+            counted[model] = replace(tokens, prefill=prefill, cached=cached)
+        return counted
 
 
 def likely(config: RunConfig, work: Workload) -> Estimate:
@@ -213,6 +224,7 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         replace(train, mean=planned),
         replace(heldout, mean=limit if heldout.most is None else heldout.most),
         completion=float(config.trained_limit),
+        teacher_ratios=work.teacher_ratios,
     )
     if config.learning.episodes:
         episode = config.episode

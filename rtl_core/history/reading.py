@@ -19,6 +19,7 @@ from rtl_core.history.records import (
     StepState,
     StoredProblem,
     StoredRollout,
+    TeacherReading,
     TeacherRecord,
 )
 from rtl_core.history.rows import to_verdict
@@ -260,6 +261,7 @@ def _stored_rollouts(
     terms = _lists(con, "reward_terms", list(rewards), steps, order="rowid")
     scores = _by_key(con, "teacher_scores", keys)
     teacher = _by_key(con, "teacher_tokens", list(scores))
+    readings = _by_key(con, "teacher_readings", list(scores))
     credits = _by_key(con, "advantages", keys)
     audits = _by_key(con, "audits", list(rewards))
 
@@ -279,7 +281,11 @@ def _stored_rollouts(
             if key in verdicts
             else None,
             reward=reward(key) if key in rewards else None,
-            teacher=from_row(TeacherRecord, {**scores[key], **teacher[key]})
+            teacher=from_row(
+                TeacherRecord,
+                {**scores[key], **teacher[key]},
+                reading=TeacherReading.of_row(readings[key]) if key in readings else None,
+            )
             if key in scores
             else None,
             credit=from_row(Credit, credits[key]) if key in credits else None,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.reward import Reward
+from rtl_core.learning.spans import SpanArray
 from rtl_core.types.rollout import Kind, PolicyName, Rollout
 from rtl_grader.types.verdict import Verdict
 
@@ -162,8 +163,26 @@ class StepRecord(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class TeacherReading:
+    """An answer in the U tokens of a teacher with another tokenizer or chat template, its log-probabilities of them,
+    and the S spans that they share with the student's tokens (learning/spans.py). No tokens: it could not read it."""
+
+    tokens_U: Sequence[int]
+    logprobs_U: np.ndarray | Sequence[float]
+    spans_S4: SpanArray
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> TeacherReading:
+        """Return the reading of a row of `teacher_readings`."""
+        spans = np.array(row["spans"], np.int32).reshape(-1, 4)
+        return cls(row["tokens_U"], row["logprobs_U"], spans)
+
+
+@dataclass(frozen=True, slots=True)
 class TeacherRecord:
-    """The teacher's log-probabilities of one rollout's T completion tokens, and the per-token means of k1, k2, k3."""
+    """The teacher's log-probabilities of one rollout's T completion tokens, and the per-token means of k1, k2, k3.
+
+    Of a teacher with other tokens they are those of spans, as scores of the student's tokens (`reading`)."""
 
     rollout: str
     logprobs_T: np.ndarray | Sequence[float]
@@ -176,7 +195,9 @@ class TeacherRecord:
     hint: str | None = None
     """The hint of a student that scored itself: `golden`, `passed` or `verdict`; None: the answer's own prompt."""
     n_prompt: int | None = None
-    """Tokens of the prompt with the hint."""
+    """Tokens of the prompt that the teacher read, if not the answer's own: with a hint, or in its own tokens."""
+    reading: TeacherReading | None = None
+    """How a teacher with other tokens read the answer."""
     choices: Choices | None = None
     """The teacher's most likely tokens at each position, in memory; only the first three at `choices_at` are stored."""
     choices_at: Sequence[int] = ()

@@ -125,7 +125,8 @@ def verdict_tables(
 def teacher_tables(
     rows: Sequence[TeacherRecord], places: Mapping[str, Place]
 ) -> dict[str, pa.Table]:
-    """Rows of `teacher_tokens`, `teacher_scores` and `teacher_choices`."""
+    """Rows of `teacher_tokens`, `teacher_scores`, `teacher_choices` and `teacher_readings`."""
+    read = [(r.rollout, r.reading) for r in rows if r.reading is not None]
     chosen = [
         (r.rollout, at, r.choices) for r in rows if r.choices is not None for at in r.choices_at
     ]
@@ -137,6 +138,12 @@ def teacher_tables(
             position=[at for _, at, _ in chosen],
             tokens=[choices.tokens_TK[at, :STORED_CHOICES] for _, at, choices in chosen],
             logprobs=[choices.logprobs_TK[at, :STORED_CHOICES] for _, at, choices in chosen],
+        ),
+        "teacher_readings": table(
+            "teacher_readings",
+            [reading for _, reading in read],
+            rollout=[key for key, _ in read],
+            spans=[reading.spans_S4.ravel() for _, reading in read],
         ),
         "teacher_tokens": table("teacher_tokens", rows),
         "teacher_scores": facts("teacher_scores", [(r.rollout, r) for r in rows], places),

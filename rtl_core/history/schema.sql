@@ -214,6 +214,15 @@ CREATE TABLE teacher_tokens (
     logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed
 );
 
+-- How a teacher with another tokenizer or chat template read the answer: its own tokens, its log-probabilities of them, and the spans of equal
+-- text, four numbers each: first token and end (exclusive) among the student's T tokens, then among these. `teacher_tokens` follows from them.
+CREATE TABLE teacher_readings (
+    rollout     VARCHAR PRIMARY KEY,
+    tokens_U    INTEGER[] NOT NULL,
+    logprobs_U  FLOAT[] NOT NULL USING COMPRESSION uncompressed,
+    spans       INTEGER[] NOT NULL
+);
+
 -- What the teacher would have written at a token with a KL of `learning.choices_stored_above` or more, where it was asked (distribution distillation).
 CREATE TABLE teacher_choices (
     rollout     VARCHAR NOT NULL,
@@ -244,7 +253,7 @@ CREATE TABLE teacher_scores (
     n_tokens    INTEGER NOT NULL,
     teacher     VARCHAR,                    -- model or saved weights that scored; NULL in older histories: the run's only teacher
     hint        VARCHAR,                    -- what a student that scored itself was shown: golden | passed | verdict; NULL: nothing
-    n_prompt    INTEGER                     -- tokens of the prompt with the hint
+    n_prompt    INTEGER                     -- tokens of the prompt that the teacher read, if not the answer's own
 );
 
 -- --------------------------------------------------------------------------------------- verdicts, rewards, advantages

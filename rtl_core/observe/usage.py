@@ -32,12 +32,14 @@ SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt,
        list(r.n_tokens) AS completions,
        coalesce(list(k.own_T) FILTER (WHERE k.own_T IS NOT NULL), []) AS own,
        list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt),
-                                              'tokens': coalesce(len(k.own_T), r.n_tokens),
+                                              'tokens': coalesce(len(u.tokens_U), len(k.own_T), r.n_tokens),
                                               'text': coalesce(k.tokens_T::VARCHAR, r.text)})
-                               FILTER (WHERE t.rollout IS NOT NULL), []), lambda one: [one.read, one.tokens]) AS scored
+                               FILTER (WHERE t.rollout IS NOT NULL AND coalesce(len(u.tokens_U), 1) > 0), []),
+                      lambda one: [one.read, one.tokens]) AS scored
 FROM rollouts r
 LEFT JOIN (SELECT rollout, tokens_T, own_T FROM tokens WHERE own_T IS NOT NULL) k ON k.rollout = r.rollout
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
+LEFT JOIN teacher_readings u ON u.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE r.run = $run AND ($evaluation IS NULL OR r.evaluation = $evaluation)
   AND ($step IS NULL OR r.step = $step AND r.purpose = $purpose)

@@ -92,9 +92,20 @@ class Chat:
         """Tokens of a whole turn with `answer` and no thought: the template's lead, the text, and the end
         of the turn."""
         return [
-            *self.tokenizer.encode(self.lead + answer, add_special_tokens=False),
+            *self.tokens_of_frame(self.lead),
+            *self.tokens_of_text(answer),
             self.stop[0],
         ]
+
+    def tokens_of_text(self, text: str) -> list[int]:
+        """Tokens of ordinary text: what looks like a special token in it stays text."""
+        return list(
+            self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+        )
+
+    def tokens_of_frame(self, text: str) -> list[int]:
+        """Tokens of a piece of the template, with its special tokens."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     @cached_property
     def stop(self) -> tuple[int, ...]:
@@ -135,6 +146,21 @@ class Chat:
         # template closes others.
         closing = opening[0].strip().replace("<", "</")
         return self._thought_end or f"\n{closing}\n\n"
+
+    @cached_property
+    def around_thought(self) -> tuple[str, str] | None:
+        """Text between a prompt and a thought, and between a thought and an answer; None if the template, with these
+        settings, takes no thoughts."""
+        fields = dict.fromkeys(("reasoning_content", "thinking"), _THOUGHT)
+        text = self._assistant(content=_ANSWER, **fields)
+        before, _, rest = text.partition(_THOUGHT)
+        prompt, (between, found, _) = self._prompt(), rest.partition(_ANSWER)
+        if found and before.startswith(prompt):
+            return before[len(prompt) :], between
+        opening = _OPENING.search(
+            prompt
+        )  # its messages drop thoughts, and its prompt opens one
+        return ("", self.lead) if opening and "think" in opening[0] else None
 
     @property
     def thinks(self) -> bool:

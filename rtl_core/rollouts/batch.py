@@ -15,16 +15,18 @@ from typing import Any
 
 from attrs import define, field
 
-from rtl_core.backend.base import SampledAnswer, SamplingParams, Weights
+from rtl_core.backend.base import Backend, SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.stage_clock import StageClock
+from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.reading import Reader
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
-from rtl_core.run.state import Graders, Policy
+from rtl_core.run.state import Graders
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.progress import log_line
@@ -156,13 +158,13 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
     missing = batch.missing(problem_id)
     if not missing:
         return
-    config, policy, prompt_P = (
-        session.config,
-        session.policy,
-        session.prompts[problem_id].tokens_P,
-    )
+    config, prompt = session.config, session.prompts[problem_id]
+    chat, prompt_P = session.policy.chat, prompt.tokens_P
     weights = sampler_of(config, batch, session.problems[problem_id])
-    params = sampling_of(config, batch.purpose, policy.chat.stop)
+    reader = reader_of(session, batch, problem_id)
+    if reader is not None:
+        chat, prompt_P = reader.teacher, reader.teacher.encode(prompt.messages)
+    params = sampling_of(config, batch.purpose, chat.stop)
     room = session.room_after(prompt_P)
     if room is not None:
         params = replace(params, max_tokens=min(params.max_tokens, room))
@@ -171,7 +173,9 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
         place = seed_place(batch)
         seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
     with batch.clock.measure("sample"):
-        answers = await answers_to(policy, weights, prompt_P, len(missing), params, seeds)
+        answers = await answers_to(
+            session.policy.backend, chat, weights, prompt_P, len(missing), params, seeds
+        )
     rollouts = [
         batch.rollout(session.run, problem_id, index, prompt_P, answer)
         for index, answer in zip(missing, answers, strict=True)
@@ -200,15 +204,24 @@ def sampler_of(config: RunConfig, batch: Batch, problem: Problem) -> Weights:
     return Weights.of_teacher(teacher_of(config, problem))
 
 
+def reader_of(session: Session, batch: Batch, problem_id: str) -> Reader | None:
+    """Return the reader of the teacher that samples a batch's answers; None if they are in the student's tokens."""
+    if batch.sampler == "student":
+        return None
+    teacher = teacher_of(session.config, session.problems[problem_id])
+    return session.policy.readers.get(teacher)
+
+
 async def answers_to(
-    policy: Policy,
+    backend: Backend,
+    chat: Chat,
     weights: Weights,
     prompt_P: Sequence[int],
     count: int,
     params: SamplingParams,
     seeds: list[int] | None,
 ) -> list[SampledAnswer]:
-    """Sample `count` answers to a prompt of P tokens; `seeds` has one for each, or is None.
+    """Sample `count` answers to a prompt of P tokens in these weights' `chat`; `seeds` has one for each, or is None.
 
     Each text starts with what the end of the prompt opened (a thought, for example), so that it can be read
     without the prompt. Without room for a token (`params.max_tokens` below 1) the answers are empty.
@@ -216,8 +229,10 @@ async def answers_to(
     if params.max_tokens < 1:
         # An empty answer fails: a benchmark counts it.
         return [SampledAnswer([], [], "length", "") for _ in range(count)]
-    answers = await policy.backend.sample(weights, prompt_P, count, params, seeds=seeds)
-    opening = policy.chat.opening(prompt_P)
+    # Given only where it matters: a backend of one's own may know no other tokenizer.
+    other = {} if chat.tokenizer is backend.tokenizer else {"tokenizer": chat.tokenizer}
+    answers = await backend.sample(weights, prompt_P, count, params, seeds=seeds, **other)
+    opening = chat.opening(prompt_P)
     return [replace(answer, text=opening + answer.text) for answer in answers]
 
 

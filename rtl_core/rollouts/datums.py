@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -22,7 +23,7 @@ from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import first_wrong_line
-from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.batch import Batch, reader_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
@@ -340,7 +341,9 @@ def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
     """
     config = session.config
     if config.learning.warm_start_source == "teacher":
-        return build_datums(batch, algorithm_of(config, batch), 0.0)
+        own = copy(batch)
+        own.rollouts = dict(_in_tokens_of_student(session, batch))
+        return build_datums(own, algorithm_of(config, batch), 0.0)
     chat = session.policy.chat
     datums = []
     for problem_id in batch.problem_ids:
@@ -353,3 +356,19 @@ def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
             )
             datums.append(Datum(prompt_P, tokens_T, inputs))
     return datums
+
+
+def _in_tokens_of_student(
+    session: Session, batch: Batch
+) -> Iterator[tuple[tuple[str, int], StoredRollout]]:
+    """Yield a batch's answers, those of a teacher with other tokens as whole turns of the student."""
+    for place, stored in batch.rollouts.items():
+        reader = reader_of(session, batch, place[0])
+        if reader is None:
+            yield place, stored
+            continue
+        tokens_T = reader.for_student(stored.rollout.text)
+        if len(tokens_T) <= session.config.sampling.max_tokens:
+            prompt_P = tuple(session.prompts[place[0]].tokens_P)
+            turn = {"prompt_P": prompt_P, "tokens_T": tuple(tokens_T), "logprobs_T": ()}
+            yield place, replace(stored, rollout=stored.rollout.model_copy(update=turn))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from rtl_core.backend.base import StepResult
+from rtl_core.history.records import StoredRollout
 from rtl_core.learning.curriculum import difficulty_key
 from rtl_core.learning.equal_difficulty import (
     SUFFIX,
@@ -19,6 +21,7 @@ from rtl_core.learning.equal_difficulty import (
     stratum,
 )
 from rtl_core.learning.kl import FloatArray
+from rtl_core.learning.spans import one_to_one
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
@@ -78,7 +81,8 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
             "episodes/tokens": np.mean([r.n_own for r in episodes]),
             "episodes/tool_tokens": np.mean([len(r.tokens_T) - r.n_own for r in episodes]),
         }
-    if teacher := [s.teacher for s in stored if s.teacher is not None]:
+    metrics |= span_metrics(stored)
+    if teacher := [s.teacher for s in stored if s.teacher is not None and s.teacher.n_tokens]:
         tokens = [t.n_tokens for t in teacher]
         metrics |= {
             "teacher_kl": np.average([t.k1_mean for t in teacher], weights=tokens),
@@ -86,6 +90,33 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
             "teacher_kl/k3": np.average([t.k3_mean for t in teacher], weights=tokens),
         }
     return {name: float(value) for name, value in metrics.items()}
+
+
+def span_metrics(stored: Sequence[StoredRollout]) -> dict[str, float]:
+    """Metrics of the answers that a teacher with other tokens read; empty without any.
+
+    `teacher_kl/span`: nats per span; `spans/one_to_one`: share of spans with one token on both sides; `spans/unheard`:
+    share of the sampled tokens in no span; `spans/unread`: share of answers without a span, which learn
+    from their reward alone.
+    """
+    spans, heard, sampled, kl = [], 0, 0, 0.0
+    for one in stored:
+        if one.teacher is not None and one.teacher.reading is not None:
+            spans.append(one.teacher.reading.spans_S4)
+            heard += one.teacher.n_tokens
+            sampled += one.rollout.n_own
+            kl += one.teacher.k1_mean * one.teacher.n_tokens
+    if not spans:
+        return {}
+    total = sum(map(len, spans))
+    metrics = {
+        "spans/unheard": 1 - heard / max(1, sampled),
+        "spans/unread": sum(not len(one) for one in spans) / len(spans),
+    }
+    if total:
+        metrics["teacher_kl/span"] = kl / total
+        metrics["spans/one_to_one"] = sum(map(one_to_one, spans)) / total
+    return metrics
 
 
 def _mix(passes: list[bool]) -> str:

@@ -35,6 +35,7 @@ from rtl_core.rollouts.batch import (
     Batch,
     keep_verdicts,
     last_stage,
+    reader_of,
     rollout_seed,
     sampler_of,
     sampling_of,
@@ -92,7 +93,12 @@ def sampling_policy(
     session: Session, batch: Batch, problem_id: str, sample: int
 ) -> Conversation:
     """Return the batch's policy for one conversation. Call it in the session's event loop and use the
-    result in another thread."""
+    result in another thread. Raises PolicyError for a teacher whose tokens are not the student's."""
+    if reader_of(session, batch, problem_id) is not None:
+        raise PolicyError(
+            "a teacher with another tokenizer or chat template cannot be evaluated in episodes",
+            "evaluate it on single answers, or by itself: rtl-distill evaluate --model",
+        )
     config, policy, loop = session.config, session.policy, asyncio.get_running_loop()
     settings = sampling_of(config, batch.purpose, policy.chat.stop)
     weights = sampler_of(config, batch, session.problems[problem_id])

@@ -1,9 +1,9 @@
 """Teacher scores of a group: which weights score an answer, after which prompt, and what is recorded.
 
-The teacher is a configured model that reads the student's prompt or, with the algorithm
-`self_distillation`, the student itself, which reads a prompt with a hint (prompting/hints.py). Only this
-file uses hints: the recorded prompt of a rollout, which is also trained on, is the one that the answer was
-sampled from.
+The teacher is a configured model that reads the student's prompt and tokens (if its own tokens are others, its
+own reading of them: prompting/reading.py). With the algorithm `self_distillation` it is the student itself, which
+reads a prompt with a hint (prompting/hints.py). Only this file uses hints: the recorded prompt of a rollout,
+which is also trained on, is the one that the answer was sampled from.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from rtl_core.backend.base import Backend, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
-from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.history.records import StoredRollout, TeacherReading, TeacherRecord
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import k1, k2, k3
+from rtl_core.learning.spans import NO_SPANS, SpanArray, heard_T, token_scores
 from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
 from rtl_core.rollouts.batch import Batch, teacher_of
 from rtl_core.rollouts.datums import golden_response
@@ -36,10 +37,14 @@ class Scorer:
 
     weights: Weights
     prompt_P: Sequence[int]
+    tokens_T: Sequence[int]
+    """The answer: the student's own tokens, or the teacher's reading of their text."""
     name: str
     """The model or saved weights whose price applies."""
     hint: str | None = None
     """Name of the hint that the prompt contains."""
+    spans_S4: SpanArray | None = None
+    """If the tokens are the teacher's: the spans that they share with the student's."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
     """Record the teacher's log-probabilities of one group's tokens.
 
     An episode is scored as one sequence; at tokens from tools the scores are set to 0. With a self-teacher,
-    answers without a hint get no scores. The teacher's choices are kept only in memory: a resumed step asks
-    for them again.
+    answers without a hint get no scores; an answer that a teacher with other tokens cannot read gets a record without
+    spans. The teacher's choices are kept only in memory: a resumed step asks for them again.
     """
     learning = session.config.learning
     k = learning.asked_choices
@@ -68,17 +73,17 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
         if scorer is not None:
             requests.append((stored, scorer))
     with batch.clock.measure("score"):
-        scores = await _scores(session.policy.backend, requests, k)
+        answers = await _scores(session.policy.backend, requests, k)
     records = []
-    for (stored, scorer), (scores_T, choices) in zip(requests, scores, strict=True):
-        record = _record(stored, scorer, scores_T, choices, learning.choices_stored_above)
+    for (stored, scorer), (scores, choices) in zip(requests, answers, strict=True):
+        record = _record(stored, scorer, scores, choices, learning.choices_stored_above)
         records.append(record)
         batch.update(stored, teacher=record)
     session.recorder.put("record_teacher", records)
 
 
 Scores = tuple[NDArray[np.float32], Choices | None]
-"""Log-probabilities of an answer's T tokens, and the teacher's choices if they were asked for."""
+"""Log-probabilities of the tokens that the teacher reads, and its choices if they were asked for."""
 
 
 async def _scores(
@@ -90,13 +95,15 @@ async def _scores(
     async def ask(
         weights: Weights, prompt_P: tuple[int, ...], tokens_T: tuple[int, ...]
     ) -> Scores:
+        if not tokens_T:
+            return np.zeros(0, np.float32), None
         if k:
             return await backend.choices(weights, prompt_P, tokens_T, k)
         return await backend.logprobs(weights, prompt_P, tokens_T), None
 
     texts = [
-        (scorer.weights, tuple(scorer.prompt_P), stored.rollout.tokens_T)
-        for stored, scorer in requests
+        (scorer.weights, tuple(scorer.prompt_P), tuple(scorer.tokens_T))
+        for _, scorer in requests
     ]
     distinct = list(dict.fromkeys(texts))
     scores = await asyncio.gather(*(ask(*text) for text in distinct))
@@ -112,34 +119,50 @@ def _record(
     stored_above: float,
 ) -> TeacherRecord:
     """Return the record of an answer's scores. Choices are stored at tokens whose k1 is `stored_above` or
-    more."""
-    own_T = stored.rollout.sampled_T
-    scores_T = np.where(own_T, scores_T, np.float32(0.0))
+    more. The means are over the tokens that the teacher has scored, also in spans."""
+    own_T, reading = stored.rollout.sampled_T, None
     student_T = np.array(stored.rollout.logprobs_T)
+    if scorer.spans_S4 is not None:
+        reading = TeacherReading(scorer.tokens_T, scores_T, scorer.spans_S4)
+        own_T = own_T & heard_T(scorer.spans_S4, len(own_T))
+        scores_T = token_scores(student_T, scores_T, scorer.spans_S4).astype(np.float32)
+    scores_T = np.where(stored.rollout.sampled_T, scores_T, np.float32(0.0))
     k1_T = k1(student_T, scores_T)
     return TeacherRecord(
         rollout=stored.rollout.key,
         logprobs_T=scores_T,
-        k1_mean=float(k1_T[own_T].mean()),
-        k2_mean=float(k2(student_T, scores_T)[own_T].mean()),
-        k3_mean=float(k3(student_T, scores_T)[own_T].mean()),
-        n_tokens=stored.rollout.n_own,
+        k1_mean=_mean(k1_T[own_T]),
+        k2_mean=_mean(k2(student_T, scores_T)[own_T]),
+        k3_mean=_mean(k3(student_T, scores_T)[own_T]),
+        n_tokens=int(own_T.sum()),
         teacher=scorer.name,
         hint=scorer.hint,
-        n_prompt=None if scorer.hint is None else len(scorer.prompt_P),
+        n_prompt=None if scorer.hint is None and reading is None else len(scorer.prompt_P),
+        reading=reading,
         choices=choices,
         choices_at=np.flatnonzero(own_T & (k1_T >= stored_above)).tolist(),
     )
 
 
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if values.size else 0.0
+
+
 def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer | None:
     """Return the scorer of an answer; None if the student is its own teacher and there is no hint for the
-    answer, or the prompt with the hint does not fit."""
+    answer, or the prompt with the hint does not fit. A teacher with other tokens that cannot read the answer is not
+    asked: no tokens."""
     config, policy, rollout = session.config, session.policy, stored.rollout
-    problem = session.problems[rollout.problem_id]
+    problem, tokens_T = session.problems[rollout.problem_id], rollout.tokens_T
     if not config.learning.self_taught:
         teacher = teacher_of(config, problem)
-        return Scorer(Weights.of_teacher(teacher), rollout.prompt_P, teacher)
+        weights, reader = Weights.of_teacher(teacher), policy.readers.get(teacher)
+        if reader is None:
+            return Scorer(weights, rollout.prompt_P, tokens_T, teacher)
+        read = reader.read(session.prompts[problem.id].messages, rollout.prompt_P, tokens_T)
+        if read is None:
+            return Scorer(weights, (), (), teacher, spans_S4=NO_SPANS)
+        return Scorer(weights, read.prompt_P, read.tokens_U, teacher, spans_S4=read.spans_S4)
     hint = _hint(config, batch, problem, session.prompts[problem.id].messages, stored)
     if hint is None:
         return None
@@ -148,7 +171,9 @@ def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer |
     if prompt_P is None:
         return None
     path = _own_weights(config, session.weights.sampler_paths, batch)
-    return Scorer(Weights("student", path), prompt_P, config.tinker.student, hint.name)
+    return Scorer(
+        Weights("student", path), prompt_P, tokens_T, config.tinker.student, hint.name
+    )
 
 
 def _own_weights(

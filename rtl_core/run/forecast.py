@@ -4,7 +4,7 @@ of the same student."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from rtl_core.backend.base import SAVED
@@ -14,6 +14,7 @@ from rtl_core.cost.tokens import ModelPrice, Prices, Tokens, load_prices, unpric
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
 from rtl_core.pretrained import MODELS
+from rtl_core.prompting.reading import Agreement
 from rtl_grader.words import counted
 
 SHARE_OF_LIMIT = 0.35
@@ -54,6 +55,7 @@ def forecast(
     completion: float | None = None,
     prices: Prices | None = None,
     history: History | None = None,
+    agreements: Mapping[str, Agreement] = MappingProxyType({}),
 ) -> Forecast:
     """Forecast a run.
 
@@ -62,6 +64,7 @@ def forecast(
         completion: mean tokens of an answer, overriding the history.
         prices: a price list that replaces the configuration's.
         history: the run's history, if it is open.
+        agreements: of teachers, by name, whose tokens differ from the student's.
     """
     assumptions = list(notes)
     earlier = measured(config, assumptions, history)
@@ -80,7 +83,13 @@ def forecast(
         )
     turns, tool_tokens = _episodes(config, earlier, assumptions)
     trained_share = _trained_share(config, train.count, earlier, assumptions)
-    work = Workload(train, heldout, completion, trained_share, turns, tool_tokens)
+    for name, agreement in agreements.items():
+        assumptions.append(
+            f"{name} reads {agreement.ratio:.2f} tokens for each of the student's, measured on prompts and known-good "
+            f"answers; at most {agreement.most_ratio:.2f}, the largest of them"
+        )
+    ratios = {name: agreement.ratio for name, agreement in agreements.items()}
+    work = Workload(train, heldout, completion, trained_share, turns, tool_tokens, ratios)
     tokens_per_s = _tokens_per_s(config, earlier, assumptions)
     assumptions.append(
         "within a group the prompt is read once and then cached; no group is replaced"
@@ -88,7 +97,8 @@ def forecast(
     prices = prices or load_prices(config.cost.prices)
     prices = prices.model_copy(update={"models": {**prices.models, **_free(config)}})
     answers = earlier.answers if earlier is not None and earlier.tokens_per_s else 0
-    most = at_most(config, work, prices)
+    highest = {name: agreement.most_ratio for name, agreement in agreements.items()}
+    most = at_most(config, replace(work, teacher_ratios=highest), prices)
     return Forecast(most, likely(config, work), prices, tokens_per_s, answers, assumptions)
 
 

@@ -293,11 +293,25 @@ async def _open_policy(
     session.prices = prices_of(config, bases)
     prepared = _prepare_prompts(session, backend, provider, bases, readiness)
     chat, unfit = prepared.chat, prepared.unfit
-    session.opened_policy = Policy(backend, chat, readiness.context.get(config.tinker.student))
+    models = {name: bases.get(name, name) for name in config.tinker.named_teachers.values()}
+    readers = {name: prepared.readers[m] for name, m in models.items() if m in prepared.readers}
+    agreements = {name: prepared.agreements[models[name]] for name in readers}
+    for name, agreement in agreements.items():
+        tell(f"teacher {name}: aligned by spans of text; {agreement.in_words}")
+    context_of = readiness.context.get(config.tinker.student)
+    session.opened_policy = Policy(backend, chat, context_of, readers)
     if not session.trains:
         return
     inputs = PreflightInput(
-        config, readiness, session.prompts, session.loaded, history, session.prices, unfit
+        config,
+        readiness,
+        session.prompts,
+        session.loaded,
+        history,
+        session.prices,
+        unfit,
+        readers,
+        agreements,
     )
     findings = list(context(inputs) if as_visitor else preflight_findings(inputs))
     if history.last_trained_step(session.run) is not None:
@@ -363,7 +377,7 @@ def _prepare_prompts(
     bases: Mapping[str, str],
     readiness: Readiness,
 ) -> PreparedPrompts:
-    """Build the prompts, and check that every teacher tokenizes them like the student.
+    """Build the prompts, and compare every teacher's tokens with the student's.
 
     `bases`: see `prices_of`.
     """

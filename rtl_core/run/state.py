@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field
 
 from rtl_core.backend.base import Backend, Checkpoint, Trainer
 from rtl_core.history.records import EndedBy, StepState, StoredRollout
 from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.reading import Reader
 from rtl_core.run.conversations import ConversationPool
 from rtl_grader.grading.cache import MemoryCache
 from rtl_grader.grading.pool import GraderPool
@@ -37,6 +38,8 @@ class Policy:
     chat: Chat
     context: int | None
     """Maximum tokens of prompt and answer together; None if the backend does not say."""
+    readers: Mapping[str, Reader] = field(factory=dict)
+    """Teachers, by name, whose tokens differ from the student's."""
     conversations: ConversationPool | None = None
     """For runs that answer in episodes (`learning.episodes`)."""
 

@@ -117,10 +117,10 @@ def make_models(
         recipe = RECIPES[name]
         tokenizer.chat_template = recipe.chat_template
         if recipe.start is None:
-            model = _new_model(recipe, tokenizer)
+            model = new_model(recipe, tokenizer)
         else:
             model = Qwen3ForCausalLM.from_pretrained(output / recipe.start, dtype=torch.float32)
-        steps[name] = _pretrain(model, tokenizer, recipe, seconds, partial(report, name))
+        steps[name] = pretrain(model, tokenizer, recipe, seconds, partial(report, name))
         folder = output / name
         model.half().save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -141,7 +141,7 @@ def checksums_of(folder: Path) -> dict[str, str]:
     return checksums
 
 
-def _new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
+def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     """Return a freshly initialised float32 model for this tokenizer."""
     torch.manual_seed(recipe.seed)
     shape = recipe.shape
@@ -166,7 +166,7 @@ def _new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCa
     return model
 
 
-def _pretrain(
+def pretrain(
     model: Qwen3ForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     recipe: Recipe,

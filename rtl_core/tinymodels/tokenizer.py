@@ -37,7 +37,7 @@ no others."""
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
     """Train the tokenizer on prompts and answers of the train split. Deterministic."""
-    texts = _corpus()
+    texts = training_texts()
     tokenizer = Tokenizer(models.BPE())
     keywords = "|".join(sorted(_keywords(texts), key=lambda word: (-len(word), word)))
     pattern = (
@@ -75,7 +75,8 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return fast
 
 
-def _corpus() -> list[str]:
+def training_texts() -> list[str]:
+    """Return the texts that a tokenizer is trained on: prompts and answers of the train split."""
     rng = random.Random(SEED)
     texts = ["user\n", "assistant\n"]
     for number in range(SAMPLES):

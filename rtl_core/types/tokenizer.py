@@ -23,7 +23,10 @@ class Tokenizer(Protocol):
     def get_chat_template(self) -> str:
         """Return the Jinja template. Raises ValueError if there is none."""
 
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
+    def encode(
+        self, text: str, *, add_special_tokens: bool, split_special_tokens: bool = False
+    ) -> list[int]:
+        """With `split_special_tokens`, text that looks like a special token is encoded like any other."""
 
     @property
     def clean_up_tokenization_spaces(self) -> bool:

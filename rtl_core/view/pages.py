@@ -254,7 +254,13 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
     overlays = tokens.overlays(history, stored, details.metrics)
     if overlay not in overlays:
         overlay = "surprise" if overlays["kl"].values is None else "kl"
-    texts = pieces.pieces(details.run, stored.rollout.tokens_T)
+    source = details.problem.source if details.problem else None
+    writer = pieces.writer_of(details.run, stored.rollout.policy, source)
+    texts = pieces.pieces(details.run, stored.rollout.tokens_T, model=writer)
+    reading = stored.teacher.reading if stored.teacher else None
+    read_texts = reading and pieces.pieces(
+        details.run, reading.tokens_U, model=stored.teacher.teacher
+    )
     choices = tokens.teacher_choices(history, key, partial(pieces.pieces, details.run))
     against = against if against in details.others and details.problem is not None else ""
     files = details.answer.files if details.answer else {}
@@ -280,6 +286,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "tokens": tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
         "strongest": tokens.strongest(overlays, overlay, texts),
         "choices": choices,
+        "read": tokens.read_by_teacher(stored, overlays["kl"], read_texts),
         "named": texts is not None,
         "start": start,
         "most_tokens": tokens.MOST,

@@ -9,16 +9,20 @@ from pathlib import Path
 from rtl_core.history.records import RunRecord
 from rtl_core.pretrained import MODELS, models_folder
 from rtl_core.tinymodels import MODEL_NAMES, model_path
+from rtl_core.types.rollout import PolicyName
 
 Decoder = Callable[[list[int]], str]
 
 
 def pieces(
-    run: RunRecord | None, tokens: Sequence[int], tokenizer: str | None = None
+    run: RunRecord | None,
+    tokens: Sequence[int],
+    tokenizer: str | None = None,
+    model: str | None = None,
 ) -> list[str] | None:
-    """The text of each token by `tokenizer` (folder or name), by default the student's; None if there is no
-    tokenizer."""
-    source = tokenizer or _tokenizer_of(run)
+    """The text of each token by `tokenizer` (folder or name), by default that of the run's `model`, by default the
+    student; None if there is no tokenizer."""
+    source = tokenizer or _tokenizer_of(run, model)
     decode = None if source is None else _decoder(source)
     if decode is None:
         return None
@@ -26,19 +30,29 @@ def pieces(
     return [texts[token] for token in tokens]
 
 
-def _tokenizer_of(run: RunRecord | None) -> str | None:
-    """The tokenizer of the run's student: a local folder, or a name on the Hugging Face hub."""
-    if run is None or not run.student:
+def writer_of(run: RunRecord | None, policy: PolicyName, source: str | None) -> str | None:
+    """The model that wrote an answer to a problem of a `source`: None: the student, or weights saved from it."""
+    if run is None or policy == "student":
         return None
     tinker = run.config.get("tinker") or {}
-    local = (tinker.get("local_models") or {}).get(run.student)
+    name = (tinker.get("teachers") or {}).get(source) or tinker.get("teacher")
+    return None if not name or name.startswith("tinker://") else str(name)
+
+
+def _tokenizer_of(run: RunRecord | None, model: str | None) -> str | None:
+    """The tokenizer of a model of the run: a local folder, or a name on the Hugging Face hub."""
+    name = model or (run and run.student)
+    if run is None or not name:
+        return None
+    tinker = run.config.get("tinker") or {}
+    local = (tinker.get("local_models") or {}).get(name)
     if local:
         return str(local)
-    if tinker.get("base_url") == "local" and run.student in MODEL_NAMES:
-        return str(model_path(run.student))
-    if tinker.get("base_url") == "local" and run.student in MODELS:
-        return str(models_folder() / run.student)
-    return run.student
+    if tinker.get("base_url") == "local" and name in MODEL_NAMES:
+        return str(model_path(name))
+    if tinker.get("base_url") == "local" and name in MODELS:
+        return str(models_folder() / name)
+    return name
 
 
 @functools.lru_cache(maxsize=4)

@@ -213,6 +213,26 @@ def tokens_from(
     return rows
 
 
+def read_by_teacher(
+    stored: StoredRollout, kl: Overlay, texts: Sequence[str] | None
+) -> list[Token]:
+    """The answer in the tokens of a teacher with other tokens, at most `MOST`, shaded by the KL of their span. `texts`
+    are theirs."""
+    if stored.teacher is None or stored.teacher.reading is None or kl.values is None:
+        return []
+    read = stored.teacher.reading
+    kl_U = np.full(len(read.tokens_U), np.nan)
+    for t, t_end, u, u_end in read.spans_S4.tolist():
+        kl_U[u:u_end] = kl.values[t:t_end].sum()
+    rows = []
+    for at, token in enumerate(read.tokens_U[:MOST]):
+        text = texts[at] if texts is not None else f"#{token} "
+        within = "in no span" if np.isnan(kl_U[at]) else f"KL of the span {kl_U[at]:+.3f}"
+        words = f"p teacher {math.exp(read.logprobs_U[at]):.3f}, {within}"
+        rows.append(Token(text, kl.shade(float(kl_U[at])), words))
+    return rows
+
+
 def strongest(
     overlays: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6
 ) -> list[tuple[int, str, float]]:

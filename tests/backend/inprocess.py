@@ -171,6 +171,7 @@ class InProcess:
         params: SamplingParams,
         *,
         seeds: Sequence[int] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> list[SampledAnswer]:
         requests = [
             self._ask(
@@ -188,7 +189,7 @@ class InProcess:
                 np.frombuffer(one.tokens, np.int32).tolist(),
                 np.frombuffer(one.logprobs, np.float32).tolist(),
                 one.stop_reason == pb.STOP_REASON_STOP,
-                self.tokenizer,
+                tokenizer or self.tokenizer,
                 params,
             )
             for response in await asyncio.gather(*requests)

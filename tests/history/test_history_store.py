@@ -105,6 +105,7 @@ def test_every_write_may_be_repeated(tmp_path):
         "regrades",
         "verdict_cache",
         "audits",
+        "teacher_readings",
     }
     assert written() == counts
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.learning import foreign
 from benchmarks.learning.settings import (
     COMPARISONS,
     PROBLEMS_PER_STEP,
@@ -24,7 +25,8 @@ def test_every_setting_uses_the_test_split_and_the_models_of_its_tier(name):
     (source,) = [source for source in config.problems.sources if source.heldout]
     assert (source.heldout_split, source.tier, config.run.seed) == ("test", tier.problems, 3)
     assert source.heldout % len(FAMILIES[tier.problems]) == 0
-    assert (config.tinker.student, config.tinker.teacher) == (tier.student, tier.teacher)
+    teacher = foreign.NAME if SETTINGS[name].foreign else tier.teacher
+    assert (config.tinker.student, config.tinker.teacher) == (tier.student, teacher)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ class TinkerBackend:
         params: SamplingParams,
         *,
         seeds: Sequence[int] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> list[SampledAnswer]:
         # No timeout and no retries here: the SDK has both, and a capacity pause can last hours.
         prompt = types.ModelInput.from_ints(list(prompt_P))
@@ -93,7 +94,7 @@ class TinkerBackend:
                     list(one.tokens),
                     one.logprobs,
                     str(one.stop_reason) == "stop",
-                    self.tokenizer,
+                    tokenizer or self.tokenizer,
                     params,
                 )
                 for response in responses

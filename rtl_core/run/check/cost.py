@@ -143,7 +143,14 @@ def _forecast(inputs: PreflightInput) -> Forecast:
         return Prompts.of(lengths)
 
     train, heldout = prompts(inputs.loaded.train), prompts(inputs.loaded.heldout)
-    return forecast(inputs.config, train, heldout, history=inputs.history, prices=inputs.prices)
+    return forecast(
+        inputs.config,
+        train,
+        heldout,
+        history=inputs.history,
+        prices=inputs.prices,
+        agreements=inputs.agreements,
+    )
 
 
 def _existing(path: Path) -> Path:

@@ -13,11 +13,11 @@ from importlib.metadata import version
 
 import httpx
 
-from rtl_core.backend.start import check_same_tokens
+from rtl_core.backend.start import wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, UserError
 from rtl_core.history.connection import connect
-from rtl_core.run.check.prompts import PreparedPrompts
+from rtl_core.run.check.prompts import PreparedPrompts, compare
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.grading.executors import Executor
@@ -131,19 +131,21 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
 
 
 def parity(
-    config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: PreparedPrompts
+    config: RunConfig,
+    tokenizers: dict[str, Tokenizer],
+    prepared: PreparedPrompts,
+    loaded: LoadedProblems,
 ) -> Iterator[Finding]:
-    """Whether every model tokenizes the prompts like the student."""
+    """Whether every model tokenizes the prompts like the student or, if not, how spans of text align the tokens."""
+    models = wanted_models(config)
     _, *others = tokenizers.items()
     for key, tokenizer in others:
         try:
-            chat = config.prompting.chat(tokenizer, key)
-            check_same_tokens(prepared.chat, chat, prepared.samples)
+            text = compare(config, prepared, loaded, tokenizer, models[key])
         except UserError as error:
             yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
         else:
-            text = f"{key} and student: same vocabulary, same chat template"
-            yield Finding("tokenizer", "ok", text)
+            yield Finding("tokenizer", "ok", f"{key} and student: {text}")
 
 
 def history(config: RunConfig) -> Iterator[Finding]:

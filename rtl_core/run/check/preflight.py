@@ -93,10 +93,16 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
             findings.append(Finding("template", "wrong", error.message, error.hint))
         else:
             findings.append(Finding("template", "ok", prepared.rendering))
+            findings += machine.parity(config, tokenizers, prepared, loaded)
             inputs = PreflightInput(
-                config, readiness, prepared.prompts, loaded, unfit=prepared.unfit
+                config,
+                readiness,
+                prepared.prompts,
+                loaded,
+                unfit=prepared.unfit,
+                readers=prepared.readers,
+                agreements=prepared.agreements,
             )
-            findings += machine.parity(config, tokenizers, prepared)
     if isinstance(loaded, Finding):
         findings.append(loaded)
     else:

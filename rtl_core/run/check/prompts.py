@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rtl_core.backend.base import Readiness
-from rtl_core.backend.start import check_same_tokens, wanted_models
+from rtl_core.backend.start import check_spans, different_tokens, wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
-from rtl_core.errors import ProblemError
+from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.reading import Agreement, Reader, agreement
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import LoadedProblems
@@ -21,6 +22,8 @@ from rtl_grader.types.problem import Problem
 
 COMPARED = 16
 """Number of prompts that are also rendered with every teacher's chat template."""
+MEASURED = 64
+"""Number of prompts with answers on which a teacher's tokens are compared with the student's."""
 THINKING_TOKENS = 24_576
 """Tokens for an answer with thoughts: with fewer, models of this size are often cut in the middle of a thought."""
 PLAIN_TOKENS = 8_192
@@ -56,11 +59,25 @@ class PreparedPrompts:
     prompts: Prompts
     unfit: dict[str, str] = field(default_factory=dict)
     """Mapping of problem id to the reason for having no prompt."""
+    readers: dict[str, Reader] = field(default_factory=dict)
+    """Teachers, by base model, whose tokens differ from the student's."""
+    agreements: dict[str, Agreement] = field(default_factory=dict)
+    """Mapping of the same models to how their tokens agree with the student's."""
 
     @property
     def samples(self) -> list[list[Message]]:
         """Messages that are compared between models."""
         return [prompt.messages for prompt in list(self.prompts.values())[:COMPARED]]
+
+    def texts(self, problems: Sequence[Problem]) -> list[tuple[list[Message], str]]:
+        """Prompts, each with its known-good answer or, if the problem has none, with its own text once more."""
+        texts = []
+        for problem in problems:
+            if problem.id in self.prompts and len(texts) < MEASURED:
+                golden = "\n".join((problem.golden or {}).values())
+                answer = f"```verilog\n{golden}\n```" if golden else problem.prompt
+                texts.append((self.prompts[problem.id].messages, answer))
+        return texts
 
 
 def prepare(
@@ -71,7 +88,7 @@ def prepare(
     readiness: Readiness | None = None,
 ) -> PreparedPrompts:
     """Check the chat templates against the settings, build the prompts, and compare with the teachers'
-    tokenizers (by name).
+    tokenizers (by base model).
 
     Args:
         readiness: of a run that starts. Of many training problems only about `AT_START` prompts are built now, evenly
@@ -79,9 +96,9 @@ def prepare(
             None: all are built now.
 
     Raises:
-        ConfigError: a chat template does not support a setting of `prompting`.
-        PolicyError: a tokenizer has no chat template or no end-of-turn token, or a teacher's tokens differ
-            from the student's.
+        ConfigError: a chat template does not support a setting of `prompting`, or the run needs a teacher with the
+            student's tokens.
+        PolicyError: a tokenizer has no chat template or no end-of-turn token, or a teacher cannot read thoughts.
     """
     section, problems = config.prompting, {problem.id: problem for problem in loaded.every}
     chat = section.chat(student, config.tinker.student)
@@ -101,8 +118,41 @@ def prepare(
         except ProblemError as error:
             result.unfit[problem.id] = error.message
     for name, tokenizer in (teachers or {}).items():
-        check_same_tokens(chat, section.chat(tokenizer, name), result.samples)
+        compare(config, result, loaded, tokenizer, name, readiness)
     return result
+
+
+def compare(
+    config: RunConfig,
+    prepared: PreparedPrompts,
+    loaded: LoadedProblems,
+    tokenizer: Tokenizer,
+    model: str,
+    readiness: Readiness | None = None,
+) -> str:
+    """Compare a teacher's tokens with the student's and say the result. If they differ, the teacher gets a reader.
+
+    Raises:
+        ConfigError: the run needs a teacher with the student's tokens.
+        PolicyError: the teacher's template has no place for thoughts, or its tokenizer does not keep the text.
+    """
+    teacher = config.prompting.chat_of_teacher(tokenizer, model)
+    why = different_tokens(prepared.chat, teacher, prepared.samples)
+    if why is None:
+        return "same vocabulary, same chat template"
+    check_spans(config, model)
+    context = None if readiness is None else readiness.context.get(model)
+    thoughts = config.learning.teacher_reads == "thoughts"
+    reader = Reader(prepared.chat, teacher, thoughts=thoughts, context=context)
+    texts = prepared.texts([*loaded.train, *loaded.heldout])
+    measured = agreement(reader, texts)
+    if texts and not measured.spans:
+        raise PolicyError(
+            f"student and teacher share no piece of text: {why}, and the teacher's tokenizer does not keep the text",
+            "choose another teacher",
+        )
+    prepared.readers[model], prepared.agreements[model] = reader, measured
+    return f"aligned by spans of text: {why}; {measured.in_words}; {teacher.in_words()}"
 
 
 @dataclass(frozen=True)
@@ -120,6 +170,10 @@ class PreflightInput:
     """The run's prices if they are known; None: the configured list."""
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Mapping of problem id to the reason for having no prompt."""
+    readers: Mapping[str, Reader] = field(default_factory=dict)
+    """Teachers, by name, whose tokens differ from the student's."""
+    agreements: Mapping[str, Agreement] = field(default_factory=dict)
+    """Mapping of the same teachers to how their tokens agree with the student's."""
 
     def unmeasured(self, problems: Iterable[Problem]) -> list[Problem]:
         """Those of the problems whose prompts are built when they are used."""
@@ -143,12 +197,15 @@ def context(inputs: PreflightInput) -> Iterator[Finding]:
     budget, answer = config.prompting.max_prompt_tokens, config.longest_answer
     if not prompts:
         return
-    lengths = {name: len(prompt.tokens_P) for name, prompt in prompts.items()}
-    longest, total = max(lengths.values()), budget + answer
+    own = {name: len(prompt.tokens_P) for name, prompt in prompts.items()}
     for key, name in wanted_models(config).items():
         limit = inputs.readiness.context.get(name)
         if limit is None:
             continue
+        reader, lengths = inputs.readers.get(name), own
+        if reader is not None:
+            lengths = {id: len(reader.teacher.encode(p.messages)) for id, p in prompts.items()}
+        longest, total = max(lengths.values()), budget + answer
         over = sorted(id for id, length in lengths.items() if length + answer > limit)
         sum_of = (
             f"prompting.max_prompt_tokens = {budget:,} and sampling.max_tokens = {answer:,} make "
