@@ -22,6 +22,7 @@ from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import first_wrong_line
+from rtl_core.prompting.chat import Chat
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
@@ -275,23 +276,30 @@ def golden_response(problem: Problem) -> str:
 
 
 def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
-    """Return the data of a supervised step. A known-good answer is a complete turn: thought closed,
-    end-of-turn token included.
+    """Return the data of a supervised step. A known-good answer or one of an endpoint is a complete turn:
+    thought closed, end-of-turn token included.
 
     Answers that exceed `sampling.max_tokens` are left out.
     """
-    config = session.config
+    config, chat = session.config, session.policy.chat
     if config.learning.warm_start_source == "teacher":
         return build_datums(batch, algorithm_of(config, batch), 0.0)
-    chat = session.policy.chat
     datums = []
     for problem_id in batch.problem_ids:
-        problem = session.problems[problem_id]
-        tokens_T = chat.tokens_of(golden_response(problem))
-        if len(tokens_T) <= config.sampling.max_tokens:
-            prompt_P, inputs = (
-                session.prompts[problem_id].tokens_P,
-                WarmStart.inputs_of(len(tokens_T)),
-            )
-            datums.append(Datum(prompt_P, tokens_T, inputs))
+        if config.learning.imitates_endpoint:
+            turns = _turns_of_endpoint(batch, problem_id, chat)
+        else:
+            turns = [tuple(chat.tokens_of(golden_response(session.problems[problem_id])))]
+        prompt_P = session.prompts[problem_id].tokens_P
+        for tokens_T in turns:
+            if len(tokens_T) <= config.sampling.max_tokens:
+                datums.append(Datum(prompt_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))
     return datums
+
+
+def _turns_of_endpoint(batch: Batch, problem_id: str, chat: Chat) -> list[tuple[int, ...]]:
+    """Tokens of the distinct answers to imitate. One that would end the turn before its end is left out."""
+    group = [] if problem_id in batch.quarantined else batch.group(problem_id)
+    texts = [stored.rollout.text for stored in group if credit_of(stored).counts]
+    turns = dict.fromkeys(tuple(chat.imitated(text)) for text in texts)
+    return [turn for turn in turns if not set(turn[:-1]) & set(chat.stop)]

@@ -38,7 +38,7 @@ class Policy:
     context: int | None
     """Maximum tokens of prompt and answer together; None if the backend does not say."""
     conversations: ConversationPool | None = None
-    """For runs that answer in episodes (`learning.episodes`)."""
+    """For runs that answer in episodes (`learning.episodes`) or imitate the answers of an endpoint."""
 
 
 @define(eq=False)
