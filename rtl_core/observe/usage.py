@@ -27,7 +27,7 @@ from rtl_core.types.rollout import Purpose
 # A row for each prompt of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
 # `scored`: (prompt tokens that the teacher read, answer tokens) of the answers that it scored, equal answers once.
 _GROUPS = """
-SELECT r.policy, any_value(r.n_prompt) AS prompt,
+SELECT r.policy, any_value(r.n_prompt) AS prompt, CAST(sum(r.n_prompt) AS BIGINT) AS prompts,
        any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
        coalesce(list(k.own_T) FILTER (WHERE k.own_T IS NOT NULL), []) AS own,
@@ -104,9 +104,8 @@ def _usage(
     for group in history.rows(_GROUPS, {"evaluation": None, **place}):
         teacher = config.tinker.teacher_of(group["source"])
         if group["policy"] == "endpoint":  # each answer is a request of its own, billed in full
-            usages += (
-                {_endpoint(config): sampled(group["prompt"], [n])} for n in group["completions"]
-            )
+            asked = Tokens(prefill=group["prompts"], sample=sum(group["completions"]))
+            usages.append({_endpoint(config): asked})
             continue
         sampler = teacher if group["policy"] == "teacher" and teacher else student
         usages.append({sampler: sampled(group["prompt"], group["completions"])})
