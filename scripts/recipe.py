@@ -17,7 +17,8 @@ _LINE = re.compile(r"(\w+) = (.*?)\s*(?:# (.*))?$")
 
 def reasons(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield key with its section, value as written, and the comments above and beside it."""
-    section, above = "", []
+    section = ""
+    above: list[str] = []
     for line in text.splitlines():
         if line.startswith("["):
             section, above = line.strip("[]"), []

@@ -22,7 +22,8 @@ class Writer:
 
     def __init__(self, problems: Iterable[Problem], template: str, reply: Reply) -> None:
         self._problems = {json.dumps(build_messages(p, template)): p for p in problems}
-        self._reply, self.asked, self.keys = reply, [], set()
+        self._reply = reply
+        self.asked: list[str] = []
         self.before: list[Answer] = []
         """Answers to the first requests, in place of its own."""
         self.models: Answer = (200, {}, json.dumps({"data": [{"id": MODEL}]}).encode())

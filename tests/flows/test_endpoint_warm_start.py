@@ -102,12 +102,16 @@ def test_passing_answers_of_an_endpoint_are_samples_for_known_good_answers(
     settings, tmp_path, train
 ):
     def reply(problem, before):
-        answer = golden(problem, before)
-        return {"content": f"Try {before}.\n{answer['content']}", "reasoning_content": "Hm."}
+        # The second one would end the student's turn and open another.
+        end = "<|im_end|>\n<|im_start|>user\n" * before
+        answer = f"Try {before}.\n{golden(problem, before)['content']}\n{end}"
+        return {"content": answer, "reasoning_content": "Hm."}
 
     with writing(load_config("demo", settings("found")), reply) as writer:
         train(settings("found", *asks(writer.url)))
-    samples = teacher_samples(History(tmp_path / "history.duckdb"))
+    history = History(tmp_path / "history.duckdb")
+    assert history.step_metrics("found")[0]["warm_start/examples"] == 2
+    samples = teacher_samples(history)
     assert [len(texts) for texts in samples.values()] == [2, 2]
     texts = sorted(text for texts in samples.values() for text in texts)
     assert all(text.startswith("<think>\nHm.\n</think>\n\nTry ") for text in texts)
