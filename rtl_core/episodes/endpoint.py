@@ -147,7 +147,7 @@ def _pause_s(response: httpx.Response) -> float:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(asked).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return 0.0
     return min(max(seconds, 0.0), LONGEST_PAUSE_S) if math.isfinite(seconds) else 0.0
 

@@ -28,6 +28,7 @@ from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
 from rtl_grader.extraction.answer_to import masked_piece, response_of
+from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.types.problem import Problem
 
 Decode = Callable[[Sequence[int]], str]
@@ -301,5 +302,6 @@ def _turns_of_endpoint(batch: Batch, problem_id: str, chat: Chat) -> list[tuple[
     """Tokens of the distinct answers to imitate. One that would end the turn before its end is left out."""
     group = [] if problem_id in batch.quarantined else batch.group(problem_id)
     texts = [stored.rollout.text for stored in group if credit_of(stored).counts]
-    turns = dict.fromkeys(tuple(chat.imitated(text)) for text in texts)
+    answers = filter(lambda text: without_thoughts(text).strip(), texts)
+    turns = dict.fromkeys(tuple(chat.imitated(text)) for text in answers)
     return [turn for turn in turns if not set(turn[:-1]) & set(chat.stop)]

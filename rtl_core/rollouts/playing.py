@@ -145,7 +145,9 @@ async def answer(session: Session, batch: Batch, problem_id: str) -> None:
         assert endpoint is not None, "the session was opened with one"
         await play(session, batch, problem_id, Player(lambda *_: endpoint, pool, False))
         for name in endpoint.other_names():
-            log_line(f"warning: {endpoint.url} answers as {name}, not as {endpoint.model}")
+            log_line(
+                f"warning: {endpoint.url} answers as {name!r:.99}, not as {endpoint.model}"
+            )
     elif session.config.learning.episodes:
         player = Player(partial(sampling_policy, session), pool, True)
         await play(session, batch, problem_id, player)

@@ -38,7 +38,15 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_says():
 
 
 @pytest.mark.parametrize(
-    "asked", ["soon", "nan", "-5", "Thu, 01 Jan 1970 00:00:00 GMT", "1e999"]
+    "asked",
+    [
+        "soon",
+        "nan",
+        "-5",
+        "Thu, 01 Jan 1970 00:00:00 GMT",
+        "1e999",
+        "Fri, 31 Dec 0000 99:59:59 GMT",
+    ],
 )
 def test_a_senseless_pause_is_none(asked):
     _, answer = reply((503, {"Retry-After": asked}, b""), said(content="a"))
