@@ -110,7 +110,7 @@ def _show(config: RunConfig, result: Forecast) -> None:
     from rtl_core.errors import ConfigError
 
     most, likely, prices = result.most, result.likely, result.prices
-    here = config.tinker.all_local  # no dollars: only tokens and hours
+    here = config.is_free  # no dollars: only tokens and hours
     _show_sums(config, result)
     console = Console()
     console.print(_table(result, here))
@@ -163,7 +163,7 @@ def _show_sums(config: RunConfig, result: Forecast) -> None:
 
     def sum_of(value: float | None) -> str:
         if value is None:
-            return "no dollars" if config.tinker.all_local else "no price"
+            return "no dollars" if config.is_free else "no price"
         return f"${value:,.2f}"
 
     _say(f"run {config.run.name!r}: {counted(likely.steps, 'step')}", "bold")

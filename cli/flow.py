@@ -81,7 +81,7 @@ def run_flow(
 
 
 def _import_in_background(module: str) -> None:
-    threading.Thread(target=importlib.import_module, args=(module,), daemon=True).start()
+    threading.Thread(target=importlib.import_module, args=(module,)).start()
 
 
 class _Terminated(BaseException):

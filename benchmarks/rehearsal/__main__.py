@@ -8,6 +8,11 @@ given again to resume, as a user would do.
     python -m benchmarks.rehearsal --list
     python -m benchmarks.rehearsal --only "402, no credit" "a poisoned step"
 
+With `--config NAME` one long run has the shape of that configuration (shape.py): its steps, groups, staleness,
+evaluations and checkpoints, with tiny models, a cloud's times divided by `--speed`, and ten faults on its way.
+
+    python -m benchmarks.rehearsal --config verilog-9b --steps 200
+
 The exit code is 1 unless every fault went as the table says, and nothing was done twice or lost.
 """
 
@@ -19,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,21 +32,20 @@ from benchmarks.common import EVERY_STEP_WITH_TEACHER, command, options, run_set
 from benchmarks.rehearsal.faults import FAULTS, Fault
 from benchmarks.rehearsal.findings import broken
 from benchmarks.rehearsal.proxy import Met, Proxy
+from benchmarks.rehearsal.shape import CHOSEN, CLOUD_S, print_run, shape_of, spread
 from localtinker.process import LocalTinker
 from rtl_core.tinymodels import ModelName, model_path
 from rtl_distill.operations.temporary_server import start_temporary_server
 
 ROLES: tuple[ModelName, ...] = ("student", "teacher")
-PATIENCE_S = 900.0
-"""A command that takes longer is killed."""
+PATIENCE_S, LONG_S = 900.0, 7200.0
+"""A command that takes longer is killed; with `--config`, the second."""
 
 
-def overrides(folder: Path, run: str, url: str, steps: int) -> list[str]:
-    """Names, address and sizes: `steps` steps of two groups of two answers, each with the teacher's scores."""
+def overrides(steps: int) -> list[str]:
+    """Sizes: `steps` steps of two groups of two answers, each with the teacher's scores."""
     return [
-        *run_settings(run, folder / "runs", folder / "history.duckdb"),
         "run.epochs=1",
-        f"tinker.base_url={url}",
         *(
             f"tinker.{role}={model_path(role)}" for role in ROLES
         ),  # the proxied service has them under their paths
@@ -93,10 +97,13 @@ class Stage:
 
     folder: Path
     service: LocalTinker
-    steps: int
-    """Train steps of each run."""
-    more: Sequence[str]
-    """Overrides that are applied after those of a rehearsal."""
+    config: str
+    """Configuration of each run."""
+    sizes: Sequence[str]
+    """Overrides for its sizes."""
+    seconds: Mapping[str, float]
+    """As in `Proxy`."""
+    patience_s: float = PATIENCE_S
 
     def give(self, run: Run, *words: str, sets: Sequence[str] = ()) -> int:
         """Run `rtl-distill`, print and record its output; return its exit code."""
@@ -116,7 +123,7 @@ class Stage:
             errors="replace",
         )
         assert process.stdout is not None
-        late = threading.Timer(PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
+        late = threading.Timer(self.patience_s, lambda: os.killpg(process.pid, signal.SIGKILL))
         late.start()
         try:
             for line in process.stdout:
@@ -132,10 +139,11 @@ class Stage:
         """Make a run that meets these faults, and resume it with the same command after each that stops it."""
         run = Run(name, faults)
         db = str(self.folder / "history.duckdb")
-        with Proxy(self.service.base_url, faults) as proxy:
+        with Proxy(self.service.base_url, faults, self.seconds) as proxy:
             run.met = proxy.met
-            sets = [*overrides(self.folder, name, proxy.url, self.steps), *self.more]
-            while (code := self.give(run, "train", "demo", sets=sets)) != 0:
+            place = run_settings(name, self.folder / "runs", self.folder / "history.duckdb")
+            sets = [*place, f"tinker.base_url={proxy.url}", *self.sizes]
+            while (code := self.give(run, "train", self.config, sets=sets)) != 0:
                 fault = proxy.open_fault
                 if fault is None or fault.ends != "stops" or code != 2:
                     run.wrong.append(
@@ -173,18 +181,23 @@ def main() -> int:
         list=(False, "print the table of faults and exit"),
         faults_a_run=(8, "number of faults in a run"),
         folder=(Path, "keep histories and weights here"),
+        config=(str, "rehearse the shape of this configuration"),
+        steps=(200, "with --config: number of train steps"),
+        divide=(16, "with --config: divisor of the problems in a step"),
+        speed=(40.0, "with --config: divisor of the cloud's times"),
     )
     names = [fault.name for fault in FAULTS]
     parser.add_argument(
         "--only",
         nargs="+",
         choices=names,
-        default=names,
+        default=None,
         metavar="NAME",
         help="these faults alone",
     )
     given = parser.parse_args()
-    faults = [fault for fault in FAULTS if fault.name in given.only]
+    only = given.only or (CHOSEN if given.config else names)
+    faults = [fault for fault in FAULTS if fault.name in only]
     if given.list:
         rows = [(f.name, f.ends, f.sees or "–") for f in faults]
         show("faults", ("fault", "the run", "the user sees"), rows, width=160)
@@ -195,8 +208,19 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         models = {str(model_path(role)): model_path(role) for role in ROLES}
         with LocalTinker(models, folder / "service") as service:
-            stage = Stage(folder, service, 3 + given.faults_a_run, given.overrides)
             name = f"rehearsal-{secrets.token_hex(2)}"
+            if given.config:
+                file = shape_of(given.config, given.steps, given.divide, folder)
+                seconds = {route: value / given.speed for route, value in CLOUD_S.items()}
+                stage = Stage(folder, service, str(file), given.overrides, seconds, LONG_S)
+                began = time.monotonic()
+                run = stage.rehearse(name, spread(only, given.steps))
+                took = time.monotonic() - began
+                if not run.wrong:
+                    print_run(folder / "history.duckdb", name, service.state, took)
+                return 0 if report([run]) else 1
+            sizes = [*overrides(3 + given.faults_a_run), *given.overrides]
+            stage = Stage(folder, service, "demo", sizes, {})
             starts = range(0, len(faults), given.faults_a_run)
             runs = [
                 stage.rehearse(f"{name}-{at}", faults[at : at + given.faults_a_run])

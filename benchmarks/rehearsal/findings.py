@@ -17,7 +17,8 @@ BROKEN = {
         WHERE o.run = ? AND (v.rollout IS NULL OR w.rollout IS NULL)""",
     "planned groups were not sampled": """
         SELECT count(*) FROM step_problems p JOIN steps s USING (run, step) LEFT JOIN
-        (SELECT DISTINCT run, step, problem_id FROM rollouts WHERE purpose = 'train') o USING (run, step, problem_id)
+        (SELECT DISTINCT run, step, problem_id FROM rollouts WHERE purpose IN ('train', 'warm_start')) o
+        USING (run, step, problem_id)
         WHERE p.run = ? AND s.status = 'trained' AND o.problem_id IS NULL""",
     "rollouts of a step with a teacher are not scored": """
         WITH scored AS (SELECT o.step, t.rollout FROM rollouts o LEFT JOIN teacher_scores t USING (rollout)

@@ -6,13 +6,16 @@ call it is (`route`), and which session, sampler or trainer it names.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -77,13 +80,23 @@ class Proxy:
     """Serves in a thread of this process inside a `with` block, at `url`. One fault is met at a time: the
     next begins when it is over."""
 
-    def __init__(self, upstream: str, faults: Sequence[Fault] = ()) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        faults: Sequence[Fault] = (),
+        seconds: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """`seconds`: time from a call of a route to its answer, for a service that is slower than this one;
+        it varies by a third."""
         self.met: dict[str, Met] = {}
         """Name of a fault -> its progress."""
         self.lost: dict[str, tuple[int, str]] = {}
         """Session, sampler or trainer that a fault has ended -> status and detail for requests that name it."""
         self.http: httpx.AsyncClient
-        self._faults, self._upstream = faults, upstream
+        self._faults, self._upstream, self._seconds = faults, upstream, seconds
+        self._random = random.Random("rehearsal")
+        self._ready: dict[str, float] = {}
+        """Id of an accepted request -> when its answer is ready, on the monotonic clock."""
         self._steps = 0
         self._numbers: Counter[str] = Counter()
         self._promised: dict[str, str] = {}
@@ -195,6 +208,9 @@ class Proxy:
     async def forward(self, call: Call) -> Response:
         """Forward a request, and remember the route of an answer that the service promises."""
         request = call.request
+        if "answer of" in call.route:
+            ready = self._ready.get(call.said["request_id"], 0.0)
+            await asyncio.sleep(max(0.0, ready - time.monotonic()))
         left_out = (b"host", b"connection", b"accept-encoding", b"content-length")
         headers = [(name, value) for name, value in request.headers.raw if name not in left_out]
         target = httpx.URL(path=request.url.path, query=request.url.query.encode())
@@ -211,6 +227,10 @@ class Proxy:
                 request_id not in self._promised
             ):  # else it was sent again after its connection broke
                 self._promised[request_id] = call.route
+                seconds = self._seconds.get(call.route, 0.0) * self._random.lognormvariate(
+                    0, 0.3
+                )
+                self._ready[request_id] = time.monotonic() + seconds
                 self._steps += call.route == "optim_step"
         kept = {name: value for name, value in answer.headers.items() if name not in NOT_PASSED}
         return Response(answer.content, answer.status_code, kept)

@@ -13,9 +13,9 @@ from rtl_core.learning.credit import GroupCredit
 
 @ALGORITHMS.register("warm_start")
 class WarmStart(Algorithm):
-    """Off-policy distillation: the student imitates answers of the teacher by cross entropy.
+    """Off-policy distillation: the student imitates answers of the teacher or an endpoint by cross entropy.
 
-    Needs: answers sampled by the teacher, graded.
+    Needs: answers sampled by the teacher or an endpoint, graded.
     Credit: 1 for each complete answer that, with `warm_start_passing_only`, passed; duplicates, truncated
     and other answers do not count. The reward is the earned one.
     Loss inputs: a weight of 1 at every token.
@@ -27,11 +27,12 @@ class WarmStart(Algorithm):
     signals: ClassVar[tuple[str, ...]] = ("weights",)
 
     def credit(self, group: Group) -> GroupCredit:
-        first: dict[tuple[int, ...], int] = {}
+        first: dict[tuple[int, ...] | str, int] = {}
         any_verdict = not self.config.learning.warm_start_passing_only
         for index, stored in enumerate(group.answers):
             if (stored.passed or any_verdict) and stored.rollout.stop_reason == "stop":
-                first.setdefault(stored.rollout.tokens_T, index)
+                # An answer of an endpoint has no tokens.
+                first.setdefault(stored.rollout.tokens_T or stored.rollout.text, index)
         counts_G = np.isin(np.arange(len(group.answers)), list(first.values()))
         return GroupCredit(group.earned_G, counts_G.astype(np.float64), counts_G)
 

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from localtinker.losses import CLIP, LOSSES, policy_losses
+from rtl_core.config.url import EndpointUrl
 from rtl_core.learning.advantage import Baseline
 from rtl_core.learning.credit import Doubtful, Truncated
 from rtl_core.learning.curriculum import Order
@@ -126,14 +127,22 @@ class LearningSection(Section):
     warm_start_problems: int | None = Field(default=None, ge=1)
     """Problems in each supervised step. Default: `curriculum.problems_per_step`. A problem has few distinct
     answers to imitate, so a step of 48 problems reads about as much as one of 8 groups of 6."""
-    warm_start_source: Literal["teacher", "golden"] = "teacher"
+    warm_start_source: Literal["teacher", "golden", "endpoint"] = "teacher"
     """Source of the answers to imitate: `teacher` samples them; `golden` takes the known-good answers,
-    cycling through the problems that have one."""
+    cycling through the problems that have one; `endpoint` asks a model that only writes text."""
+    warm_start_endpoint: EndpointUrl | None = None
+    """With `endpoint`: OpenAI-compatible endpoint, such as `https://api.example.com/v1`. Its key is
+    OPENAI_API_KEY."""
+    warm_start_model: str | None = Field(default=None, min_length=1)
+    """With `endpoint`: name of the model there, and of its price in the price list."""
+    warm_start_max_tokens: int | None = Field(default=None, ge=1)
+    """With `endpoint`: maximum tokens that the model writes for one answer, thoughts included. Default:
+    `sampling.max_tokens`, which also bounds what the student imitates."""
     warm_start_answers: int | None = Field(default=None, ge=1)
-    """Answers sampled from the teacher per problem of a supervised step. Default: `sampling.group_size`.
-    Equal answers count once, and those of a confident teacher are all alike."""
+    """Answers sampled from the teacher or the endpoint per problem of a supervised step. Default:
+    `sampling.group_size`. Equal answers count once, and those of a confident teacher are all alike."""
     warm_start_passing_only: bool = True
-    """Imitate only those of the teacher's answers that pass."""
+    """Imitate only those answers of the teacher or the endpoint that pass."""
     warm_start_learning_rate: float | None = Field(default=None, gt=0)
     """Adam's learning rate in the warm start. Default: `learning_rate` without decay."""
     doubtful: Doubtful = "keep"
@@ -223,6 +232,11 @@ class LearningSection(Section):
     def imitates_teacher(self) -> bool:
         """Whether the run begins with supervised steps on the teacher's answers."""
         return self.warm_start_steps > 0 and self.warm_start_source == "teacher"
+
+    @property
+    def imitates_endpoint(self) -> bool:
+        """Whether the run begins with supervised steps on the answers of a model behind an endpoint."""
+        return self.warm_start_steps > 0 and self.warm_start_source == "endpoint"
 
     @property
     def imitates_golden(self) -> bool:

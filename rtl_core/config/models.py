@@ -14,6 +14,7 @@ from rtl_core.config.learning import CurriculumSection, HealthSection, LearningS
 from rtl_core.config.reward import RewardSection
 from rtl_core.config.rules import rules_of
 from rtl_core.config.tinker import TinkerSection
+from rtl_core.config.url import EndpointUrl
 from rtl_core.errors import ConfigError
 from rtl_core.prompting.chat import Chat
 from rtl_core.starter.source import (
@@ -146,14 +147,14 @@ class EvaluationSection(Section):
     """Maximum length of a completion in evaluations, in tokens. Default: `sampling.max_tokens`."""
     weights: str | None = Field(default=None, pattern=r"^tinker://.+")
     """With `run.purpose = evaluation`: saved weights to sample from instead of the base model `tinker.student`."""
-    endpoint: str | None = Field(default=None, pattern=r"^https?://.+")
+    endpoint: EndpointUrl | None = None
     """With `run.purpose = evaluation`: OpenAI-compatible endpoint that serves `tinker.student`, such as
     `http://localhost:8000/v1`."""
     agentic: bool = False
     """With `run.purpose = evaluation`: after single-shot answers also run episodes, in which the model
     works with tools (`[episode]`)."""
     at_once: int = Field(default=8, ge=1)
-    """With `endpoint`, `agentic` or `learning.episodes`: number of concurrent conversations, also in
+    """With an endpoint, `agentic` or `learning.episodes`: number of concurrent conversations, also in
     training. Their programs share the cores."""
     every: int = Field(default=0, ge=0)
     """Evaluate every n steps, in addition to before and after training. 0: only before and after."""
@@ -257,8 +258,18 @@ class RunConfig(Section):
         return self._limit(self.evaluation.max_tokens or self.sampling.max_tokens)
 
     @property
+    def is_free(self) -> bool:
+        """Whether no model of the run can cost dollars."""
+        return self.tinker.all_local and not self.learning.imitates_endpoint
+
+    @property
+    def endpoint_limit(self) -> int:
+        """Maximum tokens of an answer of `learning.warm_start_model`."""
+        return self.learning.warm_start_max_tokens or self.sampling.max_tokens
+
+    @property
     def warm_start_group(self) -> int:
-        """Number of teacher answers per problem of a supervised step."""
+        """Number of answers per problem of a supervised step, of the teacher or the endpoint."""
         return self.learning.warm_start_answers or self.sampling.group_size
 
     def problems_of_step(self, step: int) -> int:

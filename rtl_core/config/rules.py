@@ -77,7 +77,14 @@ def _learning_rules(config: RunConfig) -> list[Rule]:
         (
             "tinker.teacher",
             learning.imitates_teacher and tinker.teacher is None,
-            "a warm start on the teacher's answers needs a teacher; name one or use golden",
+            "a warm start on the teacher's answers needs a teacher; name one, or use golden or endpoint",
+        ),
+        (
+            "learning.warm_start_endpoint",
+            learning.imitates_endpoint
+            and not (learning.warm_start_endpoint and learning.warm_start_model),
+            "a warm start on an endpoint's answers needs its address and "
+            "learning.warm_start_model, the name of the model there",
         ),
         (
             "learning.permute_results",

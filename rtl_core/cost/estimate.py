@@ -293,10 +293,16 @@ def _evaluations(config: RunConfig, steps: int) -> int:
 def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:
     """Return the number of sampled answers and the usages of a supervised step."""
     config, work = rules.config, rules.work
-    imitates = config.learning.imitates_teacher
-    answers = rules.ask(groups, work.train.mean, config.warm_start_group if imitates else 1)
+    learning = config.learning
+    samples = 1 if learning.imitates_golden else config.warm_start_group
+    answers = rules.ask(groups, work.train.mean, samples)
     usages: list[Usage] = [{config.tinker.student: answers.training}]
-    if not (imitates and config.tinker.teacher):
+    if learning.imitates_endpoint:
+        # The same share of its limit; every request is billed in full.
+        longer = config.endpoint_limit / config.sampling.max_tokens
+        asked = sampled(work.train.mean, [work.completion * longer]) * answers.count
+        return answers.count, [*usages, {str(learning.warm_start_model): asked}]
+    if not (learning.imitates_teacher and config.tinker.teacher):
         return 0.0, usages
     return answers.count, [*usages, rules.by_teachers(answers.sampling, work.train.sources)]
 

@@ -63,12 +63,12 @@ def _assumed(
     source: FileSource, problems: int | None, limit: float, notes: list[str]
 ) -> tuple[list[Length], list[Length]]:
     """Return the lengths of both splits of a set that is not on this machine."""
-    if source.published is None:
+    if source.assumed is None:
         raise ConfigError(
             f"there is no {source.path}, and {source.kind} has no public set to estimate from",
             source.how_to_get(source.path),
         )
-    public, tokens = source.published
+    public, tokens = source.assumed
     total = problems or public
     mean = min(tokens, limit)
     size = "as given" if problems else "the size of the public set (--problems N sets another)"

@@ -6,10 +6,12 @@ The server renders the conversation and parses the calls; the history has texts 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -17,10 +19,20 @@ import httpx
 from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from rtl_core.prompting.calls import Call
+from rtl_core.types.finding import Finding
+from rtl_grader.words import did_you_mean
 
 TRIES = 6
 TIMEOUT_S = 600.0
+LONGEST_PAUSE_S = 300.0
+"""A server that asks for a longer pause (`Retry-After`) gets the next request after this one."""
+MOST_BYTES = 64 << 20
+"""Size of an answer, above which it is not read further."""
+MOST_TOKENS = 1 << 24
+"""A larger number of tokens is none."""
 _TOO_LONG = re.compile(r"context|too long|max(?:imum)?[\w ]*(?:length|tokens)", re.I)
+ASK_S = 10.0
+"""Seconds within which a server must answer `check`."""
 KEY = "OPENAI_API_KEY"
 """Environment variable with the API key, if the endpoint needs one."""
 
@@ -39,6 +51,18 @@ class Endpoint:
     retry_s: float = 1.0
     """Delay before the second try; it doubles for each further one."""
     client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=TIMEOUT_S))
+    names: set[str] = field(default_factory=set)
+    """Names of models under which the server has answered."""
+    told: set[str] = field(default_factory=set)
+    """Those that `other_names` has returned."""
+
+    def other_names(self) -> set[str]:
+        """Return the names of models under which the server has answered and which are not an alias of the one
+        asked for, each once."""
+        known = {name for name in self.names if name in self.model or self.model in name}
+        others = self.names - known - self.told
+        self.told.update(others)
+        return others
 
     def reply(
         self,
@@ -71,27 +95,87 @@ class Endpoint:
         if status >= 400 or text.lstrip().startswith("<"):  # a web page
             raise PolicyError(
                 f"{self.url} refuses the request ({status}): {text[:300]}",
-                f"check --endpoint, which usually ends in /v1, and --model; a key is taken from {KEY}",
+                "check its address, which usually ends in /v1, and the model's name; "
+                f"a key is taken from {KEY}",
             )
-        return _read(response, self.url)
+        reply = _read(response, self.url)
+        if reply.model:
+            self.names.add(reply.model)
+        return reply
 
     def _post(self, body: dict[str, Any]) -> httpx.Response:
-        key = os.environ.get(KEY)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        url, why = f"{self.url.rstrip('/')}/chat/completions", ""
+        url, why, asked_s = f"{self.url.rstrip('/')}/chat/completions", "", 0.0
         for attempt in range(TRIES):
             if attempt:
-                time.sleep(self.retry_s * 2 ** (attempt - 1))
+                time.sleep(max(self.retry_s * 2 ** (attempt - 1), asked_s))
             try:
-                response = self.client.post(url, json=body, headers=headers)
+                response = self._receive(url, body)
             except httpx.HTTPError as error:
-                why = str(error) or repr(error)
+                why, asked_s = str(error) or repr(error), 0.0
                 continue
             status = response.status_code
             if status not in (408, 429) and status < 500:
                 return response
-            why = f"{status}: {response.text[:200]}"
+            why, asked_s = f"{status}: {response.text[:200]}", _pause_s(response)
         raise _unreachable(self.url, why)
+
+    def _receive(self, url: str, body: dict[str, Any]) -> httpx.Response:
+        """Send a request; MalformedAnswerError when the answer does not end within `MOST_BYTES`."""
+        received = bytearray()
+        with self.client.stream("POST", url, json=body, headers=_headers()) as response:
+            for part in response.iter_bytes():
+                received += part
+                if len(received) > MOST_BYTES:
+                    raise MalformedAnswerError(
+                        f"{self.url} answers with more than {MOST_BYTES:,} bytes",
+                        "it must speak OpenAI's protocol",
+                    )
+        kept = {"retry-after": response.headers.get("retry-after", "")}
+        return httpx.Response(response.status_code, headers=kept, content=bytes(received))
+
+
+def _headers() -> dict[str, str]:
+    key = os.environ.get(KEY)
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _pause_s(response: httpx.Response) -> float:
+    """Seconds that a server asks to wait, as a number or as a date."""
+    asked = response.headers["retry-after"]
+    try:
+        seconds = float(asked)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return 0.0
+    return min(max(seconds, 0.0), LONGEST_PAUSE_S) if math.isfinite(seconds) else 0.0
+
+
+def check_serves(url: str, model: str) -> Finding:
+    """Ask an endpoint for its models; nothing is sampled."""
+    about, remedy = (
+        "endpoint",
+        f"check its address, which usually ends in /v1, and the key in {KEY}",
+    )
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}/models", headers=_headers(), timeout=ASK_S)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        text = f"{url} does not answer: {str(error) or repr(error)}"
+        return Finding(
+            about, "wrong", text, "start the server, or change the address", passing=True
+        )
+    if answer.status_code in (401, 402, 403):
+        return Finding(about, "wrong", f"{url} refuses access ({answer.status_code})", remedy)
+    try:
+        names = sorted(str(entry["id"]) for entry in answer.json()["data"])
+    except (ValueError, LookupError, TypeError):
+        text = f"{url} lists no models ({answer.status_code}): its first answer shows whether it serves {model}"
+        return Finding(about, "warning", text, remedy)
+    if model in names:
+        return Finding(about, "ok", f"{url} serves {model}")
+    served = did_you_mean(model, names, f"it serves {', '.join(names[:10]) or 'none'}")
+    return Finding(about, "wrong", f"{url} does not serve {model}", served)
 
 
 def check_reachable(url: str) -> None:
@@ -107,7 +191,7 @@ def check_reachable(url: str) -> None:
 
 def _unreachable(url: str, why: str) -> BackendUnavailableError:
     return BackendUnavailableError(
-        f"{url} does not answer: {why}", "start the server, or name another with --endpoint"
+        f"{url} does not answer: {why}", "start the server, or name the address of another"
     )
 
 
@@ -117,22 +201,36 @@ def _read(response: httpx.Response, url: str) -> Reply:
         choice = data["choices"][0]
         message, usage = choice["message"], data.get("usage") or {}
         calls = tuple(_call(call) for call in message.get("tool_calls") or ())
-        text = message.get("content") or ""
         thought = message.get("reasoning_content") or message.get("reasoning") or ""
-        if not isinstance(text, str) or not isinstance(thought, str):
-            raise TypeError("no text")
         return Reply(
-            text=text,
-            thought=thought,
+            text=_text(message.get("content") or ""),
+            thought=_text(thought),
             calls=calls,
-            n_tokens=int(usage.get("completion_tokens") or 0),
+            n_tokens=_count(usage.get("completion_tokens")),
             cut=choice.get("finish_reason") == "length",
+            n_prompt=_count(usage.get("prompt_tokens")),
+            model=_text(data.get("model") or ""),
         )
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (
+        ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError,
+    ) as error:  # fmt: skip
         raise MalformedAnswerError(
             f"{url} answers with something else than a chat completion: {response.text[:200]}",
             "it must speak OpenAI's protocol",
         ) from error
+
+
+def _text(value: Any) -> str:
+    """A text that can be stored: JSON may hold half of a surrogate pair. Raises TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value.encode("utf-8", "replace").decode()
+
+
+def _count(value: Any) -> int:
+    """A number of tokens; 0 if the server gives none that is possible."""
+    number = int(value or 0)
+    return number if 0 <= number <= MOST_TOKENS else 0
 
 
 def _call(call: dict[str, Any]) -> Call:
@@ -141,4 +239,4 @@ def _call(call: dict[str, Any]) -> Call:
     arguments = function["arguments"]
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments or {})
-    return Call(str(function["name"]), arguments, str(call.get("id") or ""))
+    return Call(_text(function["name"]), _text(arguments), str(call.get("id") or ""))

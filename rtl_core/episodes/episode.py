@@ -56,6 +56,10 @@ class Reply:
     """The sampled tokens; empty for an endpoint."""
     logprobs_T: tuple[float, ...] = ()
     """The sampler's log-probabilities of these tokens."""
+    n_prompt: int = 0
+    """Tokens of the conversation before the turn, as an endpoint counts them; 0 if it does not."""
+    model: str = ""
+    """Name of the model that an endpoint says it is."""
 
 
 class Policy(Protocol):

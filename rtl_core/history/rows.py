@@ -45,9 +45,10 @@ def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.T
     keys = [r.key for r in rollouts]
     prompts = [prompt_key(r.prompt_P) for r in rollouts]
     once = dict(zip(prompts, rollouts, strict=True))
+    read_and_written = [r.counted or (len(r.prompt_P), r.n_own) for r in rollouts]
     counts = {
-        "n_prompt": [len(r.prompt_P) for r in rollouts],
-        "n_tokens": [r.n_own for r in rollouts],
+        "n_prompt": [read for read, _ in read_and_written],
+        "n_tokens": [written for _, written in read_and_written],
     }
     return {
         "prompts": table(

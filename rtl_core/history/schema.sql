@@ -166,11 +166,11 @@ CREATE TABLE rollouts (
     policy_step  INTEGER NOT NULL,          -- train steps that the sampling weights had seen
     stop_reason  VARCHAR NOT NULL,          -- stop | length
     prompt       VARCHAR NOT NULL,          -- key of `prompts`
-    n_prompt     INTEGER NOT NULL,
-    n_tokens     INTEGER NOT NULL,          -- that the model wrote; an episode's are those of all its turns
+    n_prompt     INTEGER NOT NULL,          -- that the model read; as an endpoint counts them, which gives no tokens
+    n_tokens     INTEGER NOT NULL,          -- that the model wrote, counted likewise; an episode's are those of all its turns
     text         VARCHAR NOT NULL,          -- what the model wrote, verbatim, behind what its prompt had opened: hostile, escape it before showing it
     recorded_at  TIMESTAMP NOT NULL,
-    policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
+    policy       VARCHAR NOT NULL,          -- student | teacher | endpoint (learning.warm_start_model): who wrote it
     ended        VARCHAR,                   -- why an episode ended: submitted | no call | cut | turns | tokens | seconds; NULL of a single-shot answer
     n_turns      INTEGER                    -- turns of the model in an episode
 );

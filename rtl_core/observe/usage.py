@@ -27,7 +27,7 @@ from rtl_core.types.rollout import Purpose
 # A row for each prompt of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
 # `scored`: (prompt tokens that the teacher read, answer tokens) of the answers that it scored, equal answers once.
 _GROUPS = """
-SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt,
+SELECT r.policy, any_value(r.n_prompt) AS prompt, CAST(sum(r.n_prompt) AS BIGINT) AS prompts,
        any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
        coalesce(list(k.own_T) FILTER (WHERE k.own_T IS NOT NULL), []) AS own,
@@ -105,7 +105,11 @@ def _usage(
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
     for group in history.rows(_GROUPS, {"evaluation": None, **place}):
         teacher = config.tinker.teacher_of(group["source"])
-        sampler = teacher if group["by_teacher"] and teacher else student
+        if group["policy"] == "endpoint":  # each answer is a request of its own, billed in full
+            asked = Tokens(prefill=group["prompts"], sample=sum(group["completions"]))
+            usages.append({_endpoint(config): asked})
+            continue
+        sampler = teacher if group["policy"] == "teacher" and teacher else student
         usages.append({sampler: sampled(group["prompt"], group["completions"])})
         usages += ({sampler: later_turns(group["prompt"], own_T)} for own_T in group["own"])
         if group["scored"] and (scorer := group["scorer"] or teacher):
@@ -114,6 +118,11 @@ def _usage(
                 answers.setdefault(prompt, []).append(tokens)
             usages += ({scorer: scored(prompt, tokens)} for prompt, tokens in answers.items())
     return together(usages)
+
+
+def _endpoint(config: RunConfig) -> str:
+    """Name in the price list of the model behind an endpoint."""
+    return config.learning.warm_start_model or "endpoint"
 
 
 def step_costs(history: History, run: str) -> list[float]:
@@ -126,9 +135,11 @@ def cost_metrics(
     usage: Mapping[str, Tokens], config: RunConfig, prices: Prices
 ) -> dict[str, float]:
     """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where every model has a price. A
-    teacher for certain sources is named `teacher-SOURCE`, by the first of them."""
+    teacher for certain sources is named `teacher-SOURCE`, by the first of them, the model behind an endpoint
+    `endpoint`."""
     section = config.tinker
     roles = {name: f"teacher-{source}" for source, name in reversed(section.teachers.items())}
+    roles[_endpoint(config)] = "endpoint"
     roles |= {
         section.student: "student",
         **({section.teacher: "teacher"} if section.teacher else {}),

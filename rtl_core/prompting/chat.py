@@ -22,6 +22,7 @@ from typing import Any
 
 from rtl_core.errors import ConfigError, PolicyError, UserError
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.prompts import Message
 
 TODAY = date(2026, 1, 1)
@@ -36,6 +37,7 @@ _OPENING = re.compile(
     r"(?:<(?:think|thinking|thought|reasoning)>|<\|start\|>assistant)\s*\Z", re.I
 )
 _OPENING_TOKENS = 32
+_FIRST_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.S)
 _THOUGHT, _ANSWER = "Thought42", "Answer42"
 _ASKED: list[Message] = [{"role": "user", "content": "Question42"}]
 _CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
@@ -106,6 +108,20 @@ class Chat:
     def tokens_of_frame(self, text: str) -> list[int]:
         """Tokens of a piece of the template, with its special tokens."""
         return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def imitated(self, response: str) -> list[int]:
+        """Tokens of a whole turn with another model's response. Its thought stays if this model thinks too and
+        its template writes thoughts; otherwise the turn has none."""
+        answer = without_thoughts(response).strip()
+        thought = _FIRST_THOUGHT.match(response)
+        if not (thought and self.thinks and self._thought_end):
+            return self.tokens_of(answer)
+        if response[thought.end() :].strip() != answer:
+            return self.tokens_of(answer)
+        shown = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT)
+        lead = shown.partition(_THOUGHT)[0].removeprefix(self._prompt())
+        text = f"{lead}{thought[1].strip()}{self._thought_end}{answer}"
+        return [*self.tokenizer.encode(text, add_special_tokens=False), self.stop[0]]
 
     @cached_property
     def stop(self) -> tuple[int, ...]:

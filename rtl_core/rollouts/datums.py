@@ -23,11 +23,13 @@ from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import first_wrong_line
+from rtl_core.prompting.chat import Chat
 from rtl_core.rollouts.batch import Batch, reader_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
 from rtl_grader.extraction.answer_to import masked_piece, response_of
+from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.types.problem import Problem
 
 Decode = Callable[[Sequence[int]], str]
@@ -334,27 +336,26 @@ def golden_response(problem: Problem) -> str:
 
 
 def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
-    """Return the data of a supervised step. A known-good answer is a complete turn: thought closed,
-    end-of-turn token included.
+    """Return the data of a supervised step. A known-good answer or one of an endpoint is a complete turn:
+    thought closed, end-of-turn token included.
 
     Answers that exceed `sampling.max_tokens` are left out.
     """
-    config = session.config
+    config, chat = session.config, session.policy.chat
     if config.learning.warm_start_source == "teacher":
         own = copy(batch)
         own.rollouts = dict(_in_tokens_of_student(session, batch))
         return build_datums(own, algorithm_of(config, batch), 0.0)
-    chat = session.policy.chat
     datums = []
     for problem_id in batch.problem_ids:
-        problem = session.problems[problem_id]
-        tokens_T = chat.tokens_of(golden_response(problem))
-        if len(tokens_T) <= config.sampling.max_tokens:
-            prompt_P, inputs = (
-                session.prompts[problem_id].tokens_P,
-                WarmStart.inputs_of(len(tokens_T)),
-            )
-            datums.append(Datum(prompt_P, tokens_T, inputs))
+        if config.learning.imitates_endpoint:
+            turns = _turns_of_endpoint(batch, problem_id, chat)
+        else:
+            turns = [tuple(chat.tokens_of(golden_response(session.problems[problem_id])))]
+        prompt_P = session.prompts[problem_id].tokens_P
+        for tokens_T in turns:
+            if len(tokens_T) <= config.sampling.max_tokens:
+                datums.append(Datum(prompt_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))
     return datums
 
 
@@ -372,3 +373,12 @@ def _in_tokens_of_student(
             prompt_P = tuple(session.prompts[place[0]].tokens_P)
             turn = {"prompt_P": prompt_P, "tokens_T": tuple(tokens_T), "logprobs_T": ()}
             yield place, replace(stored, rollout=stored.rollout.model_copy(update=turn))
+
+
+def _turns_of_endpoint(batch: Batch, problem_id: str, chat: Chat) -> list[tuple[int, ...]]:
+    """Tokens of the distinct answers to imitate. One that would end the turn before its end is left out."""
+    group = [] if problem_id in batch.quarantined else batch.group(problem_id)
+    texts = [stored.rollout.text for stored in group if credit_of(stored).counts]
+    answers = filter(lambda text: without_thoughts(text).strip(), texts)
+    turns = dict.fromkeys(tuple(chat.imitated(text)) for text in answers)
+    return [turn for turn in turns if not set(turn[:-1]) & set(chat.stop)]

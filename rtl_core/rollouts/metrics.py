@@ -139,11 +139,12 @@ def drift_metrics(sampler_T: FloatArray, trainer_T: FloatArray) -> dict[str, flo
 
 def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
     """Metrics of a supervised step: number of answers, mean negative log-probability of their tokens before
-    the step (nats), and the pass rate of the teacher's answers."""
+    the step (nats), and the pass rate of the answers of the teacher or the endpoint."""
     verdicts = [s.verdict for s in batch.rollouts.values() if s.verdict is not None]
     metrics = {"warm_start/examples": float(trained.examples)}
     if verdicts:
-        metrics["warm_start/teacher_passed"] = float(np.mean([v.passed for v in verdicts]))
+        passed = float(np.mean([verdict.passed for verdict in verdicts]))
+        metrics[f"warm_start/{batch.sampler}_passed"] = passed
     if trained.examples:
         metrics["warm_start/nll"] = float(-np.concatenate(trained.logprobs).mean())
     return metrics

@@ -97,7 +97,7 @@ def _plan_epoch(
         if not imitable:
             raise ProblemError(
                 "supervised steps imitate known-good answers, and no problem that is fit to train on has one",
-                'set learning.warm_start_source = "teacher"',
+                'set learning.warm_start_source = "teacher" or "endpoint"',
             )
     sizes = config.step_sizes(len(ids), first)
     supervised = max(0, learning.warm_start_steps - first)
@@ -203,7 +203,7 @@ async def batch_of(
         )
     batch = Batch(
         purpose="warm_start" if warm else "train",
-        sampler="teacher" if warm else "student",
+        sampler=_imitated(config) if warm else "student",
         epoch=state.epoch,
         step=step,
         policy_step=n_trained,
@@ -222,9 +222,13 @@ def _own_algorithms(session: Session) -> dict[str, str]:
     return {p.id: by_source[p.source] for p in problems if p.source in by_source}
 
 
+def _imitated(config: RunConfig) -> PolicyName:
+    return "endpoint" if config.learning.imitates_endpoint else "teacher"
+
+
 def needs_answers(config: RunConfig, batch: Batch) -> bool:
     """Whether a step samples answers; a warm start on golden answers does not."""
-    return batch.purpose != "warm_start" or config.learning.warm_start_source == "teacher"
+    return batch.purpose != "warm_start" or config.learning.warm_start_source != "golden"
 
 
 def needs_scores(config: RunConfig, batch: Batch, steps: int) -> bool:

@@ -25,7 +25,7 @@ from rtl_core.backend.base import SampledAnswer
 from rtl_core.config import RunConfig
 from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
-from rtl_core.episodes.episode import Episode, Policy, Turn, to_messages, to_turns
+from rtl_core.episodes.episode import Episode, Policy, Reply, Turn, to_messages, to_turns
 from rtl_core.episodes.tools import Judge, definitions
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
@@ -47,6 +47,7 @@ from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.run.state import Graders
 from rtl_core.types.rollout import Rollout
+from rtl_grader.progress import log_line
 from rtl_grader.prompts import build_messages
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
@@ -141,13 +142,23 @@ def judge_between_attempts(
 
 async def answer(session: Session, batch: Batch, problem_id: str) -> None:
     """Sample the missing answers of one group: in one turn each or, in a run that trains on episodes, in
-    episodes. Raises what `play` raises."""
+    episodes. An endpoint is asked for those of its batches. Raises what `play` raises."""
     pool = session.policy.conversations
     if pool is None:
         await batches.sample(session, batch, problem_id)
-        return
-    player = Player(partial(sampling_policy, session), pool, True)
-    await play(session, batch, problem_id, player)
+    elif batch.sampler == "endpoint":
+        endpoint = pool.endpoint
+        assert endpoint is not None, "the session was opened with one"
+        await play(session, batch, problem_id, Player(lambda *_: endpoint, pool, False))
+        for name in endpoint.other_names():
+            log_line(
+                f"warning: {endpoint.url} answers as {name!r:.99}, not as {endpoint.model}"
+            )
+    elif session.config.learning.episodes:
+        player = Player(partial(sampling_policy, session), pool, True)
+        await play(session, batch, problem_id, player)
+    else:
+        await batches.sample(session, batch, problem_id)
 
 
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> None:
@@ -226,11 +237,15 @@ def _converse(
         if not turns:
             started = time.monotonic()
             # A model may write tool calls even though it was given no tools.
-            reply = replace(policy.reply(single_shot, (), bounds.tokens), calls=())
+            most = max(bounds.tokens, config.longest_answer, config.endpoint_limit)
+            reply = replace(policy.reply(single_shot, (), most), calls=())
             on_turn(Turn(reply, (), time.monotonic() - started))
         reply = turns[0].reply
         stop_reason = "length" if reply.cut else "stop"
-        return rollout.model_copy(update={"text": reply.text, "stop_reason": stop_reason})
+        said: dict[str, Any] = {"text": reply.text, "stop_reason": stop_reason}
+        if rollout.policy == "endpoint":
+            said |= _of_endpoint(session, rollout.problem_id, reply)
+        return rollout.model_copy(update=said)
     assert player.pool.executor is not None, "the pool was opened with tools"
     if config.learning.permute_results and rollout.purpose == "train":
         context = permuted_context(config, session.loaded.train, rollout)
@@ -258,6 +273,18 @@ def _converse(
                 "trained without instructions",
             )
     return rollout.model_copy(update=fields)
+
+
+def _of_endpoint(session: Session, problem_id: str, reply: Reply) -> dict[str, Any]:
+    """Fields of an answer to imitate: its text begins with the thought, as if the model had been sampled here,
+    and its tokens are counted by the student's tokenizer where the endpoint does not count them."""
+    text = (
+        f"<think>\n{reply.thought}\n</think>\n\n{reply.text}" if reply.thought else reply.text
+    )
+    read = reply.n_prompt or len(session.prompts[problem_id].tokens_P)
+    tokenizer = session.policy.chat.tokenizer
+    written = reply.n_tokens or len(tokenizer.encode(text, add_special_tokens=False))
+    return {"text": text, "counted": (read, written)}
 
 
 def permuted_context(

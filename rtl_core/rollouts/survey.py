@@ -35,15 +35,16 @@ _SAMPLES = """
 SELECT p.fingerprint, list(r.text ORDER BY r.rollout) AS texts
 FROM rollouts r
 JOIN verdicts v ON v.rollout = r.rollout
-JOIN evaluations e ON e.evaluation = r.evaluation
 JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
-WHERE e.policy = 'teacher' AND v.outcome = 'passed'
+WHERE v.outcome = 'passed' AND (r.purpose = 'evaluation' AND r.policy = 'teacher'
+                                OR r.purpose = 'warm_start' AND r.policy IN ('teacher', 'endpoint'))
 GROUP BY p.fingerprint
 """
 
 
 def teacher_samples(history: History) -> dict[str, list[str]]:
-    """Mapping of problem fingerprint to the teacher's passing samples, over all runs of a history."""
+    """Mapping of problem fingerprint to the passing samples of teachers, also of those behind endpoints, over
+    all runs of a history."""
     return {row["fingerprint"]: row["texts"] for row in history.query(_SAMPLES).to_pylist()}
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from attrs import define
 
 from rtl_core.config import RunConfig
+from rtl_core.episodes.endpoint import Endpoint
 from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.executors.base import Job, JobResult
 from rtl_grader.settings import executor_of
@@ -60,11 +61,27 @@ class ConversationPool:
     executor: Executor | None
     """Runs the programs of episodes. Never the graders' executor: no sandbox that ran a model's program
     judges an answer."""
+    endpoint: Endpoint | None = None
+    """The model whose answers the student imitates (`learning.warm_start_model`)."""
 
     async def run(self, conversation: Callable[[], Result]) -> Result:
         """Run a conversation in a daemon thread: it may wait for an endpoint for minutes."""
         async with self.free:
             return await in_daemon_thread(conversation)
+
+
+def endpoint_of(config: RunConfig) -> Endpoint | None:
+    """Return the model behind an endpoint whose answers a run imitates, if it does."""
+    learning = config.learning
+    if not learning.imitates_endpoint:
+        return None
+    return Endpoint(
+        str(learning.warm_start_endpoint),
+        str(learning.warm_start_model),
+        config.sampling.temperature,
+        top_p=1.0,
+        reply_tokens=config.endpoint_limit,
+    )
 
 
 @asynccontextmanager
@@ -77,7 +94,8 @@ async def open_conversation_pool(
         if with_tools:
             programs = await asyncio.to_thread(executor_of, config.grading)
             executor = cast(Executor, OneJobPerCore(programs))
-        yield ConversationPool(asyncio.Semaphore(config.evaluation.at_once), executor)
+        free = asyncio.Semaphore(config.evaluation.at_once)
+        yield ConversationPool(free, executor, endpoint_of(config))
     finally:
         if executor is not None:
             executor.close()

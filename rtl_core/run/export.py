@@ -43,7 +43,7 @@ FROM rollouts r
 JOIN tokens t USING (rollout)
 JOIN prompts p USING (prompt)
 LEFT JOIN evaluations e ON e.evaluation = r.evaluation
-WHERE r.run = $run AND r.n_tokens > 0 AND ($steps IS NULL OR r.policy = 'student' AND r.policy_step = $steps
+WHERE r.run = $run AND len(t.tokens_T) > 0 AND ($steps IS NULL OR r.policy = 'student' AND r.policy_step = $steps
   AND ($any OR 1 = coalesce(e.temperature, CASE WHEN r.evaluation IS NULL THEN $training ELSE $evaluation END)))
 ORDER BY r.n_prompt + r.n_tokens > $longest, hash(r.rollout) LIMIT $compared
 """

@@ -36,6 +36,7 @@ _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor", "image"},
     "tinker": {"base_url", "teacher_base_url", "local_threads", "local_device", "local_models"},
     "backend": {"options"},
+    "learning": {"warm_start_endpoint"},
     "evaluation": {"samples", "k", "every", "teacher"},
     "problems": {"validate_first"},
 }

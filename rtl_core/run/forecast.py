@@ -234,9 +234,10 @@ def _tokens_per_s(config: RunConfig, earlier: Measured | None, notes: list[str])
 
 
 def _free(config: RunConfig) -> dict[str, ModelPrice]:
-    """Return zero prices for models of the embedded service if another part of the run is on a paid service."""
+    """Return zero prices for models of the embedded service if another part of the run is paid."""
     tinker = config.tinker
-    names = {tinker.student, *tinker.named_teachers.values()} if tinker.teacher_apart else ()
+    paid = tinker.teacher_apart or config.learning.imitates_endpoint
+    names = {tinker.student, *tinker.named_teachers.values()} if paid else ()
     return {
         name: ModelPrice(prefill=0, cached=0, sample=0, train=0)
         for name in names
@@ -261,6 +262,8 @@ def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})
         if name in bases or not name.startswith(SAVED)
     }
     usage[config.tinker.student] = Tokens(1, 1, 1, 1)
+    if config.learning.imitates_endpoint:
+        usage.setdefault(str(config.learning.warm_start_model), Tokens(prefill=1, sample=1))
     if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
         raise ConfigError(
             f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",

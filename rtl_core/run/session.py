@@ -31,7 +31,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.run.check.machine import problems_of
-from rtl_core.run.check.preflight import preflight_findings
+from rtl_core.run.check.preflight import preflight_findings, served_by_endpoint
 from rtl_core.run.check.prompts import PreflightInput, PreparedPrompts, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_log
 from rtl_core.run.conversations import open_conversation_pool
@@ -245,7 +245,8 @@ def _graders(
 
 def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Recorder:
     """Return the recorder; it writes more often if tokens cost money."""
-    if provider.embedded(config) and not config.tinker.teacher_apart:
+    paid = config.tinker.teacher_apart or config.learning.imitates_endpoint
+    if provider.embedded(config) and not paid:
         return Recorder(history)
     return Recorder(history, interval_s=0.1, share=0.1)
 
@@ -314,19 +315,24 @@ async def _open_policy(
         agreements,
     )
     findings = list(context(inputs) if as_visitor else preflight_findings(inputs))
-    if history.last_trained_step(session.run) is not None:
+    last = history.last_trained_step(session.run)
+    if not as_visitor and (last is None or last.step + 1 < config.learning.warm_start_steps):
+        findings += await asyncio.to_thread(served_by_endpoint, config)
+    if last is not None:
         # A resumed run has sampled with these settings before: errors become warnings.
         findings = [replace(f, level="warning") if f.level == "wrong" else f for f in findings]
     refuse_or_log(findings, tell)
 
 
 async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
-    """Open the conversation pool of a run that answers in episodes. ConfigError if the chat template does
-    not support such conversations."""
+    """Open the conversation pool of a run that answers in episodes, or asks an endpoint. ConfigError if the
+    chat template does not support episodes."""
     config, policy = session.config, session.policy
-    if config.learning.episodes:
+    episodes = config.learning.episodes
+    if episodes:
         ToolChat(policy.chat, [] if config.episode.whole_answers else definitions())
-        pool = open_conversation_pool(config, with_tools=True)
+    if episodes or config.learning.imitates_endpoint:
+        pool = open_conversation_pool(config, with_tools=episodes)
         policy.conversations = await stack.enter_async_context(pool)
 
 

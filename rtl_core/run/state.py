@@ -41,7 +41,7 @@ class Policy:
     readers: Mapping[str, Reader] = field(factory=dict)
     """Teachers, by name, whose tokens differ from the student's."""
     conversations: ConversationPool | None = None
-    """For runs that answer in episodes (`learning.episodes`)."""
+    """For runs that answer in episodes (`learning.episodes`) or imitate the answers of an endpoint."""
 
 
 @define(eq=False)

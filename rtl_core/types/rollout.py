@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 Purpose = Literal["train", "evaluation", "warm_start", "measurement", "set_aside"]
-"""Why an answer was sampled. `warm_start`: by the teacher, for the student to imitate. `measurement`: to
+"""Why an answer was sampled. `warm_start`: by the teacher or an endpoint, for the student to imitate. `measurement`: to
 measure the difficulty of problems before the run. `set_aside`: for a train step that could not be trained on and
 was sampled again."""
-PolicyName = Literal["student", "teacher"]
+PolicyName = Literal["student", "teacher", "endpoint"]
+"""Who wrote an answer; `endpoint`: `learning.warm_start_model`."""
 Kind = Literal["single attempt", "tools without harness", "feedback of the harness"]
 """What a model had for one answer: one turn; turns with tools, which never run the harness; or also words
 on why an earlier answer failed the harness."""
@@ -58,6 +59,9 @@ class Rollout(BaseModel):
     """Why the episode ended; None for a single-shot answer."""
     n_turns: int | None = None
     """Number of model turns in an episode."""
+    counted: tuple[int, int] | None = None
+    """Of an answer of `endpoint`: tokens read and written, as it counts them. The history has the two numbers
+    in place of tokens."""
 
     @property
     def sampled_T(self) -> NDArray[np.bool_]:

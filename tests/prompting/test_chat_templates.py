@@ -12,6 +12,7 @@ from rtl_core.prompting.chat import Chat, answer_text, decoded
 from rtl_core.prompting.hints import after_verdict, hinted
 from rtl_core.starter import starter_problems
 from rtl_grader.extraction.response import extract_answer
+from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.types.verdict import Outcome
 from tests.nouns import a_verdict
 from tests.prompting.chat_templates import BLOCK, DRAFT, FIRST, MODELS, cases
@@ -186,3 +187,35 @@ def test_answers_are_extracted_correctly(tokenizers, model, thinking):
             answer.error,
         )
         assert case.files or "ends within its thoughts" in answer.error
+
+
+WRITES_NO_THOUGHTS = ("deepseek-ai-DeepSeek-V3.1", "HuggingFaceTB-SmolLM3-3B")
+"""Templates that leave out the thought of a message."""
+
+
+@all_settings
+def test_another_models_turn_keeps_its_thought_only_if_this_model_thinks(
+    tokenizers, model, thinking
+):
+    chat = Chat(tokenizers(model), thinking=thinking)
+    plain = chat.tokens_of(BLOCK)
+    assert chat.imitated(f"{BLOCK}\n") == plain
+    turn_T = chat.imitated(f"<think>\nFirst, the ports.\n</think>\n\n{BLOCK}")
+    text = decoded(chat.tokenizer, turn_T)
+    assert text.count(BLOCK) == 1
+    assert turn_T[-1] == chat.stop[0]
+    assert not set(turn_T[:-1]) & set(chat.stop)
+    if not chat.thinks or model.file in WRITES_NO_THOUGHTS:
+        assert turn_T == plain
+    elif model.channels:
+        assert re.search(
+            r"analysis<.message.>First, .*<.channel.>final<.message.>```", text, re.S
+        )
+    else:
+        # As if the model had written it: one thought, closed, and then the answer.
+        whole = chat.opening(chat.encode(ASKED)) + text
+        assert [whole.count("<think>"), whole.count("</think>")] == [1, 1]
+        assert whole.index("First") < whole.index("</think>") < whole.index(BLOCK)
+    # Whatever the response holds, what is imitated as the answer is what was graded.
+    draft = f"<think>\n</think>\n{DRAFT}\n</think>\n\n{BLOCK}"
+    assert without_thoughts(draft).strip() in decoded(chat.tokenizer, chat.imitated(draft))

@@ -37,7 +37,7 @@ def cost(inputs: PreflightInput) -> Iterator[Finding]:
     likely = total_dollars(plan.likely.usage, plan.prices)
     rest = _hours_and_steps(plan)
     if most is None or likely is None:
-        if config.tinker.all_local:
+        if config.is_free:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {rest}")
         else:
             text = (
@@ -50,7 +50,7 @@ def cost(inputs: PreflightInput) -> Iterator[Finding]:
         return
     text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {rest}"
     budget = config.cost.budget_usd
-    if budget is None and config.run.purpose == "train" and not config.tinker.all_local:
+    if budget is None and config.run.purpose == "train" and not config.is_free:
         example = f"`--set cost.budget_usd={math.ceil(likely)}`"
         remedy = f"set what it may cost, such as {example}: the run stops before the step that would exceed that"
         yield Finding("cost", "wrong", f"{text}; no budget limits it", remedy)

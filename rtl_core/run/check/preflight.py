@@ -12,12 +12,13 @@ from rtl_core.backend.base import Provider, Readiness
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.start import wanted_models
 from rtl_core.config import RunConfig
+from rtl_core.episodes.endpoint import check_serves
 from rtl_core.errors import UserError
 from rtl_core.run.check import machine
 from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import PreflightInput, context, known_good, prepare, sizes
 from rtl_core.run.check.readiness import saved_weights
-from rtl_core.run.conversations import in_daemon_thread
+from rtl_core.run.conversations import endpoint_of, in_daemon_thread
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import LoadedProblems
@@ -53,6 +54,12 @@ CHECKS: tuple[Callable[[PreflightInput], Iterable[Finding]], ...] = (
 )
 
 
+def served_by_endpoint(config: RunConfig) -> list[Finding]:
+    """Ask the endpoint whose answers the run imitates, if any, whether it serves the model."""
+    endpoint = endpoint_of(config)
+    return [check_serves(endpoint.url, endpoint.model)] if endpoint else []
+
+
 def preflight_findings(inputs: PreflightInput) -> Iterator[Finding]:
     """Run the checks that need prompts, before anything is sampled."""
     for check in CHECKS:
@@ -76,13 +83,14 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
         return machine.problems_of(config)
 
     engine_s = ENGINE_S if config.grading.executor == "docker" else None
-    (readiness, tokenizers), loaded, graders, server = await asyncio.gather(
+    (readiness, tokenizers), loaded, graders, server, served = await asyncio.gather(
         _ready_with_tokenizers(provider, config),
         within(None, "data set", read),
         within(engine_s, "executor", lambda: machine.sandbox(config)),
         machine.prefect(),
+        asyncio.to_thread(served_by_endpoint, config),
     )
-    findings = [*readiness.findings, *saved_weights(config, readiness)]
+    findings = [*readiness.findings, *saved_weights(config, readiness), *served]
     inputs = PreflightInput(config, Readiness(), {})
     if isinstance(tokenizers, Finding):
         findings.append(tokenizers)

@@ -41,6 +41,8 @@ class KnownSet:
     kind: str = "pairs"
     """Kind of source that reads it."""
     revision: str = "main"
+    size: tuple[int, float] | None = None
+    """(rows, assumed mean prompt tokens), if they were counted."""
 
     @property
     def path(self) -> Path:
@@ -63,10 +65,9 @@ _PARQUET = "refs/convert/parquet"
 
 
 def _pairs(
-    name: str, repository: str, licence: str | None, *files: str, revision: str = "main"
+    name: str, repository: str, licence: str | None, *files: str, **more: Any
 ) -> tuple[str, KnownSet]:
-    folder = Path("data") / name
-    return name, KnownSet(repository, files, folder, licence, revision=revision)
+    return name, KnownSet(repository, files, Path("data") / name, licence, **more)
 
 
 KNOWN_SETS = dict(
@@ -77,6 +78,7 @@ KNOWN_SETS = dict(
             "zhuyaoyu/CodeV-R1-dataset",
             "CC BY-SA 4.0",
             "codev_r1_rl_train.parquet",
+            size=(3_100, 450.0),
         ),
         _pairs(
             "mg-verilog",
@@ -101,6 +103,7 @@ KNOWN_SETS = dict(
             "Nellyw888/RTL-Coder_small",
             None,
             "randomized_filtered_data_*.jsonl",
+            size=(1_310, 250.0),
         ),
         _pairs(
             "verithoughts",

@@ -77,6 +77,11 @@ class FileSource(ProblemSource):
     published: ClassVar[tuple[int, float] | None] = None
     """(gradable problems of the public set, assumed mean prompt tokens), for estimates without the files."""
 
+    @property
+    def assumed(self) -> tuple[int, float] | None:
+        """The same for the files at `path`, as far as it is known without them."""
+        return self.published
+
     @abstractmethod
     def read(self) -> ProblemSet:
         """Return all problems in a fixed order. Raises ProblemError when there is nothing to read."""

@@ -14,7 +14,7 @@ from rtl_grader.errors import ConfigError
 from rtl_grader.hdl.text import compact
 from rtl_grader.problems.cvdp import FieldError, NotGradableError
 from rtl_grader.problems.design import Design, difficulty_of
-from rtl_grader.problems.fetch import known_set, read_record
+from rtl_grader.problems.fetch import KNOWN_SETS, known_set, read_record
 from rtl_grader.problems.judged import Judging, judged_problem, tops_of
 from rtl_grader.problems.module_header import HeaderRule
 from rtl_grader.problems.pairs import Pair, columns_of, compilation_in, difficulty_in, pair_of
@@ -70,6 +70,11 @@ class PairsSource(FileSource):
             if name
             else super().how_to_get(path)
         )
+
+    @property
+    def assumed(self) -> tuple[int, float] | None:
+        name = known_set(self.path)
+        return KNOWN_SETS[name].size if name else None
 
     def design_of(self, problem: Problem) -> Design:
         return Design(f"{self.name} {problem.family or problem.id}")

@@ -20,6 +20,12 @@ from rtl_grader.problems.rtl.tasks import SOURCE, RtlDesign, Task
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
 
+_BENCHLS = "rtl-benchls"
+"""Folder of a clone of RTL-BenchLS."""
+_SLICES = tuple(f"slice_{number:02}.jsonl" for number in range(1, 21))
+_PER_SLICE = 1_570
+"""Mean problems of a slice with the default settings; counted for two."""
+
 
 @SOURCES.register(SOURCE)
 class RtlSource(FileSource):
@@ -46,6 +52,18 @@ class RtlSource(FileSource):
     @classmethod
     def is_there(cls, path: Path) -> bool:
         return path.exists() or bool(glob.glob(str(path), recursive=True))
+
+    @classmethod
+    def how_to_get(cls, path: Path) -> str:
+        if _BENCHLS in path.parts:
+            folder = Path(*path.parts[: path.parts.index(_BENCHLS) + 1])
+            return f"get it with `git clone https://github.com/SebastianWANG2024/RTL-BenchLS {folder}`"
+        return super().how_to_get(path)
+
+    @property
+    def assumed(self) -> tuple[int, float] | None:
+        slices = sum(fnmatchcase(name, self.path.name) for name in _SLICES)
+        return (_PER_SLICE * slices, 480.0) if _BENCHLS in self.path.parts and slices else None
 
     def design_of(self, problem: Problem) -> Design:
         """The project, if there are several, else all modules that instances connect."""
