@@ -54,9 +54,9 @@ levels AS (
     FROM factors f JOIN answers a USING (problem_id), (SELECT DISTINCT level FROM answers) l GROUP BY f.problem_id, l.level),
 parts AS (SELECT 'cause' AS kind, * FROM causes UNION ALL SELECT 'level', * FROM levels),
 places AS (SELECT problem_id, row_number() OVER (ORDER BY problem_id) - 1 AS place, count(*) OVER () AS problems FROM factors),
-draws AS (
-    SELECT d.range AS draw, p.problem_id FROM range(2000) d, places s JOIN places p ON p.place = hash(d.range * 1000003 + s.place) % s.problems),
-drawn AS (SELECT draw, kind, part, avg(points) AS points FROM draws JOIN parts USING (problem_id) GROUP BY ALL),
+draws AS (SELECT d.range AS draw, CAST(hash(d.range * 1000003 + place) % problems AS BIGINT) AS place FROM range(2000) d, places),
+drawn AS (
+    SELECT draw, kind, part, avg(points) AS points FROM draws JOIN places USING (place) JOIN parts USING (problem_id) GROUP BY ALL),
 gains AS (SELECT draw, points AS gain FROM drawn WHERE part = 'pass@1'),
 intervals AS (
     SELECT kind, part, quantile_cont(points, [0.025, 0.975]) AS ends, quantile_cont(points / nullif(gain, 0), [0.025, 0.975]) AS shares
