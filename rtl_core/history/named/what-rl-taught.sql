@@ -38,8 +38,9 @@ factors AS (
            coalesce(b.passed / nullif(b.fitting, 0), a.passed / nullif(a.fitting, 0), 0) AS r1
     FROM whole a JOIN whole b USING (problem_id) WHERE NOT a.later AND b.later),
 shapley AS (
-    SELECT *, product_part(c0, c1, i0, i1, r0, r1) AS of_compiling, product_part(i0, i1, c0, c1, r0, r1) AS of_interface,
-           product_part(r0, r1, c0, c1, i0, i1) AS of_rightness
+    SELECT *, (c1 - c0) * ((i0 * r0 + i1 * r1) / 3 + (i0 * r1 + i1 * r0) / 6) AS of_compiling,
+           (i1 - i0) * ((c0 * r0 + c1 * r1) / 3 + (c0 * r1 + c1 * r0) / 6) AS of_interface,
+           (r1 - r0) * ((c0 * i0 + c1 * i1) / 3 + (c0 * i1 + c1 * i0) / 6) AS of_rightness
     FROM factors),
 causes AS (
     SELECT problem_id, 'compiles' AS part, compiled0 AS was, n0 AS was_of, compiled1 AS became, n1 AS became_of, of_compiling AS points FROM shapley UNION ALL
