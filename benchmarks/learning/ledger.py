@@ -83,6 +83,9 @@ class Cell:
     were replaced."""
     train_tokens: int
     ran: Ran
+    gain: dict[str, float] | None = None
+    """Parts of the gain in pass@1, in points, by the query `what-rl-taught`; empty without RL steps, None in lines
+    that are older."""
 
     def figure_P(self, name: str, samples: int) -> np.ndarray:
         """`pass@1` or `interface` of each problem after training."""

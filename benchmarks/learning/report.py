@@ -30,7 +30,8 @@ def markdown(ledger: Ledger) -> str:
     """The whole report."""
     entries = added(ledger)
     tiers = [_tier(ledger, tier) for tier in TIERS if tier in ledger.tiers]
-    parts = [_HEAD, *tiers, _added(entries), _use(entries), _not_run(ledger), _where(ledger)]
+    tables = (_gains(ledger), _added(entries), _use(entries), _not_run(ledger), _where(ledger))
+    parts = [_HEAD, *tiers, *tables]
     return "\n".join(part for part in parts if part)
 
 
@@ -107,6 +108,37 @@ def _added(entries: list[Added]) -> str:
             ]
         )
     return "## What each adds\n\n" + markdown_table(head, body) if body else ""
+
+
+def _gains(ledger: Ledger) -> str:
+    """What RL taught, for the cells that recorded it: means over the seeds, and each seed."""
+    body = []
+    parts = ["pass@1", "compiles", "… right interface", "… right behaviour"]
+    for name in SETTINGS:
+        gains = [cell.gain for cell in cells_of(ledger, name) if cell.gain]
+        if not gains:
+            continue
+        points = [[gain[part] for gain in gains] for part in parts]
+        each = [
+            f" ({', '.join(f'{p:+.1f}' for p in found)})" * (len(found) > 1) for found in points
+        ]
+        means = [f"{np.mean(found):+.1f}" for found in points]
+        body.append(
+            [f"`{name}`", str(len(gains)), *map("".join, zip(means, each, strict=True))]
+        )
+    head = [
+        "setting",
+        "seeds",
+        "gain in pass@1",
+        "more compile",
+        "more of those have the right interface",
+    ]
+    head.append("more of these behave right")
+    about = (
+        "Points of pass@1 from the beginning of RL to its end, and their parts (`rtl-distill query what-rl-taught`);"
+        " older lines of the ledger lack them.\n\n"
+    )
+    return "## What RL taught\n\n" + about + markdown_table(head, body) if body else ""
 
 
 def _use(entries: list[Added]) -> str:

@@ -24,6 +24,7 @@ from benchmarks.learning.settings import SETTINGS, STEPS, TIERS, Setting, TierNa
 from rtl_core import pretrained
 from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.cost.tokens import Tokens, load_prices, total_dollars, unpriced
+from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.pretrained.fetch import fetch_model
 from rtl_core.reporting.evaluations import view_of
@@ -342,8 +343,16 @@ def figures_of(history: History, run: str, problems: Sequence[str]) -> dict[str,
         "after": after,
         "steps": steps_of(history, run),
         "evaluations": evaluations,
+        "gain": gain_of(history, run),
         **totals,
     }
+
+
+def gain_of(history: History, run: str) -> dict[str, float]:
+    """The parts of the gain in pass@1, in points, by name; empty without RL steps."""
+    query = named_query("what-rl-taught")
+    found = history.query(query.sql, query.bind({}, run)).to_pylist()
+    return {row["part"]: round(row["points"], 3) for row in found if row["kind"] == "cause"}
 
 
 def _dollars(metrics: dict[str, float]) -> float:

@@ -412,9 +412,6 @@ CREATE OR REPLACE MACRO pass_at_k(n, c, k) AS
          WHEN n - c < k THEN 1.0
          ELSE 1.0 - exp(lgamma(n - c + 1) - lgamma(n - c - k + 1) - lgamma(n + 1) + lgamma(n - k + 1)) END;
 
--- The part of one factor in the change of a product of three: its change times the other two, averaged over all orders of changing them.
-CREATE OR REPLACE MACRO product_part(a0, a1, b0, b1, c0, c1) AS (a1 - a0) * ((b0 * c0 + b1 * c1) / 3 + (b0 * c1 + b1 * c0) / 6);
-
 -- Pass rate by epoch and difficulty, with the mean share of tests passed.
 CREATE OR REPLACE VIEW pass_by_epoch_difficulty AS
 SELECT v.run, v.epoch, p.difficulty,

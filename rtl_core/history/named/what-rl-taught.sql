@@ -38,8 +38,9 @@ factors AS (
            coalesce(b.passed / nullif(b.fitting, 0), a.passed / nullif(a.fitting, 0), 0) AS r1
     FROM whole a JOIN whole b USING (problem_id) WHERE NOT a.later AND b.later),
 shapley AS (
-    SELECT *, product_part(c0, c1, i0, i1, r0, r1) AS of_compiling, product_part(i0, i1, c0, c1, r0, r1) AS of_interface,
-           product_part(r0, r1, c0, c1, i0, i1) AS of_rightness
+    SELECT *, (c1 - c0) * ((i0 * r0 + i1 * r1) / 3 + (i0 * r1 + i1 * r0) / 6) AS of_compiling,
+           (i1 - i0) * ((c0 * r0 + c1 * r1) / 3 + (c0 * r1 + c1 * r0) / 6) AS of_interface,
+           (r1 - r0) * ((c0 * i0 + c1 * i1) / 3 + (c0 * i1 + c1 * i0) / 6) AS of_rightness
     FROM factors),
 causes AS (
     SELECT problem_id, 'compiles' AS part, compiled0 AS was, n0 AS was_of, compiled1 AS became, n1 AS became_of, of_compiling AS points FROM shapley UNION ALL
@@ -54,9 +55,9 @@ levels AS (
     FROM factors f JOIN answers a USING (problem_id), (SELECT DISTINCT level FROM answers) l GROUP BY f.problem_id, l.level),
 parts AS (SELECT 'cause' AS kind, * FROM causes UNION ALL SELECT 'level', * FROM levels),
 places AS (SELECT problem_id, row_number() OVER (ORDER BY problem_id) - 1 AS place, count(*) OVER () AS problems FROM factors),
-draws AS (
-    SELECT d.range AS draw, p.problem_id FROM range(2000) d, places s JOIN places p ON p.place = hash(d.range * 1000003 + s.place) % s.problems),
-drawn AS (SELECT draw, kind, part, avg(points) AS points FROM draws JOIN parts USING (problem_id) GROUP BY ALL),
+draws AS (SELECT d.range AS draw, CAST(hash(d.range * 1000003 + place) % problems AS BIGINT) AS place FROM range(2000) d, places),
+drawn AS (
+    SELECT draw, kind, part, avg(points) AS points FROM draws JOIN places USING (place) JOIN parts USING (problem_id) GROUP BY ALL),
 gains AS (SELECT draw, points AS gain FROM drawn WHERE part = 'pass@1'),
 intervals AS (
     SELECT kind, part, quantile_cont(points, [0.025, 0.975]) AS ends, quantile_cont(points / nullif(gain, 0), [0.025, 0.975]) AS shares

@@ -63,7 +63,9 @@ def _rows(source: Source, kind: str, of: str = "") -> list[Row]:
 
 def _cause(row: Row) -> list[str]:
     share = "–"
-    if row["share"] is not None:
+    if row["part"] == "pass@1" and row["share"] is not None:
+        share = "100 %"
+    elif row["share"] is not None:
         middle, low, high = (100 * row[name] for name in ("share", "share_lo", "share_hi"))
         share = f"{middle:.0f} % [{low:.0f}, {high:.0f}]"
     return [row["part"], *_shares(row), _points(row), share]

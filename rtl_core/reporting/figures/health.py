@@ -49,7 +49,7 @@ SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest
 FROM step_metrics WHERE run = $run AND name = $name
 """
 _REASONS = {
-    "groups/replaced": "replaced: equal rewards, no learning signal",
+    "groups/replaced": "replaced: no learning signal",
     "groups/quarantined": "quarantined: grading kept failing",
 }
 """Metric -> why its groups were set aside."""
