@@ -103,7 +103,7 @@ def test_two_thousand_answers_are_aligned_and_none_is_lost(tiny, pair, tokenizer
         (tiny, unigrams),
         (unigrams, bpe),
         (tiny, qwen),
-        (gpt, qwen),
+        (qwen, gpt),
     ]
     student, teacher = pairs[pair]
     check_whole(Reader(Chat(student), Chat(teacher)), ANSWERS, pair)
