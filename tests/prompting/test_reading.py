@@ -47,7 +47,8 @@ def check_whole(reader: Reader, answers: int, seed: int) -> tuple[int, int]:
         if read is None:
             assert not kept
             continue
-        assert list(read.prompt_P) == teacher.encode(ASKED)
+        lead = teacher.tokens_of_frame(teacher.lead)
+        assert list(read.prompt_P) == [*teacher.encode(ASKED), *lead]
         assert (read.tokens_U[-1] == teacher.stop[0]) == ended
         assert not set(read.tokens_U[: len(read.tokens_U) - ended]) & special(teacher)
         spans = read.spans_S4.tolist()
