@@ -257,10 +257,10 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
     source = details.problem.source if details.problem else None
     writer = pieces.writer_of(details.run, stored.rollout.policy, source)
     texts = pieces.pieces(details.run, stored.rollout.tokens_T, model=writer)
-    reading = stored.teacher.reading if stored.teacher else None
-    read_texts = reading and pieces.pieces(
-        details.run, reading.tokens_U, model=stored.teacher.teacher
-    )
+    read_texts = None
+    if stored.teacher and stored.teacher.reading:
+        read_U, teacher = stored.teacher.reading.tokens_U, stored.teacher.teacher
+        read_texts = pieces.pieces(details.run, read_U, model=teacher)
     choices = tokens.teacher_choices(history, key, partial(pieces.pieces, details.run))
     against = against if against in details.others and details.problem is not None else ""
     files = details.answer.files if details.answer else {}

@@ -47,7 +47,8 @@ def check_whole(reader: Reader, answers: int, seed: int) -> tuple[int, int]:
         if read is None:
             assert not kept
             continue
-        assert list(read.prompt_P) == teacher.encode(ASKED)
+        lead = teacher.tokens_of_frame(teacher.lead)
+        assert list(read.prompt_P) == [*teacher.encode(ASKED), *lead]
         assert (read.tokens_U[-1] == teacher.stop[0]) == ended
         assert not set(read.tokens_U[: len(read.tokens_U) - ended]) & special(teacher)
         spans = read.spans_S4.tolist()
@@ -103,7 +104,7 @@ def test_two_thousand_answers_are_aligned_and_none_is_lost(tiny, pair, tokenizer
         (tiny, unigrams),
         (unigrams, bpe),
         (tiny, qwen),
-        (gpt, qwen),
+        (qwen, gpt),
     ]
     student, teacher = pairs[pair]
     check_whole(Reader(Chat(student), Chat(teacher)), ANSWERS, pair)

@@ -71,7 +71,7 @@ class PreparedPrompts:
 
     def texts(self, problems: Sequence[Problem]) -> list[tuple[list[Message], str]]:
         """Prompts, each with its known-good answer or, if the problem has none, with its own text once more."""
-        texts = []
+        texts: list[tuple[list[Message], str]] = []
         for problem in problems:
             if problem.id in self.prompts and len(texts) < MEASURED:
                 golden = "\n".join((problem.golden or {}).values())
