@@ -81,6 +81,7 @@ def shape_of(name: str, steps: int, divide: int, folder: Path) -> Path:
     data["curriculum"] |= {"problems_per_step": per_step}
     data["learning"] |= {"warm_start_steps": warm, "warm_start_problems": per_warm}
     data["run"] |= {"epochs": 1}
+    data.pop("health", None)  # its ranges are those of the real models
     roles = {"student": config.tinker.student, "teacher": str(config.tinker.teacher)}
     for role in roles:
         data["tinker"][role] = str(model_path(role))  # type: ignore[arg-type]
@@ -131,7 +132,7 @@ def print_run(db: Path, run: str, state: Path, wall_s: float) -> None:
         ],
     )
     seconds = {row["stage"]: row["seconds"] for row in history.rows(_STAGES, {"run": run})}
-    total = seconds.pop("total")
+    total, _ = seconds.pop("total"), seconds.pop("work", None)
     rows = [(stage, f"{value:.0f}", f"{value / total:.0%}") for stage, value in seconds.items()]
     show("use of the stages, which overlap", ("stage", "seconds", "of the steps' time"), rows)
     usage, prices = spent(history, run, config), load_prices(config.cost.prices)
