@@ -16,7 +16,7 @@ from rtl_grader.problems.problem_set import LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.projects import projects_of
 from rtl_grader.problems.rtl.scan import Unit
-from rtl_grader.problems.rtl.tasks import SOURCE, RtlDesign, Task
+from rtl_grader.problems.rtl.tasks import SOURCE, Choice, RtlDesign, Task
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
 
@@ -36,6 +36,8 @@ class RtlSource(FileSource):
     """Most lines of a module's file and of the files that it needs, which a prompt shows."""
     per_module: int = Field(default=3, ge=1)
     """Most parts of a module that are masked, each in a problem of its own."""
+    mask_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of such a part. Default: any number."""
     seed: int = 0
     """Seed of the choice of these parts."""
     define: dict[str, str] = Field(default_factory=dict)
@@ -82,7 +84,8 @@ class RtlSource(FileSource):
             most = f"max_lines = {self.max_lines}"
             raise ValueError(f"its file and those that it needs have more lines than {most}")
         design = RtlDesign(file, unit, need, library)
-        return design.problems(self.tasks, self.per_module, self.seed, self.judge)
+        masks = Choice(self.per_module, self.mask_tokens, self.seed)
+        return design.problems(self.tasks, masks, self.judge)
 
 
 def _matches(name: str, globs: Iterable[str]) -> bool:
