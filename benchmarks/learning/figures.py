@@ -113,6 +113,54 @@ def added(ledger: Ledger) -> list[Added]:
     return found
 
 
+MASKS = ((1, 5), (6, 8), (9, 12))
+"""Tokens of the masked parts that a row of `by_mask` takes."""
+
+
+@dataclass(frozen=True)
+class MaskRow:
+    """A setting on the problems whose masked part has `low` to `high` tokens."""
+
+    setting: Setting
+    low: int
+    high: int
+    problems: int
+    untrained: Interval
+    passed: Interval
+    gain: Interval
+    """Over the untrained student, on the same problems."""
+
+
+def by_mask(ledger: Ledger, tier: TierName) -> list[MaskRow]:
+    """For each setting of the tier that has a cell, all problems and those of each size of their masked part; empty for
+    problems without masks."""
+    line = ledger.tiers[tier]
+    if line.masks_P is None:
+        return []
+    tokens_P = np.array(line.masks_P)
+    untrained_P = np.array(line.untrained.passed_P) / line.samples
+    found = []
+    for row in rows(ledger, tier):
+        passed_SP = _table(row.cells, "pass@1", line)
+        for low, high in ((min(tokens_P), max(tokens_P)), *MASKS):
+            chosen_P = (tokens_P >= low) & (tokens_P <= high)
+            if chosen_P.sum() < 2:
+                continue
+            passed, before = passed_SP[:, chosen_P], untrained_P[chosen_P]
+            found.append(
+                MaskRow(
+                    row.setting,
+                    int(low),
+                    int(high),
+                    int(chosen_P.sum()),
+                    mean_interval(before),
+                    crossed_interval(passed, bounds=(0, 1)),
+                    crossed_interval(passed - before),
+                )
+            )
+    return found
+
+
 def cells_of(ledger: Ledger, name: str) -> list[Cell]:
     """The cells of a setting, by seed."""
     return [cell for (setting, _), cell in sorted(ledger.cells.items()) if setting == name]

@@ -50,8 +50,10 @@ class TierLine:
     """Answers to each test problem."""
     untrained: Counts
     teacher: Counts | None
-    """None: the student is its own teacher."""
+    """None: there is none, or the student is its own."""
     ran: Ran
+    masks_P: list[int] | None = None
+    """Tokens of each problem's masked part, where all have one."""
 
 
 class Step(NamedTuple):

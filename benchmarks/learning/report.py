@@ -10,6 +10,7 @@ from benchmarks.learning.figures import (
     Added,
     Row,
     added,
+    by_mask,
     cells_of,
     has_collapsed,
     rate_of,
@@ -56,7 +57,23 @@ def _tier(ledger: Ledger, tier: TierName) -> str:
             for values in (counts.passed_P, counts.interface_P)
         )
         body.append([about, "", passed, "", "", interface, *[""] * (len(head) - 6)])
-    return title + markdown_table(head, body)
+    return title + markdown_table(head, body) + _masks(ledger, tier)
+
+
+def _masks(ledger: Ledger, tier: TierName) -> str:
+    head = ["setting", "tokens of the mask", "problems", "untrained", "pass@1", "gain, points"]
+    body = [
+        [
+            f"`{row.setting.name}`",
+            f"{row.low} to {row.high}",
+            str(row.problems),
+            _rate(row.untrained),
+            _rate(row.passed),
+            _points(row.gain),
+        ]
+        for row in by_mask(ledger, tier)
+    ]
+    return "\n" + markdown_table(head, body) if body else ""
 
 
 def _row(row: Row) -> list[str]:

@@ -25,7 +25,9 @@ BRIEF = (
     "Answer with one fenced code block."
 )
 
-WINDOW = f"Write the Verilog code that stands in the place of `{MASKED}`, in one fenced code block."
+WINDOW = (
+    f"Write the Verilog code that stands in the place of `{MASKED}`, in one fenced code block."
+)
 BEFORE, AFTER = 300, 200
 """Most characters before and after a masked part that `window` shows."""
 

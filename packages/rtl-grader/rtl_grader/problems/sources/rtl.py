@@ -20,6 +20,9 @@ from rtl_grader.problems.rtl.tasks import SOURCE, Choice, RtlDesign, Task
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
 
+BENCHLS = "RTL-BenchLS"
+CLONE = f"git clone https://github.com/SebastianWANG2024/{BENCHLS}"
+
 
 @SOURCES.register(SOURCE)
 class RtlSource(FileSource):
@@ -48,6 +51,13 @@ class RtlSource(FileSource):
     @classmethod
     def is_there(cls, path: Path) -> bool:
         return path.exists() or bool(glob.glob(str(path), recursive=True))
+
+    @classmethod
+    def how_to_get(cls, path: Path) -> str:
+        if BENCHLS not in path.parts:
+            return super().how_to_get(path)
+        folder = Path(*path.parts[: path.parts.index(BENCHLS) + 1])
+        return f"run `{CLONE} {folder}`, or change the path to a folder with RTL of your own"
 
     def design_of(self, problem: Problem) -> Design:
         """The project, if there are several, else all modules that instances connect."""
