@@ -85,6 +85,8 @@ class Cell:
     were replaced."""
     train_tokens: int
     ran: Ran
+    after_warm_start: Counts | None = None
+    """The results between the supervised steps and the others, if the run was evaluated there."""
 
     def figure_P(self, name: str, samples: int) -> np.ndarray:
         """`pass@1` or `interface` of each problem after training."""

@@ -61,15 +61,18 @@ def _tier(ledger: Ledger, tier: TierName) -> str:
 
 
 def _masks(ledger: Ledger, tier: TierName) -> str:
-    head = ["setting", "tokens of the mask", "problems", "untrained", "pass@1", "gain, points"]
+    head = ["setting", "tokens of the mask", "problems", "untrained", "after supervised steps"]
+    head += ["pass@1", "over untrained, points", "over supervised steps, points"]
     body = [
         [
             f"`{row.setting.name}`",
             f"{row.low} to {row.high}",
             str(row.problems),
             _rate(row.untrained),
+            "" if row.warm is None else _rate(row.warm),
             _rate(row.passed),
             _points(row.gain),
+            "" if row.gain_over_warm is None else _points(row.gain_over_warm),
         ]
         for row in by_mask(ledger, tier)
     ]

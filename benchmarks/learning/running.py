@@ -143,7 +143,12 @@ class Matrix:
         )
         if lacks_tier:
             self._add_tier(setting.tier, found, config, ran)
-        figures = figures_of(found, name, self.ledger.tiers[setting.tier].problems_P)
+        problems = self.ledger.tiers[setting.tier].problems_P
+        figures = figures_of(found, name, problems)
+        if config.evaluation.after_warm_start and (steps := config.learning.warm_start_steps):
+            figures["after_warm_start"] = counts_of(
+                found, name, "student", problems, step=steps
+            )
         return Cell(
             setting=setting.name,
             tier=setting.tier,
