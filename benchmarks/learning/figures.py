@@ -113,6 +113,63 @@ def added(ledger: Ledger) -> list[Added]:
     return found
 
 
+MASKS = ((1, 5), (6, 8), (9, 12))
+"""Tokens of the masked parts that a row of `by_mask` takes."""
+
+
+@dataclass(frozen=True)
+class MaskRow:
+    """A setting on the problems whose masked part has `low` to `high` tokens."""
+
+    setting: Setting
+    low: int
+    high: int
+    problems: int
+    untrained: Interval
+    warm: Interval | None
+    """After the supervised steps; None if a cell was not evaluated there."""
+    passed: Interval
+    gain: Interval
+    """Over the untrained student, on the same problems."""
+    gain_over_warm: Interval | None
+
+
+def by_mask(ledger: Ledger, tier: TierName) -> list[MaskRow]:
+    """For each setting of the tier that has a cell, all problems and those of each size of their masked part; empty for
+    problems without masks."""
+    line = ledger.tiers[tier]
+    if line.masks_P is None:
+        return []
+    tokens_P = np.array(line.masks_P)
+    untrained_P = np.array(line.untrained.passed_P) / line.samples
+    found = []
+    for row in rows(ledger, tier):
+        passed_SP = _table(row.cells, "pass@1", line)
+        counts = [cell.after_warm_start for cell in row.cells]
+        known = [one.passed_P for one in counts if one is not None]
+        warm_SP = np.array(known) / line.samples if len(known) == len(counts) else None
+        for low, high in ((min(tokens_P), max(tokens_P)), *MASKS):
+            chosen_P = (tokens_P >= low) & (tokens_P <= high)
+            if chosen_P.sum() < 2:
+                continue
+            passed, before = passed_SP[:, chosen_P], untrained_P[chosen_P]
+            warm = None if warm_SP is None else warm_SP[:, chosen_P]
+            found.append(
+                MaskRow(
+                    row.setting,
+                    int(low),
+                    int(high),
+                    int(chosen_P.sum()),
+                    mean_interval(before),
+                    None if warm is None else crossed_interval(warm, bounds=(0, 1)),
+                    crossed_interval(passed, bounds=(0, 1)),
+                    crossed_interval(passed - before),
+                    None if warm is None else crossed_interval(passed - warm),
+                )
+            )
+    return found
+
+
 def cells_of(ledger: Ledger, name: str) -> list[Cell]:
     """The cells of a setting, by seed."""
     return [cell for (setting, _), cell in sorted(ledger.cells.items()) if setting == name]

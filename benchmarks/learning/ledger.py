@@ -50,8 +50,10 @@ class TierLine:
     """Answers to each test problem."""
     untrained: Counts
     teacher: Counts | None
-    """None: the student is its own teacher."""
+    """None: there is none, or the student is its own."""
     ran: Ran
+    masks_P: list[int] | None = None
+    """Tokens of each problem's masked part, where all have one."""
 
 
 class Step(NamedTuple):
@@ -86,6 +88,8 @@ class Cell:
     gain: dict[str, float] | None = None
     """Parts of the gain in pass@1, in points, by the query `what-rl-taught`; empty without RL steps, None in lines
     that are older."""
+    after_warm_start: Counts | None = None
+    """The results between the supervised steps and the others, if the run was evaluated there."""
 
     def figure_P(self, name: str, samples: int) -> np.ndarray:
         """`pass@1` or `interface` of each problem after training."""

@@ -10,6 +10,7 @@ from benchmarks.learning.figures import (
     Added,
     Row,
     added,
+    by_mask,
     cells_of,
     has_collapsed,
     rate_of,
@@ -57,7 +58,26 @@ def _tier(ledger: Ledger, tier: TierName) -> str:
             for values in (counts.passed_P, counts.interface_P)
         )
         body.append([about, "", passed, "", "", interface, *[""] * (len(head) - 6)])
-    return title + markdown_table(head, body)
+    return title + markdown_table(head, body) + _masks(ledger, tier)
+
+
+def _masks(ledger: Ledger, tier: TierName) -> str:
+    head = ["setting", "tokens of the mask", "problems", "untrained", "after supervised steps"]
+    head += ["pass@1", "over untrained, points", "over supervised steps, points"]
+    body = [
+        [
+            f"`{row.setting.name}`",
+            f"{row.low} to {row.high}",
+            str(row.problems),
+            _rate(row.untrained),
+            "" if row.warm is None else _rate(row.warm),
+            _rate(row.passed),
+            _points(row.gain),
+            "" if row.gain_over_warm is None else _points(row.gain_over_warm),
+        ]
+        for row in by_mask(ledger, tier)
+    ]
+    return "\n" + markdown_table(head, body) if body else ""
 
 
 def _row(row: Row) -> list[str]:

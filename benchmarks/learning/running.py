@@ -28,7 +28,11 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.pretrained.fetch import fetch_model
 from rtl_core.reporting.evaluations import view_of
+from rtl_core.run.check.machine import problems_of as problems_of_run
 from rtl_core.run.lock import is_held, lock_path
+from rtl_grader.extraction.answer_to import masked_piece
+from rtl_grader.hdl.text import code_of
+from rtl_grader.problems.rtl.scan import count_tokens
 
 Tell = Callable[[str], None]
 _PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
@@ -143,8 +147,13 @@ class Matrix:
             ran_here((time.monotonic() - start) / 60, memory_gb),
         )
         if lacks_tier:
-            self._add_tier(setting.tier, found, name, config.evaluation.samples, ran)
-        figures = figures_of(found, name, self.ledger.tiers[setting.tier].problems_P)
+            self._add_tier(setting.tier, found, config, ran)
+        problems = self.ledger.tiers[setting.tier].problems_P
+        figures = figures_of(found, name, problems)
+        if config.evaluation.after_warm_start and (steps := config.learning.warm_start_steps):
+            figures["after_warm_start"] = counts_of(
+                found, name, "student", problems, step=steps
+            )
         return Cell(
             setting=setting.name,
             tier=setting.tier,
@@ -165,11 +174,12 @@ class Matrix:
             Setting("", tier, "", TIERS[tier].overrides, base=TIERS[tier].base), self.extra
         )
 
-    def _add_tier(
-        self, tier: TierName, history: History, run: str, samples: int, ran: Ran
-    ) -> None:
+    def _add_tier(self, tier: TierName, history: History, config: RunConfig, ran: Ran) -> None:
         """Add the tier's line: its test problems, and the results of teacher and untrained student in this run."""
-        problems = problems_of(history, run)
+        run, samples = config.run.name, config.evaluation.samples
+        from_files = TIERS[tier].problems is None
+        problems = fit_of(history, run) if from_files else problems_of(history, run)
+        masks = masks_of(config, problems) if from_files else None
         before = counts_of(history, run, "student", problems, step=0)
         teacher = (
             None
@@ -177,8 +187,9 @@ class Matrix:
             else counts_of(history, run, "teacher", problems, step=0)
         )
         with self._lock:
+            recipe = self._tier_recipe(tier)
             self.ledger.add(
-                TierLine(tier, self._tier_recipe(tier), problems, samples, before, teacher, ran)
+                TierLine(tier, recipe, problems, samples, before, teacher, ran, masks)
             )
 
     def _weights(self, setting: Setting, seed: int) -> str:
@@ -281,6 +292,22 @@ def _processor() -> str:
 def problems_of(history: History, run: str) -> list[str]:
     """The test problems in order."""
     return [row["problem_id"] for row in history.query(_PROBLEMS_SQL, {"run": run}).to_pylist()]
+
+
+def fit_of(history: History, run: str) -> list[str]:
+    """The held-out problems on which the untrained student was evaluated, in order: those that are fit. LookupError
+    without this evaluation."""
+    for evaluation in history.evaluations(run):
+        if (evaluation.status, evaluation.policy, evaluation.step) == ("done", "student", 0):
+            return sorted(view_of(history, evaluation).counts)
+    raise LookupError(f"run {run} holds no finished evaluation of the untrained student")
+
+
+def masks_of(config: RunConfig, problems: Sequence[str]) -> list[int] | None:
+    """Tokens of the masked part of each problem; None if one has none."""
+    loaded = {problem.id: problem for problem in problems_of_run(config).every}
+    pieces = [masked_piece(loaded[name]) for name in problems]
+    return None if None in pieces else [count_tokens(code_of(piece or "")) for piece in pieces]
 
 
 def counts_of(

@@ -13,7 +13,7 @@ from rtl_core.starter import spec
 from rtl_core.tinymodels import ModelName, model_path
 
 BASE = str(Path(__file__).with_name("base.toml"))
-TierName = Literal["hard", "starter", "smollm2"]
+TierName = Literal["hard", "starter", "smollm2", "smollm2-rtl"]
 
 STEPS = 64
 PROBLEMS_PER_STEP = 8
@@ -27,9 +27,10 @@ class Tier:
     student: str
     teacher: str | None
     """None: the student is its own teacher."""
-    problems: spec.Tier
+    problems: spec.Tier | None
+    """None: those of `base`, which are read from files."""
     test_problems: int
-    """A multiple of the number of families: 18 for the starter problems, 7 for the hard ones."""
+    """A multiple of the number of families: 18 for the starter problems, 7 for the hard ones. 0: those held out."""
     goals: tuple[float, float]
     """Pass rates in training; the report gives the first step that reaches each."""
     base: str = BASE
@@ -64,6 +65,15 @@ TIERS: dict[TierName, Tier] = {
         (0.1, 0.2),
         "smollm2",
         ("problems.sources.0.train=8",),  # its cells validate their own problems
+    ),
+    "smollm2-rtl": Tier(
+        "SmolLM2-135M on masked parts of real RTL",
+        "SmolLM2-135M-Instruct",
+        None,
+        None,
+        0,
+        (0.1, 0.2),
+        "smollm2-rtl",
     ),
 }
 """In the order of the report."""
@@ -120,6 +130,11 @@ def config_of(
     name = f"{setting.name}-{seed}"
     tier = TIERS[setting.tier]
     teacher = () if tier.teacher is None else (f'tinker.teacher="{tier.teacher}"',)
+    problems = (
+        f'problems.sources.0.tier="{tier.problems}"',
+        f"problems.sources.0.heldout={tier.test_problems}",
+        'problems.sources.0.heldout_split="test"',
+    )
     return load_config(
         setting.base,
         (
@@ -129,9 +144,7 @@ def config_of(
             f'run.history="{folder}/{name}/history.duckdb"',
             f'tinker.student="{tier.student}"',
             *teacher,
-            f'problems.sources.0.tier="{tier.problems}"',
-            f"problems.sources.0.heldout={tier.test_problems}",
-            'problems.sources.0.heldout_split="test"',
+            *(problems if tier.problems else ()),
             "problems.validation_mutants=0",
             "evaluation.teacher=false",
             "evaluation.samples=4",

@@ -23,6 +23,8 @@ _NOT: dict[str, Any] = {
     "grading": {"executor", "image", "workers", "retries", "until", "until_steps"}
 }
 """Keys of them that are in the verdicts, or on which no figure depends."""
+_OF_A_RUN = {"path", "heldout_fraction", "train_problems"}
+"""Keys of a source on which no figure of an evaluation depends."""
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def _read_as(sources: Iterable[ProblemSource]) -> list[dict[str, Any]]:
     """How sources are read, each way once; where they are is nobody else's concern."""
     ways: list[dict[str, Any]] = []
     for source in sources:
-        way = source.model_dump(mode="json", exclude={"path", "heldout_fraction"})
+        way = source.model_dump(mode="json", exclude=_OF_A_RUN)
         ways += [way] * (way not in ways)
     return ways
 

@@ -78,7 +78,8 @@ def _assumed(
     )
     heldout = round(total * source.heldout_fraction)
     length = (mean, limit, source.kind)
-    return [length] * (total - heldout), [length] * heldout
+    train = min(total - heldout, source.train_problems or total)
+    return [length] * train, [length] * heldout
 
 
 def _counter(

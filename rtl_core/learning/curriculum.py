@@ -26,8 +26,9 @@ _LABEL_POOL: dict[str, Pool] = {"easy": "easy", "medium": "normal", "hard": "har
 
 
 def difficulty_key(problem: Problem) -> tuple[int, int, int, str]:
-    """Sort key: (difficulty label, characters of the golden answer, number of ports, id)."""
-    golden_chars = sum(map(len, problem.golden.values())) if problem.golden else 0
+    """Sort key: (difficulty label, characters that the golden answer writes, number of ports, id)."""
+    given_chars = sum(map(len, problem.frame.values()))
+    golden_chars = sum(map(len, problem.golden.values())) - given_chars if problem.golden else 0
     ports = len(problem.interface.ports) if problem.interface else 0
     return (_LABEL_RANK[problem.difficulty], golden_chars, ports, problem.id)
 

@@ -198,6 +198,24 @@ def test_a_file_with_a_byte_order_mark_and_crlf_is_read(tmp_path):
     assert load_config(path, environment={}) == demo()
 
 
+def test_the_shipped_run_on_real_rtl_names_its_data_and_ends_with_rl(
+    tmp_path,
+):
+    with pytest.raises(ConfigError, match=r"git clone .*RTL-BenchLS"):
+        load_config(
+            "smollm2-rtl", ("problems.sources.0.path=RTL-BenchLS/none",), environment={}
+        )
+    (tmp_path / "m.v").write_text("module m (input a, output y); assign y = ~a; endmodule\n")
+    own = f"problems.sources.0.path={tmp_path}"
+    config = load_config("smollm2-rtl", (own,), environment={})
+    (source,) = config.problems.sources
+    supervised = config.learning.warm_start_steps * config.problems_of_step(0)
+    assert supervised < source.train_problems
+    assert config.learning.imitates_golden
+    assert not config.learning.uses_kl  # no teacher
+    assert (config.tinker.local_device, config.prompting.template) == ("auto", "window")
+
+
 def test_errors_in_toml_and_overrides_say_what_to_do(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text("[run\n")

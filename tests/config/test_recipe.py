@@ -29,7 +29,7 @@ def test_missing_sets_are_named_with_the_command_that_fetches_each():
     for key in ("sources.0", "sources.1", "exclude.0", "exclude.1", "exclude.2"):
         assert f"`problems.{key}.path`: there is no data/" in said
     for command in (
-        "problems fetch codev-r1", "git clone https://github.com/SebastianWANG2024/RTL-BenchLS data/rtl-benchls`",
+        "problems fetch codev-r1", "git clone https://github.com/SebastianWANG2024/RTL-BenchLS data/RTL-BenchLS`",
         "git clone https://github.com/NVlabs/verilog-eval data/verilog-eval`",
         "git clone https://github.com/hkust-zhiyao/RTLLM data/RTLLM`", "problems fetch cvdp",
     ):  # fmt: skip

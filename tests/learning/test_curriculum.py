@@ -27,6 +27,21 @@ def test_easy_problems_come_first_then_shorter_answers():
     assert [p.id for p in order_problems(problems, "easy_to_hard", 0)] == ["b", "c", "a", "d"]
 
 
+def test_of_masked_problems_the_smaller_part_comes_first():
+    whole = {"rtl/m.sv": "module m; assign y = a & b; endmodule" + 40 * " "}
+    frames = {
+        "part": "module m; assign y = [MASKED]; endmodule" + 40 * " ",
+        "most": "module m; [MASKED]",
+    }
+    problems = [
+        a_problem(id=name, difficulty="easy", golden=whole, frame={"rtl/m.sv": frame})
+        for name, frame in frames.items()
+    ]
+    short = problem("short", "easy", "x" * 20)
+    ordered = order_problems([*problems, short], "easy_to_hard", 0)
+    assert [p.id for p in ordered] == ["part", "short", "most"]
+
+
 def test_shuffled_depends_on_the_seed_alone():
     problems = [problem(f"p{i:02}", "easy", "x") for i in range(30)]
     first = [p.id for p in order_problems(problems, "shuffled", 1)]

@@ -13,12 +13,14 @@ from benchmarks.learning.settings import (
     TIERS,
     config_of,
 )
+from rtl_core.config import load_config
 from rtl_core.starter import FAMILIES
 
 FOLDER = Path("runs")
+OF_FILES = [name for name, one in SETTINGS.items() if TIERS[one.tier].problems is None]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in OF_FILES])
 def test_every_setting_uses_the_test_split_and_the_models_of_its_tier(name):
     setting = SETTINGS[name]
     config, tier = config_of(setting, 3, FOLDER), TIERS[setting.tier]
@@ -27,6 +29,16 @@ def test_every_setting_uses_the_test_split_and_the_models_of_its_tier(name):
     assert source.heldout % len(FAMILIES[tier.problems]) == 0
     teacher = foreign.NAME if SETTINGS[name].foreign else tier.teacher
     assert (config.tinker.student, config.tinker.teacher) == (tier.student, teacher)
+
+
+@pytest.mark.parametrize("name", OF_FILES)
+def test_a_setting_of_problems_in_files_has_its_base_with_the_test_problems_held_out(name):
+    setting = SETTINGS[name]
+    config, tier = config_of(setting, 3, FOLDER), TIERS[setting.tier]
+    shipped = load_config(setting.base, environment={}, check_files=False)
+    assert config.problems.sources == shipped.problems.sources
+    assert config.problems.sources[0].heldout_fraction > 0
+    assert (config.tinker.student, config.run.seed) == (tier.student, 3)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from rtl_grader.errors import ConfigError
 from rtl_grader.prompts import (
     MASKED_FORMAT,
     SYSTEM,
@@ -17,12 +18,18 @@ from rtl_grader.prompts import (
     with_context,
 )
 from rtl_grader.types.files import Files
-from rtl_grader.types.problem import Port, Problem
+from rtl_grader.types.problem import MASKED, Port, Problem
 
 BRIEF = (
     "Write the Verilog module exactly as specified: names, ports, widths, behaviour. "
     "Answer with one fenced code block."
 )
+
+WINDOW = (
+    f"Write the Verilog code that stands in the place of `{MASKED}`, in one fenced code block."
+)
+BEFORE, AFTER = 300, 200
+"""Most characters before and after a masked part that `window` shows."""
 
 EXAMPLE = """\
 Example. Specification: "Module `pulse_cnt`: counts the cycles in which `tick_i` is high. Output `total_o`, 5 bits. \
@@ -44,6 +51,29 @@ def bare(problem: Problem, context: Files) -> Messages:
 def brief(problem: Problem, context: Files) -> Messages:
     """A sentence that demands the exact interface, and the problem: for small models, slow on long prompts."""
     return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
+
+
+@TEMPLATES.register("window")
+def window(problem: Problem, context: Files) -> Messages:
+    """A sentence, and the lines around a masked part, at most 300 characters before and 200 after it: for small
+    models. Raises ConfigError if nothing is masked."""
+    if not problem.frame:
+        raise ConfigError(
+            f"template window: nothing is masked in {problem.id}",
+            f"give problems with `{MASKED}`, such as those of the source `rtl`",
+        )
+    (frame,) = problem.frame.values()
+    before, _, after = frame.partition(MASKED)
+    if len(before) > BEFORE:
+        before = before[-BEFORE:]
+        _, _, whole_lines = before.partition("\n")
+        before = whole_lines or before
+    if len(after) > AFTER:
+        after = after[:AFTER]
+        whole_lines, _, _ = after.rpartition("\n")
+        after = whole_lines or after
+    code = f"{before}{MASKED}{after}".strip("\n")
+    return [{"role": "system", "content": WINDOW}, {"role": "user", "content": code}]
 
 
 @TEMPLATES.register("exact")

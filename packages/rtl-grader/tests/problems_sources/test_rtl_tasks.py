@@ -5,7 +5,10 @@ from collections import Counter
 import pytest
 from rtl_project import project, read, reasons
 
+from rtl_grader.errors import ConfigError
 from rtl_grader.extraction.answer_to import answer_to, masked_piece, response_of
+from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.problems.rtl.scan import count_tokens
 from rtl_grader.problems.sources import SOURCES, load_problems
 from rtl_grader.prompts import build_messages
 from rtl_grader.types.problem import MASKED
@@ -109,6 +112,78 @@ def test_masks_of_all_sizes_are_drawn_by_seed(folder):
     assert all(everything[p.id] == p for p in [*first, *other])
     families = Counter((p.interface.module, p.family) for p in first)
     assert set(families.values()) == {1, 2}
+
+
+def test_masks_can_be_limited_in_size(folder):
+    every = read(folder, per_module=20, tasks=["complete"]).problems
+    small = read(folder, per_module=20, tasks=["complete"], mask_tokens=6).problems
+    few = {p.id for p in every if count_tokens(masked_piece(p)) <= 6}
+    assert {p.id for p in small} == few
+    assert 0 < len(small) < len(every)
+    nothing = reasons(read(folder, tasks=["complete"], mask_tokens=1))
+    assert "no part of it can be masked" in nothing.values()
+
+
+def test_training_problems_can_be_limited_and_designs_stay_whole(tmp_path):
+    for i in range(8):
+        project(tmp_path / f"project{i}")
+    every, few = (LoadedProblems(split="design") for _ in range(2))
+    for loaded, most in ((every, None), (few, 5)):
+        settings = {"heldout_fraction": 0.4, "train_problems": most, "tasks": ["complete"]}
+        SOURCES.find("rtl")(kind="rtl", path=tmp_path, **settings).add_to(loaded, 0)
+    assert few.heldout == every.heldout
+    kept = {few.designs[p.id].name for p in few.train}
+    assert [p for p in every.train if every.designs[p.id].name in kept] == few.train
+    assert 5 <= len(few.train) < len(every.train)
+
+
+def test_the_window_shows_the_lines_around_the_mask(folder):
+    shown = {}
+    for problem in read(folder, per_module=20, tasks=["complete"]).problems:
+        system, user = build_messages(problem, "window")
+        assert "[MASKED]" in system["content"]
+        shown[masked_piece(problem)] = user["content"]
+    text = shown["q <= following;"]
+    assert text.startswith("// Counts")
+    assert text.endswith("else if (up) [MASKED]\nendmodule")
+
+
+def test_the_window_of_a_long_file_has_whole_lines_unless_a_line_is_longer(tmp_path):
+    filler = "".join(f"  wire [7:0] unused_{i:03};\n" for i in range(60))
+    wide = ", ".join(f"input a{i}" for i in range(200))
+    (tmp_path / "long.v").write_text(
+        f"module long (input a, output y);\n{filler}  assign y = ~a;\n{filler}endmodule\n"
+    )
+    (tmp_path / "wide.v").write_text(
+        f"module wide ({wide}, output y); assign y = ~a0; endmodule\n"
+    )
+    for problem in read(tmp_path, tasks=["complete"]).problems:
+        content = build_messages(problem, "window")[-1]["content"]
+        before, _, after = content.partition("[MASKED]")
+        assert 250 < len(before) <= 300
+        assert content in problem.frame[problem.targets[0]]
+        if problem.interface.module == "long":
+            assert 150 < len(after) <= 200
+            assert before.lstrip().startswith("wire [7:0] unused_")
+            assert after.endswith(";")
+
+
+def test_the_window_needs_a_mask(folder):
+    problem = read(folder).problems[0].model_copy(update={"frame": {}})
+    with pytest.raises(ConfigError, match="nothing is masked"):
+        build_messages(problem, "window")
+
+
+def test_a_missing_public_set_is_named_with_its_origin(tmp_path):
+    there = tmp_path / "RTL-BenchLS" / "data" / "slice_0[12].jsonl"
+    assert (
+        SOURCES.find("rtl")
+        .how_to_get(there)
+        .startswith(
+            f"run `git clone https://github.com/SebastianWANG2024/RTL-BenchLS {tmp_path}/RTL-BenchLS`"
+        )
+    )
+    assert "git" not in SOURCES.find("rtl").how_to_get(tmp_path)
 
 
 def test_the_masked_file_is_shown_once_with_what_it_needs(folder):

@@ -145,7 +145,12 @@ def _mask(tree: SourceTree, first: Node, last: Node) -> Mask | None:
     directives = _CONDITION.findall(code)
     if len(directives) != 2 * directives.count("endif"):
         return None
-    return Mask(begin[0], end[1], tokens=len(_TOKEN.findall(code)))
+    return Mask(begin[0], end[1], count_tokens(code))
+
+
+def count_tokens(code: str) -> int:
+    """Number of tokens: words, numbers and single characters."""
+    return len(_TOKEN.findall(code))
 
 
 def _body(members: list[Node]) -> list[Node]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,31 @@ _PROMPTS = {
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Which parts of a module are masked."""
+
+    most: int
+    """At most so many."""
+    tokens: int | None
+    """Of at most so many tokens each; None: of any number."""
+    seed: int
+
+    def of(self, masks: Sequence[Mask], name: str) -> list[Mask]:
+        """Masks of the module `name`, drawn by seed: of each difficulty in turn."""
+        rng = random.Random(f"{self.seed}/{name}")
+        most = self.tokens or sys.maxsize
+        drawn = [mask for mask in masks if MIN_TOKENS <= mask.tokens <= most]
+        rng.shuffle(drawn)
+        taken: Counter[Difficulty] = Counter()
+        turns = {}
+        for mask in drawn:
+            level = _difficulty(mask)
+            turns[mask] = taken[level], level
+            taken[level] += 1
+        return sorted(drawn, key=turns.__getitem__)[: self.most]
+
+
+@dataclass(frozen=True)
 class RtlDesign:
     """A module to ask about."""
 
@@ -43,10 +69,8 @@ class RtlDesign:
     need: Need
     library: Library
 
-    def problems(
-        self, tasks: Sequence[Task], masks: int, seed: int, judging: Judging
-    ) -> list[Problem]:
-        """The problems about the design: at most `masks` completions of different sizes, and its body.
+    def problems(self, tasks: Sequence[Task], masks: Choice, judging: Judging) -> list[Problem]:
+        """The problems about the design: the chosen completions, and its body.
 
         Raises ValueError when there are none, or when the interface cannot be read or a mask not be told from the text.
         """
@@ -56,7 +80,8 @@ class RtlDesign:
         body = [self.unit.body] if self.unit.body else []
         chosen: list[tuple[Task, Mask]] = []
         if "complete" in tasks:
-            chosen += [("complete", mask) for mask in self._chosen(masks, seed)]
+            name = f"{self.file.path}/{self.unit.name}"
+            chosen += [("complete", mask) for mask in masks.of(self.unit.masks, name)]
         if "module" in tasks:
             chosen += [("module", mask) for mask in body]
         if not chosen:
@@ -87,19 +112,6 @@ class RtlDesign:
         if any(port.width is None for port in ports):
             raise ValueError("the width of one of its ports cannot be read")
         return problem
-
-    def _chosen(self, most: int, seed: int) -> list[Mask]:
-        """At most so many masks, drawn by seed: of each difficulty in turn."""
-        rng = random.Random(f"{seed}/{self.file.path}/{self.unit.name}")
-        masks = [mask for mask in self.unit.masks if mask.tokens >= MIN_TOKENS]
-        rng.shuffle(masks)
-        taken: Counter[Difficulty] = Counter()
-        turns = {}
-        for mask in masks:
-            level = _difficulty(mask)
-            turns[mask] = taken[level], level
-            taken[level] += 1
-        return sorted(masks, key=turns.__getitem__)[:most]
 
     def _masked(self, whole: Problem, task: Task, mask: Mask) -> Problem:
         data, path = self.file.text.encode(), self.file.path

@@ -73,6 +73,8 @@ class FileSource(ProblemSource):
     """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides
     as the set grows. With `problems.split = "id"` the share of the problems, chosen by fingerprint.
     Near-duplicates of held-out problems add to it."""
+    train_problems: int | None = Field(default=None, ge=1)
+    """Train on so many problems, chosen by the same hashes, and the rest of the last one's design. Default: on all."""
     form = "=PATH"
     published: ClassVar[tuple[int, float] | None] = None
     """(gradable problems of the public set, assumed mean prompt tokens), for estimates without the files."""
@@ -118,14 +120,22 @@ class FileSource(ProblemSource):
         contents = self.read()
         loaded.broken += contents.broken
         loaded.left_out += contents.left_out
+        digests: dict[str, str] = {}
+        train: list[Problem] = []
         for problem in contents.problems:
             digest = problem.fingerprint
             if loaded.split == "design":
                 design = loaded.designs[problem.id] = self.design_of(problem)
                 digest = design.digest
+            digests[problem.id] = digest
             is_held_out = held_out(digest, self.heldout_fraction)
-            side = loaded.heldout if is_held_out else loaded.train
+            side = loaded.heldout if is_held_out else train
             side.append(problem)
+        most = self.train_problems
+        if most is not None and len(train) > most:
+            last = sorted(digests[problem.id] for problem in train)[most - 1]
+            train = [problem for problem in train if digests[problem.id] <= last]
+        loaded.train += train
 
 
 class GeneratedSource(ProblemSource):

@@ -16,12 +16,13 @@ from rtl_grader.problems.problem_set import LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.projects import projects_of
 from rtl_grader.problems.rtl.scan import Unit
-from rtl_grader.problems.rtl.tasks import SOURCE, RtlDesign, Task
+from rtl_grader.problems.rtl.tasks import SOURCE, Choice, RtlDesign, Task
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
 
-_BENCHLS = "rtl-benchls"
-"""Folder of a clone of RTL-BenchLS."""
+_BENCHLS = "RTL-BenchLS"
+"""Folder of a clone of the set of this name."""
+_CLONE = f"git clone https://github.com/SebastianWANG2024/{_BENCHLS}"
 _SLICES = tuple(f"slice_{number:02}.jsonl" for number in range(1, 21))
 _PER_SLICE = 1_570
 """Mean problems of a slice with the default settings; counted for two."""
@@ -42,6 +43,8 @@ class RtlSource(FileSource):
     """Most lines of a module's file and of the files that it needs, which a prompt shows."""
     per_module: int = Field(default=3, ge=1)
     """Most parts of a module that are masked, each in a problem of its own."""
+    mask_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of such a part. Default: any number."""
     seed: int = 0
     """Seed of the choice of these parts."""
     define: dict[str, str] = Field(default_factory=dict)
@@ -55,10 +58,10 @@ class RtlSource(FileSource):
 
     @classmethod
     def how_to_get(cls, path: Path) -> str:
-        if _BENCHLS in path.parts:
-            folder = Path(*path.parts[: path.parts.index(_BENCHLS) + 1])
-            return f"get it with `git clone https://github.com/SebastianWANG2024/RTL-BenchLS {folder}`"
-        return super().how_to_get(path)
+        if _BENCHLS not in path.parts:
+            return super().how_to_get(path)
+        folder = Path(*path.parts[: path.parts.index(_BENCHLS) + 1])
+        return f"run `{_CLONE} {folder}`, or change the path to a folder with RTL of your own"
 
     @property
     def assumed(self) -> tuple[int, float] | None:
@@ -100,7 +103,8 @@ class RtlSource(FileSource):
             most = f"max_lines = {self.max_lines}"
             raise ValueError(f"its file and those that it needs have more lines than {most}")
         design = RtlDesign(file, unit, need, library)
-        return design.problems(self.tasks, self.per_module, self.seed, self.judge)
+        masks = Choice(self.per_module, self.mask_tokens, self.seed)
+        return design.problems(self.tasks, masks, self.judge)
 
 
 def _matches(name: str, globs: Iterable[str]) -> bool:
