@@ -120,7 +120,7 @@ def _estimate_unless(wrong: set[str], print_estimate: Callable[[], None]) -> Non
         if "data set" not in wrong:
             print_estimate()
             return
-        error = "mend the data set first"
+        error = "mend the data set first; --estimate gives one with assumed sizes"
     except UserError as why:
         error = str(why)
     typer.echo(f"no estimate: {error}")
