@@ -14,7 +14,7 @@ from rtl_grader.words import command
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/messages.md"
 FOLDERS = ("cli", "flows", "operations", "tasks", "rtl_core", "packages/rtl-grader/rtl_grader")
-SHORT = 9
+SHORT = 12
 """Words of a remedy that is left out, because it says no more than the error that prints it."""
 INTERNAL = {"FolderError", "CallError"}
 """Errors whose second argument is no remedy."""
