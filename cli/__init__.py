@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from localtinker.errors import LocalTinkerError
+from rtl_core import COMMANDS as GRADER_COMMANDS
 from rtl_core import __version__
 from rtl_core.errors import ConfigError
 from rtl_grader.cli.running import run
@@ -80,6 +81,7 @@ PANELS: dict[str, str] = {
 """Panel of `--help` -> its commands; the others are in the panel of groups."""
 
 RENAMED: dict[str, str] = {
+    **GRADER_COMMANDS,
     "audit": "grade audit",
     "check-service": "admin check-service",
     "checkpoints": "admin checkpoints",
@@ -89,16 +91,11 @@ RENAMED: dict[str, str] = {
     "estimate": "check --estimate",
     "export": "admin export",
     "fetch-model": "admin fetch-model",
-    "grade": "grade answers",
     "make-models": "admin models",
     "regrade": "grade again",
-    "reproduce": "grade reproduce",
-    "serve-grader": "serve grader",
     "serve-tinker": "serve tinker",
     "set-aside": "admin set-aside",
     "snapshot": "admin snapshot",
-    "toolchain": "admin toolchain",
-    "validate": "problems validate",
 }
 """Former name of a command, or its name in another package -> its words here. They go with the next version."""
 

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import rtl_core  # noqa: F401  (its names of the commands)
+from rtl_grader.words import command
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/messages.md"
 FOLDERS = ("cli", "flows", "operations", "tasks", "rtl_core", "packages/rtl-grader/rtl_grader")
-SHORT = 9
+SHORT = 12
 """Words of a remedy that is left out, because it says no more than the error that prints it."""
 INTERNAL = {"FolderError", "CallError"}
 """Errors whose second argument is no remedy."""
@@ -62,6 +65,8 @@ def _text(node: ast.AST) -> str:
             return re.sub(r"\s+", " ", text.replace("*", "\\*"))
         case ast.JoinedStr(values=parts):
             return "".join(_part(part) for part in parts)
+        case ast.FormattedValue(value=ast.Call(func=ast.Name(id="command"), args=[name])):
+            return command(_text(name))
     return ""
 
 

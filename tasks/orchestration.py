@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -46,8 +47,10 @@ def named_by_run() -> str:
     options = Options.model_validate(parameters.get("options") or {})
     overrides = [*(parameters.get("overrides") or []), *options.as_overrides()]
     name = parameters.get("config", "demo")
-    with suppress(ConfigError):  # the flow itself raises it
-        name = load_config(name, overrides, check_files=False).run.name
+    # The flow itself raises what is wrong with other keys.
+    naming = [text for text in overrides if re.match(r"\s*run\.name\b", text)]
+    with suppress(ConfigError):
+        name = load_config(name, naming, check_files=False).run.name
     return f"{flow_run.flow_name} {name}"
 
 

@@ -18,16 +18,22 @@ def comparison(first: Card, second: Card) -> Iterator[str]:
     It is paired over the problems that are the same in both, else (no problem is) of two independent means.
     """
     yield from (title(first), title(second))
+    one, two = _versions(first), _versions(second)
+    both = one.keys() & two.keys()
     for what, ours, theirs in (
         ("protocol", first.protocol.settings, second.protocol.settings),
         ("kind", first.kinds[1], second.kinds[1]),
         ("tools", sorted(first.tools), sorted(second.tools)),
-        ("data", _versions(first), _versions(second)),
+        ("data", *({name: of[name] for name in sorted(both)} for of in (one, two))),
     ):
         yield from first_lines(
-            [f"not comparable: {one}" for one in changes(ours, theirs, what)]
+            [f"not comparable: {change}" for change in changes(ours, theirs, what)]
         )
-    same = _versions(first).items() & _versions(second).items()
+    for which, names in (("first", one.keys() - both), ("second", two.keys() - both)):
+        if names:
+            some = ", ".join(sorted(names)[:3])
+            yield f"not comparable: data, {counted(len(names), 'problem')} only in the {which}: {some}"
+    same = one.items() & two.items()
     counts = (
         {
             name: (len(card.problems[name].verdicts), card.problems[name].passed)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError, WithJsonSchema
 
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
@@ -53,7 +53,19 @@ def _override_pattern() -> str:
     return rf"^\s*(?:{'|'.join(forms)})$"
 
 
-Override = Annotated[str, Field(pattern=_override_pattern())]
+# A schema of this form, because Prefect prints the constant when it refuses a text; it would print a whole pattern.
+Override = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "if": {"pattern": _override_pattern()},
+            "else": {
+                "const": "SECTION.KEY=VALUE, with a key of `rtl-distill check --show` and a value of its kind"
+            },
+        }
+    ),
+]
 """A `section.key=value` text; Prefect refuses a trigger with an unknown key or a value of another kind."""
 
 

@@ -30,7 +30,7 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "timeout": ("@slow", "timeout"),
     "rejected": ("@ink", "rejected"),
     "not_tested": ("@line0", "not tested"),
-    "infrastructure_error": ("@muted", "infrastructure error"),
+    "infrastructure_error": ("@teacher", "infrastructure error"),
 }
 """Outcome -> (colour role, words), in display order."""
 

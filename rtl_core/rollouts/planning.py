@@ -34,6 +34,7 @@ from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
+from rtl_grader.progress import log_line
 from rtl_grader.types.problem import Problem
 
 _GROUPS = """
@@ -110,12 +111,19 @@ def _plan_epoch(
 
 
 def _load_progress(session: Session) -> None:
-    """Set the session's steps and weights from the history."""
-    epochs, weights = range(session.config.run.epochs), session.weights
+    """Set the session's steps and weights from the history. Steps that were trained before `run.epochs` was lowered
+    count: their weights are the run's result."""
+    epochs, weights = session.config.run.epochs, session.weights
     weights.steps = [
-        state for state in session.history.steps(session.run) if state.epoch in epochs
+        state
+        for state in session.history.steps(session.run)
+        if state.epoch < epochs or state.status == "trained"
     ]
     trained = [state for state in weights.steps if state.status == "trained"]
+    if trained and (done := trained[-1].epoch + 1) > epochs:
+        log_line(
+            f"run.epochs is {epochs}; the run has been trained in epoch {done} already, so no step is left"
+        )
     for state in trained:
         if state.sampler_path:
             weights.sampler_paths[state.step + 1] = state.sampler_path

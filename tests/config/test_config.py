@@ -303,7 +303,7 @@ def test_an_unknown_key_gets_the_most_similar_one_or_none(key, meant):
 @pytest.mark.parametrize("flow", ["train:train", "validate:validate"])
 def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow):
     from prefect.utilities.callables import parameter_schema
-    from prefect.utilities.schema_tools.validation import is_valid
+    from prefect.utilities.schema_tools.validation import ValidationError, is_valid, validate
 
     module, name = flow.split(":")
     function = getattr(importlib.import_module(f"rtl_distill.flows.{module}"), name)
@@ -335,6 +335,11 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
         "evaluation.teacher=maybe",
     ):
         assert not is_valid({"overrides": [wrong]}, schema), wrong
+        with pytest.raises(ValidationError) as refused:
+            validate({"overrides": ["run.seed=1", wrong]}, schema, raise_on_error=True)
+        assert "overrides[1]" in str(refused.value)
+        assert "`rtl-distill check --show`" in str(refused.value)
+        assert len(str(refused.value)) < 200
 
 
 @pytest.mark.parametrize(
@@ -353,6 +358,7 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
         ({"config": "smollm2"}, "train smollm2"),
         ({"config": "no-such-file.toml"}, "train no-such-file.toml"),
         ({"overrides": ["run.nam=x"]}, "train demo"),
+        ({"overrides": ["run.name=mine", "evaluation.k=[9]"]}, "train mine"),
     ],
 )
 def test_a_flow_run_is_named_by_its_run(monkeypatch, parameters, name):

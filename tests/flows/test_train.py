@@ -81,7 +81,9 @@ def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(
 
 
 @pytest.mark.slow
-def test_an_existing_run_refuses_another_reward_unless_accepted(small_run, tmp_path):
+def test_an_existing_run_refuses_another_reward_and_takes_more_or_fewer_epochs(
+    small_run, tmp_path, caplog
+):
     from rtl_distill.flows.train import train
 
     asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
@@ -92,7 +94,14 @@ def test_an_existing_run_refuses_another_reward_unless_accepted(small_run, tmp_p
         asyncio.run(train("demo", changed))
     # More epochs are allowed.
     asyncio.run(train("demo", small_run("fixed", "evaluation.teacher=false")))
-    assert len(History(tmp_path / "history.duckdb").steps("fixed")) == 4
+    history = History(tmp_path / "history.duckdb")
+    assert len(history.steps("fixed")) == 4
+    # With fewer, the weights of the last step are still the result.
+    asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
+    assert (
+        "run.epochs is 1; the run has been trained in epoch 2 already, so no step is left"
+        in caplog.messages
+    )
 
 
 @pytest.mark.slow

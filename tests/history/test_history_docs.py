@@ -29,9 +29,9 @@ def history(tmp_path_factory):
     return history
 
 
-def test_there_are_ten_queries_with_a_question_each():
-    assert len(QUERIES) == 10
-    assert [str(n) for n in range(1, 11)] == TITLES
+def test_there_are_four_queries_with_a_question_each():
+    assert len(QUERIES) == 4
+    assert list("1234") == TITLES
 
 
 def ask(history, number):
@@ -39,7 +39,7 @@ def ask(history, number):
     return history.query(sql, {"run": "demo"} if "$run" in sql else None).to_pylist()
 
 
-@pytest.mark.parametrize("number", range(1, 11))
+@pytest.mark.parametrize("number", range(1, 5))
 def test_each_query_returns_values_in_every_column(history, number):
     rows = ask(history, number)
     assert rows
@@ -50,20 +50,14 @@ def test_each_query_returns_values_in_every_column(history, number):
 
 def test_some_results_agree_with_the_rollouts(history):
     stored = [s for step in range(12) for s in history.rollouts_of("demo", step)]
-    assert sum(r["answers"] for r in ask(history, 7)) == len(stored)
-    for row in ask(history, 5):
+    assert sum(r["answers"] for r in ask(history, 3)) == len(stored)
+    for row in ask(history, 1):
         mine = [s for s in stored if s.rollout.epoch == row["epoch"]]
         assert row["reward_now"] == pytest.approx(
             sum(s.verdict.passed for s in mine) / len(mine)
         )
         assert row["reward_was"] == pytest.approx(sum(s.reward.total for s in mine) / len(mine))
-    (after,) = (
-        row for row in ask(history, 2) if (row["policy"], row["step"]) == ("student", 12)
-    )
-    assert after["pass_at_4"] == pytest.approx(
-        history.evaluation("demo-student-12").pass_at_k[4]
-    )
-    worst = ask(history, 6)[0]
+    worst = ask(history, 2)[0]
     s, at = history.rollout(worst["rollout"]), worst["position"] - 1
     assert worst["k1"] == pytest.approx(
         s.rollout.logprobs_T[at] - s.teacher.logprobs_T[at], abs=1e-5

@@ -82,6 +82,20 @@ def test_the_browser_filters_by_outcome_purpose_and_text(opened, demo):
     )
 
 
+def test_a_dot_lists_its_answers_or_says_that_this_file_has_none(opened, demo):
+    click = "document.getElementById('plot-by-problem').emit('plotly_click', {{points: [{{id: '{}'}}]}})"
+    (id_of_first,) = opened.js(
+        "[document.getElementById('plot-by-problem').data.find(t => t.ids).ids[0]]"
+    )
+    opened.js(click.format(id_of_first) + "; true")
+    assert shown_keys(opened)
+    assert all(f"/{id_of_first}/" in key for key in shown_keys(opened))
+    opened.js(click.format("not_in_the_sample") + "; true")
+    assert shown_keys(opened) == []
+    told = opened.js("document.getElementById('detail').innerText")
+    assert told.startswith("No rollout in this file matches. `rtl-distill view`")
+
+
 def test_a_rollout_is_shown_with_both_interfaces(opened, demo):
     sql = "SELECT rollout FROM interface_mismatches WHERE run = 'demo' AND purpose = 'train' AND kind = 'extra_port' ORDER BY rollout"
     stored = demo.rollout(choose(opened, demo, sql))

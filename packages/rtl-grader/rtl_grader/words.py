@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MOST_LINES = 20
+NAMES = {"": "rtl-grader"}
+"""Command of this package -> its name where another program mounts it; that of "" is the program's own."""
 
 
 def visible(text: str) -> str:
@@ -36,6 +38,15 @@ def did_you_mean(
         near += [other for other in known if name.casefold() in other.casefold()]
     texts = " or ".join(list(dict.fromkeys(map(written, near)))[:3])
     return f"did you mean {texts}?" if texts else otherwise
+
+
+def command(words: str) -> str:
+    """A command line of this package as the running program calls it: `rtl-grader problems fetch cvdp`.
+
+    Reasons of verdicts do not use it: a record is the same whichever program writes it.
+    """
+    name, _, rest = words.partition(" ")
+    return " ".join(filter(None, (NAMES[""], NAMES.get(name, name), rest)))
 
 
 def counted(n: int, noun: str) -> str:

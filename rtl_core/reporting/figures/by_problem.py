@@ -62,7 +62,7 @@ def by_problem(source: Source, result: RunResult) -> Figure | None:
         "Before and after, by problem",
         "Share of the answers to each held-out problem that pass: before training (across) and after (up). "
         "Above the line the student got better; equal problems lie around their place. "
-        "Click a dot for the answers to its problem, as far as this page has them.",
+        "Click a dot for the answers to its problem.",
         data,
         layout(
             xaxis=axis("before training", showgrid=True, **ends),

@@ -1,4 +1,4 @@
-"""How close is the student to the teacher? KL by step and by token position, entropy."""
+"""How close is the student to the teacher? KL by step and by token position."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ QUALIFY n >= $few * max(n) OVER (PARTITION BY quarter) ORDER BY quarter, positio
     place=40,
 )
 def blocks(source: Source) -> list[Block]:
-    return draw(source, kl, kl_by_position, entropy)
+    return draw(source, kl, kl_by_position)
 
 
 def kl(source: Source) -> Figure | None:
@@ -111,14 +111,6 @@ def kl_by_position(source: Source) -> Figure | None:
         data,
         layout(xaxis=axis("token position in the answer"), yaxis=axis("nats per token")),
     )
-
-
-def entropy(source: Source) -> Figure:
-    caption = (
-        "Mean −log p of the sampled tokens, in nats: how uncertain the student is. "
-        "At zero, the answers of a group are identical."
-    )
-    return metric(source, "entropy", "optim/entropy", "Entropy", caption, "@after")
 
 
 def metric(

@@ -1,4 +1,4 @@
-"""Is the run healthy? Loss, gradient norm, length of answers, λ, staleness, pools, safe ranges, groups set aside.
+"""Is the run healthy? Entropy, loss, gradients, length of answers, λ, staleness, pools, safe ranges, groups set aside.
 
 Blocks show metrics that the steps recorded; blocks whose metrics were not recorded are omitted.
 """
@@ -65,8 +65,25 @@ GROUP BY name HAVING sum(value) > 0 ORDER BY name
 @section("Is the run healthy?", "Metrics to watch, and what the controllers did.", place=50)
 def blocks(source: Source) -> list[Block]:
     return draw(
-        source, loss, gradient_norm, length, drift, kl_weight, staleness, ranges, set_aside
+        source,
+        entropy,
+        loss,
+        gradient_norm,
+        length,
+        drift,
+        kl_weight,
+        staleness,
+        ranges,
+        set_aside,
     )
+
+
+def entropy(source: Source) -> Figure:
+    caption = (
+        "Mean −log p of the sampled tokens, in nats: how uncertain the student is. "
+        "At zero, the answers of a group are identical."
+    )
+    return metric(source, "entropy", "optim/entropy", "Entropy", caption, "@after")
 
 
 def drift(source: Source) -> Figure:
@@ -154,7 +171,7 @@ def length(source: Source) -> Figure:
     if any(cuts):
         style: Spec = {"yaxis": "y2", "dash": "dot"}
         data.append(curve("cut at the token limit", steps, cuts, "@bad", "%{y:.1%}", **style))
-        right = {"margin": {"r": 60}, "yaxis2": right_axis("answers cut", tickformat=".0%")}
+        right = {"margin": {"r": 60}, "yaxis2": right_axis("answers cut", tickformat=".2~%")}
         caption += (
             " Dotted, at the right: the share cut at the token limit, which should stay small."
         )

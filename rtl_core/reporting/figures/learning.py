@@ -178,8 +178,8 @@ def rewards(source: Source) -> Figure | None:
     return Figure(
         "rewards",
         f"Rewards by {parts.name}",
-        f"Share of the training answers with a reward around each value (± {size / 2:g}); darker: a later "
-        f"{parts.name} of the run.{left_out(len(periods), len(every), 'epochs')}",
+        f"Share of the training answers with a reward around each value (± {size / 2:g}); the stronger, the "
+        f"later the {parts.name}.{left_out(len(periods), len(every), 'epochs')}",
         data,
         layout(xaxis=axis("reward"), yaxis=axis("share of answers", tickformat=".0%")),
     )
@@ -203,7 +203,7 @@ def groups(source: Source) -> Figure:
     repeats = ("env/all/duplicates", "repeated answers", "@ink", "%{y:.0%}", {"width": 1.2})
     caption = (
         "Share of groups (the samples of a problem in a step) in which all, some or no answers "
-        "pass. Dotted: groups with equal rewards, which train only the KL to the teacher. "
+        "pass. Dotted: groups with equal rewards, which train at most the KL to the teacher. "
         "Thin: answers that repeat one of their group; they grow with certainty, and 60 to 90 % "
         "are normal where answers are short, as in the demo."
     )

@@ -43,7 +43,7 @@
 
   // --- a click on the dot of a problem lists its rollouts
   function list(problem) {
-    if (!report.browser || !report.browser.rollouts.some((rollout) => rollout.problem === problem)) return;
+    if (!problem || !report.browser) return;
     for (const control of document.querySelectorAll("#filters select")) control.value = "";
     const text = document.getElementById("filter-text");
     text.value = problem;
@@ -131,7 +131,10 @@
         element("td", { class: "right", text: r.purpose === "train" ? r.step : `eval ${r.step}` }), element("td", { class: "problem", text: r.problem }),
         element("td", {}, dot(r), element("span", { text: outcomeOf(r)[1] })), element("td", { class: "right", text: number(r.reward, 2) }))));
       document.getElementById("count").textContent = `${kept.length} of ${report.browser.rollouts.length}`;
-      if (kept.length && !kept.some((r) => r.rollout === selected)) show(kept[0].rollout);
+      if (kept.some((r) => r.rollout === selected)) return;
+      if (kept.length) return show(kept[0].rollout);
+      selected = null;
+      document.getElementById("detail").replaceChildren(element("p", { text: "No rollout in this file matches. `rtl-distill view` shows all of the run." }));
     }
     for (const control of [...Object.values(controls), text]) control.addEventListener("input", filter);
     document.getElementById("filters").addEventListener("submit", (event) => event.preventDefault());

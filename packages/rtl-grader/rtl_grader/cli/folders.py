@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rtl_grader.cli.running import program
 from rtl_grader.errors import ConfigError
+from rtl_grader.words import command
 
 if TYPE_CHECKING:
     from rtl_grader.problems.folder.reader import Understanding
@@ -37,7 +37,7 @@ def new(
         shutil.copytree(SKELETONS / part, folder, dirs_exist_ok=True)
     for path in sorted(folder.rglob("*.*")):
         typer.echo(path)
-    typer.echo(f"next: {program()} problems check {folder} --validate")
+    typer.echo(f"next: {command('problems check')} {folder} --validate")
 
 
 def check(

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from rtl_grader.cli.options import ExecutorOption, JobsOption, SourceOption
-from rtl_grader.cli.running import program
+from rtl_grader.words import command
 
 
 def repair(
@@ -50,4 +50,4 @@ def repair(
     typer.echo(f"{written} repair tasks written to {output}")
     for reason, count in Counter(left_out.values()).most_common():
         typer.echo(f"{count} designs without any: {reason}")
-    typer.echo(f"next: {program()} problems list --source pairs={output}")
+    typer.echo(f"next: {command('problems list')} --source pairs={output}")

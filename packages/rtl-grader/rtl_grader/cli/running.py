@@ -7,7 +7,6 @@ import io
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -42,12 +41,6 @@ def run(app: Callable[[], object], *more: type[Exception]) -> None:
             )
         report(shown.message, shown.hint)
         sys.exit(shown.exit_code)
-
-
-def program() -> str:
-    """Name of the called program, for hints: another package may have mounted the command."""
-    name = Path(sys.argv[0]).name
-    return name if name.startswith("rtl-") else "rtl-grader"
 
 
 def report(message: str, hint: str | None) -> None:

@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-INSTALL = "rtl-grader toolchain install"
+from rtl_grader.words import command
+
 USES = {
     "python": "harnesses",
     "cocotb": "harnesses of CVDP v1.1 and the starter set",
@@ -53,6 +54,7 @@ def toolchain(
     from rtl_grader.grading.executors.toolchain import Toolchain, tools_home
 
     console = Console()
+    newer = command("toolchain install")
     if action == "install":
         if source == "pip":
             install_older_cocotb()
@@ -63,12 +65,12 @@ def toolchain(
     versions = (installed or Toolchain.of_this_machine()).tools
     table = Table("tool", "version", "used for", title="bubblewrap executor")
     for tool, use in USES.items():
-        remedy = INSTALL if tool == "cocotb1" else f"apt-get install {tool}"
+        remedy = newer if tool == "cocotb1" else f"apt-get install {tool}"
         table.add_row(tool, versions.get(tool) or f"missing: {remedy}", use)
     console.print(table)
     if installed is None:
         console.print(
-            f"these are this machine's own tools; to use the simulation image's: {INSTALL}",
+            f"these are this machine's own tools; to use the simulation image's: {newer}",
             highlight=False,
             soft_wrap=True,
         )

@@ -15,6 +15,7 @@ from rtl_grader.errors import ProblemError
 from rtl_grader.exports.exported import TASKS, instruction, messages, read_tasks
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
+from rtl_grader.words import command
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -47,7 +48,7 @@ def harbor(folder: Path) -> str:
                 "rename it with letters, digits, `.`, `_` and `-`",
             )
         _harbor_task(problem, folder / problem.id)
-    return f"a `serve-grader` with the same problems, then harbor run -p {folder} -a AGENT -m MODEL"
+    return f"a `{command('serve-grader')}` with the same problems, then harbor run -p {folder} -a AGENT -m MODEL"
 
 
 def _harbor_task(problem: Problem, folder: Path) -> None:
@@ -93,7 +94,8 @@ def nemo_gym(folder: Path) -> str:
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     _write(folder / "resources_servers/rtl/data", {"rtl.jsonl": text})
-    return f"a `serve-grader` with the same problems, then in {folder}: gym eval run --resources-server rtl ..."
+    server = command("serve-grader")
+    return f"a `{server}` with the same problems, then in {folder}: gym eval run --resources-server rtl ..."
 
 
 WRITERS: dict[str, Callable[[Path], str]] = {

@@ -12,6 +12,7 @@ from rtl_grader.problems.executed import parse_python
 from rtl_grader.problems.harness_use import is_used
 from rtl_grader.problems.judged import is_judged
 from rtl_grader.types.files import Files
+from rtl_grader.words import command
 
 _VERILATED = re.compile(r"verilator\b.{0,300}?[\s\"'](--?(?:binary|exe|main|cc))\b", re.S)
 """A command that makes a program; its options may stand on several lines."""
@@ -25,7 +26,7 @@ _SIMULATOR = re.compile(
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
     "cocotbext": "pip install the cocotbext package that the harness names",
-    "cocotb.runner": "this is a harness for cocotb 1.x: rtl-grader toolchain install",
+    "cocotb.runner": "this is a harness for cocotb 1.x: {newer}",
 }
 
 
@@ -78,6 +79,7 @@ def missing_requirements(
     paths = [path for path in harness if path.endswith(".py") and is_used(path, harness)]
     trees = list(filter(None, (parse_python(harness[path]) for path in paths)))
     generation = cocotb_generation(harness)
+    newer = command("toolchain install")
     present = set(sys.stdlib_module_names)
     if generation == 1 and "cocotb1" in available:
         present.add("cocotb")
@@ -85,7 +87,10 @@ def missing_requirements(
         package = module.split(".")[0]
         if package not in present and not has_module(module):
             hint = _HINTS.get(module) or _HINTS.get(package)
-            needs.append(f"the Python module {module}" + (f" ({hint})" if hint else ""))
+            needs.append(
+                f"the Python module {module}"
+                + (f" ({hint.format(newer=newer)})" if hint else "")
+            )
     programs = _programs(trees, harness).difference(available)
     needs += [f"the program {program}" for program in _PROGRAMS if program in programs]
     if option := next(filter(None, map(_VERILATED.search, harness.values())), None):
@@ -94,7 +99,7 @@ def missing_requirements(
         )
     shortcoming = shortcomings(available).get("verilator")
     if shortcoming and generation == 2 and simulator(harness) == "verilator":
-        needs.append(f"a newer Verilator ({shortcoming}): rtl-grader toolchain install")
+        needs.append(f"a newer Verilator ({shortcoming}): {newer}")
     return needs
 
 

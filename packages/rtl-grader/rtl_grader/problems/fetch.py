@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from rtl_grader.errors import ProblemError
-from rtl_grader.words import counted
+from rtl_grader.words import command, counted
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
@@ -127,12 +127,13 @@ def known_set(path: Path) -> str | None:
 
 def remedy(path: Path) -> str:
     """Hint for a missing `path`: the command that fetches the known set it belongs to."""
+    fetch = command("problems fetch")
     for name, entry in KNOWN_SETS.items():
         if path.name in entry.files or path == entry.folder:
             folder = path if path == entry.folder else path.parent
             into = "" if folder == entry.folder else f" --into {folder}"
-            return f"get it with `rtl-grader problems fetch {name}{into}`"
-    return "check the path; `rtl-grader problems fetch cvdp` gets the public set"
+            return f"get it with `{fetch} {name}{into}`"
+    return f"check the path; `{fetch} cvdp` gets the public set"
 
 
 class FileRecord(BaseModel):

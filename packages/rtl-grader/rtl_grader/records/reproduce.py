@@ -22,6 +22,7 @@ from rtl_grader.grading.verdict_record import Record, VerdictRecord, changed_fie
 from rtl_grader.records.grade_file import graded_record, key_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
+from rtl_grader.words import command
 from rtl_grader.work import Tally, process_all
 
 Difference = tuple[str, str]
@@ -106,7 +107,8 @@ def read_records(path: Path) -> list[CheckedRecord]:
     if not any(claim.record for claim in claims):
         raise ProblemError(
             f"{path} holds no verdict record",
-            "`rtl-grader grade` and `serve-grader` write them, and `rtl-distill admin export -f verdicts`",
+            f"`{command('grade')}` and `{command('serve-grader')}` write them, "
+            "and `rtl-distill admin export -f verdicts`",
         )
     return claims
 

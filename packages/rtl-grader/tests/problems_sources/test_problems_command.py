@@ -173,7 +173,7 @@ def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(
     tmp_path, published, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert "get it with `rtl-grader problems fetch cvdp`" in refusal(
+    assert "get it with `rtl-distill problems fetch cvdp`" in refusal(
         "problems", "list", "--config", "cvdp"
     )
     served = Hub("nvidia/cvdp-benchmark-dataset", published, large=True)
@@ -266,7 +266,7 @@ def test_a_missing_data_set_is_reported_with_the_command_that_fetches_it(
         if words[0] == "grade"
         else "there is no data/cvdp"
     ) in told
-    assert told.endswith("get it with `rtl-grader problems fetch cvdp`")
+    assert told.endswith("get it with `rtl-distill problems fetch cvdp`")
     assert len(told.splitlines()) == 2
 
 
@@ -277,7 +277,7 @@ def test_an_estimate_needs_no_data_set_and_names_the_command_that_fetches_it(
     monkeypatch.chdir(tmp_path)
     said = " ".join(printed("check", "--estimate", "cvdp").split())
     assert (
-        f"there is no {CVDP.path} (get it with `rtl-grader problems fetch cvdp`): 302 problems"
+        f"there is no {CVDP.path} (get it with `rtl-distill problems fetch cvdp`): 302 problems"
         in said
     )
 

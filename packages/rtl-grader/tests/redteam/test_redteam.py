@@ -57,6 +57,7 @@ def test_past_findings_of_the_fuzzer_stay_fixed(grader, attack):
     assert not graded.faults, (graded.outcome, graded.reasons)
 
 
+@pytest.mark.slow
 def test_a_plain_wrong_design_is_never_paid_and_a_right_one_always(grader):
     for base in BASES.values():
         if find(base.problem) is not None:

@@ -74,7 +74,8 @@ class DockerExecutor(CellExecutor):
             self._api.ping()
         except Exception as error:
             raise InfrastructureError(
-                f"no Docker engine answers: {error}", "start one (dockerd), or set DOCKER_HOST"
+                f"no Docker engine answers: {error}",
+                "start one (dockerd), set DOCKER_HOST, or choose the executor bubblewrap",
             ) from error
         pid = str(os.getpid())
         host = socket.gethostname()

@@ -19,6 +19,7 @@ from typing import Any
 from rtl_grader.errors import ToolMissingError
 from rtl_grader.grading.executors.base import Environment
 from rtl_grader.grading.executors.probe import COCOTB1, SIMULATORS, probe
+from rtl_grader.words import command
 
 Versions = Mapping[str, str]
 """Name of a tool or package -> its version."""
@@ -103,7 +104,7 @@ class Toolchain:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolMissingError(
                 f"the toolchain in {root} cannot be used: {error!r}",
-                "rtl-grader toolchain install",
+                command("toolchain install"),
             ) from error
 
     @classmethod
@@ -242,8 +243,9 @@ def warn_of_older(icarus: str) -> None:
     """Warn, once per version, that another Icarus may give other verdicts."""
     for text in shortcomings({"iverilog": icarus}).values():
         logging.getLogger("rtl_distill").warning(
-            "%s (versions are stored with each verdict); to get newer tools: rtl-grader toolchain install",
+            "%s (versions are stored with each verdict); to get newer tools: %s",
             text,
+            command("toolchain install"),
         )
 
 

@@ -17,6 +17,7 @@ from rtl_grader.problems.testbench import (
     hidden_data,
 )
 from rtl_grader.verilog_templates import verilog_templates
+from rtl_grader.words import counted
 
 _TEMPLATES = verilog_templates(Path(__file__).parent)
 _SCRIPT = "run_cocotb.py"
@@ -37,7 +38,7 @@ def cocotb_harness(design: DesignFiles, test: str, notes: dict[str, str]) -> dic
         raise FolderError("bench", f"there is no Python file {test} with its tests")
     python = {f"src/{path.removeprefix(here)}": folder.text(path) for path in files}
     runs = keys.bench.parameters
-    notes["verdict"] = f"cocotb tests, with {len(runs)} sets of parameters"
+    notes["verdict"] = f"cocotb tests, with {counted(len(runs), 'set')} of parameters"
     hidden, places = hidden_data(design.hidden, build)
     script = _TEMPLATES.get_template(f"{_SCRIPT}.jinja").render(
         runs=runs, simulator=keys.simulator, build=build, data=places

@@ -22,6 +22,7 @@ from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rows import Row, files_at, read_rows
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
+from rtl_grader.words import command
 
 _ORIGINS = ("repository", "repo", "repo_url", "origin", "project_name")
 _LICENCES = ("licence", "license")
@@ -66,7 +67,7 @@ class PairsSource(FileSource):
     def how_to_get(cls, path: Path) -> str:
         name = known_set(path)
         return (
-            f"get it with `rtl-grader problems fetch {name}`"
+            f"get it with `{command('problems fetch')} {name}`"
             if name
             else super().how_to_get(path)
         )
