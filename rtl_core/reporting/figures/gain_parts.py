@@ -34,8 +34,8 @@ def causes(sources: list[Source]) -> Table:
         "share of these that behave right. A factor's part of the gain is its change times the other factors, by "
         "problem, averaged over all orders of changing them; a factor that no answer of one evaluation shows counts "
         "as unchanged, which credits the earlier ones. Before: after the warm start if the student was evaluated "
-        "then, else before "
-        f"training. Brackets: 95 % bootstrap intervals over problems.{_without_share(rows)}",
+        "then, else before training. Brackets: 95 % bootstrap intervals over "
+        f"problems.{_without_share(rows)}",
         " | ".join([*names, "an answer", *_BEFORE, "gain in points:", "share of the gain:"]),
         lines,
     )
