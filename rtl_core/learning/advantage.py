@@ -60,12 +60,9 @@ def component_advantages(
 ) -> NDArray[np.float64]:
     """Advantages of the G rollouts of one problem from C components of their rewards: each component is
     normalised within the group by itself, and the results are summed with their weights."""
-    normalised_CG = [
-        group_advantages(values_G, baseline=baseline, scale="std") for values_G in values_GC.T
-    ]
-    advantages_G: NDArray[np.float64] = weights_C @ np.reshape(
-        normalised_CG, (len(weights_C), len(values_GC))
-    )
+    advantages_G = np.zeros(len(values_GC))
+    for values_G, weight in zip(np.asarray(values_GC).T, weights_C, strict=True):
+        advantages_G += weight * group_advantages(values_G, baseline=baseline, scale="std")
     advantages_G[np.abs(advantages_G) < 1e-12] = 0.0  # components that cancel, but for rounding
     return advantages_G
 

@@ -11,6 +11,7 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.starter import BY_NAME, starter_specs
 from rtl_core.starter.record import record_of
+from rtl_core.view.tokens import overlays
 
 CREDIT = """
 SELECT a.step, a.problem_id, p.source, a.rollout, a.advantage, list(w.weight ORDER BY w.term) AS weights, list(w.value ORDER BY w.term) AS values
@@ -80,6 +81,16 @@ def test_each_source_is_credited_by_its_algorithm_also_after_a_resume(small_run,
         assert recorded[step, "algorithm/max_rl/answers"] == answers[step, "starter"]
         spread = np.std(trained[step, "cvdp"])
         assert recorded.get((step, "algorithm/gdpo/divisor"), 0.0) == pytest.approx(spread)
+
+    # The view shows what was trained on, after the division.
+    for rows in groups.values():
+        stored = history.find_rollout(rows[0]["rollout"])
+        metrics = {"learning/kl_weight": 0.0} | {
+            name: value for (step, name), value in recorded.items() if step == rows[0]["step"]
+        }
+        divisor = metrics["algorithm/gdpo/divisor"] if rows[0]["source"] == "cvdp" else 1.0
+        shown_T = overlays(history, stored, metrics)["advantage"].values
+        assert shown_T == pytest.approx(rows[0]["advantage"] / divisor, abs=1e-6)
 
     query = named_query("algorithms")
     rows = history.query(query.sql, query.bind({}, "mixed")).to_pylist()

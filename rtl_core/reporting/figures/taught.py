@@ -1,4 +1,4 @@
-"""What RL taught: do more answers pass because more of them compile, or because more of those are right?"""
+"""What training taught: do more answers pass because more of them compile, or because more of those are right?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtl_core.reporting.figures.gain_parts import causes, levels
 
 @SECTIONS.register("taught")
 @section(
-    "What RL taught",
+    "What training taught",
     "Do more answers pass because more of them compile, or because more of those are right?",
     place=12,
 )
