@@ -2,19 +2,25 @@
 
     python -m benchmarks.learning.foreign          # build/learning/foreign-teacher, about five minutes on one core
 
+If it is there, it is only evaluated.
+
 Its tokenizer is another split (words with the space before them, where the tiny models have the space after a
 keyword), other merges, no fence tokens and another chat template. An embedding starts as the mean of the
 embeddings that the old tokenizer gives its text; then all weights are trained like the hard teacher's.
 """
 
+import asyncio
 import hashlib
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from rtl_core.config import to_toml
+from rtl_core.history.store import History
 from rtl_core.tinymodels import make, model_path
 from rtl_core.tinymodels.corpus import HARD_TEACHER
 from rtl_core.tinymodels.tokenizer import training_texts
@@ -93,6 +99,32 @@ def recipe_hash() -> str:
     return hashlib.sha256(made_of + start).hexdigest()
 
 
+def evaluate() -> str:
+    """Return the teacher's pass@1 on the hard tier's test problems, with its interval over problems."""
+    # Both import settings.py, which imports this module.
+    from benchmarks.learning.settings import SETTINGS, config_of
+    from rtl_distill.flows.evaluate import evaluate_model
+
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        overrides = (
+            'run.purpose="evaluation"',
+            f'tinker.student="{NAME}"',
+            "problems.sources.0.train=1",
+            "learning.kl_weight=0.0",
+            "learning.reward_weight=1.0",
+            f"tinker.local_models.{NAME}={FOLDER}",
+        )
+        config = config_of(SETTINGS["hard-spans"], 0, folder, overrides)
+        file = folder / "settings.toml"
+        file.write_text(to_toml(config), encoding="utf-8")
+        asyncio.run(evaluate_model(str(file)))
+        (record,) = History(config.run.history, read_only=True).evaluations(config.run.name)
+        return f"pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}], {record.n_problems} problems"
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    make_teacher()
+    if not FOLDER.exists():
+        make_teacher()
+    print(evaluate())
