@@ -4,6 +4,7 @@ import functools
 import inspect
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -191,3 +192,18 @@ def test_the_readmes_example_of_grading_runs_from_a_clone(tmp_path):
     assert done.returncode == 0, done.stderr
     for outcome in ("passed", "tests_failed", "interface_mismatch"):
         assert outcome in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        ("", "rtl-grader toolchain install"),
+        ("import rtl_core; ", "rtl-distill admin toolchain install"),
+    ],
+)
+def test_a_message_names_the_command_of_the_program_that_runs(first, told):
+    code = f"{first}from rtl_grader.words import command; print(command('toolchain install'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == told
