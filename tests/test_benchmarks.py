@@ -32,6 +32,7 @@ COMMANDS = (
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
     "rehearsal --faults-a-run 3 --only 'a step twice' 'a poisoned step' '401, key refused'",
+    f"spans --problems 1 --samples 2 --teacher {STUDENT}",
     "starter_strength --specs 1 --families mux",
     "step --steps 2",
 )
