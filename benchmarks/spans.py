@@ -11,6 +11,7 @@ single tokens agrees with k1.
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,8 +25,9 @@ from rtl_core.backend.base import SamplingParams, Weights
 from rtl_core.learning.spans import one_to_one, token_scores
 from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.reading import Reader
+from rtl_core.types.tokenizer import Tokenizer
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
 def agreement(ours: Floats, exact: Floats) -> list[str]:
@@ -46,8 +48,12 @@ def equally(k_T: Floats, spans_S4: NDArray[np.int32]) -> Floats:
 
 async def measure(problems: int, samples: int, folder: Path) -> None:
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    teacher = Chat(AutoTokenizer.from_pretrained(folder))
-    by_span, exact_span, by_token, even, exact = ([] for _ in range(5))
+    teacher = Chat(cast(Tokenizer, AutoTokenizer.from_pretrained(folder)))
+    by_span: list[list[float]] = []
+    exact_span: list[list[float]] = []
+    by_token: list[Floats] = []
+    even: list[Floats] = []
+    exact: list[Floats] = []
     single = 0
     async with scratch_session("demo-hard") as session:
         config, backend, chat = session.config, session.policy.backend, session.policy.chat

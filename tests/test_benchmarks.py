@@ -33,6 +33,7 @@ COMMANDS = (
     f"localtinker --model {STUDENT} {MODEL}",
     "rehearsal --faults-a-run 3 --only 'a step twice' 'a poisoned step' '401, key refused'",
     "rehearsal --config verilog-9b --steps 4 --speed 200 --only '429, rate limit'",
+    f"spans --problems 1 --samples 2 --teacher {STUDENT}",
     "starter_strength --specs 1 --families mux",
     "step --steps 2",
 )

@@ -14,6 +14,7 @@ import hashlib
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -71,17 +72,20 @@ def make_teacher(folder: Path = FOLDER) -> None:
     old = AutoTokenizer.from_pretrained(model_path("hard-teacher"))
     before = Qwen3ForCausalLM.from_pretrained(model_path("hard-teacher"), dtype=torch.float32)
     model = make.new_model(_RECIPE, tokenizer)
-    rows = model.get_input_embeddings().weight.data.clone()
-    given = before.get_input_embeddings().weight.data
+    embedding, given = (
+        cast(torch.nn.Embedding, one.get_input_embeddings()).weight.data
+        for one in (model, before)
+    )
+    rows = embedding.clone()
     chat = {"<|done|>": "<|im_end|>", "<|assistant|>": "assistant\n", "<|user|>": "user\n"}
     for token in range(len(tokenizer)):
-        text = tokenizer.decode([token])
+        text = str(tokenizer.decode([token]))
         pieces = old.encode(chat.get(text, text), add_special_tokens=False)
         if pieces:
             rows[token] = given[pieces].mean(0)
     kept = {name: w for name, w in before.state_dict().items() if w.shape[0] != given.shape[0]}
     model.load_state_dict(kept, strict=False)
-    model.get_input_embeddings().weight.data.copy_(rows)
+    embedding.copy_(rows)
 
     def report(step: int, loss: float, elapsed: float) -> None:
         print(f"step {step}, loss {loss:.4f} per answer token, {elapsed:.0f} s", flush=True)
