@@ -19,12 +19,12 @@ def comparison(first: Card, second: Card) -> Iterator[str]:
     """
     yield from (title(first), title(second))
     one, two = _versions(first), _versions(second)
-    both = one.keys() & two.keys()
+    both = sorted(one.keys() & two.keys())
     for what, ours, theirs in (
         ("protocol", first.protocol.settings, second.protocol.settings),
         ("kind", first.kinds[1], second.kinds[1]),
         ("tools", sorted(first.tools), sorted(second.tools)),
-        ("data", *({name: of[name] for name in sorted(both)} for of in (one, two))),
+        ("data", {name: one[name] for name in both}, {name: two[name] for name in both}),
     ):
         yield from first_lines(
             [f"not comparable: {change}" for change in changes(ours, theirs, what)]
