@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.learning.figures import added, has_collapsed, reached, rows
+from benchmarks.learning.figures import added, by_mask, has_collapsed, reached, rows
 from benchmarks.learning.ledger import LEDGER, Cell, Counts, Ledger, Ran, Step, TierLine
 from benchmarks.learning.report import REPORT, markdown
 from benchmarks.learning.running import recipe_of
@@ -123,3 +123,37 @@ def test_the_tracked_ledger_only_has_results_of_current_settings_and_models():
         key for key, line in ledger.cells.items() if line.recipe != recipe_of(SETTINGS[key[0]])
     ]
     assert not stale, "run these cells again, or remove their lines from the ledger"
+
+
+def test_gains_are_given_by_the_size_of_the_mask(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    here = Ran("c", "m", "2026-01-01", 1.0)
+    names = [f"p{i}" for i in range(6)]
+    masks = [4, 5, 6, 7, 9, 12]
+    untrained = Counts([0, 0, 0, 1, 0, 0], [0] * 6)
+    ledger.add(TierLine("smollm2-rtl", "r", names, 2, untrained, None, here, masks))
+    for seed, passed in enumerate(([2, 2, 1, 1, 0, 0], [2, 1, 1, 2, 0, 0])):
+        warm = Counts([1, 1, 0, 1, 0, 0], [2] * 6)
+        ledger.add(
+            Cell(
+                setting="smollm2-rtl",
+                tier="smollm2-rtl",
+                seed=seed,
+                recipe="r",
+                after=Counts(passed, [2] * 6),
+                steps=[Step(8, 1, 0.1)],
+                evaluations=[],
+                answers=8,
+                train_tokens=8,
+                ran=here,
+                after_warm_start=warm,
+            )
+        )
+    every, small, middle, large = by_mask(Ledger(ledger.path), "smollm2-rtl")
+    assert [row.problems for row in (every, small, middle, large)] == [6, 2, 2, 2]
+    assert every.untrained.mean == pytest.approx(1 / 12)
+    assert small.passed.mean == pytest.approx(7 / 8)
+    assert small.gain_over_warm.mean == pytest.approx(3 / 8)
+    assert (middle.gain.mean, large.gain.mean) == (pytest.approx(3 / 8), 0)
+    assert "| 4 to 5 |" not in markdown(ledger)
+    assert "| 1 to 5 | 2 |" in markdown(ledger)
