@@ -86,7 +86,7 @@ def test_errors_of_an_endpoint_are_retried_or_reported(calls):
         ]
         server.status = [(200, b" <!DOCTYPE html><title>A page</title>")]
         with pytest.raises(
-            PolicyError, match=r"\(200\).*A page\D*check --endpoint, which usually ends in /v1"
+            PolicyError, match=r"\(200\).*A page\D*check its address, which usually ends in /v1"
         ):
             endpoint.reply(said)  # another try would get the same page
         for body in (

@@ -194,7 +194,7 @@ def test_broken_lines_are_reported_with_file_line_id_and_field(tmp_path):
 
 
 def test_a_missing_an_empty_and_a_compressed_file_and_an_array_are_reported(tmp_path):
-    with pytest.raises(ProblemError, match=r"cannot read.*\n.*rtl-grader problems fetch cvdp"):
+    with pytest.raises(ProblemError, match=r"cannot read.*\n.*rtl-\w+ problems fetch cvdp"):
         read_cvdp(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(ProblemError, match="holds no problem"):

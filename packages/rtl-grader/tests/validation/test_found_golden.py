@@ -75,6 +75,7 @@ def test_the_teachers_passing_samples_are_read_from_the_history(tmp_path, withhe
                 epoch=-1,
                 problem_id=withheld.id,
                 sample=i,
+                policy=policy,
                 text=f"{policy} {i}",
             )
             for i in range(2)
