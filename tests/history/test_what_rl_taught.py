@@ -24,6 +24,7 @@ KINDS = {
     "c": (Outcome.COMPILE_FAILED, "ppfs"),
     "n": (Outcome.NO_ANSWER, "fsss"),
     "x": (Outcome.INFRASTRUCTURE_ERROR, "ssss"),
+    "P": (Outcome.PASSED, "pfsp"),  # passed, although an earlier stage did not
 }
 STATUS = {"p": "passed", "f": "failed", "s": "skipped"}
 COMPILES, FITS = "pwi", "pw"
@@ -208,11 +209,27 @@ def test_one_sample_a_problem_and_one_problem(tmp_path):
         for part in ("compiles", "… right interface", "… right behaviour", "pass@1")
     ]
     assert points == pytest.approx([25, 25, 25, 75])
-    found = ask(write(tmp_path / "single.duckdb", {(0,): {"a": "cw"}, (9,): {"a": "pp"}}))
+    history = write(tmp_path / "single.duckdb", {(0,): {"a": "cw"}, (9,): {"a": "pp"}})
+    found = ask(history)
+    assert {row[name] for row in found.values() for name in ("lo", "hi", "share")} == {None}
+    table = causes([Source(history, "demo")])
+    assert table.rows[-1][-2:] == ["+100.0", "–"]
+    assert "cannot be told from 0" in table.caption
     assert found["pass@1"]["points"] == 100
     assert found["compiles"]["points"] + found["… right behaviour"]["points"] == pytest.approx(
         100
     )
+
+
+def test_a_pass_counts_at_every_stage_so_that_the_parts_add_up(tmp_path):
+    first, last = {"a": "cccc", "b": "cwww"}, {"a": "PPPw", "b": "PPpp"}
+    found = ask(write(tmp_path / "h.duckdb", {(0,): first, (9,): last}))
+    whole = {name: kinds.replace("P", "p") for name, kinds in last.items()}
+    parts = ("compiles", "… right interface", "… right behaviour")
+    assert [found[part]["points"] for part in parts] == pytest.approx(
+        [*(100 * by_hand(first, whole).mean(axis=0))]
+    )
+    assert sum(found[part]["points"] for part in parts) == pytest.approx(87.5)
 
 
 def test_with_a_warm_start_it_begins_after_it(tmp_path):

@@ -78,7 +78,8 @@ def _shares(row: Row) -> list[str]:
 
 
 def _points(row: Row) -> str:
-    return f"{row['points']:+.1f} [{row['lo']:.1f}, {row['hi']:.1f}]"
+    interval = "" if row["lo"] is None else f" [{row['lo']:.1f}, {row['hi']:.1f}]"
+    return f"{row['points']:+.1f}{interval}"
 
 
 def _without_share(rows: list[Row]) -> str:
@@ -86,5 +87,5 @@ def _without_share(rows: list[Row]) -> str:
     gains = [row for row in rows if row["part"] == "pass@1" and row["share"] is None]
     if not gains:
         return ""
-    fell = all(row["hi"] < 0 for row in gains)
+    fell = all(row["hi"] is not None and row["hi"] < 0 for row in gains)
     return " No share: " + ("pass@1 fell." if fell else "the gain cannot be told from 0.")

@@ -16,7 +16,7 @@ from rtl_grader.problems.problem_set import LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.projects import projects_of
 from rtl_grader.problems.rtl.scan import Unit
-from rtl_grader.problems.rtl.tasks import SOURCE, Choice, RtlDesign, Task
+from rtl_grader.problems.rtl.tasks import MIN_TOKENS, SOURCE, Choice, RtlDesign, Task
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
 
@@ -43,8 +43,8 @@ class RtlSource(FileSource):
     """Most lines of a module's file and of the files that it needs, which a prompt shows."""
     per_module: int = Field(default=3, ge=1)
     """Most parts of a module that are masked, each in a problem of its own."""
-    mask_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of such a part. Default: any number."""
+    mask_tokens: int | None = Field(default=None, ge=MIN_TOKENS)
+    """Most tokens of such a part, at least 4. Default: any number."""
     seed: int = 0
     """Seed of the choice of these parts."""
     define: dict[str, str] = Field(default_factory=dict)
