@@ -138,6 +138,9 @@ def test_training_problems_can_be_limited_and_designs_stay_whole(tmp_path):
     kept = {few.designs[p.id].name for p in few.train}
     assert [p for p in every.train if every.designs[p.id].name in kept] == few.train
     assert 5 <= len(few.train) < len(every.train)
+    source = SOURCES.find("rtl")(kind="rtl", path=tmp_path, **settings)
+    evaluated = load_problems([source], 0, hold_out_all=True)
+    assert len(evaluated.heldout) == len(every.every)
 
 
 def test_the_window_shows_the_lines_around_the_mask(folder):

@@ -86,7 +86,11 @@ class RtlDesign:
         if "module" in tasks:
             chosen += [("module", mask) for mask in body]
         if not chosen:
-            most = f" with mask_tokens = {masks.tokens}" if masks.tokens and self.unit.masks else ""
+            most = (
+                f" with mask_tokens = {masks.tokens}"
+                if masks.tokens and self.unit.masks
+                else ""
+            )
             raise ValueError(f"no part of it can be masked{most}")
         whole = self._whole(judging)
         return [self._masked(whole, task, mask) for task, mask in chosen]
