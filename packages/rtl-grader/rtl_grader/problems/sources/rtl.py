@@ -25,7 +25,7 @@ _BENCHLS = "RTL-BenchLS"
 _CLONE = f"git clone https://github.com/SebastianWANG2024/{_BENCHLS}"
 _SLICES = tuple(f"slice_{number:02}.jsonl" for number in range(1, 21))
 _PER_SLICE = 1_570
-"""Mean problems of a slice with the default settings; counted for two."""
+"""Mean problems of a slice with the default settings, which ask for up to four of a module; counted for two."""
 
 
 @SOURCES.register(SOURCE)
@@ -66,7 +66,9 @@ class RtlSource(FileSource):
     @property
     def assumed(self) -> tuple[int, float] | None:
         slices = sum(fnmatchcase(name, self.path.name) for name in _SLICES)
-        return (_PER_SLICE * slices, 480.0) if _BENCHLS in self.path.parts and slices else None
+        tasks = self.per_module * ("complete" in self.tasks) + ("module" in self.tasks)
+        known = _BENCHLS in self.path.parts and slices > 0
+        return (_PER_SLICE * slices * tasks // 4, 480.0) if known else None
 
     def design_of(self, problem: Problem) -> Design:
         """The project, if there are several, else all modules that instances connect."""
