@@ -11,7 +11,7 @@ from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.gain_parts import causes, levels
-from rtl_grader.types.verdict import Outcome, Stage, StageResult
+from rtl_grader.types.verdict import Outcome, Stage, StageResult, StageStatus
 from tests import synthetic
 from tests.nouns import a_problem, a_rollout, a_verdict
 
@@ -26,7 +26,7 @@ KINDS = {
     "x": (Outcome.INFRASTRUCTURE_ERROR, "ssss"),
     "P": (Outcome.PASSED, "pfsp"),  # passed, although an earlier stage did not
 }
-STATUS = {"p": "passed", "f": "failed", "s": "skipped"}
+STATUS: dict[str, StageStatus] = {"p": "passed", "f": "failed", "s": "skipped"}
 COMPILES, FITS = "pwi", "pw"
 FIRST = {"one": "nccw", "two": "iiwp", "three": "nnnn", "four": "Iciw", "five": "wwww"}
 LAST = {"one": "wppc", "two": "pppp", "three": "ppwi", "four": "ccnn", "five": "pwww"}
@@ -196,6 +196,21 @@ def test_a_loss_and_a_gain_of_nothing_have_no_share_and_say_so(tmp_path):
     history = write(tmp_path / "fell.duckdb", {(0,): dict.fromkeys(wrong, "pppp"), (9,): wrong})
     assert ask(history)["… right behaviour"]["points"] == -100
     assert "pass@1 fell" in causes([Source(history, "demo")]).caption
+
+
+def test_a_loss_in_one_source_and_a_gain_of_nothing_in_all_are_both_named(tmp_path):
+    lost, won = [f"l{i}" for i in range(6)], [f"w{i}" for i in range(6)]
+    first = dict.fromkeys(lost, "pppp") | dict.fromkeys(won, "cccc")
+    last = dict.fromkeys(lost, "wwww") | dict.fromkeys(won, "pppp")
+    history = write(
+        tmp_path / "h.duckdb",
+        {(0,): first, (9,): last},
+        sources=dict.fromkeys(lost, "cvdp"),
+    )
+    table = causes([Source(history, "demo")])
+    assert table.caption.endswith("No share: pass@1 fell, or the gain cannot be told from 0.")
+    shares = {row[0]: row[-1] for row in table.rows}
+    assert shares == {"cvdp": "–", "starter": "100 %", "all together": "–"}
 
 
 def test_one_sample_a_problem_and_one_problem(tmp_path):

@@ -88,5 +88,6 @@ def _without_share(rows: list[Row]) -> str:
     gains = [row for row in rows if row["part"] == "pass@1" and row["share"] is None]
     if not gains:
         return ""
-    fell = all(row["hi"] is not None and row["hi"] < 0 for row in gains)
-    return " No share: " + ("pass@1 fell." if fell else "the gain cannot be told from 0.")
+    fell = [row["hi"] is not None and row["hi"] < 0 for row in gains]
+    words = ["pass@1 fell"] * any(fell) + ["the gain cannot be told from 0"] * (not all(fell))
+    return f" No share: {', or '.join(words)}."
