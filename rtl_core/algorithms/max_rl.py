@@ -17,7 +17,7 @@ class MaxRl(Grpo):
     Needs: as in `grpo`.
     Credit: `A_i = ρ (R_i − mean(R)) / mean(|R|)`: with rewards 0 and 1 and K passes of G answers, G/K − 1 for
         a pass and −1 for the others, so that the only pass of a group counts most. At most G − 1 for rewards
-        that are not negative; 0 in a group without reward.
+        that are not negative, G with `baseline = "leave_one_out"`; 0 in a group without reward.
     Loss inputs: as in `grpo`.
 
     A reward for every stage keeps the mean away from 0, and with it the weight of hard problems from growing;

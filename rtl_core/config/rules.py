@@ -109,7 +109,7 @@ def _algorithm_rules(config: RunConfig) -> list[Rule]:
         (
             "learning.normalise_std",
             learning.normalise_std and names <= {GDPO, MAX_RL},
-            f"{' and '.join(sorted(names))} normalise in their own way; set false",
+            f"has no effect with {' and '.join(sorted(names))}; set false",
         ),
         (
             "problems.weak_ceiling",

@@ -47,6 +47,11 @@ def test_the_estimate_needs_neither_the_sets_nor_a_key(monkeypatch):
     assert "the budget" in said or "budget $2,200.00" in said
 
 
+def test_a_missing_set_is_as_large_as_its_tasks_make_it():
+    said = " ".join(invoke("check", "smollm2-rtl", "--estimate").output.split())
+    assert "785 problems, the size of the public set" in said  # one of four tasks of a module
+
+
 def test_near_duplicates_of_the_benchmarks_are_not_trained_on(data, tmp_path):
     (prompt,) = (data / "verilog-eval").rglob("Prob001_*_prompt.txt")
     reference = prompt.with_name(prompt.name.replace("prompt.txt", "ref.sv")).read_text()

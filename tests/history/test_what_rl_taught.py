@@ -11,7 +11,7 @@ from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.gain_parts import causes, levels
-from rtl_grader.types.verdict import Outcome, Stage, StageResult
+from rtl_grader.types.verdict import Outcome, Stage, StageResult, StageStatus
 from tests import synthetic
 from tests.nouns import a_problem, a_rollout, a_verdict
 
@@ -24,8 +24,9 @@ KINDS = {
     "c": (Outcome.COMPILE_FAILED, "ppfs"),
     "n": (Outcome.NO_ANSWER, "fsss"),
     "x": (Outcome.INFRASTRUCTURE_ERROR, "ssss"),
+    "P": (Outcome.PASSED, "pfsp"),  # passed, although an earlier stage did not
 }
-STATUS = {"p": "passed", "f": "failed", "s": "skipped"}
+STATUS: dict[str, StageStatus] = {"p": "passed", "f": "failed", "s": "skipped"}
 COMPILES, FITS = "pwi", "pw"
 FIRST = {"one": "nccw", "two": "iiwp", "three": "nnnn", "four": "Iciw", "five": "wwww"}
 LAST = {"one": "wppc", "two": "pppp", "three": "ppwi", "four": "ccnn", "five": "pwww"}
@@ -197,6 +198,21 @@ def test_a_loss_and_a_gain_of_nothing_have_no_share_and_say_so(tmp_path):
     assert "pass@1 fell" in causes([Source(history, "demo")]).caption
 
 
+def test_a_loss_in_one_source_and_a_gain_of_nothing_in_all_are_both_named(tmp_path):
+    lost, won = [f"l{i}" for i in range(6)], [f"w{i}" for i in range(6)]
+    first = dict.fromkeys(lost, "pppp") | dict.fromkeys(won, "cccc")
+    last = dict.fromkeys(lost, "wwww") | dict.fromkeys(won, "pppp")
+    history = write(
+        tmp_path / "h.duckdb",
+        {(0,): first, (9,): last},
+        sources=dict.fromkeys(lost, "cvdp"),
+    )
+    table = causes([Source(history, "demo")])
+    assert table.caption.endswith("No share: pass@1 fell, or the gain cannot be told from 0.")
+    shares = {row[0]: row[-1] for row in table.rows}
+    assert shares == {"cvdp": "–", "starter": "100 %", "all together": "–"}
+
+
 def test_one_sample_a_problem_and_one_problem(tmp_path):
     history = write(
         tmp_path / "one.duckdb",
@@ -208,11 +224,27 @@ def test_one_sample_a_problem_and_one_problem(tmp_path):
         for part in ("compiles", "… right interface", "… right behaviour", "pass@1")
     ]
     assert points == pytest.approx([25, 25, 25, 75])
-    found = ask(write(tmp_path / "single.duckdb", {(0,): {"a": "cw"}, (9,): {"a": "pp"}}))
+    history = write(tmp_path / "single.duckdb", {(0,): {"a": "cw"}, (9,): {"a": "pp"}})
+    found = ask(history)
+    assert {row[name] for row in found.values() for name in ("lo", "hi", "share")} == {None}
+    table = causes([Source(history, "demo")])
+    assert table.rows[-1][-2:] == ["+100.0", "–"]
+    assert "cannot be told from 0" in table.caption
     assert found["pass@1"]["points"] == 100
     assert found["compiles"]["points"] + found["… right behaviour"]["points"] == pytest.approx(
         100
     )
+
+
+def test_a_pass_counts_at_every_stage_so_that_the_parts_add_up(tmp_path):
+    first, last = {"a": "cccc", "b": "cwww"}, {"a": "PPPw", "b": "PPpp"}
+    found = ask(write(tmp_path / "h.duckdb", {(0,): first, (9,): last}))
+    whole = {name: kinds.replace("P", "p") for name, kinds in last.items()}
+    parts = ("compiles", "… right interface", "… right behaviour")
+    assert [found[part]["points"] for part in parts] == pytest.approx(
+        [*(100 * by_hand(first, whole).mean(axis=0))]
+    )
+    assert sum(found[part]["points"] for part in parts) == pytest.approx(87.5)
 
 
 def test_with_a_warm_start_it_begins_after_it(tmp_path):

@@ -5,7 +5,7 @@
 -- change is divided among the factors: each gets its own change times the other two, averaged over all orders of changing them (Shapley 1953),
 -- so that the parts add up to the gain. A factor that no answer of one evaluation shows (none compiles) counts as that of the other, which
 -- credits the earlier factor. The second row is the sum of the two below it: what answers that compile gained. Intervals: percentiles over 2,000 samples of the problems, drawn by a hash.
--- `share` is the part of a cause in the gain, given only if the interval of the gain is above 0.
+-- A single problem has no interval. `share` is the part of a cause in the gain, given only if the interval of the gain is above 0.
 WITH settings AS (
     SELECT coalesce(CAST(config ->> '$.learning.warm_start_steps' AS INTEGER), 0) AS warm, CAST(config ->> '$.evaluation.samples' AS INTEGER) AS samples,
            coalesce(list_filter(config ->> '$.problems.sources[*].heldout_split', lambda s: s IS NOT NULL)[1], 'heldout') AS split
@@ -20,7 +20,7 @@ ends AS (
     FROM own HAVING max(step) > any_value(warm)),
 chosen AS (SELECT own.evaluation, own.samples, own.step = ends.last AS later FROM own JOIN ends ON own.step IN (ends.first, ends.last) WHERE first IS NOT NULL),
 answers AS (
-    SELECT v.problem_id, c.later, v.outcome = 'passed' AS passed, v.syntax_ok AS compiles, v.syntax_ok AND v.interface_ok AS fits,
+    SELECT v.problem_id, c.later, v.outcome = 'passed' AS passed, passed OR v.syntax_ok AS compiles, passed OR v.syntax_ok AND v.interface_ok AS fits,
            CASE WHEN v.outcome = 'passed' THEN 'passed' ELSE l.level END AS level, c.samples
     FROM verdicts v JOIN chosen c USING (evaluation) JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
     LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE run = $run AND purpose = 'evaluation') l USING (rollout)
@@ -55,7 +55,7 @@ levels AS (
     FROM factors f JOIN answers a USING (problem_id), (SELECT DISTINCT level FROM answers) l GROUP BY f.problem_id, l.level),
 parts AS (SELECT 'cause' AS kind, * FROM causes UNION ALL SELECT 'level', * FROM levels),
 places AS (SELECT problem_id, row_number() OVER (ORDER BY problem_id) - 1 AS place, count(*) OVER () AS problems FROM factors),
-draws AS (SELECT d.range AS draw, CAST(hash(d.range * 1000003 + place) % problems AS BIGINT) AS place FROM range(2000) d, places),
+draws AS (SELECT d.range AS draw, CAST(hash(d.range * 1000003 + place) % problems AS BIGINT) AS place FROM range(2000) d, places WHERE problems > 1),
 drawn AS (
     SELECT draw, kind, part, avg(points) AS points FROM draws JOIN places USING (place) JOIN parts USING (problem_id) GROUP BY ALL),
 gains AS (SELECT draw, points AS gain FROM drawn WHERE part = 'pass@1'),
@@ -67,5 +67,5 @@ SELECT kind, part, sum(was) / nullif(sum(was_of), 0) AS before, sum(became) / nu
        CASE WHEN kind = 'cause' AND any_value(sure) THEN avg(points) / any_value(gain) END AS share,
        CASE WHEN kind = 'cause' AND any_value(sure) THEN any_value(shares[1]) END AS share_lo,
        CASE WHEN kind = 'cause' AND any_value(sure) THEN any_value(shares[2]) END AS share_hi, count(*) AS problems
-FROM parts JOIN intervals USING (kind, part), total GROUP BY kind, part
+FROM parts LEFT JOIN intervals USING (kind, part), total GROUP BY kind, part
 ORDER BY kind, list_position(['compiles', 'passes, if it compiles', '… right interface', '… right behaviour', 'pass@1'], part), before DESC, part

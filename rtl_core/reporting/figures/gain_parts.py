@@ -29,12 +29,13 @@ def causes(sources: list[Source]) -> Table:
     names = ["`run`"] * several + ["source"] * mixed
     return Table(
         "taught-causes",
-        "What RL taught: where its gain in pass@1 comes from",
+        "Where the gain in pass@1 comes from",
         "pass@1 is the share of answers that compile, times the share of those with the right interface, times the "
-        "share of these that behave right. A factor's part of the gain is its change times the other factors, by "
-        "problem, averaged over all orders of changing them; a factor that no answer of one evaluation shows counts "
-        "as unchanged, which credits the earlier ones. Before: after the warm start if the student was evaluated "
-        "then, else before training. Brackets: 95 % bootstrap intervals over "
+        "share of these that behave right. The gain of each problem is divided among these three factors: a factor's "
+        "part is its change times the other two, averaged over all orders of changing them. If one evaluation has no "
+        "answer that reaches a factor, this factor counts as unchanged, and the earlier ones get the gain. “Passes, "
+        "if it compiles” is the sum of the two rows below it. Before: the evaluation after the warm start, or else "
+        "the one before training. Brackets: 95 % bootstrap intervals over "
         f"problems.{_without_share(rows)}",
         " | ".join([*names, "an answer", *_BEFORE, "gain in points:", "share of the gain:"]),
         lines,
@@ -47,7 +48,7 @@ def levels(source: Source) -> Table:
     n = rows[0]["problems"] if rows else 0
     return Table(
         "taught-levels",
-        "Held-out answers by level, before and after RL",
+        "Held-out answers by level, before and after",
         f"Share of answers of each level before and after, and the change in points, paired over {n} problems. "
         "Rules derive the level from the reports of the harness; an answer with a wrong interface may not "
         "compile either.",
@@ -78,7 +79,8 @@ def _shares(row: Row) -> list[str]:
 
 
 def _points(row: Row) -> str:
-    return f"{row['points']:+.1f} [{row['lo']:.1f}, {row['hi']:.1f}]"
+    interval = "" if row["lo"] is None else f" [{row['lo']:.1f}, {row['hi']:.1f}]"
+    return f"{row['points']:+.1f}{interval}"
 
 
 def _without_share(rows: list[Row]) -> str:
@@ -86,5 +88,6 @@ def _without_share(rows: list[Row]) -> str:
     gains = [row for row in rows if row["part"] == "pass@1" and row["share"] is None]
     if not gains:
         return ""
-    fell = all(row["hi"] < 0 for row in gains)
-    return " No share: " + ("pass@1 fell." if fell else "the gain cannot be told from 0.")
+    fell = [row["hi"] is not None and row["hi"] < 0 for row in gains]
+    words = ["pass@1 fell"] * any(fell) + ["the gain cannot be told from 0"] * (not all(fell))
+    return f" No share: {', or '.join(words)}."

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from pydantic import ValidationError
 from rtl_project import project, read, reasons
 
 from rtl_grader.errors import ConfigError
@@ -120,8 +121,10 @@ def test_masks_can_be_limited_in_size(folder):
     few = {p.id for p in every if count_tokens(masked_piece(p)) <= 6}
     assert {p.id for p in small} == few
     assert 0 < len(small) < len(every)
-    nothing = reasons(read(folder, tasks=["complete"], mask_tokens=1))
-    assert "no part of it can be masked" in nothing.values()
+    nothing = reasons(read(folder, tasks=["complete"], mask_tokens=4))
+    assert "no part of it can be masked with mask_tokens = 4" in nothing.values()
+    with pytest.raises(ValidationError, match="mask_tokens"):  # no mask is so small
+        read(folder, mask_tokens=3)
 
 
 def test_training_problems_can_be_limited_and_designs_stay_whole(tmp_path):
@@ -135,6 +138,9 @@ def test_training_problems_can_be_limited_and_designs_stay_whole(tmp_path):
     kept = {few.designs[p.id].name for p in few.train}
     assert [p for p in every.train if every.designs[p.id].name in kept] == few.train
     assert 5 <= len(few.train) < len(every.train)
+    source = SOURCES.find("rtl")(kind="rtl", path=tmp_path, **settings)
+    evaluated = load_problems([source], 0, hold_out_all=True)
+    assert len(evaluated.heldout) == len(every.every)
 
 
 def test_the_window_shows_the_lines_around_the_mask(folder):

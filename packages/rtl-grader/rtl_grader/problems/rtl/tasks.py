@@ -21,6 +21,7 @@ from rtl_grader.types.problem import MASKED, Difficulty, Problem
 SOURCE = "rtl"
 Task = Literal["complete", "module"]
 MIN_TOKENS = 4
+"""Fewest tokens of a mask of `complete`."""
 EASY_TOKENS, MEDIUM_TOKENS = 30, 120
 """Most tokens of an easy and of a medium mask."""
 MOST_USES, USE_LINES = 2, 40
@@ -85,7 +86,12 @@ class RtlDesign:
         if "module" in tasks:
             chosen += [("module", mask) for mask in body]
         if not chosen:
-            raise ValueError("no part of it can be masked")
+            most = (
+                f" with mask_tokens = {masks.tokens}"
+                if masks.tokens and self.unit.masks
+                else ""
+            )
+            raise ValueError(f"no part of it can be masked{most}")
         whole = self._whole(judging)
         return [self._masked(whole, task, mask) for task, mask in chosen]
 

@@ -74,7 +74,8 @@ class FileSource(ProblemSource):
     as the set grows. With `problems.split = "id"` the share of the problems, chosen by fingerprint.
     Near-duplicates of held-out problems add to it."""
     train_problems: int | None = Field(default=None, ge=1)
-    """Train on so many problems, chosen by the same hashes, and the rest of the last one's design. Default: on all."""
+    """Train on so many problems, chosen by the same hashes, and on the rest of the last one's design. Default: on all.
+    Evaluation runs and `problems.exclude` always use the whole set."""
     form = "=PATH"
     published: ClassVar[tuple[int, float] | None] = None
     """(gradable problems of the public set, assumed mean prompt tokens), for estimates without the files."""
@@ -260,6 +261,8 @@ def load_problems(
     """
     loaded = LoadedProblems(split=split)
     for source in sources:
+        if hold_out_all and isinstance(source, FileSource):
+            source = source.model_copy(update={"train_problems": None})
         source.add_to(loaded, seed)
     source_by_id: dict[str, str] = {}
     for problem in loaded.every:

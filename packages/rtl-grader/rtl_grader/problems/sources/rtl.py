@@ -16,7 +16,7 @@ from rtl_grader.problems.problem_set import LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile
 from rtl_grader.problems.rtl.projects import projects_of
 from rtl_grader.problems.rtl.scan import Unit
-from rtl_grader.problems.rtl.tasks import SOURCE, Choice, RtlDesign, Task
+from rtl_grader.problems.rtl.tasks import MIN_TOKENS, SOURCE, Choice, RtlDesign, Task
 from rtl_grader.problems.sources import SOURCES, FileSource
 from rtl_grader.types.problem import Problem
 
@@ -25,7 +25,7 @@ _BENCHLS = "RTL-BenchLS"
 _CLONE = f"git clone https://github.com/SebastianWANG2024/{_BENCHLS}"
 _SLICES = tuple(f"slice_{number:02}.jsonl" for number in range(1, 21))
 _PER_SLICE = 1_570
-"""Mean problems of a slice with the default settings; counted for two."""
+"""Mean problems of a slice with the default settings, which ask for up to four of a module; counted for two."""
 
 
 @SOURCES.register(SOURCE)
@@ -43,8 +43,8 @@ class RtlSource(FileSource):
     """Most lines of a module's file and of the files that it needs, which a prompt shows."""
     per_module: int = Field(default=3, ge=1)
     """Most parts of a module that are masked, each in a problem of its own."""
-    mask_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of such a part. Default: any number."""
+    mask_tokens: int | None = Field(default=None, ge=MIN_TOKENS)
+    """Most tokens of such a part, at least 4. Default: any number."""
     seed: int = 0
     """Seed of the choice of these parts."""
     define: dict[str, str] = Field(default_factory=dict)
@@ -66,7 +66,9 @@ class RtlSource(FileSource):
     @property
     def assumed(self) -> tuple[int, float] | None:
         slices = sum(fnmatchcase(name, self.path.name) for name in _SLICES)
-        return (_PER_SLICE * slices, 480.0) if _BENCHLS in self.path.parts and slices else None
+        tasks = self.per_module * ("complete" in self.tasks) + ("module" in self.tasks)
+        known = _BENCHLS in self.path.parts and slices > 0
+        return (_PER_SLICE * slices * tasks // 4, 480.0) if known else None
 
     def design_of(self, problem: Problem) -> Design:
         """The project, if there are several, else all modules that instances connect."""
