@@ -27,7 +27,7 @@ from rtl_core.learning.spans import (
 )
 from rtl_core.prompting.chat import Chat, decoded
 from rtl_core.types.tokenizer import Tokenizer
-from rtl_grader.extraction.thoughts import between_thoughts
+from rtl_grader.extraction.thoughts import between_thoughts, without_thoughts
 from rtl_grader.prompts import Message
 
 _THOUGHT = re.compile(
@@ -126,10 +126,9 @@ class Reader:
         return Reading(tuple(prompt), tuple(tokens), np.concatenate(spans))
 
     def for_student(self, text: str) -> list[int]:
-        """Return the student's tokens for a teacher's response: a whole turn, without a thought."""
-        _, answer = parts(text)
-        place = answer or Place(0, 0)
-        return self.student.tokens_of(text[place.start : place.stop])
+        """Return the student's tokens for a teacher's response: a whole turn, without a thought; none if it is one."""
+        answer = without_thoughts(text).strip()
+        return self.student.tokens_of(answer) if answer else []
 
 
 @dataclass(frozen=True)

@@ -369,7 +369,7 @@ def _in_tokens_of_student(
             yield place, stored
             continue
         tokens_T = reader.for_student(stored.rollout.text)
-        if len(tokens_T) <= session.config.sampling.max_tokens:
+        if 0 < len(tokens_T) <= session.config.sampling.max_tokens:
             prompt_P = tuple(session.prompts[place[0]].tokens_P)
             turn = {"prompt_P": prompt_P, "tokens_T": tuple(tokens_T), "logprobs_T": ()}
             yield place, replace(stored, rollout=stored.rollout.model_copy(update=turn))

@@ -238,6 +238,10 @@ def test_a_teachers_answer_becomes_a_turn_of_the_student(tokenizers):
     turn = reader.for_student(f"<think>\n{THOUGHT}\n</think>\n\n{BLOCK} and <|return|>")
     assert decoded(gpt, turn) == f"<|channel|>final<|message|>{BLOCK} and <|return|><|return|>"
     assert turn.count(reader.student.stop[0]) == 1
+    # What is imitated is what was graded, also of an answer in pieces.
+    turn = reader.for_student(f"Here: <think>{THOUGHT}</think>{BLOCK}\n")
+    assert decoded(gpt, turn) == f"<|channel|>final<|message|>Here: {BLOCK}<|return|>"
+    assert reader.for_student(f"<think>{THOUGHT}") == []
 
 
 @pytest.mark.parametrize(
