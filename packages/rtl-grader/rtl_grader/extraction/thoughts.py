@@ -55,8 +55,8 @@ def between_thoughts(text: str) -> list[tuple[int, int]]:
 def _places(text: str) -> Iterator[tuple[int, int]]:
     if _CHANNELS.match(text):
         if final := _FINAL.search(text):
-            end = _FINAL_END.search(text, final.end())
-            yield final.end(), end.start() if end else len(text)
+            ended = _FINAL_END.search(text, final.end())
+            yield final.end(), ended.start() if ended else len(text)
         return
     opened = _OPEN.search(text)
     at = _after_lone_close(text, opened.start() if opened else len(text))
