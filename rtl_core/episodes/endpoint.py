@@ -30,6 +30,17 @@ MOST_BYTES = 64 << 20
 """Size of an answer, above which it is not read further."""
 MOST_TOKENS = 1 << 24
 """A larger number of tokens is none."""
+COMPLETE = (
+    "stop",
+    "tool_calls",
+    "function_call",
+    "eos",
+    "eos_token",
+    "stop_sequence",
+    "end_turn",
+)
+"""Values of `finish_reason` of an answer that its model ended. Of any other it is unknown whether it is whole: cut by a
+limit or a filter, aborted, or not said."""
 _TOO_LONG = re.compile(r"context|too long|max(?:imum)?[\w ]*(?:length|tokens)", re.I)
 ASK_S = 10.0
 """Seconds within which a server must answer `check`."""
@@ -94,7 +105,7 @@ class Endpoint:
             return Reply("", cut=True)
         if status >= 400 or text.lstrip().startswith("<"):  # a web page
             raise PolicyError(
-                f"{self.url} refuses the request ({status}): {text[:300]}",
+                f"{self.url} refuses the request ({status}): {_shown(text, 300)}",
                 "check its address, which usually ends in /v1, and the model's name; "
                 f"a key is taken from {KEY}",
             )
@@ -116,7 +127,7 @@ class Endpoint:
             status = response.status_code
             if status not in (408, 429) and status < 500:
                 return response
-            why, asked_s = f"{status}: {response.text[:200]}", _pause_s(response)
+            why, asked_s = f"{status}: {_shown(response.text, 200)}", _pause_s(response)
         raise _unreachable(self.url, why)
 
     def _receive(self, url: str, body: dict[str, Any]) -> httpx.Response:
@@ -135,8 +146,18 @@ class Endpoint:
 
 
 def _headers() -> dict[str, str]:
-    key = os.environ.get(KEY)
+    key = os.environ.get(KEY, "").strip()
+    if not re.fullmatch(r"[!-~]*", key):  # an HTTP library's error would show it
+        raise PolicyError(
+            f"{KEY} contains characters that no key has", "set it to the key alone, on one line"
+        )
     return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _shown(text: str, most: int) -> str:
+    """The beginning of a server's text for an error message, without the key, which a server may repeat."""
+    key = os.environ.get(KEY, "").strip()
+    return (text.replace(key, "***") if key else text)[:most]
 
 
 def _pause_s(response: httpx.Response) -> float:
@@ -199,25 +220,32 @@ def _read(response: httpx.Response, url: str) -> Reply:
     try:
         data = response.json()
         choice = data["choices"][0]
-        message, usage = choice["message"], data.get("usage") or {}
+        message = choice["message"]
         calls = tuple(_call(call) for call in message.get("tool_calls") or ())
-        thought = message.get("reasoning_content") or message.get("reasoning") or ""
-        return Reply(
-            text=_text(message.get("content") or ""),
-            thought=_text(thought),
-            calls=calls,
-            n_tokens=_count(usage.get("completion_tokens")),
-            cut=choice.get("finish_reason") == "length",
-            n_prompt=_count(usage.get("prompt_tokens")),
-            model=_text(data.get("model") or ""),
+        text, end = (
+            _text(message.get("content") or ""),
+            str(choice.get("finish_reason")).lower(),
         )
-    except (
-        ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError,
-    ) as error:  # fmt: skip
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise MalformedAnswerError(
-            f"{url} answers with something else than a chat completion: {response.text[:200]}",
+            f"{url} answers with something else than a chat completion: {_shown(response.text, 200)}",
             "it must speak OpenAI's protocol",
         ) from error
+    # The answer is paid: nothing beside its text makes it worthless.
+    about = data.get("usage")
+    usage = about if isinstance(about, dict) else {}
+    thoughts = (message.get("reasoning_content"), message.get("reasoning"))
+    thought = next((one for one in thoughts if isinstance(one, str) and one), "")
+    model = data.get("model")
+    return Reply(
+        text=text,
+        thought=_text(thought),
+        calls=calls,
+        n_tokens=_count(usage.get("completion_tokens")),
+        cut=end not in COMPLETE,
+        n_prompt=_count(usage.get("prompt_tokens")),
+        model=_text(model) if isinstance(model, str) else "",
+    )
 
 
 def _text(value: Any) -> str:
@@ -229,7 +257,10 @@ def _text(value: Any) -> str:
 
 def _count(value: Any) -> int:
     """A number of tokens; 0 if the server gives none that is possible."""
-    number = int(value or 0)
+    try:
+        number = int(value or 0)
+    except (ValueError, TypeError, OverflowError):
+        return 0
     return number if 0 <= number <= MOST_TOKENS else 0
 
 

@@ -18,6 +18,7 @@ Shapes: T tokens of the student, U of the teacher, S spans.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -30,8 +31,10 @@ from rtl_core.learning.kl import FloatArray
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """What a decoder puts in place of bytes that are no text; it may stand for different bytes."""
-MOST_COMPARED = 4_000_000
-"""Product of the numbers of words of two texts above which nothing behind their first difference is compared."""
+WINDOW = 128
+"""Words of two texts that are compared at a time between anchors, so that the time is linear in their length."""
+ANCHOR = 8
+"""Words in a row that both texts have once."""
 _WORD = re.compile(r"\w+|\W")
 SpanArray = NDArray[np.int32]
 """(S, 4): first and end of a span's tokens, of the student and of the teacher, as half-open ranges."""
@@ -92,12 +95,60 @@ def _equal_passages(text: str, read: str) -> Iterator[tuple[int, int, int]]:
     same = next((at for at, (a, b) in letters if a != b), min(len(text), len(read)))
     yield 0, 0, same
     words, other = _WORD.findall(text[same:]), _WORD.findall(read[same:])
-    if len(words) * len(other) > MOST_COMPARED:
-        return
     at, there = (list(accumulate(map(len, row), initial=same)) for row in (words, other))
-    matcher = SequenceMatcher(None, words, other, autojunk=False)
-    for a, b, count in matcher.get_matching_blocks():
+    for a, b, count in _equal_words(words, other):
         yield at[a], there[b], at[a + count] - at[a]
+
+
+def _equal_words(words: list[str], other: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield (place, place, number) of equal words in order: anchors, and what is equal between them."""
+    a = b = 0
+    for at, there in [*_anchors(words, other), (len(words), len(other))]:
+        for x, y, count in _by_window(words[a:at], other[b:there]):
+            yield a + x, b + y, count
+        yield at, there, int(at < len(words))
+        a, b = at + 1, there + 1
+
+
+def _anchors(words: list[str], other: list[str]) -> list[tuple[int, int]]:
+    """Places of anchors in both texts, in order: the longest increasing sequence of them (patience sorting)."""
+    places: list[dict[tuple[str, ...], int]] = [{}, {}]
+    for row, place in zip((words, other), places, strict=True):
+        for at in range(len(row) - ANCHOR + 1):
+            passage = tuple(row[at : at + ANCHOR])
+            place[passage] = -1 if passage in place else at
+    tails = list[int]()
+    last, before = list[tuple[int, int]](), dict[tuple[int, int], tuple[int, int] | None]()
+    for passage, at in places[0].items():
+        there = places[1].get(passage, -1)
+        if at < 0 or there < 0:
+            continue
+        length = bisect_left(tails, there)
+        before[at, there] = last[length - 1] if length else None
+        tails[length : length + 1], last[length : length + 1] = [there], [(at, there)]
+    chain, anchor = list[tuple[int, int]](), last[-1] if last else None
+    while anchor:
+        chain.append(anchor)
+        anchor = before[anchor]
+    return chain[::-1]
+
+
+def _by_window(words: list[str], other: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield (place, place, number) of equal words in order. A window begins behind the last equal words that begin in
+    the first half of the one before it."""
+    a = b = 0
+    while a < len(words) and b < len(other):
+        parts = words[a : a + WINDOW], other[b : b + WINDOW]
+        is_last = a + WINDOW >= len(words) and b + WINDOW >= len(other)
+        next_a, next_b = a + WINDOW // 2, b + WINDOW // 2
+        matcher = SequenceMatcher(None, *parts, autojunk=False)
+        for x, y, count in matcher.get_matching_blocks():
+            if count and (is_last or x < WINDOW // 2):
+                yield a + x, b + y, count
+                next_a, next_b = a + x + count, b + y + count
+        if is_last:
+            return
+        a, b = next_a, next_b
 
 
 def token_scores(
@@ -117,9 +168,10 @@ def token_scores(
             scores_T[t] = score
             continue
         own = scores_T[t:t_end].copy()
-        total = own.sum()
-        share = own / total if total < 0 else np.full(len(own), 1 / len(own))
-        scores_T[t:t_end] = own - (total - score) * share
+        charged = np.minimum(own, 0)  # a value above 0 is rounding
+        total = charged.sum()
+        share = charged / total if total < 0 else np.full(len(own), 1 / len(own))
+        scores_T[t:t_end] = own - (own.sum() - score) * share
     return scores_T
 
 

@@ -33,7 +33,7 @@ SELECT r.policy, any_value(r.n_prompt) AS prompt, CAST(sum(r.n_prompt) AS BIGINT
        coalesce(list(k.own_T) FILTER (WHERE k.own_T IS NOT NULL), []) AS own,
        list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt),
                                               'tokens': coalesce(len(u.tokens_U), len(k.own_T), r.n_tokens),
-                                              'text': coalesce(k.tokens_T::VARCHAR, r.text)})
+                                              'text': coalesce(k.tokens_T::VARCHAR, u.tokens_U::VARCHAR, r.text)})
                                FILTER (WHERE t.rollout IS NOT NULL AND coalesce(len(u.tokens_U), 1) > 0), []),
                       lambda one: [one.read, one.tokens]) AS scored
 FROM rollouts r

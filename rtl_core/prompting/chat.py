@@ -120,8 +120,13 @@ class Chat:
             return self.tokens_of(answer)
         shown = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT)
         lead = shown.partition(_THOUGHT)[0].removeprefix(self._prompt())
-        text = f"{lead}{thought[1].strip()}{self._thought_end}{answer}"
-        return [*self.tokenizer.encode(text, add_special_tokens=False), self.stop[0]]
+        inner, end = thought[1].strip(), self._thought_end
+        tokens = self.tokens_of_frame(f"{lead}{inner}{end}{answer}")
+        apart = self.tokens_of_frame(lead) + self.tokens_of_text(inner)
+        apart += self.tokens_of_frame(end) + self.tokens_of_text(answer)
+        if self._added(tokens) != self._added(apart):  # text that looks like a special token
+            tokens = apart
+        return [*tokens, self.stop[0]]
 
     @cached_property
     def stop(self) -> tuple[int, ...]:

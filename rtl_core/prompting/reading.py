@@ -27,14 +27,14 @@ from rtl_core.learning.spans import (
 )
 from rtl_core.prompting.chat import Chat, decoded
 from rtl_core.types.tokenizer import Tokenizer
-from rtl_grader.extraction.thoughts import without_thoughts
+from rtl_grader.extraction.thoughts import between_thoughts, without_thoughts
 from rtl_grader.prompts import Message
 
 _THOUGHT = re.compile(
-    r"\A\s*(?:<(?:think|thinking|thought|reasoning)>|(?:<\|start\|>assistant)?<\|channel\|>analysis[^<]*<\|message\|>)"
-    r"\s*(?P<thought>.*?)\s*(?:</(?:think|thinking|thought|reasoning)>|<\|end\|>|\Z)",
-    re.I | re.S,
+    r"\s*(?:<(?:think|thinking|thought|reasoning)>|(?:<\|start\|>assistant)?<\|channel\|>analysis[^<]*<\|message\|>)",
+    re.I,
 )
+_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|end\|>|\Z", re.I)
 _MOST_PENDING = 64
 """Tokens that may be needed for a whole character, after which the rest of a text is one piece."""
 _ANCHOR = "a"
@@ -126,10 +126,9 @@ class Reader:
         return Reading(tuple(prompt), tuple(tokens), np.concatenate(spans))
 
     def for_student(self, text: str) -> list[int]:
-        """Return the student's tokens for a teacher's response: a whole turn, without a thought."""
-        _, answer = parts(text)
-        place = answer or Place(0, 0)
-        return self.student.tokens_of(text[place.start : place.stop])
+        """Return the student's tokens for a teacher's response: a whole turn, without a thought; none if it is one."""
+        answer = without_thoughts(text).strip()
+        return self.student.tokens_of(answer) if answer else []
 
 
 @dataclass(frozen=True)
@@ -180,20 +179,28 @@ def agreement(reader: Reader, texts: Sequence[tuple[Sequence[Message], str]]) ->
 def parts(text: str) -> tuple[Place | None, Place | None]:
     """Return the places of a response's thought and of its answer; None for one that it lacks.
 
-    The white space after a thought belongs to neither. An answer in several pieces with thoughts between them counts
+    The white space around a thought belongs to neither. An answer in several pieces with thoughts between them counts
     as none.
     """
-    thought = _THOUGHT.match(text)
-    place = Place(*thought.span("thought")) if thought else None
     if not text:
         return None, Place(0, 0)
-    answer = without_thoughts(text)
-    start = text.rfind(answer) if answer else -1
-    if start < 0 or (place and start < place.stop):
-        return place, None
-    if start:
-        start += len(answer) - len(answer.lstrip())
-    return place, Place(start, text.rfind(answer) + len(answer))
+    thought = None
+    if opened := _THOUGHT.match(text):
+        closed = _THOUGHT_END.search(text, opened.end())
+        thought = _stripped(text, opened.end(), closed.start() if closed else len(text))
+    places = between_thoughts(text)
+    written = [place for place in places if text[slice(*place)].strip()] or places[-1:]
+    if len(written) != 1 or (thought and written[0][0] < thought.stop):
+        return thought, None
+    ((start, stop),) = written
+    return thought, Place(_stripped(text, start, stop).start if start else 0, stop)
+
+
+def _stripped(text: str, start: int, stop: int) -> Place:
+    """The part without white space at its ends; an empty one is at its end."""
+    part = text[start:stop]
+    start = stop - len(part.lstrip())
+    return Place(start, start + len(part.strip()))
 
 
 class Decoder:

@@ -369,16 +369,20 @@ def _in_tokens_of_student(
             yield place, stored
             continue
         tokens_T = reader.for_student(stored.rollout.text)
-        if len(tokens_T) <= session.config.sampling.max_tokens:
+        if 0 < len(tokens_T) <= session.config.sampling.max_tokens:
             prompt_P = tuple(session.prompts[place[0]].tokens_P)
             turn = {"prompt_P": prompt_P, "tokens_T": tuple(tokens_T), "logprobs_T": ()}
             yield place, replace(stored, rollout=stored.rollout.model_copy(update=turn))
 
 
 def _turns_of_endpoint(batch: Batch, problem_id: str, chat: Chat) -> list[tuple[int, ...]]:
-    """Tokens of the distinct answers to imitate. One that would end the turn before its end is left out."""
+    """Tokens of the distinct answers to imitate. One with text like the end of a turn is left out."""
     group = [] if problem_id in batch.quarantined else batch.group(problem_id)
     texts = [stored.rollout.text for stored in group if credit_of(stored).counts]
-    answers = filter(lambda text: without_thoughts(text).strip(), texts)
-    turns = dict.fromkeys(tuple(chat.imitated(text)) for text in answers)
-    return [turn for turn in turns if not set(turn[:-1]) & set(chat.stop)]
+    ends = set(chat.stop)
+    answers = [
+        text
+        for text in texts
+        if without_thoughts(text).strip() and not ends & set(chat.tokens_of_frame(text))
+    ]
+    return list(dict.fromkeys(tuple(chat.imitated(text)) for text in answers))

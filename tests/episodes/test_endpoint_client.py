@@ -10,7 +10,7 @@ from rtl_core.episodes import endpoint as client
 from rtl_core.episodes.endpoint import Endpoint, check_serves
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from tests.answering import answering
-from tests.episodes.writer import MODEL, completion
+from tests.episodes.writer import KEY, MODEL, completion
 
 ASKED = [{"role": "user", "content": "q"}]
 
@@ -73,7 +73,6 @@ def test_a_server_that_keeps_failing_is_unavailable():
         ((200, {}, b'{"choices": []}'), MalformedAnswerError),
         ((200, {}, b"[" * 100_000), MalformedAnswerError),
         (said(content=["part"]), MalformedAnswerError),
-        ((200, {}, b'{"choices": [{"message": {"content": "a"}}], "usage": {"completion_tokens": 1e999}}'), MalformedAnswerError),
     ],
 )  # fmt: skip
 def test_what_is_no_completion_is_an_error(answer, error):
@@ -94,9 +93,42 @@ def test_numbers_and_texts_that_cannot_be_stored_are_mended():
     assert (answer.n_prompt, answer.n_tokens) == (0, 0)
 
 
-def test_an_answer_cut_at_its_limit_is_marked():
-    _, answer = reply(said(content="module", finish_reason="length"))
+@pytest.mark.parametrize("usage", [["x"], "40", {"completion_tokens": "?", "prompt_tokens": [4]}, {"completion_tokens": 1e999, "prompt_tokens": float("nan")}])  # fmt: skip
+def test_an_answer_is_kept_whatever_else_the_server_says(usage):
+    about = {"usage": usage, "model": ["m"], "reasoning_content": {"steps": []}}
+    _, answer = reply(said(content="a", reasoning="why", **about))
+    assert (answer.text, answer.thought, answer.model) == ("a", "why", "")
+    assert (answer.n_prompt, answer.n_tokens) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["length", "content_filter", "abort", None, ["stop"]])
+def test_an_answer_that_is_not_said_to_be_whole_is_cut(end):
+    _, answer = reply(said(content="module", finish_reason=end))
     assert answer.cut
+
+
+@pytest.mark.parametrize("end", ["stop", "STOP", "tool_calls"])
+def test_an_answer_that_its_model_ended_is_whole(end):
+    _, answer = reply(said(content="module", finish_reason=end))
+    assert not answer.cut
+
+
+def test_no_error_shows_the_key(monkeypatch):
+    monkeypatch.setenv(client.KEY, f"{KEY}\r\n")
+    assert client._headers() == {"Authorization": f"Bearer {KEY}"}
+    for answer in ((401, {}, f"wrong key: {KEY}".encode()), (200, {}, f"{KEY}?".encode())):
+        with pytest.raises((PolicyError, MalformedAnswerError), match=r": .*\*\*\*") as error:
+            reply(answer)
+        assert KEY not in str(error.value)
+    for key in (f"{KEY}\n{KEY}", f"{KEY}…", f"{KEY}\x7f"):
+        monkeypatch.setenv(client.KEY, key)
+        for ask in (
+            lambda: Endpoint("http://127.0.0.1:9/v1", MODEL, retry_s=0.01).reply(ASKED),
+            lambda: check_serves("http://127.0.0.1:9/v1", MODEL),
+        ):
+            with pytest.raises(PolicyError, match="characters that no key has") as error:
+                ask()
+            assert KEY not in str(error.value)
 
 
 def test_another_models_name_is_told_once_and_an_alias_never():

@@ -81,7 +81,6 @@ def test_errors_of_an_endpoint_are_retried_or_reported(calls):
             None,
             {"content": 7},
             {"content": [{"type": "text"}]},
-            {"reasoning": [1]},
             {"tool_calls": [{}]},
         ]
         server.status = [(200, b" <!DOCTYPE html><title>A page</title>")]

@@ -58,6 +58,25 @@ def test_changed_text_is_in_no_span_and_the_rest_is():
     ]
 
 
+def test_texts_with_many_differences_are_compared_in_linear_time():
+    """Comparing them whole takes hours: each of the 6,000 words differs from its neighbours and most repeat."""
+    words = ["A", " ", "b", " "] * 1500
+    student, teacher = tokenised(*words), tokenised(*(word.lower() for word in words))
+    aligned = align(student, teacher)
+    assert heard_T(aligned, len(words)).sum() == 4500
+    assert (aligned[:, ::2] == aligned[:, 1::2] - 1).all()
+    # Equal words behind a passage that one side lacks are found, also far behind.
+    lacks = ["A", *"bcdefg", *["x "] * 100, *(f"{n} " for n in range(900))]
+    student, teacher = tokenised(*lacks), tokenised("a", *"bcdefg", *lacks[107:])
+    assert heard_T(align(student, teacher), len(lacks))[-800:].all()
+
+
+def test_a_value_above_0_is_rounding_and_charges_nothing():
+    s_T = np.array([1e-3, -1.0001e-3])
+    scores = token_scores(s_T, np.array([-5.0]), np.array([[0, 2, 0, 1]]))
+    assert scores == pytest.approx([1e-3, -5.001])
+
+
 def test_equal_tokens_give_the_teachers_scores_and_credit_to_the_bit():
     rng = np.random.default_rng(0)
     own = np.float32(-rng.exponential(1, 50))

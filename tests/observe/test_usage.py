@@ -13,7 +13,13 @@ import pytest
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Prompts
 from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
-from rtl_core.history.records import RunRecord, StepPlan, StepRecord, TeacherRecord
+from rtl_core.history.records import (
+    RunRecord,
+    StepPlan,
+    StepRecord,
+    TeacherReading,
+    TeacherRecord,
+)
 from rtl_core.history.store import History
 from rtl_core.observe.usage import dollars_spent, spent, spent_in_step
 from rtl_core.run.forecast import Measured, forecast, measured
@@ -87,6 +93,21 @@ def test_a_group_prefills_its_prompt_once_and_scored_answers_are_prefilled_whole
     )
     assert usage["student"] == Tokens(prefill=3 + 1, cached=3, sample=21, train=17)
     assert usage["teacher"] == Tokens(prefill=25, cached=3, sample=3)
+
+
+def test_a_reading_of_several_answers_is_charged_once(tmp_path):
+    """Answers whose thoughts alone differ are one text for a teacher that does not read thoughts."""
+    answers = [answer("a", n, 5, (1, 2, 3)) for n in range(3)]
+    spans = np.array([[0, 5, 0, 2]], np.int32)
+    readings = [
+        TeacherReading(tokens, (-1.0, -1.0), spans) for tokens in ((7, 8), (7, 8), (7, 9))
+    ]
+    scores = [
+        score(one, teacher="teacher", n_prompt=6, reading=reading)
+        for one, reading in zip(answers, readings, strict=True)
+    ]
+    usage = used(recorded(tmp_path / "h.duckdb", answers, scores, trained=0), settings(), 0)
+    assert usage["teacher"] == Tokens(prefill=6 + 2 * 2, cached=6, sample=2)
 
 
 def test_each_turn_of_an_episode_reads_the_conversation_before_it(tmp_path):

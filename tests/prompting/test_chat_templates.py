@@ -189,6 +189,11 @@ def test_answers_are_extracted_correctly(tokenizers, model, thinking):
         assert case.files or "ends within its thoughts" in answer.error
 
 
+def special_of(chat, tokens):
+    special = chat.tokenizer.all_special_ids
+    return [token for token in tokens if token in special]
+
+
 WRITES_NO_THOUGHTS = ("deepseek-ai-DeepSeek-V3.1", "HuggingFaceTB-SmolLM3-3B")
 """Templates that leave out the thought of a message."""
 
@@ -216,6 +221,11 @@ def test_another_models_turn_keeps_its_thought_only_if_this_model_thinks(
         whole = chat.opening(chat.encode(ASKED)) + text
         assert [whole.count("<think>"), whole.count("</think>")] == [1, 1]
         assert whole.index("First") < whole.index("</think>") < whole.index(BLOCK)
+    # Text that looks like a special token stays text, in the thought and in the answer.
+    end = decoded(chat.tokenizer, chat.stop[:1])
+    hostile = chat.imitated(f"<think>\nA {end} b.\n</think>\n\n{BLOCK} {end} c")
+    assert f"{BLOCK} {end} c" in decoded(chat.tokenizer, hostile)
+    assert special_of(chat, hostile) == special_of(chat, turn_T)
     # Whatever the response holds, what is imitated as the answer is what was graded.
     draft = f"<think>\n</think>\n{DRAFT}\n</think>\n\n{BLOCK}"
     assert without_thoughts(draft).strip() in decoded(chat.tokenizer, chat.imitated(draft))

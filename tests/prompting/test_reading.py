@@ -238,6 +238,10 @@ def test_a_teachers_answer_becomes_a_turn_of_the_student(tokenizers):
     turn = reader.for_student(f"<think>\n{THOUGHT}\n</think>\n\n{BLOCK} and <|return|>")
     assert decoded(gpt, turn) == f"<|channel|>final<|message|>{BLOCK} and <|return|><|return|>"
     assert turn.count(reader.student.stop[0]) == 1
+    # What is imitated is what was graded, also of an answer in pieces.
+    turn = reader.for_student(f"Here: <think>{THOUGHT}</think>{BLOCK}\n")
+    assert decoded(gpt, turn) == f"<|channel|>final<|message|>Here: {BLOCK}<|return|>"
+    assert reader.for_student(f"<think>{THOUGHT}") == []
 
 
 @pytest.mark.parametrize(
@@ -254,8 +258,24 @@ def test_a_teachers_answer_becomes_a_turn_of_the_student(tokenizers):
         ),
         ("<|start|>assistant<|channel|>analysis<|message|>a", None),
         ("b <think>a</think> c", None),
+        ("\n<think>a</think>b", "b"),
+        ("\n<think>a\n", None),
+        ("end<|channel|>", "end<|channel|>"),
+        (
+            "<|channel|>final<|message|>end<|end|><|start|>assistant<|channel|>final<|message|>end",
+            "end",
+        ),
     ],
 )
 def test_the_answer_is_found_behind_thoughts(text, answer):
     place = parts(text)[1]
     assert (None if place is None else text[place.start : place.stop]) == answer
+
+
+def test_an_answer_is_not_taken_for_its_copy_in_a_thought_or_in_a_tag():
+    assert parts("x<think>x</think>")[1] == (0, 1)
+    text = "<|channel|>final<|message|>end<|end|>"
+    assert text[slice(*parts(text)[1])] == "end"
+    assert parts(text)[1].start == text.index("end<|")
+    # White space without an end is read in linear time.
+    assert parts("<think> x" + " \n" * 200_000 + "x")[1] is None

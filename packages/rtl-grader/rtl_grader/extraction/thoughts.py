@@ -10,6 +10,7 @@ Every step is linear in the length of the response.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from rtl_grader.extraction.offers import blocks_in
 from rtl_grader.hdl.text import code_of
@@ -36,19 +37,30 @@ THOUGHT_END = re.compile(
 
 def without_thoughts(text: str) -> str:
     """Return the response without its thoughts; empty if it ends within them."""
+    return "".join(text[start:stop] for start, stop in between_thoughts(text))
+
+
+def between_thoughts(text: str) -> list[tuple[int, int]]:
+    """Return the places, as half-open ranges, of what `without_thoughts` leaves of a response; none is empty, and
+    there is a thought between two of them."""
+    places: list[tuple[int, int]] = []
+    for start, stop in _places(text):
+        if places and places[-1][1] == start:
+            places[-1] = places[-1][0], stop
+        elif start < stop:
+            places.append((start, stop))
+    return places
+
+
+def _places(text: str) -> Iterator[tuple[int, int]]:
     if _CHANNELS.match(text):
-        final = _FINAL.search(text)
-        if final is None:
-            return ""
-        message, *_ = _FINAL_END.split(text[final.end() :], maxsplit=1)
-        return message
+        if final := _FINAL.search(text):
+            ended = _FINAL_END.search(text, final.end())
+            yield final.end(), ended.start() if ended else len(text)
+        return
     opened = _OPEN.search(text)
-    after = _after_lone_close(text, opened.start() if opened else len(text))
-    if after:
-        text = text[after:]
-        opened = _OPEN.search(text)
-    parts: list[str] = []
-    at = 0
+    at = _after_lone_close(text, opened.start() if opened else len(text))
+    opened = _OPEN.search(text, at)
     while opened:
         fence = text.find("```", at, opened.start())
         if fence >= 0:
@@ -56,18 +68,18 @@ def without_thoughts(text: str) -> str:
             end = text.find("\n```", fence + 3)
             if end < 0:
                 break
-            parts.append(text[at : end + 4])
+            yield at, end + 4
             at = end + 4
             if at > opened.start():
                 opened = _OPEN.search(text, at)
             continue
-        parts.append(text[at : opened.start()])
+        yield at, opened.start()
         close = _CLOSE.search(text, opened.end())
         if close is None:
-            return "".join(parts)
+            return
         at = close.end()
         opened = _OPEN.search(text, at)
-    return "".join(parts) + text[at:]
+    yield at, len(text)
 
 
 def _after_lone_close(text: str, end: int) -> int:
