@@ -97,7 +97,10 @@ def test_an_existing_run_refuses_another_reward_and_takes_more_or_fewer_epochs(
     history = History(tmp_path / "history.duckdb")
     assert len(history.steps("fixed")) == 4
     # With fewer, the weights of the last step are still the result.
-    asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
+    with caplog.at_level("INFO", logger="rtl_distill"):
+        asyncio.run(
+            train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false"))
+        )
     assert (
         "run.epochs is 1; the run has been trained in epoch 2 already, so no step is left"
         in caplog.messages
