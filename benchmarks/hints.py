@@ -21,7 +21,8 @@ from rtl_core.backend.base import Weights
 from rtl_core.config import load_config
 from rtl_core.prompting.hints import after_right_answer
 from rtl_core.rollouts.datums import golden_response
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 
 
 @asynccontextmanager

@@ -24,7 +24,8 @@ from benchmarks.common import options, run_settings, show
 from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.rollouts import batch, datums, planning, scoring, training
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_distill.operations.temporary_server import start_temporary_server
 from rtl_grader.work import all_of
 

@@ -11,7 +11,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run import status
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 from rtl_core.synthesis.asking import judge_descriptions
 from rtl_core.synthesis.descriptions import Description, RoundTrips, add_rows
 from rtl_distill.flows.evaluate import evaluated

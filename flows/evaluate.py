@@ -18,7 +18,8 @@ from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.rollouts import evaluation, playing, survey
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_core.run.state import OnGraded
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of

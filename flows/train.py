@@ -20,7 +20,8 @@ from rtl_core.rollouts.side_by_side import in_order
 from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
 from rtl_core.rollouts.training import set_aside_once
 from rtl_core.run import retention, status, stopping
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_distill.flows.evaluate import evaluate_policy
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.artifacts import Publisher

@@ -16,7 +16,8 @@ from rtl_core.reporting import problem_audit as document
 from rtl_core.rollouts import survey
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_distill.tasks.artifacts import artifact_key
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log

@@ -22,7 +22,7 @@ from typing import Any
 
 from rtl_core.errors import ConfigError, PolicyError, UserError
 from rtl_core.types.tokenizer import Tokenizer
-from rtl_grader.extraction.thoughts import without_thoughts
+from rtl_grader.extraction.thoughts import thought_and_answer, without_thoughts
 from rtl_grader.prompts import Message
 
 TODAY = date(2026, 1, 1)
@@ -37,7 +37,6 @@ _OPENING = re.compile(
     r"(?:<(?:think|thinking|thought|reasoning)>|<\|start\|>assistant)\s*\Z", re.I
 )
 _OPENING_TOKENS = 32
-_FIRST_THOUGHT = re.compile(r"\s*<think>(.*?)</think>", re.S)
 _THOUGHT, _ANSWER = "Thought42", "Answer42"
 _ASKED: list[Message] = [{"role": "user", "content": "Question42"}]
 _CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
@@ -109,21 +108,22 @@ class Chat:
         """Tokens of a piece of the template, with its special tokens."""
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
-    def imitated(self, response: str) -> list[int]:
-        """Tokens of a whole turn with another model's response. Its thought stays if this model thinks too and
-        its template writes thoughts; otherwise the turn has none."""
+    def turn_of(self, response: str) -> list[int]:
+        """Tokens of a whole turn with another model's response; none if it has no answer. Its thought stays if this
+        model thinks too and its template writes thoughts; otherwise the turn has none."""
         answer = without_thoughts(response).strip()
-        thought = _FIRST_THOUGHT.match(response)
-        if not (thought and self.thinks and self._thought_end):
+        thought, place = thought_and_answer(response)
+        if not answer:
+            return []
+        if not (
+            thought and place and self.thinks and self._thought_end and self.around_thought
+        ):
             return self.tokens_of(answer)
-        if response[thought.end() :].strip() != answer:
-            return self.tokens_of(answer)
-        shown = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT)
-        lead = shown.partition(_THOUGHT)[0].removeprefix(self._prompt())
-        inner, end = thought[1].strip(), self._thought_end
-        tokens = self.tokens_of_frame(f"{lead}{inner}{end}{answer}")
-        apart = self.tokens_of_frame(lead) + self.tokens_of_text(inner)
-        apart += self.tokens_of_frame(end) + self.tokens_of_text(answer)
+        before, between = self.around_thought
+        inner = response[slice(*thought)]
+        tokens = self.tokens_of_frame(f"{before}{inner}{between}{answer}")
+        apart = self.tokens_of_frame(before) + self.tokens_of_text(inner)
+        apart += self.tokens_of_frame(between) + self.tokens_of_text(answer)
         if self._added(tokens) != self._added(apart):  # text that looks like a special token
             tokens = apart
         return [*tokens, self.stop[0]]

@@ -9,10 +9,8 @@ and headers have no counterpart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,28 +25,16 @@ from rtl_core.learning.spans import (
 )
 from rtl_core.prompting.chat import Chat, decoded
 from rtl_core.types.tokenizer import Tokenizer
-from rtl_grader.extraction.thoughts import between_thoughts, without_thoughts
+from rtl_grader.extraction.thoughts import Place, thought_and_answer
 from rtl_grader.prompts import Message
 
-_THOUGHT = re.compile(
-    r"\s*(?:<(?:think|thinking|thought|reasoning)>|(?:<\|start\|>assistant)?<\|channel\|>analysis[^<]*<\|message\|>)",
-    re.I,
-)
-_THOUGHT_END = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|end\|>|\Z", re.I)
 _MOST_PENDING = 64
 """Tokens that may be needed for a whole character, after which the rest of a text is one piece."""
 _ANCHOR = "a"
 
 
-class Place(NamedTuple):
-    """A part of a text, in characters."""
-
-    start: int
-    stop: int
-
-
 @dataclass(frozen=True)
-class Reading:
+class ReadAnswer:
     """An answer as a teacher reads it: U tokens after a prompt, and the spans that they share with the student's."""
 
     prompt_P: tuple[int, ...]
@@ -87,7 +73,7 @@ class Reader:
 
     def read(
         self, messages: Sequence[Message], prompt_P: Sequence[int], tokens_T: Sequence[int]
-    ) -> Reading | None:
+    ) -> ReadAnswer | None:
         """Return how the teacher reads the student's answer of T tokens to these messages.
 
         None: it has no text that the teacher could read (it ends within its thought, or nothing is aligned), or it
@@ -96,7 +82,7 @@ class Reader:
         ended = bool(tokens_T) and tokens_T[-1] in self.student.stop
         own = self._student_text.tokenised(tokens_T[:-1] if ended else tokens_T)
         opening = self.student.opening(prompt_P)
-        thought, answer = parts(opening + own.text)
+        thought, answer = thought_and_answer(opening + own.text)
         prompt, tokens, spans = self.teacher.encode(messages), list[int](), list[SpanArray]()
 
         def add(place: Place) -> None:
@@ -123,12 +109,7 @@ class Reader:
         total = len(prompt) + len(tokens)
         if not any(map(len, spans)) or total > (self.context or total):
             return None
-        return Reading(tuple(prompt), tuple(tokens), np.concatenate(spans))
-
-    def for_student(self, text: str) -> list[int]:
-        """Return the student's tokens for a teacher's response: a whole turn, without a thought; none if it is one."""
-        answer = without_thoughts(text).strip()
-        return self.student.tokens_of(answer) if answer else []
+        return ReadAnswer(tuple(prompt), tuple(tokens), np.concatenate(spans))
 
 
 @dataclass(frozen=True)
@@ -174,33 +155,6 @@ def agreement(reader: Reader, texts: Sequence[tuple[Sequence[Message], str]]) ->
         ratio=sum(theirs for theirs, _ in lengths) / max(1, sum(ours for _, ours in lengths)),
         most_ratio=max((theirs / ours for theirs, ours in lengths), default=1.0),
     )
-
-
-def parts(text: str) -> tuple[Place | None, Place | None]:
-    """Return the places of a response's thought and of its answer; None for one that it lacks.
-
-    The white space around a thought belongs to neither. An answer in several pieces with thoughts between them counts
-    as none.
-    """
-    if not text:
-        return None, Place(0, 0)
-    thought = None
-    if opened := _THOUGHT.match(text):
-        closed = _THOUGHT_END.search(text, opened.end())
-        thought = _stripped(text, opened.end(), closed.start() if closed else len(text))
-    places = between_thoughts(text)
-    written = [place for place in places if text[slice(*place)].strip()] or places[-1:]
-    if len(written) != 1 or (thought and written[0][0] < thought.stop):
-        return thought, None
-    ((start, stop),) = written
-    return thought, Place(_stripped(text, start, stop).start if start else 0, stop)
-
-
-def _stripped(text: str, start: int, stop: int) -> Place:
-    """The part without white space at its ends; an empty one is at its end."""
-    part = text[start:stop]
-    start = stop - len(part.lstrip())
-    return Place(start, start + len(part.strip()))
 
 
 class Decoder:

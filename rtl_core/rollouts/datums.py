@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -23,13 +22,11 @@ from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import first_wrong_line
-from rtl_core.prompting.chat import Chat
 from rtl_core.rollouts.batch import Batch, reader_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
 from rtl_grader.extraction.answer_to import masked_piece, response_of
-from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.types.problem import Problem
 
 Decode = Callable[[Sequence[int]], str]
@@ -336,53 +333,37 @@ def golden_response(problem: Problem) -> str:
 
 
 def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
-    """Return the data of a supervised step. A known-good answer or one of an endpoint is a complete turn:
-    thought closed, end-of-turn token included.
+    """Return the data of a supervised step: complete turns of the student, the distinct ones of each problem.
 
-    Answers that exceed `sampling.max_tokens` are left out.
+    Turns that exceed `sampling.max_tokens` are left out.
     """
-    config, chat = session.config, session.policy.chat
-    if config.learning.warm_start_source == "teacher":
-        own = copy(batch)
-        own.rollouts = dict(_in_tokens_of_student(session, batch))
-        return build_datums(own, algorithm_of(config, batch), 0.0)
     datums = []
     for problem_id in batch.problem_ids:
-        if config.learning.imitates_endpoint:
-            turns = _turns_of_endpoint(batch, problem_id, chat)
-        else:
-            turns = [tuple(chat.tokens_of(golden_response(session.problems[problem_id])))]
         prompt_P = session.prompts[problem_id].tokens_P
-        for tokens_T in turns:
-            if len(tokens_T) <= config.sampling.max_tokens:
+        for tokens_T in dict.fromkeys(_turns_to_imitate(session, batch, problem_id)):
+            if 0 < len(tokens_T) <= session.config.sampling.max_tokens:
                 datums.append(Datum(prompt_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))
     return datums
 
 
-def _in_tokens_of_student(
-    session: Session, batch: Batch
-) -> Iterator[tuple[tuple[str, int], StoredRollout]]:
-    """Yield a batch's answers, those of a teacher with other tokens as whole turns of the student."""
-    for place, stored in batch.rollouts.items():
-        reader = reader_of(session, batch, place[0])
-        if reader is None:
-            yield place, stored
+def _turns_to_imitate(
+    session: Session, batch: Batch, problem_id: str
+) -> Iterator[tuple[int, ...]]:
+    """Yield the student's turn with the known-good answer, or those with the answers of the batch that count.
+    The tokens of a teacher that has the student's are such a turn; other models' text becomes one, unless it
+    contains text like the end of a turn."""
+    chat = session.policy.chat
+    if session.config.learning.imitates_golden:
+        yield tuple(chat.tokens_of(golden_response(session.problems[problem_id])))
+        return
+    if problem_id in batch.quarantined:
+        return
+    has_tokens = batch.sampler == "teacher" and reader_of(session, batch, problem_id) is None
+    for stored in batch.group(problem_id):
+        text = stored.rollout.text
+        if not credit_of(stored).counts:
             continue
-        tokens_T = reader.for_student(stored.rollout.text)
-        if 0 < len(tokens_T) <= session.config.sampling.max_tokens:
-            prompt_P = tuple(session.prompts[place[0]].tokens_P)
-            turn = {"prompt_P": prompt_P, "tokens_T": tuple(tokens_T), "logprobs_T": ()}
-            yield place, replace(stored, rollout=stored.rollout.model_copy(update=turn))
-
-
-def _turns_of_endpoint(batch: Batch, problem_id: str, chat: Chat) -> list[tuple[int, ...]]:
-    """Tokens of the distinct answers to imitate. One with text like the end of a turn is left out."""
-    group = [] if problem_id in batch.quarantined else batch.group(problem_id)
-    texts = [stored.rollout.text for stored in group if credit_of(stored).counts]
-    ends = set(chat.stop)
-    answers = [
-        text
-        for text in texts
-        if without_thoughts(text).strip() and not ends & set(chat.tokens_of_frame(text))
-    ]
-    return list(dict.fromkeys(tuple(chat.imitated(text)) for text in answers))
+        if has_tokens:
+            yield stored.rollout.tokens_T
+        elif not set(chat.stop) & set(chat.tokens_of_frame(text)):
+            yield tuple(chat.turn_of(text))

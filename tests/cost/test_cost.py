@@ -21,7 +21,7 @@ from rtl_core.cost.tokens import (
     unpriced,
 )
 from rtl_core.errors import ConfigError
-from rtl_core.run.session import prices_of
+from rtl_core.run.forecast import prices_of
 from tests.command import invoke
 
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"

@@ -20,7 +20,7 @@ from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.run import signals
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 from rtl_core.run.signals import call_on_signal
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.executors.base import Job, Step

@@ -7,7 +7,7 @@ from rtl_core.errors import ConfigError
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import planning, playing, training
 from rtl_core.rollouts.datums import credit_group
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 
 
 async def begin(session):

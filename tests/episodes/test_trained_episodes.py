@@ -18,7 +18,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.rollouts import playing
 from rtl_core.rollouts.datums import algorithm_of, build_datums
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 from tests.command import command
 from tests.episodes.steps import begin, break_off_sampling, one_step
 from tests.waiting import wait_for

@@ -8,7 +8,7 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.run import status
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 
 QUICK = (
     "run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "evaluation.samples=1", "evaluation.k=[1]",

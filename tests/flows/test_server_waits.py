@@ -9,7 +9,7 @@ from prefect.client.base import PrefectHttpxAsyncClient
 from prefect.exceptions import PrefectHTTPStatusError
 
 from rtl_core.errors import MalformedAnswerError
-from rtl_core.run import session
+from rtl_core.run import opening
 from rtl_core.run.stopping import is_transient
 from rtl_distill.tasks import logs, steps
 from tests.answering import answering
@@ -79,14 +79,14 @@ def test_a_task_that_waits_for_its_next_attempt_logs_the_reason(monkeypatch, cap
 
 @pytest.mark.usefixtures("prefect")
 def test_a_task_that_takes_long_is_logged(monkeypatch, caplog):
-    monkeypatch.setattr(session, "LOG_S", 0.0)
+    monkeypatch.setattr(opening, "LOG_S", 0.0)
 
     async def sample(problem_id):
-        session.log_slow_steps()
+        opening.log_slow_steps()
 
     with caplog.at_level("INFO", logger="rtl_distill"):
         asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1"))
-        session.log_slow_steps()
+        opening.log_slow_steps()
     (told,) = [record.message for record in caplog.records if "in progress" in record.message]
     assert told.startswith("still in progress: sample p1 (")
 

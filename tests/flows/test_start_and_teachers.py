@@ -15,7 +15,7 @@ from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
 from rtl_core.rollouts.training import take_start
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 from rtl_core.starter import BY_NAME, starter_specs
 from rtl_core.starter.record import record_of
 from tests.nouns import demo

@@ -204,8 +204,8 @@ def test_another_models_turn_keeps_its_thought_only_if_this_model_thinks(
 ):
     chat = Chat(tokenizers(model), thinking=thinking)
     plain = chat.tokens_of(BLOCK)
-    assert chat.imitated(f"{BLOCK}\n") == plain
-    turn_T = chat.imitated(f"<think>\nFirst, the ports.\n</think>\n\n{BLOCK}")
+    assert chat.turn_of(f"{BLOCK}\n") == plain
+    turn_T = chat.turn_of(f"<think>\nFirst, the ports.\n</think>\n\n{BLOCK}")
     text = decoded(chat.tokenizer, turn_T)
     assert text.count(BLOCK) == 1
     assert turn_T[-1] == chat.stop[0]
@@ -223,9 +223,9 @@ def test_another_models_turn_keeps_its_thought_only_if_this_model_thinks(
         assert whole.index("First") < whole.index("</think>") < whole.index(BLOCK)
     # Text that looks like a special token stays text, in the thought and in the answer.
     end = decoded(chat.tokenizer, chat.stop[:1])
-    hostile = chat.imitated(f"<think>\nA {end} b.\n</think>\n\n{BLOCK} {end} c")
+    hostile = chat.turn_of(f"<think>\nA {end} b.\n</think>\n\n{BLOCK} {end} c")
     assert f"{BLOCK} {end} c" in decoded(chat.tokenizer, hostile)
     assert special_of(chat, hostile) == special_of(chat, turn_T)
     # Whatever the response holds, what is imitated as the answer is what was graded.
     draft = f"<think>\n</think>\n{DRAFT}\n</think>\n\n{BLOCK}"
-    assert without_thoughts(draft).strip() in decoded(chat.tokenizer, chat.imitated(draft))
+    assert without_thoughts(draft).strip() in decoded(chat.tokenizer, chat.turn_of(draft))

@@ -9,9 +9,10 @@ from transformers import AutoTokenizer
 from rtl_core.errors import PolicyError
 from rtl_core.learning.spans import heard_T, one_to_one
 from rtl_core.prompting.chat import Chat, decoded
-from rtl_core.prompting.reading import Reader, agreement, parts
+from rtl_core.prompting.reading import Reader, agreement
 from rtl_core.tinymodels import model_path
 from rtl_core.tinymodels.tokenizer import training_texts
+from rtl_grader.extraction.thoughts import thought_and_answer
 from tests.prompting import other_tokenizers as other
 from tests.prompting.chat_templates import BLOCK, MODELS
 
@@ -233,15 +234,15 @@ def test_a_teacher_without_thoughts_cannot_read_them(tokenizers):
 
 
 def test_a_teachers_answer_becomes_a_turn_of_the_student(tokenizers):
-    gpt, qwen = (tokenizers(BY_NAME[name]) for name in ("openai-gpt-oss-120b", "Qwen3.5-4B"))
-    reader = Reader(Chat(gpt), Chat(qwen))
-    turn = reader.for_student(f"<think>\n{THOUGHT}\n</think>\n\n{BLOCK} and <|return|>")
+    gpt = tokenizers(BY_NAME["openai-gpt-oss-120b"])
+    student = Chat(gpt)
+    turn = student.turn_of(f"{BLOCK} and <|return|>")
     assert decoded(gpt, turn) == f"<|channel|>final<|message|>{BLOCK} and <|return|><|return|>"
-    assert turn.count(reader.student.stop[0]) == 1
+    assert turn.count(student.stop[0]) == 1
     # What is imitated is what was graded, also of an answer in pieces.
-    turn = reader.for_student(f"Here: <think>{THOUGHT}</think>{BLOCK}\n")
+    turn = student.turn_of(f"Here: <think>{THOUGHT}</think>{BLOCK}\n")
     assert decoded(gpt, turn) == f"<|channel|>final<|message|>Here: {BLOCK}<|return|>"
-    assert reader.for_student(f"<think>{THOUGHT}") == []
+    assert student.turn_of(f"<think>{THOUGHT}") == []
 
 
 @pytest.mark.parametrize(
@@ -268,14 +269,14 @@ def test_a_teachers_answer_becomes_a_turn_of_the_student(tokenizers):
     ],
 )
 def test_the_answer_is_found_behind_thoughts(text, answer):
-    place = parts(text)[1]
+    place = thought_and_answer(text)[1]
     assert (None if place is None else text[place.start : place.stop]) == answer
 
 
 def test_an_answer_is_not_taken_for_its_copy_in_a_thought_or_in_a_tag():
-    assert parts("x<think>x</think>")[1] == (0, 1)
+    assert thought_and_answer("x<think>x</think>")[1] == (0, 1)
     text = "<|channel|>final<|message|>end<|end|>"
-    assert text[slice(*parts(text)[1])] == "end"
-    assert parts(text)[1].start == text.index("end<|")
+    assert text[slice(*thought_and_answer(text)[1])] == "end"
+    assert thought_and_answer(text)[1].start == text.index("end<|")
     # White space without an end is read in linear time.
-    assert parts("<think> x" + " \n" * 200_000 + "x")[1] is None
+    assert thought_and_answer("<think> x" + " \n" * 200_000 + "x")[1] is None

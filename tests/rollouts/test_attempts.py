@@ -21,7 +21,7 @@ from rtl_core.prompting.hints import ASK, feedback
 from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.types.verdict import Outcome
 from tests.episodes.steps import begin, break_off_sampling, one_step

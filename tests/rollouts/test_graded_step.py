@@ -15,7 +15,8 @@ from rtl_core.rollouts.auditing import audit_group
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.check.preflight import small_pays
 from rtl_core.run.check.prompts import PreflightInput
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.types.verdict import Outcome, Stage
 from tests.nouns import NoExecutor, a_rollout, demo

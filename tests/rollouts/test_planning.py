@@ -12,7 +12,8 @@ from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepRecord
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.rollouts import evaluation, planning
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from tests.nouns import NoExecutor, demo
 
 Found = TypeVar("Found")

@@ -10,7 +10,8 @@ from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.rollouts import batch, datums, planning
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_core.tinymodels import model_path
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.problems.sources import load_problems

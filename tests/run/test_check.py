@@ -30,7 +30,7 @@ from rtl_core.run.check import machine, readiness
 from rtl_core.run.check import prompts as prompts_of_run
 from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import PreflightInput, context, known_good, prepare, sizes
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 from rtl_core.tinymodels import model_path
 from rtl_grader.problems.sources import load_problems
 from tests.command import invoke, run

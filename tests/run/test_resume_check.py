@@ -9,7 +9,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.run.folder import check_unchanged, run_record
-from rtl_core.run.session import open_session
+from rtl_core.run.opening import open_session
 from rtl_grader.problems.problem_set import LoadedProblems
 
 TOOLS = {"iverilog": "13.0", "cocotb": "2.0.1", "image": "sha256:1"}

@@ -12,10 +12,11 @@ import pytest
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.store import History
-from rtl_core.run import session, status
+from rtl_core.run import opening, status
 from rtl_core.run.lock import read_holder, run_lock
+from rtl_core.run.opening import open_session
 from rtl_core.run.recorder import Recorder
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.session import Session
 from tests.nouns import NoExecutor, demo
 from tests.waiting import wait_for
 
@@ -94,14 +95,14 @@ def test_a_full_disk_at_one_heartbeat_does_not_stop_later_ones(monkeypatch):
 
     async def three_beats():
         beating = asyncio.create_task(
-            session._heartbeat(SimpleNamespace(run="r", history=Disk(), recorder=recorder))
+            opening._heartbeat(SimpleNamespace(run="r", history=Disk(), recorder=recorder))
         )
         while len(beats) < 3 and not beating.done():
             await asyncio.sleep(0.01)
         beating.cancel()
 
     recorder = Recorder(Disk())
-    monkeypatch.setattr(session, "HEARTBEAT_S", 0.0)
+    monkeypatch.setattr(opening, "HEARTBEAT_S", 0.0)
     asyncio.run(three_beats())
     assert beats[:3] == ["r", "r", "r"]
 

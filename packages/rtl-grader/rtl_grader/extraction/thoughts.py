@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rtl_grader.extraction.offers import blocks_in
 from rtl_grader.hdl.text import code_of
@@ -29,10 +30,23 @@ _FINAL = re.compile(
 )
 _FINAL_END = re.compile(r"<\|end\|>\s*(?:<\|start\|>|\Z)|<\|(?:return|call)\|>\s*\Z")
 
+_LEADING = re.compile(
+    rf"\s*(?:{_OPEN.pattern}|(?:<\|start\|>assistant)?<\|channel\|>analysis[^<]*<\|message\|>)",
+    re.I,
+)
+_LEADING_END = re.compile(rf"{_CLOSE.pattern}|<\|end\|>|\Z", re.I)
+
 THOUGHT_END = re.compile(
     r"(?:</(?:think|thinking|thought|reasoning)>|<\|(?:end|return)\|>)\s*\Z", re.I
 )
 """The end of a response that ends with a finished thought or message."""
+
+
+class Place(NamedTuple):
+    """A part of a text, in characters."""
+
+    start: int
+    stop: int
 
 
 def without_thoughts(text: str) -> str:
@@ -50,6 +64,33 @@ def between_thoughts(text: str) -> list[tuple[int, int]]:
         elif start < stop:
             places.append((start, stop))
     return places
+
+
+def thought_and_answer(text: str) -> tuple[Place | None, Place | None]:
+    """Return the places of the thought with which a response begins and of its answer; None for one that it lacks.
+
+    The white space around a thought belongs to neither. An answer in several pieces with thoughts between them counts
+    as none.
+    """
+    if not text:
+        return None, Place(0, 0)
+    thought = None
+    if opened := _LEADING.match(text):
+        closed = _LEADING_END.search(text, opened.end())
+        thought = _stripped(text, opened.end(), closed.start() if closed else len(text))
+    places = between_thoughts(text)
+    written = [place for place in places if text[slice(*place)].strip()] or places[-1:]
+    if len(written) != 1 or (thought and written[0][0] < thought.stop):
+        return thought, None
+    ((start, stop),) = written
+    return thought, Place(_stripped(text, start, stop).start if start else 0, stop)
+
+
+def _stripped(text: str, start: int, stop: int) -> Place:
+    """The part without white space at its ends; an empty one is at its end."""
+    part = text[start:stop]
+    start = stop - len(part.lstrip())
+    return Place(start, start + len(part.strip()))
 
 
 def _places(text: str) -> Iterator[tuple[int, int]]:

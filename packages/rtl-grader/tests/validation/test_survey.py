@@ -10,7 +10,8 @@ from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.prompting.budget import Prompt
 from rtl_core.rollouts import survey
 from rtl_core.run.check.prompts import Prompts
-from rtl_core.run.session import Session, open_session
+from rtl_core.run.opening import open_session
+from rtl_core.run.session import Session
 from rtl_grader.validation.level import full_level, quick_level
 from tests.nouns import demo
 

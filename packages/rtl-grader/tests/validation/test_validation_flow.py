@@ -79,7 +79,7 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(prefect, tmp_pa
 
 def test_only_fit_problems_take_part_in_a_run(prefect, overrides):
     from rtl_core.config import load_config
-    from rtl_core.run.session import open_session
+    from rtl_core.run.opening import open_session
     from rtl_distill.flows.validate import validate_problems
 
     settings = load_config("demo", ["run.name=part", *overrides])
