@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rtl_core.config import RunConfig
     from rtl_core.prompting.reading import Agreement
     from rtl_core.run.forecast import Forecast
@@ -60,29 +62,33 @@ def _agreements(
 ) -> dict[str, Agreement]:
     """Return how the tokens of teachers agree with the student's, by the teacher's name, if they differ."""
     from rtl_core.backend.base import SAVED, Readiness
+    from rtl_core.backend.start import different_tokens
     from rtl_core.errors import UserError
     from rtl_core.run.check.machine import problems_of
-    from rtl_core.run.check.prompts import compare, prepare
+    from rtl_core.run.check.prompts import prepare
 
-    names = sorted(
-        {n for n in config.tinker.named_teachers.values() if not n.startswith(SAVED)}
-    )
-    agreements: dict[str, Agreement] = {}
-    for name in names:
+    def assume(names: Iterable[str], why: str) -> None:
+        for name in names:
+            notes.append(f"{name} reads as many tokens as the student, assumed: {why}")
+
+    teachers: dict[str, Tokenizer] = {}
+    for name in sorted(set(config.tinker.named_teachers.values()) - {config.tinker.student}):
+        if name.startswith(SAVED):
+            continue
         teacher = None if student is None else _tokenizer(config, name, download)
-        try:
-            if student is None or teacher is None:
-                raise UserError("a tokenizer is not on this machine (--download)")
-            if name != config.tinker.student:
-                loaded = problems_of(config)
-                prepared = prepare(config, loaded, student, readiness=Readiness())
-                compare(config, prepared, loaded, teacher, name)
-                agreements |= prepared.agreements
-        except UserError as error:
-            notes.append(
-                f"{name} reads as many tokens as the student, assumed: {error.message}"
-            )
-    return agreements
+        if student is None or teacher is None:
+            assume([name], "a tokenizer is not on this machine (--download)")
+            continue
+        chat = config.prompting.chat(student, config.tinker.student)
+        if different_tokens(chat, config.prompting.chat_of_teacher(teacher, name), []):
+            teachers[name] = teacher
+    if not teachers or student is None:
+        return {}
+    try:
+        return prepare(config, problems_of(config), student, teachers, Readiness()).agreements
+    except UserError as error:
+        assume(teachers, error.message)
+        return {}
 
 
 def _tokenizer(config: RunConfig, model: str, download: bool) -> Tokenizer | None:

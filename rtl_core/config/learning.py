@@ -26,7 +26,7 @@ DISTRIBUTIONS = "distribution_distillation"
 SELF_DISTRIBUTIONS = "self_distribution_distillation"
 """Algorithm that combines both."""
 GDPO, MAX_RL = "gdpo", "max_rl"
-"""Algorithms that normalise a group's rewards in their own way."""
+"""Algorithms with a scale of their own for advantages; `normalise_std` does not apply to them."""
 
 
 class LearningSection(Section):
@@ -100,7 +100,7 @@ class LearningSection(Section):
     baseline: Baseline = "group_mean"
     """Baseline of a rollout's reward: the mean of its group, or the mean of the group's other rollouts."""
     normalise_std: bool = False
-    """Divide a group's advantages by their standard deviation. `gdpo` and `max_rl` divide in their own way."""
+    """Divide a group's advantages by their standard deviation. `gdpo` and `max_rl` have their own scale."""
     replacements: int = Field(default=1, ge=0)
     """With λ = 0: how often a group without advantages (equal rewards; with `gdpo` equal in each term), which
     teaches nothing, may be replaced by another problem in its step."""

@@ -69,7 +69,7 @@ def has_signal(batch: Batch, problem_id: str) -> bool:
     return any(credit_of(stored).advantage for stored in batch.group(problem_id))
 
 
-def divided(batch: Batch, algorithm: Algorithm) -> list[tuple[StoredRollout, Algorithm]]:
+def scaled_answers(batch: Batch, algorithm: Algorithm) -> list[tuple[StoredRollout, Algorithm]]:
     """Return the answers of `trained_answers`, each with the algorithm of its problem (`algorithm` unless its
     source has its own), and its advantage as it is trained on: divided by that algorithm's divisor."""
     config = algorithm.config
@@ -136,7 +136,7 @@ def build_datums(
     """
     learning = algorithm.config.learning
     seed = f"{algorithm.config.run.seed}/{batch.step}"
-    algorithms = divided(batch, algorithm)
+    algorithms = scaled_answers(batch, algorithm)
     answers = [stored for stored, _ in algorithms]
     if learning.kl_after_error and decode is not None:
         text_of = cache(lambda token: decode([token]))
@@ -241,7 +241,7 @@ def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
     Computed on the sampled tokens, also for distributions, and as if `kl_after_error` were off.
     """
     rows = []
-    for stored, own in divided(batch, algorithm_of(config, batch)):
+    for stored, own in scaled_answers(batch, algorithm_of(config, batch)):
         grpo = own if isinstance(own, Grpo) else Grpo(config)
         from_teacher_T = grpo.advantages_T(stored, 0.0, grpo.kl_weight_of(stored, kl_weight))
         # At tokens from a tool the log-probability is 0: they are certain and do not count.

@@ -211,7 +211,7 @@ async def batch_of(
         )
     batch = Batch(
         purpose="warm_start" if warm else "train",
-        sampler=_imitated(config) if warm else "student",
+        sampler=_warm_start_sampler(config) if warm else "student",
         epoch=state.epoch,
         step=step,
         policy_step=n_trained,
@@ -230,7 +230,7 @@ def _own_algorithms(session: Session) -> dict[str, str]:
     return {p.id: by_source[p.source] for p in problems if p.source in by_source}
 
 
-def _imitated(config: RunConfig) -> PolicyName:
+def _warm_start_sampler(config: RunConfig) -> PolicyName:
     return "endpoint" if config.learning.imitates_endpoint else "teacher"
 
 

@@ -143,22 +143,20 @@ def judge_between_attempts(
 async def answer(session: Session, batch: Batch, problem_id: str) -> None:
     """Sample the missing answers of one group: in one turn each or, in a run that trains on episodes, in
     episodes. An endpoint is asked for those of its batches. Raises what `play` raises."""
-    pool = session.policy.conversations
-    if pool is None:
+    if batch.sampler != "endpoint" and not session.config.learning.episodes:
         await batches.sample(session, batch, problem_id)
-    elif batch.sampler == "endpoint":
-        endpoint = pool.endpoint
-        assert endpoint is not None, "the session was opened with one"
-        await play(session, batch, problem_id, Player(lambda *_: endpoint, pool, False))
-        for name in endpoint.other_names():
-            log_line(
-                f"warning: {endpoint.url} answers as {name!r:.99}, not as {endpoint.model}"
-            )
-    elif session.config.learning.episodes:
+        return
+    pool = session.policy.conversations
+    assert pool is not None, "the session was opened with one"
+    if batch.sampler != "endpoint":
         player = Player(partial(sampling_policy, session), pool, True)
         await play(session, batch, problem_id, player)
-    else:
-        await batches.sample(session, batch, problem_id)
+        return
+    endpoint = pool.endpoint
+    assert endpoint is not None, "the session was opened with one"
+    await play(session, batch, problem_id, Player(lambda *_: endpoint, pool, False))
+    for name in endpoint.other_names():
+        log_line(f"warning: {endpoint.url} answers as {name!r:.99}, not as {endpoint.model}")
 
 
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> None:
