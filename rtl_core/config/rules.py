@@ -169,6 +169,11 @@ def _distribution_rules(config: RunConfig) -> list[Rule]:
             learning.permute_advantages,
             f"{no} use permute_teacher",
         ),
+        (
+            "learning.permute_teacher",
+            learning.permute_teacher and learning.choices_of == "student",
+            f'{no} the student\'s choices belong to its own answer; set learning.choices_of = "teacher"',
+        ),
     ]
 
 

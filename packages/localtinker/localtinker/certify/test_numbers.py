@@ -10,18 +10,23 @@ from unittest.mock import patch
 
 import numpy as np
 import tinker
+import torch
 from tinker import types
 from tinker.resources.training import AsyncTrainingResource
 
-from localtinker.certify.bench import SAVING, SCORING, Bench
-from localtinker.certify.cases import case
+from localtinker.certify.bench import LEARNING, SAVING, SCORING, Bench
+from localtinker.certify.cases import case, option
 from localtinker.certify.data import (
     PROMPT,
     SIGNS,
     TEXTS,
     after_prompt,
+    data_for,
+    given_tokens,
     logprobs_of,
+    params,
     policy_data,
+    prompt,
     sampled_logprobs,
 )
 
@@ -42,6 +47,83 @@ async def test_sampled(bench: Bench) -> str:
         what = f"sampled {shape or ''} and scored log-probabilities"
         words.append(bench.compare(sampled_logprobs(answers), after_prompt(own), what))
     return "; ".join(words)
+
+
+CHOICES = partial(
+    option,
+    needs=(*SCORING, "likeliest tokens"),
+    without="`learning.choices_of = student` cannot be used",
+)
+
+
+async def likeliest(
+    bench: Bench, tokens: list[int], positions: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the three likeliest tokens at the last positions of a text, and their log-probabilities."""
+    sampler = await bench.base_sampler()
+    answer = await sampler.sample(prompt(tokens), 1, params(1), topk_prompt_logprobs=3)
+    top = answer.topk_prompt_logprobs_np
+    assert top is not None, "no likeliest tokens are returned"
+    return top.token_ids[-positions:], top.logprobs[-positions:]
+
+
+@CHOICES("likeliest tokens of a sample")
+async def test_sampled_likeliest(bench: Bench) -> str:
+    """With topk_sample_logprobs each sampled token has the likeliest tokens at its position, with the
+    log-probabilities that they have where the sample is a prompt."""
+    sampler = await bench.base_sampler()
+    answer = await sampler.sample(prompt(PROMPT), 1, params(6), topk_sample_logprobs=3)
+    (sequence,) = answer.sequences
+    top = sequence.topk_logprobs_np
+    assert top is not None, "none are returned"
+    length = len(sequence.tokens)
+    assert top.logprobs.shape == (length, 3), (
+        f"the shape of the 3 likeliest tokens at {length} positions is {top.logprobs.shape}"
+    )
+    _, reference = await likeliest(bench, [*PROMPT, *sequence.tokens], length)
+    what = "the likeliest tokens' log-probabilities in a sample and in a prompt"
+    return bench.compare(list(top.logprobs), list(reference), what)
+
+
+@CHOICES("scores of given tokens")
+async def test_given_tokens(bench: Bench) -> str:
+    """With target_prompt_logprobs the tokens named at each position have the log-probabilities that they have as the
+    text's own and as likeliest tokens."""
+    tokens = TEXTS[0]
+    count = len(tokens) - 4
+    sampler = await bench.base_sampler()
+    (scores,) = await bench.score(sampler, [tokens])
+    ids, logprobs = await likeliest(bench, tokens, count)
+    named = np.column_stack([tokens[4:], ids])
+    answer = await sampler.sample(
+        prompt(tokens), 1, params(1), target_prompt_logprobs=given_tokens(named, 4)
+    )
+    target = answer.target_prompt_logprobs
+    assert target is not None, "none are returned"
+    values = np.asarray(target.data, np.float64)[-named.size :].reshape(named.shape)
+    expected = np.column_stack([scores[-count:], logprobs])
+    return bench.compare(
+        list(values), list(expected), "the scores of named tokens and those of the same"
+    )
+
+
+@option("create_custom_loss", needs=LEARNING, without="only other programs need it")
+async def test_custom_loss(bench: Bench) -> str:
+    """A loss of one's own is computed for each sequence, by the server or by the SDK, and summed."""
+    trainer = await bench.trainer()
+    base = await bench.trainer_logprobs(trainer, TEXTS)
+
+    def squares(logprobs: torch.Tensor, weights: torch.Tensor) -> Any:
+        loss = (weights * logprobs**2).sum()
+        return loss, {"custom/squares:sum": loss}
+
+    handle = await bench.service.create_custom_loss(squares, {"logprobs": 1, "weights": 1})
+    output = await trainer.forward_backward_custom(data_for("cross_entropy", base), handle)
+    reported = output.metrics["custom/squares:sum"]
+    by_formula = sum(float((logp_T**2).sum()) for logp_T in base)
+    words = f"{reported:.5g}, by its formula {by_formula:.5g}"
+    assert abs(reported - by_formula) <= 1e-3 * by_formula, f"the loss is {words}"
+    return words
 
 
 @case(
