@@ -191,7 +191,9 @@ class LearningSection(Section):
         if name not in policy_losses():
             hint = did_you_mean(name, policy_losses(), f"known: {', '.join(policy_losses())}")
             if name in UNAVAILABLE:
-                raise ValueError(f"no training with the loss {name!r}: {UNAVAILABLE[name]}; {hint}")
+                raise ValueError(
+                    f"no training with the loss {name!r}: {UNAVAILABLE[name]}; {hint}"
+                )
             raise ValueError(f"unknown loss {name!r}; {hint}")
         return name
 

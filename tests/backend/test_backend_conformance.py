@@ -251,6 +251,63 @@ def test_choices_returns_the_likeliest_tokens_with_the_scores(opened):
         )
 
 
+def test_named_tokens_are_scored_at_their_position(opened):
+    tokens = [50, 60, 70, 80]
+    scores_T, (ids_TK, values_TK) = opened(opened.backend.choices(TEACHER, PROMPT, tokens, 5))
+    named = np.column_stack([np.array(tokens), ids_TK[:, ::-1]])
+    asked = opened.backend.logprobs_of(TEACHER, PROMPT, tokens, named)
+    own_T, named_TK = opened(asked)
+    assert own_T == pytest.approx(scores_T, abs=1e-4)
+    assert named_TK.shape == (4, 6)
+    assert named_TK[:, 0] == pytest.approx(scores_T, abs=1e-4)
+    assert named_TK[:, 1:] == pytest.approx(values_TK[:, ::-1], abs=1e-4)
+
+
+def test_the_likeliest_tokens_come_with_a_sample(opened):
+    params = SamplingParams(6, 1.0, [], likeliest=4)
+    for answer in opened(opened.backend.sample(STUDENT, PROMPT, 3, params)):
+        found, tokens = answer.choices, answer.tokens_T
+        _, (_, values_TK) = opened(opened.backend.choices(STUDENT, PROMPT, tokens, 4))
+        assert found.logprobs_TK == pytest.approx(values_TK, abs=1e-4)
+        _, named_TK = opened(
+            opened.backend.logprobs_of(STUDENT, PROMPT, tokens, found.tokens_TK)
+        )
+        assert found.logprobs_TK == pytest.approx(named_TK, abs=1e-4)
+    (plain,) = opened(opened.backend.sample(STUDENT, PROMPT, 1, SamplingParams(6, 1.0, [])))
+    assert plain.choices is None
+
+
+def test_the_students_choices_give_the_gradient_that_the_trainers_pass_gives(opened):
+    """On-policy: log-probabilities from the sample in place of those of the trainer, for the same tokens."""
+    from rtl_core.algorithms.distribution_distillation import DistributionDistillation
+
+    backend, trainer = opened.backend, opened.open_trainer()
+    algorithm = DistributionDistillation(
+        load_config("demo", ["learning.algorithm=distribution_distillation"], environment={})
+    )
+    params = SamplingParams(12, 1.0, [], likeliest=8)
+    for answer in opened(backend.sample(STUDENT, PROMPT, 3, params)):
+        ids_TK, student_TK = answer.choices
+        asked = backend.logprobs_of(TEACHER, PROMPT, answer.tokens_T, ids_TK)
+        _, teacher_TK = opened(asked)
+        count = len(answer.tokens_T)
+        inputs = {
+            "logprobs": np.array(answer.logprobs_T, np.float32),
+            "advantages": np.full(count, 0.7, np.float32),
+            "kl_weights": np.full(count, 0.5, np.float32),
+            "teacher_logprobs": teacher_TK,
+            "student_logprobs": student_TK,
+        }
+        (found_TK,) = opened(trainer.logprobs([Datum(PROMPT, answer.tokens_T, {}, ids_TK)]))
+        by_sample, by_trainer = (algorithm.weights(inputs, of) for of in (None, found_TK))
+        p_TK = np.exp(found_TK[:, 1:])
+        of_logits = [
+            w_TK[:, 1:] - p_TK * w_TK.sum(-1, keepdims=True) for w_TK in (by_sample, by_trainer)
+        ]
+        assert np.abs(of_logits[1]).max() > 0.01
+        assert of_logits[0] == pytest.approx(of_logits[1], abs=1e-4)
+
+
 def test_all_targets_of_a_datum_are_scored_and_trained_on(opened):
     trainer, tokens = opened.open_trainer(), [50, 60, 70]
     others_TK = np.array([[51, 7], [61, 7], [71, 7]])

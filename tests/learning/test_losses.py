@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from localtinker.losses import LOSSES, CLIP, RATIO_MASK, UNAVAILABLE, policy_losses
+from localtinker.losses import CLIP, LOSSES, RATIO_MASK, UNAVAILABLE, policy_losses
 from rtl_core.config.learning import LearningSection
 
 
@@ -62,7 +62,7 @@ def test_losses_of_rl_steps_do_not_train_on_the_prompt():
 
 def test_losses_that_are_not_here_say_why():
     assert not set(UNAVAILABLE) & set(LOSSES)
-    with pytest.raises(ValidationError, match="stable_reinforce'.*formula is not published"):
+    with pytest.raises(ValidationError, match=r"stable_reinforce'.*formula is not published"):
         LearningSection(loss="stable_reinforce")
 
 

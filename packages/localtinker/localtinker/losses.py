@@ -75,9 +75,7 @@ def policy_losses() -> list[str]:
     """Names of the losses for RL steps: a prompt is sent with zeros and must have no gradient."""
     inputs = (POLICY_INPUTS, (*POLICY_INPUTS, RATIO_MASK))
     return [
-        name
-        for name, one in LOSSES.items()
-        if one.required in inputs and one.zero_is_silent
+        name for name, one in LOSSES.items() if one.required in inputs and one.zero_is_silent
     ]
 
 

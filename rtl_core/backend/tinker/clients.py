@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -81,14 +82,21 @@ class TinkerBackend:
         # Samples of one request that share a seed would be identical.
         parts = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
         shape = {**vars(params), "stop": list(params.stop)}
+        k = shape.pop("likeliest")
         async with self._sampler(weights) as client:
             requests = [
-                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed))
+                client.sample(
+                    prompt,
+                    number,
+                    types.SamplingParams(**shape, seed=seed),
+                    topk_sample_logprobs=k,
+                )
                 for number, seed in parts
             ]
             responses = await outstanding(
                 "sample", _all_or_none([request.coroutine() for request in requests])
             )
+            sequences = [one for response in responses for one in response.sequences]
             answers = [
                 SampledAnswer.checked(
                     list(one.tokens),
@@ -97,9 +105,13 @@ class TinkerBackend:
                     tokenizer or self.tokenizer,
                     params,
                 )
-                for response in responses
-                for one in response.sequences
+                for one in sequences
             ]
+            if k:
+                answers = [
+                    replace(answer, choices=_choices(one.topk_logprobs_np, len(one.tokens), k))
+                    for answer, one in zip(answers, sequences, strict=True)
+                ]
             if len(answers) != count:
                 raise MalformedAnswerError(
                     f"{count} samples were requested, but {len(answers)} returned", SERVER_HINT
@@ -135,13 +147,42 @@ class TinkerBackend:
             scores_T = checked_logprobs(
                 (answer.prompt_logprobs or [])[-count:], count, "a score"
             )
-            top = answer.topk_prompt_logprobs_np
-            if top is None:
-                raise MalformedAnswerError(
-                    f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT
-                )
-            choices = checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
+            choices = _choices(answer.topk_prompt_logprobs_np, count, k)
         return scores_T.astype(np.float32), choices
+
+    async def logprobs_of(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        tokens_T: Sequence[int],
+        ids_TK: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        full, (count, k) = types.ModelInput.from_ints([*prompt_P, *tokens_T]), ids_TK.shape
+        # Sparse: the rows of the prompt are empty.
+        rows = np.concatenate([np.zeros(len(prompt_P) - 1, int), k * np.arange(count + 1)])
+        ids = types.TensorData(
+            ids_TK.ravel(),
+            "int64",
+            [full.length - 1, k],
+            rows.tolist(),
+            np.tile(np.arange(k), count).tolist(),
+        )
+        async with self._sampler(weights) as client:
+            request = client.sample(
+                full,
+                1,
+                types.SamplingParams(max_tokens=1),
+                include_prompt_logprobs=True,
+                target_prompt_logprobs=ids,
+                prompt_logprobs_last_n=count,
+            )
+            answer = await outstanding("sample", request)
+            what = "a score"
+            scores_T = checked_logprobs((answer.prompt_logprobs or [])[-count:], count, what)
+            target = answer.target_prompt_logprobs
+            named = [] if target is None else target.data[-ids_TK.size :]
+            scores_TK = checked_logprobs(named, ids_TK.size, "a list of named tokens")
+        return scores_T.astype(np.float32), scores_TK.reshape(count, k).astype(np.float32)
 
     async def open_trainer(
         self, state_path: str | None, *, weights_only: bool = False
@@ -263,6 +304,15 @@ class TinkerBackend:
                 error.hint,
             ) from gone
         return str(weights.path)
+
+
+def _choices(top: types.TopkLogprobs | None, count: int, k: int) -> Choices:
+    """Return the `k` likeliest tokens at the last `count` positions of an answer."""
+    if top is None:
+        raise MalformedAnswerError(
+            f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT
+        )
+    return checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
 
 
 async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:
