@@ -51,8 +51,8 @@ class DistributionDistillation(Grpo):
         n_tokens, k = len(answer.rollout.tokens_T), self.config.learning.teacher_choices
         choices = None if answer.teacher is None else answer.teacher.choices
         weight = 0.0 if choices is None else self.kl_weight_of(answer, kl_weight)
-        student_TK = None if answer.teacher is None else answer.teacher.student_TK
-        of_student = {} if student_TK is None else {"student_logprobs": student_TK}
+        own = answer.choices
+        of_student = {} if own is None else {"student_logprobs": own.logprobs_TK}
         return {
             **of_student,
             "logprobs": np.array(answer.rollout.logprobs_T, np.float32),

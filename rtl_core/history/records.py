@@ -201,8 +201,6 @@ class TeacherRecord:
     choices: Choices | None = None
     """The tokens that are compared at each position, those that are likeliest to the teacher first, in memory; only the
     first three at `choices_at` are stored."""
-    student_TK: np.ndarray | None = None
-    """The sampler's log-probabilities of the student's own choices, in memory; None: the choices are the teacher's."""
     choices_at: Sequence[int] = ()
     """Positions, from 0, whose choices are stored."""
 
@@ -301,7 +299,8 @@ class StoredRollout:
     audit: AuditResult | None = None
     """For a pass: the result of comparing it with the golden answer, or with other passes."""
     choices: Choices | None = None
-    """The student's likeliest tokens at each position, in memory, until they are scored (`learning.choices_of`)."""
+    """The student's likeliest tokens at each position, in memory (`learning.choices_of`). Once the teacher has scored
+    them, in the order of `teacher.choices`."""
     heard_from: int = 0
     """First token whose teacher score is used, set by the train step (`learning.kl_after_error`); not stored."""
 

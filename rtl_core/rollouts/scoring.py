@@ -83,17 +83,17 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
     for (stored, scorer), scores in zip(requests, answers, strict=True):
         record = _record(stored, scorer, scores, learning.choices_stored_above)
         records.append(record)
-        batch.update(stored, teacher=record, choices=None)
+        batch.update(stored, teacher=record, choices=scores.own)
     session.recorder.put("record_teacher", records)
 
 
 class Scores(NamedTuple):
-    """Log-probabilities of the tokens that the teacher reads; the choices if they are compared, with the teacher's
-    log-probabilities; and the student's, if the choices are its own."""
+    """Log-probabilities of the tokens that the teacher reads; the choices that are compared, with the teacher's
+    log-probabilities; and with the student's, if the choices are its own."""
 
     logprobs_T: NDArray[np.float32]
     choices: Choices | None = None
-    student_TK: NDArray[np.float32] | None = None
+    own: Choices | None = None
 
 
 Ask = Callable[[StoredRollout, Scorer], Awaitable[Scores]]
@@ -136,11 +136,10 @@ async def _scores_of_own_choices(
         scorer.weights, scorer.prompt_P, scorer.tokens_T, own.tokens_TK
     )
     order_TK = np.argsort(-teacher_TK, axis=-1, kind="stable")
-    tokens_TK, teacher_TK, student_TK = (
-        np.take_along_axis(values, order_TK, -1)
-        for values in (own.tokens_TK, teacher_TK, own.logprobs_TK)
-    )
-    return Scores(scores_T, Choices(tokens_TK, teacher_TK), student_TK)
+    ordered = partial(np.take_along_axis, indices=order_TK, axis=-1)
+    tokens_TK = ordered(own.tokens_TK)
+    own = Choices(tokens_TK, ordered(own.logprobs_TK))
+    return Scores(scores_T, Choices(tokens_TK, ordered(teacher_TK)), own)
 
 
 def _record(
@@ -168,7 +167,6 @@ def _record(
         n_prompt=None if scorer.hint is None and reading is None else len(scorer.prompt_P),
         reading=reading,
         choices=scores.choices,
-        student_TK=scores.student_TK,
         choices_at=np.flatnonzero(own_T & (k1_T >= stored_above)).tolist(),
     )
 

@@ -96,22 +96,19 @@ class TinkerBackend:
             responses = await outstanding(
                 "sample", _all_or_none([request.coroutine() for request in requests])
             )
-            sequences = [one for response in responses for one in response.sequences]
-            answers = [
-                SampledAnswer.checked(
+            answers = []
+            for one in (one for response in responses for one in response.sequences):
+                answer = SampledAnswer.checked(
                     list(one.tokens),
                     one.logprobs,
                     str(one.stop_reason) == "stop",
                     tokenizer or self.tokenizer,
                     params,
                 )
-                for one in sequences
-            ]
-            if k:
-                answers = [
-                    replace(answer, choices=_choices(one.topk_logprobs_np, len(one.tokens), k))
-                    for answer, one in zip(answers, sequences, strict=True)
-                ]
+                if k:
+                    choices = _choices(one.topk_logprobs_np, len(one.tokens), k)
+                    answer = replace(answer, choices=choices)
+                answers.append(answer)
             if len(answers) != count:
                 raise MalformedAnswerError(
                     f"{count} samples were requested, but {len(answers)} returned", SERVER_HINT
@@ -132,23 +129,11 @@ class TinkerBackend:
     async def choices(
         self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
     ) -> tuple[NDArray[np.float32], Choices]:
-        full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
-        async with self._sampler(weights) as client:
-            # As in `compute_logprobs`: a token must be sampled, but is not used.
-            request = client.sample(
-                full,
-                1,
-                types.SamplingParams(max_tokens=1),
-                include_prompt_logprobs=True,
-                topk_prompt_logprobs=k,
-                prompt_logprobs_last_n=count,
-            )
-            answer = await outstanding("sample", request)
-            scores_T = checked_logprobs(
-                (answer.prompt_logprobs or [])[-count:], count, "a score"
-            )
-            choices = _choices(answer.topk_prompt_logprobs_np, count, k)
-        return scores_T.astype(np.float32), choices
+        async with self._scored(weights, prompt_P, tokens_T, topk_prompt_logprobs=k) as (
+            scores_T,
+            answer,
+        ):
+            return scores_T, _choices(answer.topk_prompt_logprobs_np, len(tokens_T), k)
 
     async def logprobs_of(
         self,
@@ -157,32 +142,41 @@ class TinkerBackend:
         tokens_T: Sequence[int],
         ids_TK: NDArray[np.int64],
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        full, (count, k) = types.ModelInput.from_ints([*prompt_P, *tokens_T]), ids_TK.shape
+        length, (count, k) = len(prompt_P) - 1, ids_TK.shape
         # Sparse: the rows of the prompt are empty.
-        rows = np.concatenate([np.zeros(len(prompt_P) - 1, int), k * np.arange(count + 1)])
-        ids = types.TensorData(
-            ids_TK.ravel(),
-            "int64",
-            [full.length - 1, k],
-            rows.tolist(),
-            np.tile(np.arange(k), count).tolist(),
-        )
+        rows = [*[0] * length, *range(0, ids_TK.size + 1, k)]
+        columns = [*range(k)] * count
+        named = types.TensorData(ids_TK.ravel(), "int64", [length + count, k], rows, columns)
+        async with self._scored(weights, prompt_P, tokens_T, target_prompt_logprobs=named) as (
+            scores_T,
+            answer,
+        ):
+            target = answer.target_prompt_logprobs
+            values = [] if target is None else target.data[-ids_TK.size :]
+            values_N = checked_logprobs(values, ids_TK.size, "a list of named tokens")
+        return scores_T, values_N.reshape(count, k).astype(np.float32)
+
+    @asynccontextmanager
+    async def _scored(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], **asked: Any
+    ) -> AsyncIterator[tuple[NDArray[np.float32], types.SampleResponse]]:
+        """Yield the scores of a completion, and the answer to what else was `asked` of the same request."""
+        full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
         async with self._sampler(weights) as client:
+            # As in `compute_logprobs`: a token must be sampled, but is not used.
             request = client.sample(
                 full,
                 1,
                 types.SamplingParams(max_tokens=1),
                 include_prompt_logprobs=True,
-                target_prompt_logprobs=ids,
                 prompt_logprobs_last_n=count,
+                **asked,
             )
             answer = await outstanding("sample", request)
-            what = "a score"
-            scores_T = checked_logprobs((answer.prompt_logprobs or [])[-count:], count, what)
-            target = answer.target_prompt_logprobs
-            named = [] if target is None else target.data[-ids_TK.size :]
-            scores_TK = checked_logprobs(named, ids_TK.size, "a list of named tokens")
-        return scores_T.astype(np.float32), scores_TK.reshape(count, k).astype(np.float32)
+            scores_T = checked_logprobs(
+                (answer.prompt_logprobs or [])[-count:], count, "a score"
+            )
+            yield scores_T.astype(np.float32), answer
 
     async def open_trainer(
         self, state_path: str | None, *, weights_only: bool = False

@@ -159,10 +159,3 @@ def own_loss(
     }
     loss = LOSSES[name]
     return loss.function(logp, inputs, {**loss.parameters, **parameters}).sum()
-
-
-def given_tokens(ids_TK: NDArray[np.int64], context: int) -> types.TensorData:
-    """Return `target_prompt_logprobs` that requests K ids at each of the last T positions of a prompt, and nothing at
-    the `context` positions before them."""
-    nothing = np.full((context - 1, ids_TK.shape[1]), -1)
-    return types.TensorData.from_numpy(np.concatenate([nothing, ids_TK]))

@@ -22,7 +22,6 @@ from localtinker.certify.data import (
     TEXTS,
     after_prompt,
     data_for,
-    given_tokens,
     logprobs_of,
     params,
     policy_data,
@@ -49,61 +48,30 @@ async def test_sampled(bench: Bench) -> str:
     return "; ".join(words)
 
 
-CHOICES = partial(
-    option,
-    needs=(*SCORING, "likeliest tokens"),
+@option(
+    "choices of a sample",
+    needs=SCORING,
     without="`learning.choices_of = student` cannot be used",
 )
-
-
-async def likeliest(
-    bench: Bench, tokens: list[int], positions: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the three likeliest tokens at the last positions of a text, and their log-probabilities."""
-    sampler = await bench.base_sampler()
-    answer = await sampler.sample(prompt(tokens), 1, params(1), topk_prompt_logprobs=3)
-    top = answer.topk_prompt_logprobs_np
-    assert top is not None, "no likeliest tokens are returned"
-    return top.token_ids[-positions:], top.logprobs[-positions:]
-
-
-@CHOICES("likeliest tokens of a sample")
-async def test_sampled_likeliest(bench: Bench) -> str:
-    """With topk_sample_logprobs each sampled token has the likeliest tokens at its position, with the
-    log-probabilities that they have where the sample is a prompt."""
+async def test_choices(bench: Bench) -> str:
+    """The likeliest tokens of a sample (topk_sample_logprobs) and the sampled ones have the log-probabilities that
+    they have where they are named (target_prompt_logprobs)."""
     sampler = await bench.base_sampler()
     answer = await sampler.sample(prompt(PROMPT), 1, params(6), topk_sample_logprobs=3)
     (sequence,) = answer.sequences
     top = sequence.topk_logprobs_np
-    assert top is not None, "none are returned"
-    length = len(sequence.tokens)
-    assert top.logprobs.shape == (length, 3), (
-        f"the shape of the 3 likeliest tokens at {length} positions is {top.logprobs.shape}"
-    )
-    _, reference = await likeliest(bench, [*PROMPT, *sequence.tokens], length)
-    what = "the likeliest tokens' log-probabilities in a sample and in a prompt"
-    return bench.compare(list(top.logprobs), list(reference), what)
-
-
-@CHOICES("scores of given tokens")
-async def test_given_tokens(bench: Bench) -> str:
-    """With target_prompt_logprobs the tokens named at each position have the log-probabilities that they have as the
-    text's own and as likeliest tokens."""
-    tokens = TEXTS[0]
-    count = len(tokens) - 4
-    sampler = await bench.base_sampler()
-    (scores,) = await bench.score(sampler, [tokens])
-    ids, logprobs = await likeliest(bench, tokens, count)
-    named = np.column_stack([tokens[4:], ids])
-    answer = await sampler.sample(
-        prompt(tokens), 1, params(1), target_prompt_logprobs=given_tokens(named, 4)
-    )
-    target = answer.target_prompt_logprobs
-    assert target is not None, "none are returned"
-    values = np.asarray(target.data, np.float64)[-named.size :].reshape(named.shape)
-    expected = np.column_stack([scores[-count:], logprobs])
+    assert top is not None, "no likeliest tokens are returned"
+    named = np.column_stack([sequence.tokens, top.token_ids]).astype(np.int64)
+    nothing = np.full((len(PROMPT) - 1, named.shape[1]), -1)
+    ids = types.TensorData.from_numpy(np.concatenate([nothing, named]))
+    text = prompt([*PROMPT, *sequence.tokens])
+    scored = await sampler.sample(text, 1, params(1), target_prompt_logprobs=ids)
+    target = scored.target_prompt_logprobs
+    assert target is not None, "no scores of named tokens are returned"
     return bench.compare(
-        list(values), list(expected), "the scores of named tokens and those of the same"
+        [np.asarray(target.data)[-named.size :]],
+        [np.column_stack([sequence.logprobs, top.logprobs]).ravel()],
+        "log-probabilities in the sample and of the named tokens",
     )
 
 
