@@ -213,6 +213,11 @@ def _episode_rules(config: RunConfig) -> list[Rule]:
             f"{no} it compares single-turn answers; set false",
         ),
         (
+            "learning.choices_of",
+            learning.sampled_choices > 0,
+            f"{no} the student's choices come with a single turn; set teacher",
+        ),
+        (
             "learning.permute_teacher",
             learning.permute_teacher,
             f"{no} use permute_advantages or permute_results",

@@ -127,8 +127,8 @@ async def _teacher_scores(
 async def _scores_of_own_choices(
     backend: Backend, k: int, sampler: Weights, stored: StoredRollout, scorer: Scorer
 ) -> Scores:
-    """Ask a teacher for its scores of an answer and of the student's `k` choices there. If they did not come with the
-    sample (after a restart, in episodes), the weights that sampled it are asked for them."""
+    """Ask a teacher for its scores of an answer and of the student's `k` choices there. After a restart, which
+    loses them, the weights that sampled the answer are asked for them."""
     rollout, own = stored.rollout, stored.choices
     if own is None:
         _, own = await backend.choices(sampler, rollout.prompt_P, rollout.tokens_T, k)
