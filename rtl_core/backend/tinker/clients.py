@@ -21,6 +21,7 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
 
 from localtinker.client import weights
 from rtl_core.at_work import outstanding
@@ -300,7 +301,7 @@ class TinkerBackend:
         return str(weights.path)
 
 
-def _choices(top: types.TopkLogprobs | None, count: int, k: int) -> Choices:
+def _choices(top: TopkLogprobs | None, count: int, k: int) -> Choices:
     """Return the `k` likeliest tokens at the last `count` positions of an answer."""
     if top is None:
         raise MalformedAnswerError(
