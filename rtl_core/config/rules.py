@@ -169,6 +169,11 @@ def _distribution_rules(config: RunConfig) -> list[Rule]:
             learning.permute_advantages,
             f"{no} use permute_teacher",
         ),
+        (
+            "learning.permute_teacher",
+            learning.permute_teacher and learning.choices_of == "student",
+            f'{no} the student\'s choices belong to its own answer; set learning.choices_of = "teacher"',
+        ),
     ]
 
 
@@ -206,6 +211,11 @@ def _episode_rules(config: RunConfig) -> list[Rule]:
             "learning.kl_after_error",
             learning.kl_after_error,
             f"{no} it compares single-turn answers; set false",
+        ),
+        (
+            "learning.choices_of",
+            learning.sampled_choices > 0,
+            f"{no} the student's choices come with a single turn; set teacher",
         ),
         (
             "learning.permute_teacher",

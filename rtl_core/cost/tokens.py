@@ -6,13 +6,13 @@ Counted per model:
 - an episode: each later turn reads everything before it, of which the part read by the previous turn is
   cached, the rest prefill;
 - the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each,
-  which the request must include although it is not used. The same with the likeliest tokens at each
+  which the request must include although it is not used. The same with the likeliest, or named, tokens at each
   position (distribution distillation);
 - a train step: P + T − 1 train tokens per datum sent. For a run these are the recorded `steps.train_tokens`
   (backend/base.py): masked rollouts, those without an advantage, and quarantined groups are sampled but not
   trained on;
-- a forward pass of the trainer (distribution distillation, except on-policy forward KL, renormalised): as a
-  train step, an upper bound.
+- a forward pass of the trainer (distribution distillation, except on-policy with the student's choices, or with
+  forward KL, renormalised): as a train step, an upper bound.
 
 Not counted: prompts that the service dropped from its cache between two requests of a group (prefill
 instead of cached), work repeated after a crash, storage of checkpoints, and your own machine.

@@ -192,7 +192,7 @@ def checked_drift(
 async def against_choices(
     trainer: Trainer, datums: Sequence[Datum], algorithm: DistributionDistillation
 ) -> tuple[list[Datum], int]:
-    """Return datums for a cross entropy on the sampled tokens and the teacher's, and the tokens of the
+    """Return datums for a cross entropy on the sampled tokens and the choices, and the tokens of the
     forward pass for their weights."""
     targets = [
         Datum(d.prompt_P, d.tokens_T, {}, np.asarray(d.inputs["teacher_tokens"], np.int64))

@@ -143,11 +143,11 @@ def test_a_refused_sample_cancels_the_others(cloud, remote, monkeypatch):
     def load():
         return httpx.get(f"{cloud.base_url}/api/v1/local/status", headers=headers).json()
 
-    def one_wrong(client, prompt, number, params):
+    def one_wrong(client, prompt, number, params, **more):
         if params.seed == 0:
             wait_for(lambda: load()["rows_running"], "the first sample")
             number = 10**6
-        return draw(client, prompt, number, params)
+        return draw(client, prompt, number, params, **more)
 
     monkeypatch.setattr(tinker.SamplingClient, "sample", one_wrong)
     before = load()["done"].get("sample")

@@ -275,12 +275,13 @@ def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
         greedy_B = logp_BV.new_tensor(temperatures) == 0
         likeliest_B = logits_BV[:, :size].argmax(-1)
         tokens_B = torch.where(greedy_B, likeliest_B, tokens_B)
-    for index, (row, option) in enumerate(zip(rows, options, strict=True)):
-        if option.topk_logprobs and not row.done:
-            top = logp_BV[index].topk(option.topk_logprobs)
-            ids = top.indices.cpu().numpy()
-            logprobs = top.values.cpu().numpy()
-            row.sequence.topk.append((ids, logprobs))
+    if most := max(option.topk_logprobs for option in options):
+        top = logp_BV.topk(most)
+        ids_BK, logprobs_BK = top.indices.cpu().numpy(), top.values.cpu().numpy()
+        for index, (row, option) in enumerate(zip(rows, options, strict=True)):
+            if option.topk_logprobs and not row.done:
+                likeliest = index, slice(option.topk_logprobs)
+                row.sequence.topk.append((ids_BK[likeliest], logprobs_BK[likeliest]))
     return _as_lists(tokens_B, _at(logp_BV, tokens_B))
 
 

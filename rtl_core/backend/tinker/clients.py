@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +21,7 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 from tinker import types
+from tinker.types.topk_logprobs import TopkLogprobs
 
 from localtinker.client import weights
 from rtl_core.at_work import outstanding
@@ -81,25 +83,33 @@ class TinkerBackend:
         # Samples of one request that share a seed would be identical.
         parts = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
         shape = {**vars(params), "stop": list(params.stop)}
+        k = shape.pop("likeliest")
         async with self._sampler(weights) as client:
             requests = [
-                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed))
+                client.sample(
+                    prompt,
+                    number,
+                    types.SamplingParams(**shape, seed=seed),
+                    topk_sample_logprobs=k,
+                )
                 for number, seed in parts
             ]
             responses = await outstanding(
                 "sample", _all_or_none([request.coroutine() for request in requests])
             )
-            answers = [
-                SampledAnswer.checked(
+            answers = []
+            for one in (one for response in responses for one in response.sequences):
+                answer = SampledAnswer.checked(
                     list(one.tokens),
                     one.logprobs,
                     str(one.stop_reason) == "stop",
                     tokenizer or self.tokenizer,
                     params,
                 )
-                for response in responses
-                for one in response.sequences
-            ]
+                if k:
+                    choices = _choices(one.topk_logprobs_np, len(one.tokens), k)
+                    answer = replace(answer, choices=choices)
+                answers.append(answer)
             if len(answers) != count:
                 raise MalformedAnswerError(
                     f"{count} samples were requested, but {len(answers)} returned", SERVER_HINT
@@ -120,6 +130,38 @@ class TinkerBackend:
     async def choices(
         self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
     ) -> tuple[NDArray[np.float32], Choices]:
+        async with self._scored(weights, prompt_P, tokens_T, topk_prompt_logprobs=k) as (
+            scores_T,
+            answer,
+        ):
+            return scores_T, _choices(answer.topk_prompt_logprobs_np, len(tokens_T), k)
+
+    async def logprobs_of(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        tokens_T: Sequence[int],
+        ids_TK: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        length, (count, k) = len(prompt_P) - 1, ids_TK.shape
+        # Sparse: the rows of the prompt are empty.
+        rows = [*[0] * length, *range(0, ids_TK.size + 1, k)]
+        columns = [*range(k)] * count
+        named = types.TensorData(ids_TK.ravel(), "int64", [length + count, k], rows, columns)
+        async with self._scored(weights, prompt_P, tokens_T, target_prompt_logprobs=named) as (
+            scores_T,
+            answer,
+        ):
+            target = answer.target_prompt_logprobs
+            values = [] if target is None else target.data[-ids_TK.size :]
+            values_N = checked_logprobs(values, ids_TK.size, "a list of named tokens")
+        return scores_T, values_N.reshape(count, k).astype(np.float32)
+
+    @asynccontextmanager
+    async def _scored(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], **asked: Any
+    ) -> AsyncIterator[tuple[NDArray[np.float32], types.SampleResponse]]:
+        """Yield the scores of a completion, and the answer to what else was `asked` of the same request."""
         full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
         async with self._sampler(weights) as client:
             # As in `compute_logprobs`: a token must be sampled, but is not used.
@@ -128,20 +170,14 @@ class TinkerBackend:
                 1,
                 types.SamplingParams(max_tokens=1),
                 include_prompt_logprobs=True,
-                topk_prompt_logprobs=k,
                 prompt_logprobs_last_n=count,
+                **asked,
             )
             answer = await outstanding("sample", request)
             scores_T = checked_logprobs(
                 (answer.prompt_logprobs or [])[-count:], count, "a score"
             )
-            top = answer.topk_prompt_logprobs_np
-            if top is None:
-                raise MalformedAnswerError(
-                    f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT
-                )
-            choices = checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
-        return scores_T.astype(np.float32), choices
+            yield scores_T.astype(np.float32), answer
 
     async def open_trainer(
         self, state_path: str | None, *, weights_only: bool = False
@@ -263,6 +299,15 @@ class TinkerBackend:
                 error.hint,
             ) from gone
         return str(weights.path)
+
+
+def _choices(top: TopkLogprobs | None, count: int, k: int) -> Choices:
+    """Return the `k` likeliest tokens at the last `count` positions of an answer."""
+    if top is None:
+        raise MalformedAnswerError(
+            f"the {k} likeliest tokens were requested, but none returned", SERVER_HINT
+        )
+    return checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
 
 
 async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:

@@ -32,6 +32,7 @@ from localtinker.certify.data import (
 from localtinker.client.failures import kind_of
 from localtinker.client.session import closed_at_the_end, find_credential
 from localtinker.errors import CredentialError, SettingsError
+from localtinker.losses import RATIO_MASK
 
 ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
 """Learning rate ten times that of a run, so that steps have a visible effect."""
@@ -213,6 +214,8 @@ class Bench:
         for text in texts:
             zeros = np.zeros(len(text) - 1)
             inputs = dict.fromkeys(inputs_of(loss), zeros)
+            if RATIO_MASK in inputs:
+                inputs[RATIO_MASK] = np.ones(len(zeros))
             data.append(datum(text, **inputs))
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 
