@@ -77,6 +77,8 @@ class SampledAnswer:
     logprobs_T: list[float]
     stop_reason: Literal["stop", "length"]
     text: str
+    n_cached: int | None = None
+    """Prompt tokens that are billed for this answer as read from the service's cache; None: unknown."""
 
     @classmethod
     def checked(

@@ -60,6 +60,8 @@ class Reply:
     """Tokens of the conversation before the turn, as an endpoint counts them; 0 if it does not."""
     model: str = ""
     """Name of the model that an endpoint says it is."""
+    n_cached: int | None = None
+    """Tokens of the conversation before the turn that the service read from its cache; None: unknown."""
 
 
 class Policy(Protocol):
@@ -269,6 +271,7 @@ def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
             n_tokens=reply.n_tokens,
             tokens_T=reply.tokens_T,
             logprobs_T=reply.logprobs_T,
+            n_cached=reply.n_cached,
         )
     ]
     for place, (call, result) in enumerate(turn.by_call, first + 1):
@@ -307,6 +310,7 @@ def _turn(model: MessageRecord, *others: MessageRecord) -> Turn:
         not model.ok,
         tuple(model.tokens_T),
         tuple(model.logprobs_T),
+        n_cached=model.n_cached,
     )
     results = tuple(
         Result(other.text, other.ok, other.seconds, other.used_s) for other in others

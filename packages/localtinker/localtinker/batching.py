@@ -19,11 +19,26 @@ from localtinker.decoder import PREFILL_TOKENS, DenseDecoder
 from localtinker.kv_cache import KVCache, round_up
 from localtinker.lora import AdapterBank
 from localtinker.packing import Layout, packed_passes, padded, padded_passes
-from localtinker.sampling import Batch, Row, SampleRequest, Vocabulary, requests_of, tensor_of
+from localtinker.sampling import (
+    Batch,
+    Row,
+    SampleRequest,
+    Vocabulary,
+    note_shared,
+    requests_of,
+    tensor_of,
+)
 from localtinker.scoring import score_prompts
 
 PromptTokens = tuple[int, ...]
 _DEAD_SHARE = 0.15  # share of stopped slots above which the cache is compacted
+
+
+def _by_prompt(rows: Sequence[Row]) -> dict[PromptTokens, list[Row]]:
+    groups: dict[PromptTokens, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.request.prompt), []).append(row)
+    return groups
 
 
 class GenerationBatch(Batch):
@@ -42,9 +57,7 @@ class GenerationBatch(Batch):
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
-        by_prompt: dict[PromptTokens, list[Row]] = {}
-        for row in rows:
-            by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
+        by_prompt = _by_prompt(rows)
         budget = self.decoder.prefill_tokens
         shared: list[PromptTokens] = []
         apart: list[PromptTokens] = []
@@ -57,10 +70,15 @@ class GenerationBatch(Batch):
             prompts = [shared[i] for i in numbers]
             layout = Layout(prompts)
             groups = [by_prompt[prompt] for prompt in prompts]
+            for group, prefix in zip(groups, layout.shared, strict=True):
+                note_shared(group, prefix)
             self._first_tokens(self.decoder.packed_hidden(layout), layout.rows, groups)
         for numbers in padded_passes(apart, budget):
             prompts = [apart[i] for i in numbers]
-            self._prefill(prompts, [by_prompt[prompt] for prompt in prompts])
+            groups = [by_prompt[prompt] for prompt in prompts]
+            for group in groups:
+                note_shared(group)
+            self._prefill(prompts, groups)
 
     def _prefill(self, prompts: Sequence[PromptTokens], groups: Sequence[list[Row]]) -> None:
         device = self.decoder.device
@@ -213,8 +231,11 @@ class LockstepBatch(Batch):
                 hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
                 places = [np.arange(len(request.prompt))]
                 score_prompts(self.decoder, hidden[0], places, [request])
+        by_prompt = _by_prompt(rows)
+        for group in by_prompt.values():
+            note_shared([row for row in group if not row.request.prompt_options.has_any])
         prompts = [tuple(row.request.prompt) for row in rows]
-        distinct = list(dict.fromkeys(prompts))
+        distinct = list(by_prompt)
         tokens_UL = self._tensor(distinct)
         logits, self._cache = self.decoder.prefill(tokens_UL, all_positions=False)
         numbers = [distinct.index(prompt) for prompt in prompts]

@@ -110,6 +110,8 @@ class SampleRequest(SampleJob):
     scores: PromptScores | None = None
     open_rows: int = 0
     rows: list[Row] = field(default_factory=list)
+    shared: int = 0
+    """Tokens of the prompt that were computed for another request of the same pass."""
 
     @property
     def needs_cache(self) -> bool:
@@ -136,7 +138,17 @@ class SampleRequest(SampleJob):
         self.open_rows -= 1
         if self.open_rows == 0:
             sequences = [row.sequence for row in self.rows]
-            self.take(encode_sample_response(sequences, self.scores))
+            self.take(encode_sample_response(sequences, self.scores, self.shared))
+
+
+def note_shared(rows: Sequence[Row], prefix: int = 0) -> None:
+    """Note what the requests of `rows`, which have one prompt, share: the first of them a `prefix` with other
+    prompts of the pass, the others the whole prompt."""
+    for request in requests_of(rows):
+        # A later part of a divided job says nothing, because its message is merged with that of the first.
+        if not request.first_sample and not request.rows[0].sequence.tokens:
+            request.shared = prefix
+        prefix = len(request.prompt)
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:

@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -90,15 +91,19 @@ class TinkerBackend:
                 "sample", _all_or_none([request.coroutine() for request in requests])
             )
             answers = [
-                SampledAnswer.checked(
-                    list(one.tokens),
-                    one.logprobs,
-                    str(one.stop_reason) == "stop",
-                    tokenizer or self.tokenizer,
-                    params,
+                replace(
+                    SampledAnswer.checked(
+                        list(one.tokens),
+                        one.logprobs,
+                        str(one.stop_reason) == "stop",
+                        tokenizer or self.tokenizer,
+                        params,
+                    ),
+                    # All but the first sample of a request are billed as if they read the prompt from the cache.
+                    n_cached=len(prompt_P) if number else response.prompt_cache_hit_tokens,
                 )
                 for response in responses
-                for one in response.sequences
+                for number, one in enumerate(response.sequences)
             ]
             if len(answers) != count:
                 raise MalformedAnswerError(
