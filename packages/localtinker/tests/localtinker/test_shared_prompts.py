@@ -76,8 +76,12 @@ def test_scores_and_samples_equal_those_of_each_prompt_alone(model, tokens, monk
             assert abs(sequence.logprobs[0] - truth[-1][sequence.tokens[0]]) < 1e-5
 
 
-@pytest.mark.parametrize(("tokens", "hits"), [(1, [59, 59, 59, 0, 67, 0]), (4, [0, 0, 0, 0, 67, 0])])
-def test_a_response_counts_the_prompt_tokens_that_others_of_its_pass_paid_for(model, tokens, hits):
+@pytest.mark.parametrize(
+    ("tokens", "hits"), [(1, [59, 59, 59, 0, 67, 0]), (4, [0, 0, 0, 0, 67, 0])]
+)
+def test_a_response_counts_the_prompt_tokens_that_others_of_its_pass_paid_for(
+    model, tokens, hits
+):
     """Prompts are packed if one token is sampled. Else only a whole prompt is shared: the fifth is the second again."""
     options = SamplingOptions(max_tokens=tokens)
     jobs = [SampleJob(prompt, 2, 0, options, PromptOptions()) for prompt in group()]
