@@ -36,7 +36,8 @@ CREATE TABLE runs (
     message       VARCHAR,                  -- why it stopped, if it did, for people
     ended_by      VARCHAR,                  -- of a cancelled run: signal (its process was told to end) | request (in Prefect)
     start_state   VARCHAR,                  -- of a run with `tinker.start_from`: its own copy of the weights that it began with,
-    start_sampler VARCHAR                   -- to train and to sample from; NULL for a fresh adapter
+    start_sampler VARCHAR,                  -- to train and to sample from; NULL for a fresh adapter
+    console       VARCHAR                   -- page of its newest trainer in the console of the service, if that has one
 );
 
 CREATE TABLE problems (
