@@ -34,13 +34,6 @@ PromptTokens = tuple[int, ...]
 _DEAD_SHARE = 0.15  # share of stopped slots above which the cache is compacted
 
 
-def _by_prompt(rows: Sequence[Row]) -> dict[PromptTokens, list[Row]]:
-    groups: dict[PromptTokens, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row.request.prompt), []).append(row)
-    return groups
-
-
 class GenerationBatch(Batch):
     """A batch that rows may join at any time. Every slot has its own length, so that no sequence is padded.
 
@@ -57,7 +50,10 @@ class GenerationBatch(Batch):
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
-        by_prompt = _by_prompt(rows)
+        note_shared(rows)
+        by_prompt: dict[PromptTokens, list[Row]] = {}
+        for row in rows:
+            by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
         budget = self.decoder.prefill_tokens
         shared: list[PromptTokens] = []
         apart: list[PromptTokens] = []
@@ -70,15 +66,10 @@ class GenerationBatch(Batch):
             prompts = [shared[i] for i in numbers]
             layout = Layout(prompts)
             groups = [by_prompt[prompt] for prompt in prompts]
-            for group, prefix in zip(groups, layout.shared, strict=True):
-                note_shared(group, prefix)
             self._first_tokens(self.decoder.packed_hidden(layout), layout.rows, groups)
         for numbers in padded_passes(apart, budget):
             prompts = [apart[i] for i in numbers]
-            groups = [by_prompt[prompt] for prompt in prompts]
-            for group in groups:
-                note_shared(group)
-            self._prefill(prompts, groups)
+            self._prefill(prompts, [by_prompt[prompt] for prompt in prompts])
 
     def _prefill(self, prompts: Sequence[PromptTokens], groups: Sequence[list[Row]]) -> None:
         device = self.decoder.device
@@ -231,11 +222,9 @@ class LockstepBatch(Batch):
                 hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
                 places = [np.arange(len(request.prompt))]
                 score_prompts(self.decoder, hidden[0], places, [request])
-        by_prompt = _by_prompt(rows)
-        for group in by_prompt.values():
-            note_shared([row for row in group if not row.request.prompt_options.has_any])
+        note_shared(rows)
         prompts = [tuple(row.request.prompt) for row in rows]
-        distinct = list(by_prompt)
+        distinct = list(dict.fromkeys(prompts))
         tokens_UL = self._tensor(distinct)
         logits, self._cache = self.decoder.prefill(tokens_UL, all_positions=False)
         numbers = [distinct.index(prompt) for prompt in prompts]

@@ -150,8 +150,6 @@ class Layout:
         nothing = np.zeros(0, np.int64)
         self.rows: list[np.ndarray] = [nothing] * len(sequences)
         """For each sequence, the rows of its positions."""
-        self.shared = [0] * len(sequences)
-        """For each sequence, the first tokens whose rows belong to another one."""
         tokens: list[np.ndarray] = []
         positions: list[np.ndarray] = []
         end = 0
@@ -170,8 +168,6 @@ class Layout:
             self.spans.append((prefix, own))
             for i, rows in zip(family.members, own, strict=True):
                 self.rows[i] = np.r_[prefix, rows]
-            for i in family.members[1:]:
-                self.shared[i] = family.prefix
         tokens_N = np.concatenate(tokens).astype(np.int64)
         self.tokens_N = torch.from_numpy(tokens_N)
         self.positions_N = torch.from_numpy(np.concatenate(positions))

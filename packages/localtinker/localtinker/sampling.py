@@ -111,7 +111,7 @@ class SampleRequest(SampleJob):
     open_rows: int = 0
     rows: list[Row] = field(default_factory=list)
     shared: int = 0
-    """Tokens of the prompt that were computed for another request of the same pass."""
+    """Tokens of the prompt if it was computed for another request of the same pass, else 0."""
 
     @property
     def needs_cache(self) -> bool:
@@ -141,14 +141,15 @@ class SampleRequest(SampleJob):
             self.take(encode_sample_response(sequences, self.scores, self.shared))
 
 
-def note_shared(rows: Sequence[Row], prefix: int = 0) -> None:
-    """Note what the requests of `rows`, which have one prompt, share: the first of them a `prefix` with other
-    prompts of the pass, the others the whole prompt."""
+def note_shared(rows: Sequence[Row]) -> None:
+    """Note which requests of a pass have the prompt of another one. Not those that have their own pass for scores, and
+    of a divided request only the first rows, because the messages of its parts are merged."""
+    known = set()
     for request in requests_of(rows):
-        # A later part of a divided job says nothing, because its message is merged with that of the first.
-        if not request.first_sample and not request.rows[0].sequence.tokens:
-            request.shared = prefix
-        prefix = len(request.prompt)
+        prompt, begun = tuple(request.prompt), request.rows[0].sequence.tokens
+        if prompt in known and request.scores is None and not (request.first_sample or begun):
+            request.shared = len(prompt)
+        known.add(prompt)
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:

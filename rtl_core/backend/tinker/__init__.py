@@ -91,7 +91,7 @@ class _Tinker:
             with service_errors():
                 return set(live_checkpoints(service.state))
         with sdk_errors():
-            return await stored_weights(service)
+            return set(await stored_weights(service))
 
     async def export(
         self, config: RunConfig, state_path: str, name: str, folder: Path

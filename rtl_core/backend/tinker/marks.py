@@ -17,20 +17,20 @@ PRODUCT = "rtl_distill"
 """Key of the version of the product. Only weights with this mark were saved by a run of it."""
 
 
-def id_path(config: RunConfig) -> Path:
-    """Path of the file with a run's id."""
-    return config.run.folder / "id"
+def known_id(folder: Path) -> str | None:
+    """Return the id in the folder of a run, if it has one."""
+    path = folder / "id"
+    return path.read_text("utf-8").strip() or None if path.is_file() else None
 
 
 def run_id(config: RunConfig) -> str:
     """Return the random id of a run; it is made and stored in the run's folder at the first call. Runs of one name on
     several machines, or after a history was deleted, have different ids."""
-    path = id_path(config)
-    known = path.read_text("utf-8").strip() if path.is_file() else ""
-    if not known:
+    folder = config.run.folder
+    if (known := known_id(folder)) is None:
         known = secrets.token_hex(8)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{known}\n", "utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "id").write_text(f"{known}\n", "utf-8")
     return known
 
 

@@ -1,0 +1,152 @@
+"""What an account at a Tinker service stores, and what it was billed for.
+
+Requests are not retried, because a user waits for the answer. Bills and the price of storage have the routes of
+`tinker.AdminClient` (SDK 0.38), which only Tinker's cloud serves, to admins and billing admins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import tinker
+from tinker import types
+from tinker.lib.base_url import resolve_base_url
+
+from localtinker.client import weights
+from localtinker.client.requests import client as client_of
+from localtinker.client.requests import exchange_credential
+from rtl_core.backend.tinker.connect import credential
+from rtl_core.backend.tinker.faults import sdk_errors
+from rtl_core.backend.tinker.marks import PRODUCT, Marks
+from rtl_core.backend.tinker.readiness import stored_weights
+from rtl_core.backend.tinker.services import TinkerService, services_of
+from rtl_core.config import RunConfig
+from rtl_core.cost.tokens import Tokens, together
+from rtl_core.errors import PolicyError
+
+Answer = TypeVar(
+    "Answer", types.BillingUsageResponse, types.CurrentCheckpointStorageUsageResponse
+)
+WINDOW = timedelta(days=14)
+"""Longest period of one request for a bill."""
+KINDS = {"training": "train", "sampling_sample": "sample", "sampling_prefill": "prefill"}
+"""Kind of a billed event -> kind of tokens; other events have no session."""
+
+
+@dataclass
+class Bill:
+    """What the sessions of a run were billed for."""
+
+    sessions: set[str] = field(default_factory=set)
+    tokens: dict[str, Tokens] = field(default_factory=dict)
+    """Mapping of base model to its tokens."""
+    usd: float = 0.0
+    """Before credits, without tokens that have no price yet."""
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """Saved weights in an account."""
+
+    path: str
+    marks: Marks
+    """Empty if no run of this product saved them."""
+    saved_at: datetime
+    size: int
+    """Bytes."""
+
+
+async def bill_of(config: RunConfig, marks: Marks, since: datetime, until: datetime) -> Bill:
+    """Return the bill of the sessions that have all `marks`, for all hours that overlap with `since` to `until`.
+
+    Raises PolicyError if the key's owner may not see bills, or the service has none.
+    """
+    bill, hour = Bill(), {"minute": 0, "second": 0, "microsecond": 0}
+    start, last = since.replace(**hour), until.replace(**hour) + timedelta(hours=1)
+    while start < last:
+        end = min(start + WINDOW, last)
+        period = {"starting_on": start.isoformat(), "ending_before": end.isoformat()}
+        answer = await _admin(config, "usage/events", types.BillingUsageResponse, period)
+        _add(bill, answer, marks)
+        start = end
+    return bill
+
+
+def _add(bill: Bill, answer: types.BillingUsageResponse, marks: Marks) -> None:
+    for name, session in answer.sessions.items():
+        if marks.items() <= (session.user_metadata or {}).items():
+            bill.sessions.add(name)
+    for event in answer.data:
+        info = event.event_info.model_dump()
+        kind = "cached" if info.get("cached") else KINDS.get(info["type"])
+        if kind and event.session_id in bill.sessions:
+            used = Tokens(**{kind: info["token_count"]})
+            bill.tokens = together([bill.tokens, {event.base_model or "unknown": used}])
+            bill.usd += event.estimated_cost_usd or 0.0
+
+
+async def weights_of_account(config: RunConfig) -> list[StoredWeights]:
+    """Return all saved weights of the key's owner on the student's service."""
+    service = _service(config)
+    with sdk_errors():
+        stored = await stored_weights(service)
+    found = []
+    for path, one in stored.items():
+        marks = one.user_metadata or {}
+        own = marks if PRODUCT in marks else {}
+        found.append(StoredWeights(path, own, one.time, one.size_bytes or 0))
+    return found
+
+
+async def storage_price(config: RunConfig) -> float | None:
+    """Return the service's price of storage in USD per GB and month. None: it tells the key's owner none."""
+    kind = types.CurrentCheckpointStorageUsageResponse
+    try:
+        usage = await _admin(config, "usage/checkpoints/current", kind, {})
+    except PolicyError:
+        return None
+    return usage.effective_rate_usd_per_gigabyte_month
+
+
+async def delete_weights(config: RunConfig, paths: Collection[str]) -> int:
+    """Delete saved weights on the student's service. Returns how many it still had."""
+    service = _service(config)
+    with sdk_errors():
+        rest = tinker.RestClient(base_url=service.url, api_key=service.key)
+        return await weights.delete(rest, paths)
+
+
+def _service(config: RunConfig) -> TinkerService:
+    """Return the student's service. Raises PolicyError if it has no accounts."""
+    if config.backend.name != "tinker" or config.tinker.is_local:
+        raise PolicyError(
+            f"run {config.run.name!r} has no account: its tokens are free, and its weights are on this machine",
+            "name a run with another tinker.base_url, or list its weights: `rtl-distill admin checkpoints RUN`",
+        )
+    return services_of(config)[0]
+
+
+async def _admin(
+    config: RunConfig, route: str, kind: type[Answer], params: Mapping[str, str]
+) -> Answer:
+    """Return the answer of a route for admins. Raises PolicyError if it is refused or not served."""
+    service = _service(config)
+    url, path = resolve_base_url(service.url), f"/api/v1/billing/{route}"
+    with sdk_errors():
+        auth = await exchange_credential(url, credential(service)[0], service.key)
+        async with client_of(url, auth) as client:
+            try:
+                return await client.get(path, options={"params": params}, cast_to=kind)
+            except tinker.PermissionDeniedError as error:
+                raise PolicyError(
+                    f"{url} shows bills to admins and billing admins of the organisation alone (403)",
+                    "set TINKER_API_KEY to the key of one, or ask one to run this command",
+                ) from error
+            except tinker.NotFoundError as error:
+                raise PolicyError(
+                    f"{url} has no bills: it does not serve {path}",
+                    "only Tinker's cloud bills: name a run that used it, or ask the owner of this service",
+                ) from error
