@@ -28,7 +28,9 @@ GB = 1e9
 _PATHS = """
 SELECT state_path FROM steps UNION SELECT sampler_path FROM steps
 UNION SELECT start_state FROM runs UNION SELECT start_sampler FROM runs
+UNION SELECT unnest(regexp_extract_all(config::VARCHAR, 'tinker://[^"]+')) FROM runs
 """
+"""Weights that runs have recorded, and those that their configurations name: teachers, starts, evaluated ones."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def _state(
 ) -> tuple[str, bool]:
     """Say why the weights of one run are there, and whether no run needs them."""
     if mark is None:
-        return "without marks: of another program, or saved before version 0.3", False
+        return "without marks: of another program or an older version", False
     if mark == own:
         running = is_held(lock_path(config))
         return "this run is running" if running else "of an interrupted attempt", not running
