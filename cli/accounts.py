@@ -50,15 +50,14 @@ def print_left(history: History, config: RunConfig, *, delete: bool, yes: bool) 
     needs, after a question unless `yes`."""
     from rtl_core.backend.tinker.account import delete_weights
     from rtl_core.reporting.console import rich_table
-    from rtl_core.run.account import left_table, weights_left
+    from rtl_core.run.account import weights_left
 
-    left = asyncio.run(weights_left(history, config))
-    Console().print(rich_table(asyncio.run(left_table(left, config))))
-    paths = [saved.path for one in left if one.unused for saved in one.weights]
-    words = f"{len(paths)} saved weights"
-    if not delete or not paths:
-        typer.echo(f"--delete would delete {words}")
+    table, unused = asyncio.run(weights_left(history, config))
+    Console().print(rich_table(table))
+    if not delete or not unused:
+        typer.echo(f"--delete would delete {len(unused)} saved weights")
         return
     if not yes:
-        typer.confirm(f"Delete {words} for good?", abort=True)
-    typer.echo(f"deleted {asyncio.run(delete_weights(config, paths))} of {words}")
+        typer.confirm(f"Delete {len(unused)} saved weights for good?", abort=True)
+    count = asyncio.run(delete_weights(config, unused))
+    typer.echo(f"deleted {count} of {len(unused)} saved weights")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +18,12 @@ from rtl_core.run.lock import is_held, lock_path
 from rtl_grader.words import counted
 
 if TYPE_CHECKING:
-    from rtl_core.backend.tinker.account import Bill, StoredWeights
+    from rtl_core.backend.tinker.account import Bill
 
-LATELY = timedelta(hours=24)
-"""Weights of a run elsewhere that were saved within this time may be in use."""
+UNMARKED = "without marks: of another program or an older version"
+LATELY = "saved lately: its run may go on elsewhere"
+UNUSED = ("of an interrupted attempt", "left behind")
+"""States of weights that no run needs."""
 GB = 1e9
 _PATHS = """
 SELECT state_path FROM steps UNION SELECT sampler_path FROM steps
@@ -33,76 +33,50 @@ UNION SELECT unnest(regexp_extract_all(config::VARCHAR, 'tinker://[^"]+')) FROM 
 """Weights that runs have recorded, and those that their configurations name: teachers, starts, evaluated ones."""
 
 
-@dataclass(frozen=True)
-class LeftWeights:
-    """Saved weights of one run that no run of the history has recorded."""
+async def weights_left(history: History, config: RunConfig) -> tuple[Table, list[str]]:
+    """Return a table of the weights in the account of a run that no run of the history has recorded, a row for each
+    run, and the paths of those that no run needs.
 
-    run: str
-    host: str
-    state: str
-    """Why they are there, in words."""
-    unused: bool
-    """Whether no run needs them."""
-    weights: Sequence[StoredWeights]
-
-
-async def weights_left(history: History, config: RunConfig) -> list[LeftWeights]:
-    """Return the weights in the account of a run that no run of the history has recorded: of interrupted attempts of
-    this run, of runs without a folder on this machine, and without the marks of a run.
-
-    Other weights of runs with a folder here are not included, whether this history has these runs or another one.
+    These are weights of interrupted attempts of this run, of runs without a folder on this machine, and without the
+    marks of a run. Other weights of runs with a folder here are left out, also if another history has these runs.
     """
-    from rtl_core.backend.tinker.account import weights_of_account
+    from rtl_core.backend.tinker.account import storage_price, weights_of_account
     from rtl_core.backend.tinker.marks import known_id
 
     folders = {config.run.directory}
     for record in history.runs():
-        folders.add(Path(record.config.get("run", {}).get("directory", config.run.directory)))
+        section = record.config.get("run", {})
+        folders.add(Path(section.get("directory", config.run.directory)))
     known = {known_id(path.parent) for folder in folders for path in folder.glob("*/id")}
     own, recorded = known_id(config.run.folder), set(history.column(_PATHS))
     groups = defaultdict(list)
-    for one in await weights_of_account(config):
-        mark = one.marks.get("run_id")
-        if one.path not in recorded and (mark in (None, own) or mark not in known):
-            groups[mark, one.marks.get("run", ""), one.marks.get("host", "")].append(one)
-    return [
-        LeftWeights(run, host, *_state(config, weights, mark, own), weights)
-        for (mark, run, host), weights in groups.items()
-    ]
-
-
-def _state(
-    config: RunConfig, weights: Sequence[StoredWeights], mark: str | None, own: str | None
-) -> tuple[str, bool]:
-    """Say why the weights of one run are there, and whether no run needs them."""
-    if mark is None:
-        return "without marks: of another program or an older version", False
-    if mark == own:
-        running = is_held(lock_path(config))
-        return "this run is running" if running else "of an interrupted attempt", not running
-    if max(one.saved_at for one in weights) > utc_now() - LATELY:
-        return "saved lately: its run may go on elsewhere", False
-    return "left behind", True
-
-
-async def left_table(left: Sequence[LeftWeights], config: RunConfig) -> Table:
-    """Table of `weights_left`, with the cost of their storage if the service tells its price."""
-    from rtl_core.backend.tinker.account import storage_price
-
-    price = await storage_price(config)
-    caption = f"Storage costs ${price} for a GB and month."
-    if price is None:
-        caption = "The price of storage is not known: the service tells it to admins alone."
-    rows = []
-    for one in left:
-        size = sum(weights.size for weights in one.weights) / GB
-        newest = max(weights.saved_at for weights in one.weights)
-        usd = "?" if price is None else f"{size * price:,.2f}"
-        named = [one.run, one.host, f"{newest:%Y-%m-%d %H:%M}", str(len(one.weights))]
-        rows.append([*named, f"{size:,.3f}", usd, one.state])
+    for path, marks, saved_at, size in await weights_of_account(config):
+        mark = marks.get("run_id")
+        if path not in recorded and (mark in (None, own) or mark not in known):
+            groups[mark, marks.get("run", ""), marks.get("host", "")].append(
+                (saved_at, size, path)
+            )
+    price, rows, unused = await storage_price(config), [], list[str]()
+    for (mark, *names), weights in groups.items():
+        times, sizes, paths = zip(*weights, strict=True)
+        newest, gigabytes = max(times), sum(sizes) / GB
+        state = _state(config, mark == own, newest) if mark else UNMARKED
+        if state in UNUSED:
+            unused += paths
+        usd = "?" if price is None else f"{gigabytes * price:,.2f}"
+        numbers = [f"{newest:%Y-%m-%d %H:%M}", str(len(paths)), f"{gigabytes:,.3f}", usd]
+        rows.append([*names, *numbers, state])
     title = f"weights in the account of run {config.run.name!r} that no run has recorded"
     header = "run | machine | newest (UTC) | weights: | GB: | $ a month: | state"
-    return Table("", title, caption, header, rows)
+    caption = "" if price else "The service tells the price of storage to admins alone."
+    return Table("", title, caption, header, rows), unused
+
+
+def _state(config: RunConfig, is_own: bool, newest: datetime) -> str:
+    """Say why marked weights of one run are there."""
+    if is_own:
+        return "this run is running" if is_held(lock_path(config)) else UNUSED[0]
+    return LATELY if newest > utc_now() - timedelta(hours=24) else UNUSED[1]
 
 
 async def cost_table(history: History, config: RunConfig, *, billed: bool) -> Table:

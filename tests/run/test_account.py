@@ -115,7 +115,7 @@ def test_weights_that_no_run_has_recorded_are_listed_and_deleted(
         return " ".join(done.output.split())
 
     def there() -> set[str]:
-        return {one.path for one in asyncio.run(weights_of_account(mine))}
+        return {path for path, *_ in asyncio.run(weights_of_account(mine))}
 
     everything = there()
     known = {*paths(kept, *of_other, *of_aside), of_foreign, taught.sampler_path}
@@ -125,17 +125,20 @@ def test_weights_that_no_run_has_recorded_are_listed_and_deleted(
     assert "saved lately: its run may go on elsewhere" in text
     assert "without marks: of another program" in text
     assert "--delete would delete 2 saved weights" in text
-    assert "The price of storage is not known" in text
+    assert "The service tells the price of storage to admins alone" in text
     assert "aside" not in text
     assert "other " not in text.replace("another ", "")
 
-    async def while_it_runs() -> list[tuple[str, bool]]:
+    async def while_it_runs() -> tuple[list[str], list[str]]:
         async with run_lock(lock_path(mine), {}, print):
-            left = await account.weights_left(history, mine)
-            return [(one.state, one.unused) for one in left]
+            table, unused = await account.weights_left(history, mine)
+            return [row[-1] for row in table.rows], unused
 
-    assert ("this run is running", False) in asyncio.run(while_it_runs())
-    monkeypatch.setattr(account, "LATELY", timedelta(0))
+    states, unused = asyncio.run(while_it_runs())
+    assert "this run is running" in states
+    assert unused == []
+    in_two_days = datetime.now(UTC) + timedelta(days=2)
+    monkeypatch.setattr(account, "utc_now", lambda: in_two_days)
     assert "left behind" in listed()
     assert "Aborted" in listed("--delete")  # nobody said yes
     assert there() == everything

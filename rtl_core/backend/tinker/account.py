@@ -47,18 +47,6 @@ class Bill:
     """Before credits, without tokens that have no price yet."""
 
 
-@dataclass(frozen=True)
-class StoredWeights:
-    """Saved weights in an account."""
-
-    path: str
-    marks: Marks
-    """Empty if no run of this product saved them."""
-    saved_at: datetime
-    size: int
-    """Bytes."""
-
-
 async def bill_of(config: RunConfig, marks: Marks, since: datetime, until: datetime) -> Bill:
     """Return the bill of the sessions that have all `marks`, for all hours that overlap with `since` to `until`.
 
@@ -88,8 +76,9 @@ def _add(bill: Bill, answer: types.BillingUsageResponse, marks: Marks) -> None:
             bill.usd += event.estimated_cost_usd or 0.0
 
 
-async def weights_of_account(config: RunConfig) -> list[StoredWeights]:
-    """Return all saved weights of the key's owner on the student's service."""
+async def weights_of_account(config: RunConfig) -> list[tuple[str, Marks, datetime, int]]:
+    """Return all saved weights of the key's owner on the student's service: path, marks (none if no run of this product
+    saved them), time, bytes."""
     service = _service(config)
     with sdk_errors():
         stored = await stored_weights(service)
@@ -97,7 +86,7 @@ async def weights_of_account(config: RunConfig) -> list[StoredWeights]:
     for path, one in stored.items():
         marks = one.user_metadata or {}
         own = marks if PRODUCT in marks else {}
-        found.append(StoredWeights(path, own, one.time, one.size_bytes or 0))
+        found.append((path, own, one.time, one.size_bytes or 0))
     return found
 
 
