@@ -61,7 +61,8 @@ class Reply:
     model: str = ""
     """Name of the model that an endpoint says it is."""
     n_cached: int | None = None
-    """Tokens of the conversation before the turn that the service read from its cache; None: unknown."""
+    """Tokens of the conversation before the turn that the service read from its cache; None: unknown, as in turns that
+    are restored from the history."""
 
 
 class Policy(Protocol):
@@ -271,7 +272,6 @@ def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
             n_tokens=reply.n_tokens,
             tokens_T=reply.tokens_T,
             logprobs_T=reply.logprobs_T,
-            n_cached=reply.n_cached,
         )
     ]
     for place, (call, result) in enumerate(turn.by_call, first + 1):
@@ -310,7 +310,6 @@ def _turn(model: MessageRecord, *others: MessageRecord) -> Turn:
         not model.ok,
         tuple(model.tokens_T),
         tuple(model.logprobs_T),
-        n_cached=model.n_cached,
     )
     results = tuple(
         Result(other.text, other.ok, other.seconds, other.used_s) for other in others

@@ -286,7 +286,6 @@ class MessageRecord:
     used_s: float = 0.0
     tokens_T: Sequence[int] = ()
     logprobs_T: Sequence[float] = ()
-    n_cached: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ CREATE TABLE rollouts (
     ended        VARCHAR,                   -- why an episode ended: submitted | no call | cut | turns | tokens | seconds; NULL of a single-shot answer
     n_turns      INTEGER,                   -- turns of the model in an episode
     n_cached     INTEGER                    -- of the tokens that the model read (in all turns), those that the service bills as
-                                            -- read from its cache; NULL: unknown
+                                            -- read from its cache; NULL: unknown, as of resumed episodes
 );
 
 -- Conversations: what a model wrote in each turn, and what each of its calls of tools gave (rtl_core/episodes).
@@ -192,7 +192,6 @@ CREATE TABLE messages (
     used_s      DOUBLE NOT NULL,            -- of a tool: in which its programs computed or slept
     tokens_T    INTEGER[] NOT NULL,         -- of a model that samples here: what it wrote, token by token; empty of one at an endpoint
     logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed,
-    n_cached    INTEGER,                    -- of the tokens before a turn of the model, those read from the service's cache; NULL: unknown
     PRIMARY KEY (rollout, position)
 );
 

@@ -1,23 +1,19 @@
 """What an account at a Tinker service stores, and what it was billed for.
 
-Requests are not retried, because a user waits for the answer. Bills and the price of storage have the routes of
-`tinker.AdminClient` (SDK 0.38), which only Tinker's cloud serves, to admins and billing admins.
+Bills and the price of storage have routes that only Tinker's cloud serves, to admins and billing admins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 import tinker
 from tinker import types
-from tinker.lib.base_url import resolve_base_url
 
 from localtinker.client import weights
-from localtinker.client.requests import client as client_of
-from localtinker.client.requests import exchange_credential
 from rtl_core.backend.tinker.connect import credential
 from rtl_core.backend.tinker.faults import sdk_errors
 from rtl_core.backend.tinker.marks import PRODUCT, Marks
@@ -27,9 +23,6 @@ from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Tokens, together
 from rtl_core.errors import PolicyError
 
-Answer = TypeVar(
-    "Answer", types.BillingUsageResponse, types.CurrentCheckpointStorageUsageResponse
-)
 WINDOW = timedelta(days=14)
 """Longest period of one request for a bill."""
 KINDS = {"training": "train", "sampling_sample": "sample", "sampling_prefill": "prefill"}
@@ -54,12 +47,11 @@ async def bill_of(config: RunConfig, marks: Marks, since: datetime, until: datet
     """
     bill, hour = Bill(), {"minute": 0, "second": 0, "microsecond": 0}
     start, last = since.replace(**hour), until.replace(**hour) + timedelta(hours=1)
-    while start < last:
-        end = min(start + WINDOW, last)
-        period = {"starting_on": start.isoformat(), "ending_before": end.isoformat()}
-        answer = await _admin(config, "usage/events", types.BillingUsageResponse, period)
-        _add(bill, answer, marks)
-        start = end
+    with _admin(config) as client:
+        while start < last:
+            end = min(start + WINDOW, last)
+            _add(bill, await client.get_billing_usage(start, end), marks)
+            start = end
     return bill
 
 
@@ -92,9 +84,9 @@ async def weights_of_account(config: RunConfig) -> list[tuple[str, Marks, dateti
 
 async def storage_price(config: RunConfig) -> float | None:
     """Return the service's price of storage in USD per GB and month. None: it tells the key's owner none."""
-    kind = types.CurrentCheckpointStorageUsageResponse
     try:
-        usage = await _admin(config, "usage/checkpoints/current", kind, {})
+        with _admin(config) as client:
+            usage = await client.get_current_checkpoint_storage_usage()
     except PolicyError:
         return None
     return usage.effective_rate_usd_per_gigabyte_month
@@ -118,24 +110,21 @@ def _service(config: RunConfig) -> TinkerService:
     return services_of(config)[0]
 
 
-async def _admin(
-    config: RunConfig, route: str, kind: type[Answer], params: Mapping[str, str]
-) -> Answer:
-    """Return the answer of a route for admins. Raises PolicyError if it is refused or not served."""
+@contextmanager
+def _admin(config: RunConfig) -> Iterator[tinker.AdminClient]:
+    """Yield a client for bills. Raises PolicyError if the service has none, or not for the key's owner."""
     service = _service(config)
-    url, path = resolve_base_url(service.url), f"/api/v1/billing/{route}"
-    with sdk_errors():
-        auth = await exchange_credential(url, credential(service)[0], service.key)
-        async with client_of(url, auth) as client:
-            try:
-                return await client.get(path, options={"params": params}, cast_to=kind)
-            except tinker.PermissionDeniedError as error:
-                raise PolicyError(
-                    f"{url} shows bills to admins and billing admins of the organisation alone (403)",
-                    "set TINKER_API_KEY to the key of one, or ask one to run this command",
-                ) from error
-            except tinker.NotFoundError as error:
-                raise PolicyError(
-                    f"{url} has no bills: it does not serve {path}",
-                    "only Tinker's cloud bills: name a run that used it, or ask the owner of this service",
-                ) from error
+    credential(service)
+    with sdk_errors("a request for a bill"):
+        try:
+            yield tinker.AdminClient(base_url=service.url, api_key=service.key)
+        except tinker.PermissionDeniedError as error:
+            raise PolicyError(
+                "the service shows bills to admins and billing admins of the organisation alone (403)",
+                "set TINKER_API_KEY to the key of one, or ask one to run this command",
+            ) from error
+        except tinker.NotFoundError as error:
+            raise PolicyError(
+                f"the service of {service.setting} has no bills (404)",
+                "only Tinker's cloud bills: name a run that used it, or ask the owner of this service",
+            ) from error
