@@ -58,6 +58,7 @@ def print_left(history: History, config: RunConfig, *, delete: bool, yes: bool) 
         typer.echo(f"--delete would delete {len(unused)} saved weights")
         return
     if not yes:
-        typer.confirm(f"Delete {len(unused)} saved weights for good?", abort=True)
+        runs = ", ".join(sorted(set(unused.values())))
+        typer.confirm(f"Delete {len(unused)} saved weights of {runs} for good?", abort=True)
     count = asyncio.run(delete_weights(config, unused))
     typer.echo(f"deleted {count} of {len(unused)} saved weights")

@@ -33,9 +33,9 @@ UNION SELECT unnest(regexp_extract_all(config::VARCHAR, 'tinker://[^"]+')) FROM 
 """Weights that runs have recorded, and those that their configurations name: teachers, starts, evaluated ones."""
 
 
-async def weights_left(history: History, config: RunConfig) -> tuple[Table, list[str]]:
+async def weights_left(history: History, config: RunConfig) -> tuple[Table, dict[str, str]]:
     """Return a table of the weights in the account of a run that no run of the history has recorded, a row for each
-    run, and the paths of those that no run needs.
+    run, and a mapping of path to run for those that no run needs.
 
     These are weights of interrupted attempts of this run, of runs without a folder on this machine, and without the
     marks of a run. Other weights of runs with a folder here are left out, also if another history has these runs.
@@ -56,13 +56,13 @@ async def weights_left(history: History, config: RunConfig) -> tuple[Table, list
             groups[mark, marks.get("run", ""), marks.get("host", "")].append(
                 (saved_at, size, path)
             )
-    price, rows, unused = await storage_price(config), [], list[str]()
+    price, rows, unused = await storage_price(config), [], dict[str, str]()
     for (mark, *names), weights in groups.items():
         times, sizes, paths = zip(*weights, strict=True)
         newest, gigabytes = max(times), sum(sizes) / GB
         state = _state(config, mark == own, newest) if mark else UNMARKED
         if state in UNUSED:
-            unused += paths
+            unused |= dict.fromkeys(paths, names[0])
         usd = "?" if price is None else f"{gigabytes * price:,.2f}"
         numbers = [f"{newest:%Y-%m-%d %H:%M}", str(len(paths)), f"{gigabytes:,.3f}", usd]
         rows.append([*names, *numbers, state])

@@ -129,18 +129,20 @@ def test_weights_that_no_run_has_recorded_are_listed_and_deleted(
     assert "aside" not in text
     assert "other " not in text.replace("another ", "")
 
-    async def while_it_runs() -> tuple[list[str], list[str]]:
+    async def while_it_runs() -> tuple[list[str], dict[str, str]]:
         async with run_lock(lock_path(mine), {}, print):
             table, unused = await account.weights_left(history, mine)
             return [row[-1] for row in table.rows], unused
 
     states, unused = asyncio.run(while_it_runs())
     assert "this run is running" in states
-    assert unused == []
+    assert unused == {}
     in_two_days = datetime.now(UTC) + timedelta(days=2)
     monkeypatch.setattr(account, "utc_now", lambda: in_two_days)
     assert "left behind" in listed()
-    assert "Aborted" in listed("--delete")  # nobody said yes
+    asked = listed("--delete")
+    assert "Delete 5 saved weights of mine for good?" in asked
+    assert "Aborted" in asked  # nobody said yes
     assert there() == everything
     assert "deleted 5 of 5 saved weights" in listed("--delete", "--yes")
     assert there() == known
