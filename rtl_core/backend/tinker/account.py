@@ -5,6 +5,7 @@ Bills and the price of storage have routes that only Tinker's cloud serves, to a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Tokens, together
 from rtl_core.errors import PolicyError
 
+HOUR = timedelta(hours=1)
 WINDOW = timedelta(days=14)
 """Longest period of one request for a bill."""
 KINDS = {"training": "train", "sampling_sample": "sample", "sampling_prefill": "prefill"}
@@ -45,8 +47,9 @@ async def bill_of(config: RunConfig, marks: Marks, since: datetime, until: datet
 
     Raises PolicyError if the key's owner may not see bills, or the service has none.
     """
-    bill, hour = Bill(), {"minute": 0, "second": 0, "microsecond": 0}
-    start, last = since.replace(**hour), until.replace(**hour) + timedelta(hours=1)
+    bill = Bill()
+    start = since.replace(minute=0, second=0, microsecond=0)
+    last = start + math.ceil((until - start) / HOUR) * HOUR
     with _admin(config) as client:
         while start < last:
             end = min(start + WINDOW, last)
@@ -86,6 +89,7 @@ async def storage_price(config: RunConfig) -> float | None:
     """Return the service's price of storage in USD per GB and month. None: it tells the key's owner none."""
     try:
         with _admin(config) as client:
+            usage: types.CurrentCheckpointStorageUsageResponse
             usage = await client.get_current_checkpoint_storage_usage()
     except PolicyError:
         return None
