@@ -56,6 +56,7 @@ COMMANDS: dict[str, str] = {
     "serve tinker": "localtinker.cli:serve_tinker",
     "deploy": "setup:deploy",
     "admin checkpoints": "training:checkpoints",
+    "admin cost": "accounts:cost",
     "admin export": "history:export",
     "admin snapshot": "history:snapshot",
     "admin set-aside": "training:set_aside",

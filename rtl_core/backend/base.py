@@ -79,6 +79,8 @@ class SampledAnswer:
     stop_reason: Literal["stop", "length"]
     text: str
     choices: Choices | None = None
+    n_cached: int | None = None
+    """Prompt tokens that are billed for this answer as read from the service's cache; None: unknown."""
 
     @classmethod
     def checked(

@@ -68,6 +68,8 @@ class RunRecord(RunSettings):
     """The run's own copy of the saved weights that it starts from, for training; None for a fresh adapter."""
     start_sampler: str | None = None
     """The same, for sampling."""
+    console: str | None = None
+    """Page of the newest trainer in the console of the service."""
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
 

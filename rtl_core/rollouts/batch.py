@@ -130,6 +130,7 @@ class Batch(BatchPlan):
             logprobs_T=tuple(answer.logprobs_T),
             stop_reason=answer.stop_reason,
             text=answer.text,
+            n_cached=answer.n_cached,
             policy_step=self.policy_step,
             policy=self.sampler,
         )

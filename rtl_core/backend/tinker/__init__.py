@@ -33,6 +33,7 @@ from rtl_core.backend.tinker.embedded import (
     temporary_folder,
 )
 from rtl_core.backend.tinker.faults import sdk_errors
+from rtl_core.backend.tinker.marks import marks_of
 from rtl_core.backend.tinker.pauses import Pauses, pauses_reported
 from rtl_core.backend.tinker.readiness import remote_readiness, stored_weights
 from rtl_core.backend.tinker.services import TinkerService, services_of
@@ -90,19 +91,19 @@ class _Tinker:
             with service_errors():
                 return set(live_checkpoints(service.state))
         with sdk_errors():
-            return await stored_weights(service)
+            return set(await stored_weights(service))
 
     async def export(
         self, config: RunConfig, state_path: str, name: str, folder: Path
     ) -> list[Path]:
         if config.tinker.is_local:
             return checkpoints.copy_adapter(config, state_path, folder)
-        endpoint = Endpoint(config.tinker.base_url)
+        endpoint = Endpoint(config.tinker.base_url, marks=marks_of(config))
         with sdk_errors():
             async with tinker_session(endpoint) as service:
                 rest = tinker.RestClient(base_url=endpoint.base_url)
                 return await checkpoints.download_adapter(
-                    service, rest, state_path, name, folder
+                    service, rest, state_path, name, folder, endpoint.marks
                 )
 
 

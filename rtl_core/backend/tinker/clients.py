@@ -37,6 +37,7 @@ from rtl_core.backend.base import (
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import load_tokenizer
 from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
+from rtl_core.backend.tinker.marks import has_console, step_of
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
@@ -98,18 +99,21 @@ class TinkerBackend:
                 "sample", _all_or_none([request.coroutine() for request in requests])
             )
             answers = []
-            for one in (one for response in responses for one in response.sequences):
-                answer = SampledAnswer.checked(
-                    list(one.tokens),
-                    one.logprobs,
-                    str(one.stop_reason) == "stop",
-                    tokenizer or self.tokenizer,
-                    params,
-                )
-                if k:
-                    choices = _choices(one.topk_logprobs_np, len(one.tokens), k)
-                    answer = replace(answer, choices=choices)
-                answers.append(answer)
+            for response in responses:
+                for number, one in enumerate(response.sequences):
+                    answer = SampledAnswer.checked(
+                        list(one.tokens),
+                        one.logprobs,
+                        str(one.stop_reason) == "stop",
+                        tokenizer or self.tokenizer,
+                        params,
+                    )
+                    choices = None
+                    if k:
+                        choices = _choices(one.topk_logprobs_np, len(one.tokens), k)
+                    # All but the first sample of a request are billed as if they read the prompt from the cache.
+                    cached = len(prompt_P) if number else response.prompt_cache_hit_tokens
+                    answers.append(replace(answer, choices=choices, n_cached=cached))
             if len(answers) != count:
                 raise MalformedAnswerError(
                     f"{count} samples were requested, but {len(answers)} returned", SERVER_HINT
@@ -182,11 +186,11 @@ class TinkerBackend:
     async def open_trainer(
         self, state_path: str | None, *, weights_only: bool = False
     ) -> TinkerTrainer:
-        session = await self._student.current()
+        session, endpoint = await self._student.current(), self._student.endpoint
         with session.using():
             opening = self._student.pauses.retry_unpaid(
                 lambda: open_training_client(
-                    session.service, self._config, state_path, weights_only
+                    session.service, self._config, state_path, weights_only, endpoint.marks
                 )
             )
             client = await outstanding("open a training client", opening)
@@ -195,7 +199,12 @@ class TinkerBackend:
                 "the trainer was opened again from the last saved state; the current step is repeated"
             )
         self._trained = True
-        return TinkerTrainer(client, partial(session.using, trainer_errors))
+        errors = partial(session.using, trainer_errors)
+        trainer = TinkerTrainer(client, errors, endpoint.marks)
+        if has_console(endpoint.base_url):
+            trainer.console_url = client.get_console_url()
+            self._student.tell(f"the training run in Tinker's console: {trainer.console_url}")
+        return trainer
 
     async def describe(self, path: str) -> Saved:
         tinker = self._config.tinker
@@ -289,9 +298,14 @@ class TinkerBackend:
         state = path.replace("/sampler_weights/", "/weights/", 1)
         try:
             with sdk_errors():
-                client = await session.service.create_training_client_from_state(state)
+                name, marks = path.rsplit("/", 1)[-1], self._student.endpoint.marks
+                client = await session.service.create_training_client_from_state(
+                    state, user_metadata=marks
+                )
                 weights = await client.save_weights_for_sampler(
-                    path.rsplit("/", 1)[-1], ttl_seconds=self._config.checkpoints.ttl_s
+                    name,
+                    self._config.checkpoints.ttl_s,
+                    user_metadata={**marks, **step_of(name)},
                 )
         except WeightsGoneError as error:
             raise WeightsGoneError(

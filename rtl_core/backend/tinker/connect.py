@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import tinker
@@ -15,6 +15,7 @@ from localtinker.client.session import closed_at_the_end, find_credential
 from localtinker.errors import CredentialError, StartError
 from rtl_core.backend.tinker.embedded import copy_saved_weights, local_models
 from rtl_core.backend.tinker.faults import sdk_errors
+from rtl_core.backend.tinker.marks import Marks, marks_of
 from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError
@@ -30,6 +31,8 @@ class Endpoint:
     api_key: str | None = None
     kill: Callable[[], None] = lambda: None
     """Kill the embedded service, from any thread. Does nothing for other services."""
+    marks: Marks = field(default_factory=dict)
+    """Attached to sessions, training runs and saved weights."""
 
 
 def credential(service: TinkerService) -> tuple[AuthTokenProvider, str]:
@@ -76,17 +79,19 @@ def tinker_endpoint(
         except StartError as error:
             raise InfrastructureError(error.message, error.hint) from error
         with process as server:
-            yield Endpoint(server.base_url, server.api_key, server.kill)
+            yield Endpoint(server.base_url, server.api_key, server.kill, marks_of(config))
         return
     credential(service)
-    yield Endpoint(service.url, service.key)
+    yield Endpoint(service.url, service.key, marks=marks_of(config))
 
 
 @asynccontextmanager
 async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClient]:
     """Open an SDK session on a service and close it afterwards."""
     with sdk_errors():
-        service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+        service = tinker.ServiceClient(
+            user_metadata=endpoint.marks, base_url=endpoint.base_url, api_key=endpoint.api_key
+        )
     async with closed_at_the_end(service):
         yield service
 

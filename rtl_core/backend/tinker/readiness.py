@@ -10,7 +10,12 @@ from collections.abc import Mapping
 import tinker
 from tinker.lib._auth_token_provider import AuthTokenProvider
 from tinker.lib.base_url import resolve_base_url
-from tinker.types import CheckpointsListResponse, SupportedModel, WeightsInfoResponse
+from tinker.types import (
+    Checkpoint,
+    CheckpointsListResponse,
+    SupportedModel,
+    WeightsInfoResponse,
+)
 
 from localtinker.client.failures import first_refusal
 from localtinker.client.requests import client as client_of
@@ -85,21 +90,21 @@ async def saved_weights(
     return weights
 
 
-async def stored_weights(service: TinkerService) -> set[str]:
-    """Return the paths of all weights that belong to the key's owner. Raises SDK errors."""
-    url, paths = resolve_base_url(service.url), set[str]()
+async def stored_weights(service: TinkerService) -> dict[str, Checkpoint]:
+    """Return all weights that belong to the key's owner, by path. Raises SDK errors."""
+    url, found = resolve_base_url(service.url), dict[str, Checkpoint]()
     auth = await exchange_credential(url, credential(service)[0], service.key)
     async with client_of(url, auth) as client:
         while True:
             page = await client.get(
                 "/api/v1/checkpoints",
                 cast_to=CheckpointsListResponse,
-                options={"params": {"limit": PAGE, "offset": len(paths)}},
+                options={"params": {"limit": PAGE, "offset": len(found)}},
             )
-            more = {one.tinker_path for one in page.checkpoints}
-            if more <= paths:
-                return paths
-            paths |= more
+            more = {one.tinker_path: one for one in page.checkpoints}
+            if more.keys() <= found.keys():
+                return found
+            found |= more
 
 
 def refusal(error: Exception, url: str, source: str, service: TinkerService) -> Finding | None:

@@ -18,6 +18,7 @@ import tinker
 from rtl_core.backend.base import Weights
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.backend.tinker.faults import SessionLostError, sdk_errors
+from rtl_core.backend.tinker.marks import has_console
 from rtl_core.backend.tinker.pauses import Pauses
 
 
@@ -78,6 +79,8 @@ class Sessions:
                     # The SDK opens the session on first use, which blocks.
                     await asyncio.to_thread(lambda: service.holder)
                     self._opened.append(OpenSession(service, stack.pop_all()))
+                if has_console(self.endpoint.base_url):
+                    self.tell(f"the session in Tinker's console: {service.get_console_url()}")
                 if len(self._opened) > 1:
                     self.tell("Tinker ended the session; the run goes on in a new one")
             for old in [old for old in self._opened[:-1] if not old.users]:
