@@ -100,15 +100,17 @@ def test_a_server_without_a_role_is_refused(programs):
 
 
 def test_sizes_of_the_example_fit_together():
-    """What SkyRL asserts (train/utils/utils.py, train/config/config.py) before it loads a model."""
+    """What SkyRL and Megatron assert (train/config/config.py), and that 8 GPUs are enough."""
     config = json.loads(settings()["STUDENT_CONFIG"])
     megatron, engine = "trainer.policy.megatron_config.", "generator.inference_engine."
-    gpus = config["trainer.placement.policy_num_nodes"]
-    gpus *= config["trainer.placement.policy_num_gpus_per_node"]
-    assert gpus == config[engine + "num_engines"] * config[engine + "tensor_parallel_size"]
+    trains = config["trainer.placement.policy_num_nodes"]
+    trains *= config["trainer.placement.policy_num_gpus_per_node"]
+    samples = config[engine + "num_engines"] * config[engine + "tensor_parallel_size"]
+    assert config["trainer.placement.colocate_all"] is False
+    assert trains + samples == 8
     experts = config[megatron + "expert_model_parallel_size"]
-    assert gpus % (experts * config[megatron + "expert_tensor_parallel_size"]) == 0
-    assert gpus % config[megatron + "tensor_model_parallel_size"] == 0
+    assert trains % (experts * config[megatron + "expert_tensor_parallel_size"]) == 0
+    assert trains % config[megatron + "tensor_model_parallel_size"] == 0
     only = "language_model_only"
     assert config[f"trainer.policy.{only}"] == config[engine + only]
 
