@@ -17,11 +17,11 @@ fi
 
 case $role in
     student)
-        model=$STUDENT config=$STUDENT_CONFIG port=${STUDENT_PORT:-8000} runtime=combined vllm_port=18000
+        model=$STUDENT config=$STUDENT_CONFIG port=${STUDENT_PORT:-8000} runtime=combined vllm_port=21000
         database=${STUDENT_DATABASE:-sqlite:///$CHECKPOINTS/student.db}
         ;;
     teacher)
-        model=$TEACHER config=$TEACHER_CONFIG port=${TEACHER_PORT:-8001} runtime=inference vllm_port=19000
+        model=$TEACHER config=$TEACHER_CONFIG port=${TEACHER_PORT:-8001} runtime=inference vllm_port=25000
         database=${TEACHER_DATABASE:-sqlite:///$CHECKPOINTS/teacher.db}
         ;;
     *)
@@ -34,7 +34,7 @@ mkdir -p "$CHECKPOINTS/$role"
 cd "$SKYRL_HOME"
 # By the environment, because it may contain a password.
 export SKYRL_DATABASE_URL=$database
-# SkyRL's vLLM servers search their ports from 8000, where the API servers listen (inference_servers/setup.py).
+# SkyRL's vLLM servers search their ports from 8000 (inference_servers/setup.py), where the API servers listen; Ray's workers have 10002 to 19999.
 export SKYRL_VLLM_START_PORT=${SKYRL_VLLM_START_PORT:-$vllm_port}
 # Seconds in which the GPUs must have joined Ray; the default of 180 is short for several nodes (env_vars.py).
 export SKYRL_RAY_PG_TIMEOUT_IN_S=${SKYRL_RAY_PG_TIMEOUT_IN_S:-1800}

@@ -17,7 +17,7 @@
 # last saved weights. Ray and vLLM listen without authentication on the nodes' interfaces: use this only where the job's nodes are yours
 # (--exclusive) and no foreign network reaches them.
 #
-# Read in Ray's scripts/symmetric_run.py, and run with stand-ins for Slurm and uv (tests/deployments); not run on a cluster.
+# Run with Ray 2.57.0 and stand-ins for Slurm, uv and SkyRL (without Ray also in tests/deployments); not run on a cluster.
 set -euo pipefail
 folder=${SKYRL_DEPLOYMENT:-$SLURM_SUBMIT_DIR/deployments/skyrl} # sbatch runs a copy of this file elsewhere
 set -a
