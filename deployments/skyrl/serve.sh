@@ -34,7 +34,8 @@ mkdir -p "$CHECKPOINTS/$role"
 cd "$SKYRL_HOME"
 # By the environment, because it may contain a password.
 export SKYRL_DATABASE_URL=$database
-# SkyRL's vLLM servers search their ports from 8000 (inference_servers/setup.py), where the API servers listen; Ray's workers have 10002 to 19999.
+# SkyRL's vLLM servers search their ports from 8000 (inference_servers/setup.py), where the API servers listen; Ray's workers have
+# 10002 to 19999.
 export SKYRL_VLLM_START_PORT=${SKYRL_VLLM_START_PORT:-$vllm_port}
 # Seconds in which the GPUs must have joined Ray; the default of 180 is short for several nodes (env_vars.py).
 export SKYRL_RAY_PG_TIMEOUT_IN_S=${SKYRL_RAY_PG_TIMEOUT_IN_S:-1800}

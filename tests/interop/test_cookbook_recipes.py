@@ -24,7 +24,8 @@ STUDENT, TEACHER = "Qwen/Qwen3-8B-Base", "Qwen/Qwen3-8B"
 """Names that the cookbook knows a chat format for. The models behind them are tiny and random."""
 GUESSES = ("\\boxed{3}", "\\boxed{5}")
 """Tokens of the models, so that a random answer is sometimes right."""
-ROWS = 256
+TALKS, QUESTIONS = 256, 16
+"""Rows of the data sets. A recipe whose batch size cannot be chosen takes 128, or all."""
 SIZES = {
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -65,18 +66,18 @@ def write_data_sets(place: Path) -> None:
         {"role": "assistant", "content": "assign y = a & b;"},
     ]
     for split in ("train", "test"):
-        rows = [{"messages": talk}] * ROWS
+        rows = [{"messages": talk}] * TALKS
         write_rows(place / f"HuggingFaceH4/no_robots/{split}.jsonl", rows)
-        sums = [{"question": f"{i} and 3 - {i}?", "answer": "#### 3"} for i in range(ROWS)]
+        sums = [{"question": f"{i} and 3 - {i}?", "answer": "#### 3"} for i in range(QUESTIONS)]
         write_rows(place / f"openai/gsm8k/{split}.jsonl", sums)
     # gsm8k is loaded by the name of a part, which a folder declares in its card.
     (place / "openai/gsm8k/README.md").write_text(
         "---\nconfigs:\n- config_name: main\n  data_files:\n"
         "  - {split: train, path: train.jsonl}\n  - {split: test, path: test.jsonl}\n---\n"
     )
-    questions = [{"question": f"Name gate {i}."} for i in range(ROWS)]
+    questions = [{"question": f"Name gate {i}."} for i in range(QUESTIONS)]
     write_rows(place / "zwhe99/DeepMath-103K/train.jsonl", questions)
-    write_rows(place / "talks.jsonl", [{"messages": talk}] * ROWS)
+    write_rows(place / "talks.jsonl", [{"messages": talk}] * TALKS)
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +139,12 @@ def test_sl_loop_learns(place, recipe):
     losses = metrics(place, "sl-loop", "train_mean_nll")
     assert len(losses) == 4
     assert losses[0] == pytest.approx(math.log(259), abs=0.2)
-    assert losses[-1] < losses[0] - 0.5
+    assert losses[-1] < losses[0] - 0.3
     assert saved(place, "sl-loop")["state_path"].startswith("tinker://")
 
 
 def test_rl_loop_trains_on_guesses(place, recipe):
-    options = ("batch_size=8", "group_size=8", "max_steps=2", "max_tokens=32", "lora_rank=8")
+    options = ("batch_size=8", "group_size=16", "max_steps=2", "max_tokens=32", "lora_rank=8")
     recipe("recipes.rl_loop", f"model_name={STUDENT}", "log_path=rl-loop", *options)
     rewards = metrics(place, "rl-loop", "reward/total")
     assert len(rewards) == 2
@@ -157,7 +158,7 @@ def test_sl_basic_learns(place, recipe):
     options = ("learning_rate=1e-2", "lora_rank=8", "eval_every=0")
     recipe("recipes.sl_basic", f"model_name={STUDENT}", "log_path=sl-basic", *options)
     losses = metrics(place, "sl-basic", "train_mean_nll")
-    assert len(losses) == ROWS / 128
+    assert len(losses) == TALKS / 128
     assert losses[-1] < losses[0]
 
 
