@@ -22,6 +22,7 @@ COMMANDS = (
     "distributions --problems 1 --samples 2 --rounds 1",
     "equivalence --sets starter --starter 2 --mutants 1",
     "failure_levels --answers 12 --families counter,adder",
+    "gpu_memory --rank 8",
     "grading --count 2 --rounds 1",
     "grading_service --grades 16 --rounds 1 --block 4",
     "harnesses {data}/cvdp-single/problems.jsonl --only cvdp_copilot_secure_ALU_0001",
