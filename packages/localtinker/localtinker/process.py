@@ -152,8 +152,8 @@ class LocalTinker(Child):
 class Bridge(Child):
     """The bridge to an engine at `upstream`, on a loopback port (0: a free one), with a random key.
 
-    `upstream_key` is the engine's own key, if it has one; `models` see `BridgeSettings`. Restarted with the same `port` and `api_key`,
-    existing clients continue. It logs to `log_path`, to which an engine that cannot be used adds its reason.
+    `upstream_key` is the engine's own key, if it has one; `models`: see `BridgeSettings`. Restarted with the same
+    `port` and `api_key`, existing clients continue.
     """
 
     MODULE = "localtinker.bridge"
