@@ -77,7 +77,7 @@ async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
         }
         return await bridge.upstream.done("/load_weights", state)
     except FailedError as error:
-        return failure(str(error))
+        return failure(bridge, str(error))
     except UnreachableError as error:
         return {"error": f"the engine does not answer ({error})", "category": "server"}
 
