@@ -37,7 +37,6 @@ def serve(
 ) -> None:
     """Serve until the process is stopped. `announce` receives the base URL once the bridge answers. Raises
     EngineError if there is no engine at `settings.upstream` that needs a bridge."""
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request
     check_models(settings.models)
     check_exposure(settings.host, key)
     engine = recognise(settings.upstream, key=upstream_key)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import pyqwest
 
 from localtinker.bridge.engines import API, Engine
 from localtinker.errors import RequestError
@@ -16,6 +17,7 @@ NOT_NUMBERS = "as after a token beyond the vocabulary or a prompt beyond the con
 LONG_POLL_S = 30.0
 """How long a request for a result waits; the SDK's timeout for it is 45 s."""
 _REQUEST_S = 120.0
+BROKEN = (ConnectionError, pyqwest.ReadError, pyqwest.WriteError, pyqwest.RemoteProtocolError)
 Json = dict[str, Any]
 
 
@@ -61,20 +63,13 @@ class Answer:
 
 
 class Upstream:
-    """An engine's API. `key` is the engine's own."""
+    """An engine's API. `key` is the engine's own; `http` is for tests."""
 
-    def __init__(
-        self,
-        url: str,
-        engine: Engine,
-        key: str | None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self.url, self._engine = url.rstrip("/"), engine
-        headers = {"X-API-Key": key or ""}
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        self._http = httpx.AsyncClient(
-            base_url=self.url, headers=headers, limits=limits, transport=transport
+    def __init__(self, url: str, engine: Engine, key: str | None, http: Any = None) -> None:
+        self.url, self._engine, self._key = url.rstrip("/"), engine, key or ""
+        # The SDK's own: httpx takes ten times the CPU time for each request.
+        self._http = http or pyqwest.Client(
+            pyqwest.HTTPTransport(connect_timeout=10.0, tls_include_system_certs=True)
         )
 
     async def send(
@@ -91,17 +86,15 @@ class Upstream:
         if not isinstance(body, bytes):
             known = self._engine.fields.get(call, "").split()
             body = json.dumps({name: body[name] for name in known if name in body}).encode()
-        headers = {"content-type": kind}
-        timeout = httpx.Timeout(timeout_s, connect=10.0)
+        headers = {"content-type": kind, "x-api-key": self._key}
         try:
-            got = await self._http.request(
-                method, API + path, content=body, headers=headers, timeout=timeout
-            )
-        except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            raise PendingError from error
-        except httpx.HTTPError as error:
+            async with asyncio.timeout(timeout_s):
+                got = await self._http.execute(method, self.url + API + path, headers, body)
+        except BROKEN as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
-        return Answer(got.status_code, got.content, got.headers.get("content-type", kind))
+        except TimeoutError as error:
+            raise PendingError from error
+        return Answer(got.status, got.content, got.headers.get("content-type", kind))
 
     async def post(self, route: str, body: Mapping[str, Any]) -> Json:
         """Send a JSON request. Raises RequestError with the engine's refusal."""

@@ -10,9 +10,10 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
+import pyqwest
 from starlette.testclient import TestClient
 
 from localtinker.bridge import capabilities
@@ -28,37 +29,39 @@ KEY = "tml-test"
 STUDENT = Limits.of(model_path("student"))
 
 
-class Replay(httpx.AsyncBaseTransport):
+class Response(NamedTuple):
+    """What the bridge reads of an answer, as of the client of a real engine."""
+
+    status: int
+    content: bytes
+    headers: dict[str, str]
+
+
+class Replay:
     """Answers each request with the next recorded answer to the same call, or asks the running server and records."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.exchanges, self.sent = file, [], []
-        self.real = httpx.AsyncHTTPTransport() if SKYRL else None
+        self.real = pyqwest.Client() if SKYRL else None
         if not SKYRL:
             self.exchanges = json.loads(file.read_text())
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        call = f"{request.method} {request.url.raw_path.decode().removeprefix(API)}"
-        body = await request.aread()
-        is_json = request.headers["content-type"] == "application/json" and body
+    async def execute(
+        self, method: str, url: str, headers: dict[str, str], body: bytes
+    ) -> Response:
+        call = f"{method} {url.partition(API)[2]}"
+        is_json = headers["content-type"] == "application/json" and body
         self.sent.append((call, json.loads(body) if is_json else body))
         if self.real:
-            response = await self.real.handle_async_request(request)
-            content = await response.aread()
-            self.exchanges.append(recorded(call, response, content))
-            return httpx.Response(
-                response.status_code, content=content, headers=kind_of(response)
-            )
+            got = await self.real.execute(method, url, headers, body)
+            self.exchanges.append(recorded(call, got))
+            return got
         place = next(i for i, one in enumerate(self.exchanges) if one["call"] == call)
         one = self.exchanges.pop(place)
-        content = (
-            json.dumps(one["json"]).encode()
-            if "json" in one
-            else base64.b64decode(one["base64"])
-        )
-        return httpx.Response(
-            one["status"], content=content, headers={"content-type": one["kind"]}
-        )
+        content = base64.b64decode(one.get("base64", ""))
+        if "json" in one:
+            content = json.dumps(one["json"]).encode()
+        return Response(one["status"], content, {"content-type": one["kind"]})
 
     def calls(self) -> list[str]:
         """Return the calls that reached the engine, without those that only wait or look."""
@@ -72,19 +75,12 @@ class Replay(httpx.AsyncBaseTransport):
             self.file.write_text(f"[\n{lines}\n]\n")
 
 
-def kind_of(response: httpx.Response) -> dict[str, str]:
-    return {"content-type": response.headers.get("content-type", "")}
-
-
-def recorded(call: str, response: httpx.Response, content: bytes) -> dict[str, Any]:
-    one = {
-        "call": call,
-        "status": response.status_code,
-        "kind": kind_of(response)["content-type"],
-    }
-    if "json" in one["kind"] and content:
-        return {**one, "json": json.loads(content)}
-    return {**one, "base64": base64.b64encode(content).decode()}
+def recorded(call: str, got: Any) -> dict[str, Any]:
+    kind = got.headers.get("content-type", "")
+    one = {"call": call, "status": got.status, "kind": kind}
+    if "json" in kind and got.content:
+        return {**one, "json": json.loads(got.content)}
+    return {**one, "base64": base64.b64encode(got.content).decode()}
 
 
 class Sdk:

@@ -7,10 +7,9 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 import tinker
-from bridge_recorded import KEY, Sdk, skyrl
+from bridge_recorded import KEY, Response, Sdk, skyrl
 from starlette.testclient import TestClient
 
 from benchmarks.bridge import instant_engine
@@ -28,25 +27,32 @@ ROUTES = _faces()["Tinker API Mock"]["routes"]
 HTML = ("text/html", b"<html>gateway</html>")
 
 
+class Engine:
+    """Answers each request with `answer()`."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def execute(self, *request):
+        return self.answer()
+
+
 @contextmanager
 def bridged(answer):
-    """Yield a client of a bridge to an engine that answers each request with `answer(call)`."""
-
-    def respond(request):
-        return answer(f"{request.method} {request.url.path.removeprefix(API)}")
-
+    """Yield a client of a bridge to an engine that answers each request so."""
     engine = skyrl()
-    upstream = Upstream("http://engine", engine, None, httpx.MockTransport(respond))
+    upstream = Upstream("http://engine", engine, None, Engine(answer))
     with TestClient(create_app(BridgeState(engine, upstream, {}, KEY))) as http:
         yield Sdk(http, None)
 
 
-def nobody(call):
-    raise httpx.ConnectError("connection refused")
+def nobody():
+    raise ConnectionError("connection refused")
 
 
 def failing(status, detail):
-    return lambda call: httpx.Response(status, json={"detail": detail})
+    content = json.dumps({"detail": detail}).encode()
+    return lambda: Response(status, content, {"content-type": "application/json"})
 
 
 def test_without_the_key_nothing_is_answered():
