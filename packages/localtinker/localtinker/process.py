@@ -153,7 +153,7 @@ class Bridge(Child):
     """The bridge to an engine at `upstream`, on a loopback port (0: a free one), with a random key.
 
     `upstream_key` is the engine's own key, if it has one; `models`: see `BridgeSettings`. Restarted with the same
-    `port` and `api_key`, existing clients continue.
+    `port` and `api_key`, existing clients continue. An engine that starts or trains may take 300 s to tell what it is.
     """
 
     MODULE = "localtinker.bridge"
@@ -168,7 +168,7 @@ class Bridge(Child):
         api_key: str | None = None,
         upstream_key: str | None = None,
         models: Mapping[str, Path] | None = None,
-        timeout_s: float = 60.0,
+        timeout_s: float = 330.0,
     ) -> None:
         settings = BridgeSettings(upstream=upstream, port=port, models=dict(models or {}))
         super().__init__(settings, log_path, api_key=api_key, timeout_s=timeout_s)

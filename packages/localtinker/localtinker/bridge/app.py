@@ -23,6 +23,8 @@ from localtinker.bridge.upstream import PendingError, UnreachableError, Upstream
 from localtinker.errors import RequestError
 from localtinker.settings import BridgeSettings, check_exposure, check_models
 
+TELLING_S = 300.0
+"""How long an engine that starts or trains may take to tell its backend."""
 METHODS = ("GET", "POST", "PUT", "DELETE")
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading a body raises that is not what it should be."""
@@ -39,11 +41,16 @@ def serve(
     EngineError if there is no engine at `settings.upstream` that needs a bridge."""
     check_models(settings.models)
     check_exposure(settings.host, key)
-    engine = recognise(settings.upstream, key=upstream_key)
+    engine = recognise(settings.upstream, TELLING_S, upstream_key)
     if engine is None:
         raise EngineError(
             f"{settings.upstream} needs no bridge: it is neither SkyRL nor TuFT",
             "give its address to the SDK itself (TINKER_BASE_URL, or tinker.base_url of a run)",
+        )
+    if engine.name == "skyrl" and engine.backend is None:
+        raise EngineError(
+            f"{settings.upstream} has not done a request for {TELLING_S:.0f} s, so its backend cannot be told",
+            "start the bridge again when the engine has done its work; its log says what it does",
         )
     limits = {name: Limits.of(folder) for name, folder in settings.models.items()}
     listener = http_server.listen(settings.host, settings.port)
@@ -54,12 +61,13 @@ def serve(
 
 def create_app(bridge: Bridge) -> Starlette:
     """Return the ASGI application. Every request but downloads, whose URLs are signed, must carry the key."""
-    routes = [_route(bridge, *row.call.split(), row.handler) for row in rows()]
-    routes += [_route(bridge, method, "/{rest:path}", unchanged) for method in METHODS]
+    routes = [_route(bridge, row.call, row.handler) for row in rows()]
+    routes += [_route(bridge, f"{method} /{{rest:path}}", unchanged) for method in METHODS]
     return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
 
-def _route(bridge: Bridge, method: str, path: str, handler: Handler) -> Route:
+def _route(bridge: Bridge, call: str, handler: Handler) -> Route:
+    method, path = call.split()
     key = None if path.startswith(DOWNLOADS) else bridge.key.encode()
 
     async def endpoint(request: Request) -> Response:
@@ -77,7 +85,7 @@ def _route(bridge: Bridge, method: str, path: str, handler: Handler) -> Route:
             words = f"the engine at {bridge.upstream.url} does not answer ({error or 'no answer in time'})"
             return _refusal(503, words)
         except MALFORMED as error:
-            logger.warning("%s %s", method, path, exc_info=True)
+            logger.warning("%s", call, exc_info=True)
             return _refusal(422, f"body: cannot be read ({type(error).__name__}: {error})")
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 

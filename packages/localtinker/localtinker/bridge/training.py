@@ -63,7 +63,8 @@ async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
             if bridge.on_jax:
                 await _clear_place(bridge, body)
             client = Client(await _created(bridge, body))
-        bridge.sessions.setdefault(body["session_id"], []).append(client)
+        clients = bridge.sessions.get(body["session_id"]) or []
+        bridge.sessions[body["session_id"]] = [*clients, client]
         if (
             "path" not in body
         ):  # the SDK takes the id from the answer, so it survives a restart of the bridge
