@@ -65,6 +65,7 @@ PACKAGES = {
         "localtinker.cli",
         "localtinker.certify",
         "localtinker.client",
+        "localtinker.bridge",
         "localtinker",
     ),
 }

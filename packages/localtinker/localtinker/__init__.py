@@ -3,7 +3,8 @@ GPU, and tests of any server of the protocol.
 
 The commands are `localtinker serve-tinker` and `localtinker check-service`. Other programs may use:
 
-    process     LocalTinker: the server as a child process; KeptTinker: restarted when it dies
+    process     LocalTinker: the server as a child process; KeptTinker: restarted when it dies; Bridge, KeptBridge
+    bridge      recognise: which engine answers at a URL; capabilities: what an engine lacks
     losses      LOSSES and policy_losses: names, inputs and formulas; `loss` registers a further one
     errors      LocalTinkerError and its subclasses, with a message and a hint for the user
     client      for a client of any server: failures (what an error of the SDK means), requests (without
@@ -59,6 +60,7 @@ Limits, compared with the cloud:
 """
 
 OPEN = (
+    "bridge",
     "certify",
     "cli",
     "client",

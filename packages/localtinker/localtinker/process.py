@@ -1,4 +1,5 @@
-"""The service as a child process of a run, optionally restarted at the same address whenever it ends by itself."""
+"""The service, and the bridge, as child processes of a run, optionally restarted at the same address whenever they
+end by themselves."""
 
 from __future__ import annotations
 
@@ -12,52 +13,48 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel
 
 from localtinker.errors import StartError
-from localtinker.settings import Settings
+from localtinker.settings import UPSTREAM_KEY, BridgeSettings, Settings
 
 LONGEST_PAUSE_S = 30.0
 
 
-class LocalTinker:
-    """Starts `python -m localtinker` on a loopback port (0: a free one) and waits until it is ready.
+class Child:
+    """A server as a child process, `python -m MODULE SETTINGS`, and waits until it is ready.
 
-    A `tinker.ServiceClient` needs `base_url` and `api_key`. `options` are further fields of `Settings`;
-    None means the default. The child ends with `stop`, at the end of the `with` block, or when this process
-    dies. Restarted with the same `state`, it serves the same tinker:// paths and samplers; with the same
-    `port` and `api_key` too, existing clients continue. It logs to `state`/service.log.
+    A `tinker.ServiceClient` needs `base_url` and `api_key`. The child ends with `stop`, at the end of the
+    `with` block, or when this process dies. It logs to `log_path`.
 
-    Raises StartError with the end of that log when the service is not ready within `timeout_s` seconds.
+    Raises StartError with the end of that log when the server is not ready within `timeout_s` seconds.
     """
 
+    MODULE: ClassVar[str]
+    TITLE: ClassVar[str]
+    """The server's name in messages."""
+
     def __init__(
-        self,
-        models: Mapping[str, Path],
-        state: Path,
-        *,
-        port: int = 0,
-        api_key: str | None = None,
-        timeout_s: float = 300.0,
-        **options: Any,
+        self, settings: BaseModel, log_path: Path, *, api_key: str | None, timeout_s: float
     ) -> None:
-        options = {name: value for name, value in options.items() if value is not None}
-        self._settings = Settings(models=dict(models), state=state, port=port, **options)
+        self._settings = settings
         self._timeout_s = timeout_s
+        self._environment: dict[str, str] = {}
         self.api_key = api_key or f"tml-local-{secrets.token_hex(16)}"
-        self.state = self._settings.state
-        self.state.mkdir(parents=True, exist_ok=True)
-        self.log_path = self.state / "service.log"
-        self._start()
+        self.log_path = log_path
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
 
     def _start(self) -> None:
+        keys = {"TINKER_API_KEY": self.api_key, **self._environment}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "localtinker", self._settings.model_dump_json()],
+                [sys.executable, "-m", self.MODULE, self._settings.model_dump_json()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, "TINKER_API_KEY": self.api_key},
+                env={**os.environ, **keys},
             )
         try:
             self.base_url = self._wait_until_ready()
@@ -80,7 +77,7 @@ class LocalTinker:
         return self._process.poll() is None
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Terminate the service, and kill it after `timeout_s`. Safe to call twice."""
+        """Terminate the child, and kill it after `timeout_s`. Safe to call twice."""
         self._process.terminate()
         try:
             self._process.wait(timeout_s)
@@ -89,7 +86,7 @@ class LocalTinker:
         self._reap()
 
     def kill(self) -> None:
-        """Kill the service, like a crash."""
+        """Kill the child, like a crash."""
         self._process.kill()
         self._reap()
 
@@ -109,10 +106,10 @@ class LocalTinker:
                 return json.loads(line)["base_url"]
             if not self.alive:
                 log = self.log_path.read_text(errors="replace").splitlines()
-                lines = ["the local Tinker service failed to start:", *log[-15:]]
+                lines = [f"{self.TITLE} failed to start:", *log[-15:]]
                 raise StartError("\n".join(lines))
         raise StartError(
-            f"the local Tinker service was not ready after {self._timeout_s:.0f} s",
+            f"{self.TITLE} was not ready after {self._timeout_s:.0f} s",
             f"its log is {self.log_path}",
         )
 
@@ -123,34 +120,81 @@ class LocalTinker:
                 pipe.close()
 
 
-class KeptTinker(LocalTinker):
-    """A `LocalTinker` that is restarted after a crash.
+class LocalTinker(Child):
+    """The service of this package as a child process, on a loopback port (0: a free one).
 
-    The SDK retries failed requests, so clients of the old process continue with the new one: same address,
-    key and state folder. Saved weights and samplers survive. A training client's unsaved weights are lost;
-    the next train step notices and starts from the last saved state.
-
-    `on_restart` is called from a thread with a message for the user. If the service cannot start (such as
-    with a full disk), the reason is reported and the start retried, as long as the run lives.
+    `options` are further fields of `Settings`; None means the default. Restarted with the same `state`, it
+    serves the same tinker:// paths and samplers; with the same `port` and `api_key` too, existing clients
+    continue. It logs to `state`/service.log.
     """
+
+    MODULE = "localtinker"
+    TITLE = "the local Tinker service"
 
     def __init__(
         self,
         models: Mapping[str, Path],
         state: Path,
         *,
-        on_restart: Callable[[str], None],
+        port: int = 0,
+        api_key: str | None = None,
+        timeout_s: float = 300.0,
         **options: Any,
     ) -> None:
-        super().__init__(models, state, **options)
+        options = {name: value for name, value in options.items() if value is not None}
+        settings = Settings(models=dict(models), state=state, port=port, **options)
+        self.state = settings.state
+        log_path = self.state / "service.log"
+        super().__init__(settings, log_path, api_key=api_key, timeout_s=timeout_s)
+        self._start()
+
+
+class Bridge(Child):
+    """The bridge to an engine at `upstream`, on a loopback port (0: a free one), with a random key.
+
+    `upstream_key` is the engine's own key, if it has one; `models`: see `BridgeSettings`. Restarted with the same
+    `port` and `api_key`, existing clients continue. An engine that starts or trains may take 300 s to tell what it is.
+    """
+
+    MODULE = "localtinker.bridge"
+    TITLE = "the bridge"
+
+    def __init__(
+        self,
+        upstream: str,
+        log_path: Path,
+        *,
+        port: int = 0,
+        api_key: str | None = None,
+        upstream_key: str | None = None,
+        models: Mapping[str, Path] | None = None,
+        timeout_s: float = 330.0,
+    ) -> None:
+        settings = BridgeSettings(upstream=upstream, port=port, models=dict(models or {}))
+        super().__init__(settings, log_path, api_key=api_key, timeout_s=timeout_s)
+        self._environment = {UPSTREAM_KEY: upstream_key or ""}
+        self._start()
+
+
+class _Kept(Child):
+    """A child that is restarted after a crash, at the same address and with the same key.
+
+    `on_restart` is called from a thread with a message for the user. If the child cannot start (such as with
+    a full disk), the reason is reported and the start retried, as long as the run lives.
+    """
+
+    KEPT_AS: ClassVar[str]
+    """The child's name in the messages to `on_restart`."""
+
+    def _keep(self, on_restart: Callable[[str], None]) -> None:
         self._on_restart = on_restart
         self.restarts = 0
         self._stopping = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="tinker-watch", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="child-watch", daemon=True)
         self._watcher.start()
 
     def stop(self, timeout_s: float = 3.0) -> None:
-        """Stop the service without a restart. The timeout is short because a cancelled run must end soon,
+        """Stop the child without a restart. The timeout is short because a cancelled run must end soon,
         and saved data survives a kill."""
         self._stopping.set()
         self._watcher.join(timeout_s)
@@ -160,7 +204,7 @@ class KeptTinker(LocalTinker):
         super().stop(timeout_s)
 
     def kill(self) -> None:
-        """Kill the service from any thread. `stop` must still be called."""
+        """Kill the child from any thread. `stop` must still be called."""
         self._stopping.set()
         self._process.kill()
 
@@ -177,12 +221,49 @@ class KeptTinker(LocalTinker):
                     return
                 reason = error.message if isinstance(error, StartError) else error
                 attempt = f"next attempt in {pause:.0f} s"
-                self._on_restart(
-                    f"the embedded Tinker service cannot restart, {attempt}: {reason}"
-                )
+                self._on_restart(f"{self.KEPT_AS} cannot restart, {attempt}: {reason}")
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:
                 pause = 1.0
                 self.restarts += 1
-                self._on_restart("the embedded Tinker service had ended and was restarted")
+                self._on_restart(f"{self.KEPT_AS} had ended and was restarted")
+
+
+class KeptTinker(_Kept, LocalTinker):
+    """A `LocalTinker` that is restarted after a crash.
+
+    The SDK retries failed requests, so clients of the old process continue with the new one: same address,
+    key and state folder. Saved weights and samplers survive. A training client's unsaved weights are lost;
+    the next train step notices and starts from the last saved state.
+    """
+
+    KEPT_AS = "the embedded Tinker service"
+
+    def __init__(
+        self,
+        models: Mapping[str, Path],
+        state: Path,
+        *,
+        on_restart: Callable[[str], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(models, state, **options)
+        self._keep(on_restart)
+
+
+class KeptBridge(_Kept, Bridge):
+    """A `Bridge` that is restarted after a crash. What it knew of open clients it asks the engine again."""
+
+    KEPT_AS = "the bridge to the engine"
+
+    def __init__(
+        self,
+        upstream: str,
+        log_path: Path,
+        *,
+        on_restart: Callable[[str], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(upstream, log_path, **options)
+        self._keep(on_restart)

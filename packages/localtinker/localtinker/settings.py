@@ -13,6 +13,8 @@ from localtinker.http_server import is_loopback
 
 MAX_CONTEXT = 32768
 """Default of the longest sequence served, in tokens."""
+UPSTREAM_KEY = "TINKER_UPSTREAM_API_KEY"
+"""Environment variable with the key of a bridge's engine; TINKER_API_KEY is the bridge's own."""
 
 
 def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
@@ -45,6 +47,19 @@ class Settings(BaseModel):
     max_context: int = MAX_CONTEXT
     idle_s: float = 1800.0
     housekeeping_s: float = 15.0
+
+
+class BridgeSettings(BaseModel):
+    """Settings of a bridge to the engine at `upstream`. A `host` other than loopback needs a key; `port` 0
+    takes a free one. `models` are the folders of models that the engine serves, by the engine's names: they tell
+    vocabulary, context and tokenizer, which the engine does not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    upstream: str
+    models: dict[str, Path] = {}
+    host: str = "127.0.0.1"
+    port: int = 0
 
 
 def parse_models(texts: list[str]) -> dict[str, Path]:

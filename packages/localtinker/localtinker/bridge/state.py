@@ -1,0 +1,165 @@
+"""What a bridge knows of the clients that were opened through it, and requests to it.
+
+Nothing of it is on disk. The promises that the SDK gets say what the bridge must know to translate their results
+(promises.py), so requests in flight survive a restart of the bridge; newest sampler weights are asked of the
+engine. Clients opened from a saved state are lost by a restart, and are then answered with 404.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from localtinker.bridge.engines import Engine
+from localtinker.bridge.upstream import Json, Upstream
+from localtinker.errors import NotFoundError, RequestError
+from localtinker.settings import context_of
+
+
+@dataclass
+class Client:
+    """A training client: its id at the engine, the path of its newest sampler weights, whether it was trained after
+    they were saved, and how many sequences its gradient holds."""
+
+    model: str
+    newest: str | None = None
+    moved: bool = True
+    sequences: int = 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of the model in a folder: the size of its vocabulary, and its context in tokens."""
+
+    folder: Path
+    vocabulary: int
+    context: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Limits:
+        config = json.loads((folder / "config.json").read_text())
+        text = SimpleNamespace(**config.get("text_config", config))
+        return cls(folder, text.vocab_size, context_of(text, most=1 << 30))
+
+
+@dataclass
+class Bridge:
+    """A bridge's state."""
+
+    engine: Engine
+    upstream: Upstream
+    limits: dict[str, Limits]
+    """Name of a served model -> limits, if its folder is known."""
+    key: str
+    clients: dict[str, Client] = field(default_factory=dict)
+    """Id that the SDK uses -> training client."""
+    sessions: dict[str, list[Client] | None] = field(default_factory=dict)
+    """Session -> its training clients, None once it is finished."""
+    samplers: dict[str, Json] = field(default_factory=dict)
+    """Sampling session -> what it samples."""
+    work: dict[str, asyncio.Task[Json]] = field(default_factory=dict)
+    """Promise of the bridge itself -> the work."""
+    answered: dict[tuple[str, Any], Json] = field(default_factory=dict)
+    """Request that must not be done twice -> its answer."""
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waits_for: str = ""
+    """What the opening of a client waits for."""
+    silent_since: float | None = None
+    """Since when the engine has not answered."""
+
+    @property
+    def on_jax(self) -> bool:
+        return self.engine.backend == "jax"
+
+    def client(self, model_id: str) -> Client:
+        """Return a training client by the SDK's id. Raises NotFoundError if it was opened through an earlier process
+        of the bridge, unless all that matters of it can be asked of the engine."""
+        if model_id not in self.clients:
+            if ":train:" in model_id or self.on_jax:
+                raise NotFoundError(
+                    f"model_id: {model_id!r} is not open: open it from its last saved state"
+                )
+            self.clients[model_id] = Client(model_id)
+        return self.clients[model_id]
+
+    async def once(self, key: tuple[str, Any], request: Callable[[], Awaitable[Json]]) -> Json:
+        """Send a request, or return its answer if it was sent before: the SDK sends one again whose answer was lost.
+        `key`: who sends it, and its sequence number."""
+        if key not in self.answered or None in key:
+            self.answered[key] = await request()
+        return self.answered[key]
+
+    def check_model(self, name: object) -> None:
+        if name not in self.engine.models:
+            served = ", ".join(self.engine.models)
+            raise NotFoundError(f"base_model: {name!r} is not served here; served is {served}")
+
+    def silent_s(self) -> float:
+        """Return for how many seconds the engine has not answered, which was noticed now."""
+        self.silent_since = self.silent_since or time.monotonic()
+        return time.monotonic() - self.silent_since
+
+    def begin(self, work: Coroutine[Any, Any, Json]) -> Json:
+        """Start work of the bridge. Returns the answer with its promise."""
+        promise = f"b.{secrets.token_hex(8)}"
+        self.work[promise] = asyncio.create_task(work)
+        return {"request_id": promise}
+
+    async def saved(self, model: str, kind: str) -> list[str]:
+        """Return the paths that the engine lists for a training client, the newest last."""
+        listing = (await self.upstream.send(f"GET /training_runs/{model}/checkpoints")).json()
+        rows = sorted(listing["checkpoints"], key=lambda row: row["time"])
+        return [row["tinker_path"] for row in rows if f"/{kind}/" in row["tinker_path"]]
+
+
+def model_of(path: str) -> str:
+    """Return the engine's id of the client that saved weights."""
+    return path.removeprefix("tinker://").partition("/")[0]
+
+
+def check_tokens(where: str, tokens: Any, limits: Limits | None) -> None:
+    """Raise RequestError for no tokens, more than the context, or ids beyond the vocabulary. The engine would
+    compute with them, and fail at the result or answer nonsense."""
+    ids = np.asarray(tokens)
+    if ids.size == 0:
+        raise RequestError(f"{where}: needs at least one token")
+    if limits is not None and len(ids) > limits.context:
+        raise RequestError(f"{where}: {len(ids)} tokens, but the context is {limits.context}")
+    if ids.min() < 0 or (limits is not None and ids.max() >= limits.vocabulary):
+        raise RequestError(f"{where}: token ids must be within the vocabulary")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request of the SDK, with the bridge that answers it."""
+
+    bridge: Bridge
+    request: Request
+    body: bytes
+
+    def json(self, *required: str) -> Json:
+        """Return the JSON object in the body. Raises RequestError (422) without one, or without a required field."""
+        try:
+            body = json.loads(self.body)
+        except ValueError as error:
+            raise RequestError(f"body: not JSON ({error})", status=422) from error
+        if not isinstance(body, dict):
+            raise RequestError("body: not a JSON object", status=422)
+        for name in required:
+            if body.get(name) is None:
+                raise RequestError(f"{name}: is missing", status=422)
+        return body
+
+
+Handler = Callable[[Call], Awaitable[Json | Response]]
