@@ -60,6 +60,11 @@ def _learning_rules(config: RunConfig) -> list[Rule]:
             f"Tinker's service trains only ranks that are powers of two, not {rank}; take {below} or {2 * below}",
         ),
         (
+            "tinker.engine",
+            tinker.engine == "skyrl" and tinker.is_local,
+            'skyrl is a server of your own and "local" is the embedded service; set tinker.base_url to its URL',
+        ),
+        (
             "learning.kl_weight",
             not learning.uses_kl and learning.reward_weight == 0,
             "both weights are 0, so nothing would be learnt; raise one of them",

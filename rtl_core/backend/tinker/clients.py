@@ -21,6 +21,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
+from localtinker.bridge.capabilities import FROZEN_SAMPLERS, SAMPLE_FIRST
 from localtinker.client import weights
 from rtl_core.at_work import outstanding
 from rtl_core.backend.base import (
@@ -38,7 +39,7 @@ from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_e
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
-from rtl_core.errors import MalformedAnswerError, UserError, WeightsGoneError
+from rtl_core.errors import MalformedAnswerError, PolicyError, UserError, WeightsGoneError
 from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -147,6 +148,22 @@ class TinkerBackend:
         self, state_path: str | None, *, weights_only: bool = False
     ) -> TinkerTrainer:
         session = await self._student.current()
+        trainer = None
+        if session.spare is not None and session.spare[0] == state_path and not weights_only:
+            _, trainer = session.spare
+            session.spare = None
+        if trainer is None:
+            trainer = await self._new_trainer(session, state_path, weights_only)
+        if self._trained:
+            self._student.tell(
+                "the trainer was opened again from the last saved state; the current step is repeated"
+            )
+        self._trained = True
+        return trainer
+
+    async def _new_trainer(
+        self, session: OpenSession, state_path: str | None, weights_only: bool = False
+    ) -> TinkerTrainer:
         with session.using():
             opening = self._student.pauses.retry_unpaid(
                 lambda: open_training_client(
@@ -154,12 +171,7 @@ class TinkerBackend:
                 )
             )
             client = await outstanding("open a training client", opening)
-        if self._trained:
-            self._student.tell(
-                "the trainer was opened again from the last saved state; the current step is repeated"
-            )
-        self._trained = True
-        return TinkerTrainer(client, partial(session.using, trainer_errors))
+        return TinkerTrainer(client, partial(session.using, trainer_errors), session.newest)
 
     async def describe(self, path: str) -> Saved:
         tinker = self._config.tinker
@@ -174,10 +186,8 @@ class TinkerBackend:
 
     async def keep(self, paths: Collection[str]) -> None:
         with sdk_errors():
-            for path in paths:
-                await self._student.rest.set_checkpoint_ttl_from_tinker_path(
-                    self._saved_again.get(path, path), None
-                )
+            now = [self._saved_again.get(path, path) for path in paths]
+            await weights.keep(self._student.rest, now)
 
     def abort(self) -> None:
         for service in (self._student, self._teacher):
@@ -203,9 +213,9 @@ class TinkerBackend:
             session = await service.current()
             with session.using():
                 async with session.opening:
-                    client = session.samplers.pop(weights, None) or await self._open_sampler(
-                        service, session, weights
-                    )
+                    client = session.samplers.pop(weights, None)
+                    if client is None or not self._can_sample(service, session, weights):
+                        client = await self._open_sampler(service, session, weights)
                     # Few are used at a time: teacher, stale weights, the newest and evaluated ones.
                     most = MOST_SAMPLERS + len(self._config.tinker.teachers)
                     for old in list(session.samplers)[: 1 - most]:
@@ -235,34 +245,57 @@ class TinkerBackend:
                 "student": self._config.tinker.student,
                 "teacher": weights.model or self._config.tinker.teacher,
             }
+            if weights.policy == "student" and SAMPLE_FIRST in on.endpoint.lacks:
+                await self._sampled_first(session)
             return await create(None, models[weights.policy])
         path = self._saved_again.get(weights.path, weights.path)
-        try:
-            with sdk_errors():
-                return await create(path)
-        except WeightsGoneError as error:
-            self._saved_again[weights.path] = await self._save_again(session, path, error)
-            on.tell(
-                f"Tinker no longer had the sampler weights {path}; they were saved again from the "
-                "state of the same name"
-            )
-            return await create(self._saved_again[weights.path])
+        why, gone = "the engine samples only weights of an open trainer, not", None
+        if self._can_sample(on, session, weights):
+            try:
+                with sdk_errors():
+                    return await create(path)
+            except PolicyError as error:
+                # An engine that lost its models refuses what it sampled before.
+                if not isinstance(error, WeightsGoneError) and not on.endpoint.lacks:
+                    raise
+                why, gone = "Tinker no longer had the sampler weights", error
+        again = await self._save_again(session, weights.path, gone)
+        self._saved_again[weights.path] = again
+        on.tell(f"{why} {path}; they were saved again from the state of the same name")
+        return await create(again)
 
-    async def _save_again(self, session: OpenSession, path: str, gone: WeightsGoneError) -> str:
-        """Save sampler weights again from the state of the same name (`TinkerTrainer.save`). Returns their new path."""
+    def _can_sample(self, on: Sessions, session: OpenSession, weights: Weights) -> bool:
+        """Whether weights can be sampled as they are. An engine may sample only the newest weights of its
+        training clients."""
+        if weights.path is None or FROZEN_SAMPLERS not in on.endpoint.lacks:
+            return True
+        return self._saved_again.get(weights.path, weights.path) in session.newest
+
+    async def _sampled_first(self, session: OpenSession) -> None:
+        """Open the run's trainer and save its weights once, without which some engines sample nothing."""
+        if not session.newest:
+            trainer = await self._new_trainer(session, None)
+            name = f"{self._config.run.name}-untrained"
+            await trainer.save_for_sampler(name, self._config.checkpoints.ttl_s)
+            session.spare = None, trainer
+
+    async def _save_again(
+        self, session: OpenSession, path: str, gone: PolicyError | None
+    ) -> str:
+        """Save sampler weights again from the state of the same name (`TinkerTrainer.save`), with a trainer that
+        a train step from this state takes over. Returns their new path."""
         state = path.replace("/sampler_weights/", "/weights/", 1)
+        name = path.rsplit("/", 1)[-1]
         try:
-            with sdk_errors():
-                client = await session.service.create_training_client_from_state(state)
-                weights = await client.save_weights_for_sampler(
-                    path.rsplit("/", 1)[-1], ttl_seconds=self._config.checkpoints.ttl_s
-                )
+            trainer = await self._new_trainer(session, state)
+            again = await trainer.save_for_sampler(name, self._config.checkpoints.ttl_s)
         except WeightsGoneError as error:
             raise WeightsGoneError(
                 f"neither {path} nor the state {state} is on the service: {error.message}",
                 error.hint,
             ) from gone
-        return str(weights.path)
+        session.spare = state, trainer
+        return again
 
 
 async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import tinker
@@ -14,6 +15,7 @@ from tinker.lib._auth_token_provider import AuthTokenProvider
 from localtinker.client.session import closed_at_the_end, find_credential
 from localtinker.errors import CredentialError, StartError
 from rtl_core.backend.tinker.embedded import copy_saved_weights, local_models
+from rtl_core.backend.tinker.engines import engine_errors, reached
 from rtl_core.backend.tinker.faults import sdk_errors
 from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, services_of
 from rtl_core.config import RunConfig
@@ -29,7 +31,9 @@ class Endpoint:
     base_url: str | None = None
     api_key: str | None = None
     kill: Callable[[], None] = lambda: None
-    """Kill the embedded service, from any thread. Does nothing for other services."""
+    """Kill the embedded service or the bridge, from any thread. Does nothing for other services."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """What the engine behind a bridge lacks (`TinkerService.lacks`)."""
 
 
 def credential(service: TinkerService) -> tuple[AuthTokenProvider, str]:
@@ -53,11 +57,14 @@ def sign_in(service: TinkerService) -> str:
 
 @contextmanager
 def tinker_endpoint(
-    service: TinkerService, on_restart: Callable[[str], None]
+    service: TinkerService,
+    on_restart: Callable[[str], None] = lambda line: None,
+    log_folder: Path | None = None,
 ) -> Iterator[Endpoint]:
-    """Yield the endpoint of a run's service. The embedded service runs as long as this context;
-    `on_restart` receives a message when it died and was restarted. Raises PolicyError if the key of a
-    remote service is missing."""
+    """Yield the endpoint of a run's service. The embedded service, or the bridge to an engine, runs as long as
+    this context; `on_restart` receives a message when it died and was restarted. The log of a bridge is in
+    `log_folder` (None: kept nowhere). Raises PolicyError if the key of a remote service is missing, or an
+    engine cannot be used."""
     config = service.config
     if service.is_local:
         from localtinker.process import KeptTinker
@@ -78,8 +85,14 @@ def tinker_endpoint(
         with process as server:
             yield Endpoint(server.base_url, server.api_key, server.kill)
         return
-    credential(service)
-    yield Endpoint(service.url, service.key)
+    with ExitStack() as stack:
+        with engine_errors(service):
+            now = stack.enter_context(reached(service, on_restart, log_folder=log_folder))
+        if now.through is None:
+            credential(service)
+            yield Endpoint(service.url, service.key)
+        else:
+            yield Endpoint(now.url, now.key, now.through.kill, now.lacks)
 
 
 @asynccontextmanager

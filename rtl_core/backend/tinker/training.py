@@ -27,10 +27,14 @@ class TinkerTrainer:
         self,
         client: tinker.TrainingClient,
         errors: Callable[[], AbstractContextManager[None]] = trainer_errors,
+        newest: set[str] | None = None,
     ) -> None:
-        """`errors`: context manager around all requests that translates SDK errors into ours."""
+        """`errors`: context manager around all requests that translates SDK errors into ours. `newest`: holds
+        the path of the last saved sampler weights as long as no step follows them."""
         self._client = client
         self._errors = errors
+        self._newest = set[str]() if newest is None else newest
+        self._saved = ""
 
     async def step(
         self,
@@ -41,6 +45,7 @@ class TinkerTrainer:
         check: Check | None = None,
     ) -> StepResult:
         batch = [to_datum(datum) for datum in datums]
+        self._newest.discard(self._saved)
         with self._errors():
             backward = self._client.forward_backward(batch, loss, dict(parameters) or None)  # type: ignore[arg-type]
             params = types.AdamParams(**vars(adam))
@@ -79,7 +84,21 @@ class TinkerTrainer:
             sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
             state_path = (await outstanding("save_state", state)).path
             sampler_path = (await outstanding("save_weights_for_sampler", sampler)).path
+            self._note_saved(sampler_path)
             return Checkpoint(state_path=state_path, sampler_path=sampler_path)
+
+    async def save_for_sampler(self, name: str, ttl_s: int | None) -> str:
+        """Save only sampler weights. Returns their path."""
+        with self._errors():
+            request = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
+            path = (await outstanding("save_weights_for_sampler", request)).path
+            self._note_saved(path)
+            return path
+
+    def _note_saved(self, sampler_path: str) -> None:
+        self._newest.discard(self._saved)
+        self._newest.add(sampler_path)
+        self._saved = sampler_path
 
 
 def _logprobs(

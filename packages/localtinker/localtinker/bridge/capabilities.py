@@ -18,6 +18,7 @@ DRO = "loss:dro"
 GSPO = "loss:gspo"
 STABLE_REINFORCE = "loss:stable_reinforce"
 CUSTOM_LOSS = "loss:custom"
+SEVERAL_TARGETS = "several_targets"
 
 _SKYRL = {
     FROZEN_SAMPLERS: "saved weights are sampled only while they are a client's newest; "
@@ -27,6 +28,7 @@ _SKYRL = {
     SUMS: "the loss is a mean over the tokens of an answer and over answers, not a sum: "
     "a long answer weighs no more than a short one",
     DRO: "there is no loss dro",
+    SEVERAL_TARGETS: "a position has one target token: no training on distributions",
     STABLE_REINFORCE: "there is no loss stable_reinforce",
     CUSTOM_LOSS: "custom losses run on the client, not on the server",
 }

@@ -30,6 +30,10 @@ class EngineError(LocalTinkerError):
     """There is no engine at an address that the bridge could translate."""
 
 
+class OtherVersionError(EngineError):
+    """There is an engine of a version that the bridge was not written for."""
+
+
 @dataclass(frozen=True)
 class Engine:
     """An engine that needs the bridge.
@@ -96,7 +100,7 @@ def _ask(client: httpx.Client, url: str) -> Engine | None:
     name, version = face["engine"], face["version"]
     differences = _differences(face["routes"], _routes(description))
     if differences:
-        raise EngineError(
+        raise OtherVersionError(
             f"{url} is a {name} of another version than {version}: {'; '.join(differences[:4])}",
             f"install {name} {version} there; the bridge was not written for other versions",
         )
