@@ -17,6 +17,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 
 SkyBackend = Literal["megatron", "fsdp", "jax"]
+VERSION = "0.4.0"
 MODULE = "skyrl.tinker.api"
 PORT = 8000
 """The server's default port; that of the teacher's server is the next one."""

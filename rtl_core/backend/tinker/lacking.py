@@ -109,6 +109,17 @@ ROWS = (
         'set learning.loss = "ppo" or "importance_sampling"',
     ),
     Row(
+        lack.CLIPPING,
+        "learning.grad_clip_norm",
+        lambda service: (
+            service.trains
+            and service.config.learning.grad_clip_norm > 0
+            and lack.OPTIMIZER not in service.lacks
+        ),
+        "gradients would be clipped",
+        "set learning.grad_clip_norm = 0",
+    ),
+    Row(
         lack.OPTIMIZER,
         "learning.eps",
         trained(lambda learning: learning.eps != EPS),
@@ -129,7 +140,7 @@ def engine_findings(service: TinkerService) -> list[Finding]:
         return [Finding("engine", "wrong", text, "try again when it is idle", passing=True)]
     about = "engine"
     findings = [Finding(about, "ok", f"{name} at {service.address}, through a bridge")]
-    findings += _refused(service, name)
+    findings += refused(service, name)
     if service.trains:
         findings += _optimizer(service, name)
         if lack.SUMS in service.lacks:
@@ -144,7 +155,8 @@ def engine_findings(service: TinkerService) -> list[Finding]:
     return findings
 
 
-def _refused(service: TinkerService, name: str) -> Iterator[Finding]:
+def refused(service: TinkerService, name: str) -> Iterator[Finding]:
+    """Yield a finding for everything that the configuration needs from the engine `name` of a service, and it lacks."""
     loss = service.config.learning.loss
     own = Row(
         f"loss:{loss}",
@@ -162,16 +174,10 @@ def _refused(service: TinkerService, name: str) -> Iterator[Finding]:
 def _optimizer(service: TinkerService, name: str) -> Iterator[Finding]:
     """Compare AdamW's settings with those that the server was started with, as far as they are known: those of a
     server on this machine are in its command line."""
-    config = service.config
     if lack.OPTIMIZER not in service.lacks:
-        clip = config.learning.grad_clip_norm
-        if lack.CLIPPING in service.lacks and clip > 0:
-            text = f"{clip:g} would have no effect with {name}: {service.lacks[lack.CLIPPING]}"
-            yield Finding(
-                "learning.grad_clip_norm", "wrong", text, "set learning.grad_clip_norm = 0"
-            )
         return
-    wanted, command = optimizer_options(config), "`rtl-distill admin engine skyrl --config NAME`"
+    wanted = optimizer_options(service.config)
+    command = "`rtl-distill admin engine skyrl --config NAME`"
     served = options_of_server(service.address)
     if served is None:
         values = ", ".join(f"{key} = {value}" for key, value in wanted.items())
