@@ -147,12 +147,11 @@ def engine(
 
         rtl-distill admin engine skyrl --config demo --backend jax --gpus 0
     """
-    from rtl_core.backend.tinker.script import server_script
+    from rtl_core.backend.tinker.skyrl import server_script
     from rtl_core.config import load_config
 
     settings = load_config(config, set_ or [], check_files=False)
-    for line in server_script(settings, config, backend, gpus):
-        typer.echo(line)
+    typer.echo(server_script(settings, config, backend, gpus))
 
 
 def deploy(

@@ -1,16 +1,27 @@
 """Engines of the older protocol: recognised, reached through a bridge, refused by name for what they lack, and never
 asked for what they would do wrongly."""
 
+import asyncio
+import json
+import shlex
+import subprocess
+import sys
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from benchmarks.rehearsal.proxy import Proxy
 from localtinker.bridge import Engine, capabilities
 from rtl_core.backend.base import SamplingParams, Weights
-from rtl_core.backend.tinker import engines
+from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.lacking import engine_findings
 from rtl_core.backend.tinker.services import Reached, services_of
 from rtl_core.config import load_config
+from rtl_core.errors import ConfigError, PolicyError
+from rtl_core.tinymodels import model_path
 from tests.backend.newest_only import newest_only, on
 from tests.backend.test_sessions import retried
 from tests.backend.test_teacher_apart import PROMPT, opened
@@ -18,6 +29,17 @@ from tests.command import invoke
 
 APART = ("tinker.base_url=http://h:8000", "tinker.teacher_base_url=http://h:8001")
 FITS = ("learning.grad_clip_norm=0",)
+
+
+class Answering(Proxy):
+    """A server that gives one answer to everything."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__("http://127.0.0.1:9")
+        self.answer = answer
+
+    async def serve(self, request: Request) -> Response:
+        return self.answer
 
 
 def findings(backend: str, part: int, *overrides: str) -> dict[str, str]:
@@ -104,17 +126,80 @@ def test_weights_that_are_not_an_open_trainers_newest_are_loaded_again(engine, t
 
 
 @pytest.mark.parametrize(
-    ("page", "says"),
+    ("answer", "says"),
     [
-        ("html", "tinker.engine"),
-        ("nothing", "tinker.engine"),
+        (HTMLResponse("<h1>sign in</h1>"), "text/html, not as a Tinker server does"),
+        (JSONResponse({"info": {"title": "Tinker API Mock"}}), "of another version than 0.4.0"),
+        (JSONResponse({"status": "ok"}), "needs no bridge, and tinker.engine is 'skyrl'"),
+        (None, "cannot be reached"),
     ],
+    ids=["a page", "another version", "no engine", "nothing"],
 )
-def test_what_is_no_engine_is_one_finding(page, says):
-    pass
+def test_what_is_no_skyrl_is_one_sentence_about_the_key(answer, says, tmp_path):
+    with ExitStack() as stack:
+        url = "http://127.0.0.1:9"
+        if answer is not None:
+            url = stack.enter_context(Answering(answer)).url
+        places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
+        sets = [*places, f"tinker.base_url={url}", "tinker.engine=skyrl"]
+        config = load_config("demo", sets, environment={})
+        readiness = asyncio.run(backend_of(config).check(config))
+        (finding,) = (one for one in readiness.findings if one.level == "wrong")
+        assert finding.about == "tinker.engine"
+        assert says in finding.text
+        assert finding.remedy
+        with pytest.raises(PolicyError, match=r"tinker\.base_url: "), opened(config):
+            pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_options_of_a_server_on_this_machine_are_compared():
+    given = {
+        "trainer.policy.optimizer_config.adam_betas": [0.9, 0.95],
+        "trainer.policy.optimizer_config.weight_decay": 0.0,
+    }
+    words = ["-m", "skyrl.tinker.api", "--port", "61", f"--backend-config={json.dumps(given)}"]
+    code = "import sys; sys.stdin.read()"
+    server = [sys.executable, "-c", code, *words]
+    here = "tinker.base_url=http://127.0.0.1:61"
+    with subprocess.Popen(server, stdin=subprocess.PIPE):
+        assert findings("gpu", 0, here, "learning.grad_clip_norm=1") == {}
+        text = findings("gpu", 0, here)["engine"]
+        assert '"trainer.policy.optimizer_config.max_grad_norm": 1.0}, and this' in text
+        assert findings("gpu", 0, "tinker.base_url=http://127.0.0.1:62") == {}
+
+
+def words_of(*arguments: str) -> tuple[list[list[str]], str]:
+    """The servers' commands that the command prints, as words, and its comments."""
+    done = invoke("admin", "engine", "skyrl", *arguments)
+    assert done.exit_code == 0, done.output
+    commands = done.output.replace("\\\n", "").splitlines()
+    servers = [shlex.split(line) for line in commands if line.startswith("uv run")]
+    return servers, "\n".join(line for line in commands if line.startswith("#"))
 
 
 def test_the_command_prints_what_a_server_fixes_when_it_starts():
-    done = invoke("admin", "engine", "skyrl", "--config", "cvdp", "--gpus", "8")
-    assert done.exit_code == 0, done.output
-    assert engines
+    (student, teacher), comments = words_of("--config", "cvdp", "--gpus", "8")
+    options = json.loads(student[student.index("--backend-config") + 1])
+    optimizer = "trainer.policy.optimizer_config"
+    assert options[f"{optimizer}.adam_betas"] == [0.9, 0.95]
+    assert options[f"{optimizer}.weight_decay"] == options[f"{optimizer}.max_grad_norm"] == 0
+    assert options["trainer.policy.model.lora.rank"] == 32
+    assert student[student.index("--base-model") + 1] == "Qwen/Qwen3.6-35B-A3B"
+    assert teacher[teacher.index("--runtime-role") + 1] == "inference"
+    assert "--runtime-role" not in student
+    bases = {words[words.index("--database-url") + 1] for words in (student, teacher)}
+    assert len(bases) == 2
+    assert {words[words.index("--host") + 1] for words in (student, teacher)} == {"127.0.0.1"}
+    for key in ("learning.staleness", "learning.loss"):
+        assert f"# Not as configured: {key}:" in comments
+
+
+def test_the_command_for_jax_takes_the_models_of_this_machine():
+    servers, comments = words_of("--config", "demo", "--backend", "jax", "--gpus", "0")
+    for words, name in zip(servers, ("student", "teacher"), strict=True):
+        folder = words[words.index("--base-model-checkpoint-path") + 1]
+        assert folder == str(model_path(name))
+    assert "learning.grad_clip_norm" in comments
+    refused = invoke("admin", "engine", "skyrl", "--config", "demo", "--gpus", "0")
+    assert isinstance(refused.exception, ConfigError)

@@ -7,16 +7,32 @@ changes no result.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from localtinker.bridge import capabilities as lack
-from rtl_core.backend.skyrl import EPS, optimizer_options, options_of_server
 from rtl_core.backend.tinker.services import TinkerService
+from rtl_core.config import RunConfig
 from rtl_core.config.learning import LearningSection
-from rtl_core.types.finding import Finding
+from rtl_core.types.finding import Finding, Level
 
-SECOND_SERVER = "set tinker.teacher_base_url to a second server (`rtl-distill admin engine skyrl` prints its command)"
+EPS = 1e-8
+"""AdamW's epsilon, which no option of SkyRL's server changes."""
+PORT = 8000
+"""Default port of SkyRL's server."""
+DEFAULTS = {
+    "trainer.policy.optimizer_config.adam_betas": [0.9, 0.999],
+    "trainer.policy.optimizer_config.weight_decay": 0.01,
+    "trainer.policy.optimizer_config.max_grad_norm": 1.0,
+}
+"""Options of SkyRL's AdamW, which its GPU backends fix when a model is created (skyrl/train/config/config.py)."""
+COMMAND = "`rtl-distill admin engine skyrl --config NAME`"
+SECOND_SERVER = f"set tinker.teacher_base_url to a second server ({COMMAND} prints its command)"
 
 
 class Row(NamedTuple):
@@ -28,11 +44,14 @@ class Row(NamedTuple):
     needed: Callable[[TinkerService], bool]
     what: str
     remedy: str
+    level: Level = "wrong"
 
 
-def trained(needed: Callable[[LearningSection], bool]) -> Callable[[TinkerService], bool]:
+def trained(
+    needed: Callable[[LearningSection], object] = lambda learning: True,
+) -> Callable[[TinkerService], bool]:
     """Return a predicate of the student's service of a run that trains."""
-    return lambda service: service.trains and needed(service.config.learning)
+    return lambda service: service.trains and bool(needed(service.config.learning))
 
 
 def _saved_teachers(service: TinkerService) -> bool:
@@ -46,8 +65,8 @@ def _student_as_teacher(service: TinkerService) -> bool:
 
 def _scores_choices(service: TinkerService) -> bool:
     learning = service.config.learning
-    scores = service.part != ("teacher" if learning.self_taught else "student")
-    return scores and service.config.run.purpose == "train" and learning.asked_choices > 0
+    asked = learning.asked_choices > 0 and service.config.run.purpose == "train"
+    return asked and service.part != ("teacher" if learning.self_taught else "student")
 
 
 ROWS = (
@@ -70,8 +89,8 @@ ROWS = (
         "tinker.teacher",
         _saved_teachers,
         "the teacher would be saved weights",
-        "export them as a model (`rtl-distill admin checkpoints RUN --export DIR --merged`), and serve it as "
-        "the base model of a second server",
+        "serve them as the base model of a second server (`rtl-distill admin checkpoints RUN --export DIR "
+        "--merged`)",
     ),
     Row(
         lack.FROZEN_SAMPLERS,
@@ -97,7 +116,7 @@ ROWS = (
     Row(
         lack.SEVERAL_TARGETS,
         "learning.algorithm",
-        trained(lambda learning: learning.asked_choices > 0),
+        trained(lambda learning: learning.asked_choices),
         "the algorithm trains on several tokens at each position",
         'set learning.algorithm = "grpo"',
     ),
@@ -111,10 +130,10 @@ ROWS = (
     Row(
         lack.CLIPPING,
         "learning.grad_clip_norm",
+        # With the row below the norm is an option of the server.
         lambda service: (
-            service.trains
-            and service.config.learning.grad_clip_norm > 0
-            and lack.OPTIMIZER not in service.lacks
+            lack.OPTIMIZER not in service.lacks
+            and trained(lambda learning: learning.grad_clip_norm)(service)
         ),
         "gradients would be clipped",
         "set learning.grad_clip_norm = 0",
@@ -126,7 +145,34 @@ ROWS = (
         f"the epsilon would be {EPS:g}",
         f"set learning.eps = {EPS:g}",
     ),
+    Row(
+        lack.SUMS,
+        "engine",
+        trained(),
+        "tokens do not weigh as much as on Tinker",
+        "compare runs only with others on this engine",
+        "warning",
+    ),
+    Row(
+        lack.EXPIRY,
+        "checkpoints.ttl_days",
+        lambda service: service.trains and service.config.checkpoints.ttl_days is not None,
+        "weights stay",
+        "`rtl-distill admin checkpoints RUN` lists those of a run",
+        "warning",
+    ),
 )
+
+
+def refused(service: TinkerService) -> Iterator[Finding]:
+    """Yield a finding for each row that is about what the configuration needs and the engine of a service lacks."""
+    loss = service.config.learning.loss
+    remedy = 'set learning.loss = "importance_sampling" or "ppo"'
+    own = Row(f"loss:{loss}", "learning.loss", trained(), f"the loss would be {loss}", remedy)
+    for row in (*ROWS, own):
+        if row.lacking in service.lacks and row.needed(service):
+            text = f"{row.what}, but {service.lacks[row.lacking]}"
+            yield Finding(row.key, row.level, text, row.remedy)
 
 
 def engine_findings(service: TinkerService) -> list[Finding]:
@@ -134,61 +180,51 @@ def engine_findings(service: TinkerService) -> list[Finding]:
     name, then everything that the run needs and the engine lacks."""
     assert service.through is not None
     engine = service.through.engine
-    name = " ".join(filter(None, (engine.name, engine.version, engine.backend)))
+    name = f"{engine.name} {engine.version}"
     if engine.name == "skyrl" and engine.backend is None:
         text = f"{name} is busy and does not say with which backend it works"
         return [Finding("engine", "wrong", text, "try again when it is idle", passing=True)]
-    about = "engine"
-    findings = [Finding(about, "ok", f"{name} at {service.address}, through a bridge")]
-    findings += refused(service, name)
-    if service.trains:
-        findings += _optimizer(service, name)
-        if lack.SUMS in service.lacks:
-            remedy = "compare runs on one engine only"
-            findings.append(
-                Finding(about, "warning", f"{name}: {service.lacks[lack.SUMS]}", remedy)
-            )
-    if lack.EXPIRY in service.lacks and service.config.checkpoints.ttl_s and service.trains:
-        text = f"{name}: {service.lacks[lack.EXPIRY]}"
-        remedy = "`rtl-distill admin checkpoints RUN` lists the weights of a run"
-        findings.append(Finding("checkpoints.ttl_days", "warning", text, remedy))
+    text = f"{name} ({engine.backend}) at {service.address}, through a bridge"
+    findings = [Finding("engine", "ok", text), *refused(service)]
+    if service.trains and lack.OPTIMIZER in service.lacks:
+        findings.append(_optimizer(service))
     return findings
 
 
-def refused(service: TinkerService, name: str) -> Iterator[Finding]:
-    """Yield a finding for everything that the configuration needs from the engine `name` of a service, and it lacks."""
-    loss = service.config.learning.loss
-    own = Row(
-        f"loss:{loss}",
-        "learning.loss",
-        trained(lambda learning: True),
-        f"the loss would be {loss}",
-        'set learning.loss = "importance_sampling" or "ppo"',
-    )
-    for row in (*ROWS, own):
-        if row.lacking in service.lacks and row.needed(service):
-            text = f"{row.what}, which {name} cannot do ({service.lacks[row.lacking]})"
-            yield Finding(row.key, "wrong", text, row.remedy)
+def optimizer_options(config: RunConfig) -> dict[str, Any]:
+    """Return SkyRL's options for the optimizer of a configuration. Runs have no weight decay; a norm of 0 turns
+    clipping off."""
+    learning = config.learning
+    betas = [learning.beta1, learning.beta2]
+    return dict(zip(DEFAULTS, (betas, 0.0, learning.grad_clip_norm), strict=True))
 
 
-def _optimizer(service: TinkerService, name: str) -> Iterator[Finding]:
-    """Compare AdamW's settings with those that the server was started with, as far as they are known: those of a
-    server on this machine are in its command line."""
-    if lack.OPTIMIZER not in service.lacks:
-        return
+def _optimizer(service: TinkerService) -> Finding:
+    """Compare the optimizer's settings with those that the server was started with, if it runs on this machine."""
     wanted = optimizer_options(service.config)
-    command = "`rtl-distill admin engine skyrl --config NAME`"
-    served = options_of_server(service.address)
+    served = _options_of_server(service.address)
+    remedy = f"start the server as {COMMAND} says"
     if served is None:
-        values = ", ".join(f"{key} = {value}" for key, value in wanted.items())
-        yield Finding(
-            "engine",
-            "warning",
-            f"{name}: {service.lacks[lack.OPTIMIZER]}; this configuration needs {values}",
-            f"start the server with the command that {command} prints",
-        )
-        return
-    for key, value in wanted.items():
-        if served[key] != value:
-            text = f"the server was started with {key} = {served[key]}, and this configuration needs {value}"
-            yield Finding("engine", "wrong", text, f"start it as {command} says")
+        text = f"{service.lacks[lack.OPTIMIZER]}; this configuration needs {json.dumps(wanted)}"
+        return Finding("engine", "warning", text, remedy)
+    if served != wanted:
+        text = f"the server was started with {json.dumps(served)}, and this configuration needs {json.dumps(wanted)}"
+        return Finding("engine", "wrong", text, remedy)
+    return Finding("engine", "ok", "the server's optimizer is that of the configuration")
+
+
+def _options_of_server(url: str) -> dict[str, Any] | None:
+    """Return the optimizer's options in the command line of the SkyRL server at `url`; None if there is none on
+    this machine."""
+    parts = urlsplit(url)
+    if parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        return None
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # the process has ended
+            words = file.read_text(errors="replace")
+            port = re.search(r"\0--port[\0=](\d+)", words)
+            if "\0skyrl.tinker.api\0" in words and int(port[1] if port else PORT) == parts.port:
+                given = re.search(r"\0--backend-config[\0=]([^\0]*)", words)
+                options = json.loads(given[1]) if given else {}
+                return {key: options.get(key, value) for key, value in DEFAULTS.items()}
+    return None

@@ -91,7 +91,7 @@ class TinkerTrainer:
         """Save only sampler weights. Returns their path."""
         with self._errors():
             request = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
-            path = (await outstanding("save_weights_for_sampler", request)).path
+            path: str = (await outstanding("save_weights_for_sampler", request)).path
             self._note_saved(path)
             return path
 

@@ -14,21 +14,23 @@ CLIPPING = "grad_clip"
 SUMS = "sums"
 CISPO_BOUNDS = "cispo_bounds"
 SAMPLE_FIRST = "sample_before_training"
+SEVERAL_TARGETS = "several_targets"
+LOSS = "loss:"
+"""Prefix of the keys of losses."""
 DRO = "loss:dro"
 GSPO = "loss:gspo"
 STABLE_REINFORCE = "loss:stable_reinforce"
 CUSTOM_LOSS = "loss:custom"
-SEVERAL_TARGETS = "several_targets"
 
 _SKYRL = {
     FROZEN_SAMPLERS: "saved weights are sampled only while they are a client's newest; "
     "older ones and, with the JAX backend, ones that training has passed are refused",
     SEVERAL_MODELS: "one base model a server: a teacher is a second server",
+    SEVERAL_TARGETS: "a position has one target token: no cross entropy on distributions",
     EXPIRY: "saved weights do not expire: delete what is no longer needed",
     SUMS: "the loss is a mean over the tokens of an answer and over answers, not a sum: "
     "a long answer weighs no more than a short one",
     DRO: "there is no loss dro",
-    SEVERAL_TARGETS: "a position has one target token: no training on distributions",
     STABLE_REINFORCE: "there is no loss stable_reinforce",
     CUSTOM_LOSS: "custom losses run on the client, not on the server",
 }

@@ -31,7 +31,7 @@ class EngineError(LocalTinkerError):
 
 
 class OtherVersionError(EngineError):
-    """There is an engine of a version that the bridge was not written for."""
+    """An engine of a version that the bridge was not written for."""
 
 
 @dataclass(frozen=True)

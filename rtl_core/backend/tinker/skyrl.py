@@ -1,0 +1,78 @@
+"""What `rtl-distill admin engine skyrl` prints: the commands of SkyRL's servers, and what a run on them must know."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, PackageLoader
+
+from localtinker.bridge import Engine, capabilities
+from rtl_core.backend.base import SAVED
+from rtl_core.backend.tinker.lacking import PORT, optimizer_options, refused
+from rtl_core.backend.tinker.services import Reached, TinkerService, services_of
+from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError
+from rtl_core.pretrained import MODELS, model_folder
+from rtl_core.tinymodels import MODEL_NAMES, model_path
+
+VERSION = "0.4.0"
+ELSEWHERE = ("local", "cloud")
+
+
+def server_script(
+    config: RunConfig, name: str, backend: Literal["megatron", "fsdp", "jax"], gpus: int
+) -> str:
+    """Return a shell script that starts the servers for a configuration, called `name`, each on `gpus` GPUs of
+    one node (0: on a CPU, with jax).
+
+    Raises ConfigError if no server with one base model can be the student's, or the teacher's.
+    """
+    if not gpus and backend != "jax":
+        raise ConfigError(f"--gpus 0: the backend {backend} needs GPUs", "give --backend jax")
+    kind = "jax" if backend == "jax" else "gpu"
+    engine = Engine("skyrl", VERSION, kind, capabilities.lacks("skyrl", kind))
+    through = Reached(engine, "", "", lambda: None)
+    apart = config.tinker.teacher_base_url or "http://127.0.0.1:8001"
+    tinker = config.tinker.model_copy(update={"base_url": None, "teacher_base_url": apart})
+    services = [
+        replace(service, through=through)
+        for service in services_of(config.model_copy(update={"tinker": tinker}))
+        if service.part != "teacher" or apart not in ELSEWHERE
+    ]
+    templates = Environment(loader=PackageLoader(__package__, "."), keep_trailing_newline=True)
+    templates.filters["quote"] = lambda value: shlex.quote(str(value))
+    return templates.get_template("skyrl.sh.jinja").render(
+        config=config,
+        name=name,
+        version=VERSION,
+        backend=backend,
+        gpus=gpus,
+        place=config.run.directory.resolve() / "skyrl",
+        optimizer=optimizer_options(config),
+        servers=dict(map(_server, services)),
+        refused=[one for service in services for one in refused(service)],
+    )
+
+
+def _server(service: TinkerService) -> tuple[str, tuple[str, Path | None, int]]:
+    """Return "student" or "teacher", and base model, its folder on this machine and port of this server."""
+    tinker, of_teacher = service.config.tinker, service.part == "teacher"
+    models = set(tinker.named_teachers.values()) if of_teacher else {tinker.student}
+    model, *others = sorted(models)
+    if others or model.startswith(SAVED):
+        raise ConfigError(
+            f"tinker.teacher: a server has one base model, not {', '.join([model, *others])}",
+            "name one model; saved weights become one by `rtl-distill admin checkpoints RUN --export DIR --merged`",
+        )
+    folder = tinker.local_models.get(model)
+    if folder is None and model in MODEL_NAMES:
+        folder = model_path(model)
+    elif folder is None and model in MODELS:
+        folder = model_folder(model)
+    url = tinker.teacher_base_url if of_teacher else tinker.base_url
+    port = urlsplit(url or "").port or PORT
+    return "teacher" if of_teacher else "student", (model, folder, port)
