@@ -10,7 +10,7 @@ ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 # Tests wait for simulators and servers: five at a time keep two cores busy, three of the slow ones. conftest.py makes the groups.
 PARALLEL := --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-test train train-real test test-slow test-docker test-cookbook test-clients test-newer-clients test-debian13 lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train train-real test test-slow test-docker test-cookbook test-clients test-newer-clients test-engines test-debian13 lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,7 +31,7 @@ train-real: setup ## Train a real pretrained language model, SmolLM2-135M (about
 	@.venv/bin/rtl-distill train smollm2 $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest -n 5 $(PARALLEL) -m "not slow and not docker and not cookbook and not clients and not newer_clients" $(ARGS)
+	@$(PY) -m pytest -n 5 $(PARALLEL) -m "not slow and not docker and not cookbook and not clients and not newer_clients and not engines" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@scripts/system-packages.sh pg_ctlcluster=postgresql npm=npm
@@ -52,6 +52,12 @@ test-clients: setup ## Grade exported problems in Inspect and verifiers (install
 test-newer-clients: setup sim-image ## The same in Harbor and NeMo Gym, in a root of their own with a newer Python (build/newer; as root)
 	@scripts/newer-environment.sh
 	@scripts/with-docker-engine.sh $(PY) -m pytest -m newer_clients $(ARGS)
+
+test-engines: setup ## Train on SkyRL (JAX on the CPU), in a root of its own with a newer Python (build/skyrl, 6 GB; as root; minutes)
+	@scripts/system-packages.sh debootstrap=debootstrap
+	@scripts/skyrl-environment.sh
+	@$(PY) -m pytest -v -m engines $(ARGS)
+	@$(PY) -m benchmarks.engines
 
 test-debian13: setup ## Run the test suite of the last commit on Debian 13, in a root of its own (build/debian13; as root)
 	@scripts/system-packages.sh debootstrap=debootstrap

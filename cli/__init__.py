@@ -54,6 +54,7 @@ COMMANDS: dict[str, str] = {
     "grade audit": "grade:audit",
     "serve grader": "service:serve_grader",
     "serve tinker": "localtinker.cli:serve_tinker",
+    "serve bridge": "localtinker.cli:bridge",
     "deploy": "setup:deploy",
     "admin checkpoints": "training:checkpoints",
     "admin export": "history:export",
@@ -70,7 +71,7 @@ COMMANDS: dict[str, str] = {
 GROUPS: dict[str, str] = {
     "problems": "Make, look at, validate and export problems, or fetch a set from the Hugging Face hub.",
     "grade": "Grade answers, and check recorded verdicts.",
-    "serve": "Serve the grader, or models over Tinker's protocol.",
+    "serve": "Serve the grader, models over Tinker's protocol, or a bridge to an engine of your own.",
     "admin": "Weights, files, tools and models of this machine.",
 }
 """Group of commands -> its help text."""

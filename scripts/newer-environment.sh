@@ -7,10 +7,11 @@ root=build/newer
 want=$(sha256sum <scripts/newer-environment.sh)
 [ "$(cat $root/.installed 2>/dev/null)" = "$want" ] && exit 0
 [ "$(id -u)" -eq 0 ] || { echo "error: debootstrap needs root" >&2; exit 2; }
-rm -rf $root
+rm -rf --one-file-system $root
 mkdir -p $root/wheels
 debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,docker-cli,docker-compose trixie $root \
     ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >$root.log
+umount $root/proc 2>/dev/null || true  # debootstrap leaves it mounted
 fetch=(.venv/bin/python -m pip download -q --disable-pip-version-check --only-binary=:all:
        --python-version 3.13 --implementation cp --abi cp313 --abi abi3 --abi none)
 for tag in manylinux_2_28 manylinux_2_17 manylinux2014; do fetch+=(--platform "${tag}_$(uname -m)"); done

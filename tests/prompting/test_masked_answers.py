@@ -84,10 +84,8 @@ def test_odd_text_is_only_text(problem, piece):
 
 
 def test_long_answers_take_linear_time():
-    seconds = []
-    for count in (20_000, 80_000):
-        text = "module inv (input a);\n" + "endmodule module x; " * count
-        start = time.thread_time()
-        within_frame(FRAME, text)
-        seconds.append(time.thread_time() - start)
-    assert seconds[1] < 10 * seconds[0] + 0.5
+    text = "module inv (input a);\n" + "endmodule module x; " * 200_000
+    start = time.thread_time()
+    within_frame(FRAME, text)
+    # Less than a second on an idle machine; in quadratic time it would be hours.
+    assert time.thread_time() - start < 300

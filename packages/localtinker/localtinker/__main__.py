@@ -11,12 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
-import logging
 import os
-import select
 import sys
-import threading
 from collections.abc import Callable
 
 # Spinning OpenMP threads would take CPU time from simulators. Must be set before torch is imported.
@@ -26,24 +22,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from localtinker import http_server
-from localtinker.errors import LocalTinkerError
+from localtinker.child import announce, run
 from localtinker.settings import Settings, check_exposure, check_models
 
 
-def main() -> int:
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
-    try:
-        settings = Settings.model_validate_json(sys.argv[1])
-        serve(settings, os.environ.get("TINKER_API_KEY"), _announce)
-    except LocalTinkerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+def main() -> None:
+    settings = Settings.model_validate_json(sys.argv[1])
+    serve(settings, os.environ.get("TINKER_API_KEY"), announce)
 
 
 def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) -> None:
@@ -66,21 +51,5 @@ def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) 
         asyncio.run(http_server.serve(app, listener, announce, grace_s=2, lifespan="on"))
 
 
-def _announce(base_url: str) -> None:
-    print(json.dumps({"base_url": base_url}), flush=True)
-
-
-def _die_with_parent(parent: int) -> None:
-    """End this process when its parent dies, even by kill -9.
-
-    Standard input closes then, unless another child of the parent holds it open; so the parent id is checked as well.
-    """
-    while os.getppid() == parent:
-        closed, _, _ = select.select([sys.stdin], [], [], 1.0)
-        if closed:
-            break
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -1,4 +1,5 @@
-"""The console script `localtinker`: `serve-tinker` serves models, `check-service` tests any Tinker server."""
+"""The console script `localtinker`: `serve-tinker` serves models, `bridge` translates for an engine, `check-service`
+tests any Tinker server."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import secrets
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,6 +25,17 @@ app = typer.Typer(
 )
 
 
+HOST = typer.Option(
+    help="Address to listen on; an address other than loopback requires TINKER_API_KEY."
+)
+PORT = typer.Option(help="Port; 0 picks a free one.")
+FOLDER = typer.Option(
+    "--model",
+    metavar="NAME=FOLDER",
+    help="Folder of the served model: tells its vocabulary, context and tokenizer, which the engine does not.",
+)
+
+
 @app.command("serve-tinker")
 def serve_tinker(
     model: Annotated[
@@ -37,13 +50,8 @@ def serve_tinker(
             help="Folder for checkpoints and the registry [default: a new temporary one]."
         ),
     ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            help="Address to listen on; an address other than loopback requires TINKER_API_KEY."
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 picks a free one.")] = 0,
+    host: Annotated[str, HOST] = "127.0.0.1",
+    port: Annotated[int, PORT] = 0,
     dtype: Annotated[
         Literal["float32", "bfloat16"],
         typer.Option(help="Data type of the frozen weights and of computations."),
@@ -85,18 +93,11 @@ def serve_tinker(
         localtinker serve-tinker --model ~/models/Qwen3-1.7B --device cuda --dtype bfloat16
     """
     from localtinker.__main__ import serve
-    from localtinker.settings import Settings, check_exposure, check_models, parse_models
+    from localtinker.settings import Settings, check_models, parse_models
 
     models = parse_models(model)
     check_models(models)
-    key = os.environ.get("TINKER_API_KEY") or None
-    check_exposure(host, key)
-    key = key or f"tml-local-{secrets.token_hex(16)}"
-
-    def announce(base_url: str) -> None:
-        typer.echo(f"export TINKER_BASE_URL={base_url}")
-        typer.echo(f"export TINKER_API_KEY={key}")
-
+    key = key_for(host)
     if state is None:
         state = Path(tempfile.mkdtemp(prefix="localtinker-"))
     settings = Settings(
@@ -112,7 +113,53 @@ def serve_tinker(
         deterministic=deterministic,
         idle_s=idle_seconds,
     )
-    serve(settings, key, announce)
+    serve(settings, key, announcer(key))
+
+
+@app.command("bridge")
+def bridge(
+    url: Annotated[str, typer.Argument(help="URL of the engine: http://HOST:8000.")],
+    model: Annotated[list[str] | None, FOLDER] = None,
+    host: Annotated[str, HOST] = "127.0.0.1",
+    port: Annotated[int, PORT] = 0,
+) -> None:
+    """Translate between the SDK and an engine that was written for SDK 0.25: SkyRL 0.4.0 or TuFT.
+
+    Prints the two environment variables that a client needs, then serves until Ctrl-C. The engine's own key, if it
+    has one, is TINKER_UPSTREAM_API_KEY. A run whose `tinker.base_url` is an engine starts its bridge itself.
+
+    Examples:
+
+        localtinker bridge http://gpu7:8000
+
+        localtinker bridge http://gpu7:8000 --model Qwen/Qwen3-8B=models/Qwen3-8B
+    """
+    from localtinker.bridge.app import serve
+    from localtinker.settings import UPSTREAM_KEY, BridgeSettings, parse_models
+
+    key = key_for(host)
+    folders = parse_models(model or [])
+    settings = BridgeSettings(upstream=url, models=folders, host=host, port=port)
+    serve(settings, key, os.environ.get(UPSTREAM_KEY) or None, announcer(key))
+
+
+def key_for(host: str) -> str:
+    """Return the key that clients need: TINKER_API_KEY or, for loopback only, a new one."""
+    from localtinker.settings import check_exposure
+
+    key = os.environ.get("TINKER_API_KEY") or None
+    check_exposure(host, key)
+    return key or f"tml-local-{secrets.token_hex(16)}"
+
+
+def announcer(key: str) -> Callable[[str], None]:
+    """Return a function that prints what a client needs."""
+
+    def announce(base_url: str) -> None:
+        typer.echo(f"export TINKER_BASE_URL={base_url}")
+        typer.echo(f"export TINKER_API_KEY={key}")
+
+    return announce
 
 
 MODEL = typer.Option(

@@ -152,8 +152,8 @@ class LocalTinker(Child):
 class Bridge(Child):
     """The bridge to an engine at `upstream`, on a loopback port (0: a free one), with a random key.
 
-    `upstream_key` is the engine's own key, if it has one. Restarted with the same `port` and `api_key`,
-    existing clients continue. It logs to `log_path`, to which an engine that cannot be used adds its reason.
+    `upstream_key` is the engine's own key, if it has one; `models`: see `BridgeSettings`. Restarted with the same
+    `port` and `api_key`, existing clients continue.
     """
 
     MODULE = "localtinker.bridge"
@@ -167,9 +167,10 @@ class Bridge(Child):
         port: int = 0,
         api_key: str | None = None,
         upstream_key: str | None = None,
+        models: Mapping[str, Path] | None = None,
         timeout_s: float = 60.0,
     ) -> None:
-        settings = BridgeSettings(upstream=upstream, port=port)
+        settings = BridgeSettings(upstream=upstream, port=port, models=dict(models or {}))
         super().__init__(settings, log_path, api_key=api_key, timeout_s=timeout_s)
         self._environment = {UPSTREAM_KEY: upstream_key or ""}
         self._start()

@@ -51,11 +51,13 @@ class Settings(BaseModel):
 
 class BridgeSettings(BaseModel):
     """Settings of a bridge to the engine at `upstream`. A `host` other than loopback needs a key; `port` 0
-    takes a free one."""
+    takes a free one. `models` are the folders of models that the engine serves, by the engine's names: they tell
+    vocabulary, context and tokenizer, which the engine does not."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     upstream: str
+    models: dict[str, Path] = {}
     host: str = "127.0.0.1"
     port: int = 0
 
