@@ -37,6 +37,7 @@ SIZE = (
     "evaluation.every=0",
     f"evaluation.samples={SAMPLES}",
     'tinker.teacher_base_url="local"',
+    "learning.grad_clip_norm=0",  # SkyRL's JAX backend does not clip
 )
 _STEPS_SQL = "SELECT step, value FROM step_metrics WHERE run = $run AND name = 'time/total' ORDER BY step"
 

@@ -192,7 +192,7 @@ def test_the_command_prints_what_a_server_fixes_when_it_starts():
     assert len(bases) == 2
     assert {words[words.index("--host") + 1] for words in (student, teacher)} == {"127.0.0.1"}
     for key in ("learning.staleness", "learning.loss"):
-        assert f"# Not as configured: {key}:" in comments
+        assert f"# - Refused: {key}:" in comments
 
 
 def test_the_command_for_jax_takes_the_models_of_this_machine():

@@ -17,7 +17,7 @@ from localtinker.errors import CredentialError, StartError
 from rtl_core.backend.tinker.embedded import copy_saved_weights, local_models
 from rtl_core.backend.tinker.engines import engine_errors, reached
 from rtl_core.backend.tinker.faults import sdk_errors
-from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, services_of
+from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, folder_of, services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.types.tokenizer import Tokenizer
@@ -110,10 +110,10 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
 
     # An unreachable hub is reported once, below, instead of at every retry.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    folders = dict(config.tinker.local_models)
     for service in services_of(config):
-        folders |= local_models(service) if service.is_local else {}
-    source = str(folders.get(name, name))
+        if service.is_local:
+            local_models(service)  # raises the error of a model that the embedded service needs
+    source = str(folder_of(config, name) or name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         # Silences a misleading warning: the model itself refuses sequences that are too long.

@@ -15,7 +15,7 @@ from tinker.lib.base_url import DEFAULT_BASE_URL
 from localtinker.bridge import Engine, recognise
 from localtinker.bridge.engines import EngineError, OtherVersionError
 from localtinker.errors import StartError
-from rtl_core.backend.tinker.services import Reached, TinkerService
+from rtl_core.backend.tinker.services import Reached, TinkerService, folder_of
 from rtl_core.errors import InfrastructureError, PolicyError
 
 ANSWER_S = 10.0
@@ -95,6 +95,11 @@ def reached(
                 log_folder / name,
                 on_restart=tell,
                 upstream_key=upstream_key(service),
+                models={
+                    name: folder
+                    for name in service.models.values()
+                    if (folder := folder_of(service.config, name))
+                },
             )
         )
         yield replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from localtinker.bridge import Engine
 from rtl_core.backend.base import SAVED
 from rtl_core.backend.start import wanted_models
 from rtl_core.config import RunConfig
+from rtl_core.errors import PolicyError
 
 TEACHER_KEY = "TINKER_TEACHER_API_KEY"
 """Environment variable with the key of a separate teacher service. Fallback: TINKER_API_KEY."""
@@ -115,6 +117,21 @@ class TinkerService:
         return self.part == "all" or key.startswith("tinker.teacher") == (
             self.part == "teacher"
         )
+
+
+def folder_of(config: RunConfig, model: str) -> Path | None:
+    """Return the folder of a model on this machine: of `tinker.local_models`, of the package, or fetched; None if it
+    is nowhere here."""
+    from rtl_core.pretrained import MODELS, model_folder
+    from rtl_core.tinymodels import MODEL_NAMES, model_path
+
+    folder = config.tinker.local_models.get(model)
+    if folder is None and model in MODEL_NAMES:
+        return model_path(model)
+    if folder is None and model in MODELS:
+        with suppress(PolicyError):  # it was not fetched
+            return model_folder(model)
+    return folder
 
 
 def services_of(config: RunConfig) -> list[TinkerService]:

@@ -13,14 +13,12 @@ from jinja2 import Environment, PackageLoader
 from localtinker.bridge import Engine, capabilities
 from rtl_core.backend.base import SAVED
 from rtl_core.backend.tinker.lacking import PORT, optimizer_options, refused
-from rtl_core.backend.tinker.services import Reached, TinkerService, services_of
+from rtl_core.backend.tinker.services import Reached, TinkerService, folder_of, services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
-from rtl_core.pretrained import MODELS, model_folder
-from rtl_core.tinymodels import MODEL_NAMES, model_path
 
 VERSION = "0.4.0"
-ELSEWHERE = ("local", "cloud")
+HERE, ELSEWHERE = "http://127.0.0.1", ("local", "cloud")
 
 
 def server_script(
@@ -36,8 +34,10 @@ def server_script(
     kind = "jax" if backend == "jax" else "gpu"
     engine = Engine("skyrl", VERSION, kind, capabilities.lacks("skyrl", kind))
     through = Reached(engine, "", "", lambda: None)
-    apart = config.tinker.teacher_base_url or "http://127.0.0.1:8001"
-    tinker = config.tinker.model_copy(update={"base_url": None, "teacher_base_url": apart})
+    apart = config.tinker.teacher_base_url or f"{HERE}:{PORT + 1}"
+    base = config.tinker.base_url
+    at = base if base and base != "local" else f"{HERE}:{PORT}"
+    tinker = config.tinker.model_copy(update={"base_url": at, "teacher_base_url": apart})
     services = [
         replace(service, through=through)
         for service in services_of(config.model_copy(update={"tinker": tinker}))
@@ -68,11 +68,9 @@ def _server(service: TinkerService) -> tuple[str, tuple[str, Path | None, int]]:
             f"tinker.teacher: a server has one base model, not {', '.join([model, *others])}",
             "name one model; saved weights become one by `rtl-distill admin checkpoints RUN --export DIR --merged`",
         )
-    folder = tinker.local_models.get(model)
-    if folder is None and model in MODEL_NAMES:
-        folder = model_path(model)
-    elif folder is None and model in MODELS:
-        folder = model_folder(model)
-    url = tinker.teacher_base_url if of_teacher else tinker.base_url
-    port = urlsplit(url or "").port or PORT
-    return "teacher" if of_teacher else "student", (model, folder, port)
+    port = urlsplit(service.address).port or PORT
+    return "teacher" if of_teacher else "student", (
+        model,
+        folder_of(service.config, model),
+        port,
+    )
