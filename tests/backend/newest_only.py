@@ -54,13 +54,11 @@ class NewestOnly(Proxy):
                 self.wrong.append(f"{call.route} while a sample is in flight")
         if call.route == "open saved weights":
             owner, _, name = said["model_path"].removeprefix("tinker://").split("/")
-            if self.newest.get(owner) != name:
-                if owner not in self.gone:
-                    self.wrong.append(f"{said['model_path']} is not the newest")
+            if owner not in self.gone and self.newest.get(owner) != name:
+                self.wrong.append(f"{said['model_path']} is not the newest")
                 return JSONResponse({"detail": "not the newest weights"}, 400)
         if said.get("request_id") == "lost":
-            failed = {"type": "request_failed", "error": "not loaded", "category": "server"}
-            return JSONResponse(failed)
+            return JSONResponse({"detail": "not loaded"}, 404)
         if call.route == "sample":
             owner = self.sampled.get(said["sampling_session_id"])
             if owner in self.gone:

@@ -35,7 +35,12 @@ from rtl_core.backend.base import (
 )
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import load_tokenizer
-from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
+from rtl_core.backend.tinker.faults import (
+    SamplerLostError,
+    sampler_errors,
+    sdk_errors,
+    trainer_errors,
+)
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
@@ -224,9 +229,11 @@ class TinkerBackend:
                 try:
                     with sampler_errors():
                         yield client
-                except Exception:
+                except Exception as error:
                     if session.samplers.get(weights) is client:
                         del session.samplers[weights]
+                        if isinstance(error, SamplerLostError):
+                            session.newest.discard(self._path(weights))
                     raise
             service.pauses.note_success(begun, service)
 
@@ -248,7 +255,7 @@ class TinkerBackend:
             if weights.policy == "student" and SAMPLE_FIRST in on.endpoint.lacks:
                 await self._sampled_first(session)
             return await create(None, models[weights.policy])
-        path = self._saved_again.get(weights.path, weights.path)
+        path = self._path(weights)
         why, gone = "the engine samples only weights of an open trainer, not", None
         if self._can_sample(on, session, weights):
             try:
@@ -269,7 +276,12 @@ class TinkerBackend:
         training clients."""
         if weights.path is None or FROZEN_SAMPLERS not in on.endpoint.lacks:
             return True
-        return self._saved_again.get(weights.path, weights.path) in session.newest
+        return self._path(weights) in session.newest
+
+    def _path(self, weights: Weights) -> str:
+        """Return where saved weights are now."""
+        path = weights.path or ""
+        return self._saved_again.get(path, path)
 
     async def _sampled_first(self, session: OpenSession) -> None:
         """Open the run's trainer and save its weights once, without which some engines sample nothing."""
