@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import logging
 from collections.abc import Callable
 
 from starlette.applications import Starlette
@@ -14,16 +15,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from localtinker import http_server
-from localtinker.bridge.calls import Call, Handler
-from localtinker.bridge.engines import EngineError, recognise
+from localtinker.bridge.engines import API, EngineError, recognise
 from localtinker.bridge.saving import DOWNLOADS
-from localtinker.bridge.state import Bridge, limits_of
-from localtinker.bridge.table import ROWS, unchanged
-from localtinker.bridge.upstream import FailedError, PendingError, UnreachableError, Upstream
+from localtinker.bridge.state import Bridge, Call, Handler, Limits
+from localtinker.bridge.table import rows, unchanged
+from localtinker.bridge.upstream import PendingError, UnreachableError, Upstream
 from localtinker.errors import RequestError
 from localtinker.settings import BridgeSettings, check_exposure, check_models
 
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
+METHODS = ("GET", "POST", "PUT", "DELETE")
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading a body raises that is not what it should be."""
+logger = logging.getLogger(__name__)
 
 
 def serve(
@@ -34,33 +37,27 @@ def serve(
 ) -> None:
     """Serve until the process is stopped. `announce` receives the base URL once the bridge answers. Raises
     EngineError if there is no engine at `settings.upstream` that needs a bridge."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each request
     check_models(settings.models)
     check_exposure(settings.host, key)
     engine = recognise(settings.upstream, key=upstream_key)
     if engine is None:
         raise EngineError(
-            f"{settings.upstream} needs no bridge: it is not a SkyRL or TuFT",
+            f"{settings.upstream} needs no bridge: it is neither SkyRL nor TuFT",
             "give its address to the SDK itself (TINKER_BASE_URL, or tinker.base_url of a run)",
         )
-    limits = {name: limits_of(folder) for name, folder in settings.models.items()}
-    bridge = Bridge(engine, Upstream(settings.upstream, upstream_key), [], limits, key)
+    limits = {name: Limits.of(folder) for name, folder in settings.models.items()}
     listener = http_server.listen(settings.host, settings.port)
-
-    async def run() -> None:
-        served = await bridge.upstream.send("GET", "/get_server_capabilities")
-        bridge.models = [model["model_name"] for model in served.json()["supported_models"]]
-        await http_server.serve(create_app(bridge), listener, announce, grace_s=2)
-
+    bridge = Bridge(engine, Upstream(settings.upstream, engine, upstream_key), limits, key)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run())
+        asyncio.run(http_server.serve(create_app(bridge), listener, announce, grace_s=2))
 
 
 def create_app(bridge: Bridge) -> Starlette:
     """Return the ASGI application. Every request but downloads, whose URLs are signed, must carry the key."""
-    routes = [_route(bridge, *row.call.split(), row.handler) for row in ROWS]
+    routes = [_route(bridge, *row.call.split(), row.handler) for row in rows()]
     routes += [_route(bridge, method, "/{rest:path}", unchanged) for method in METHODS]
-    refusals = (RequestError, HTTPException, FailedError, UnreachableError, PendingError)
-    return Starlette(routes=routes, exception_handlers=dict.fromkeys(refusals, _refusal))
+    return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
 
 def _route(bridge: Bridge, method: str, path: str, handler: Handler) -> Route:
@@ -69,20 +66,29 @@ def _route(bridge: Bridge, method: str, path: str, handler: Handler) -> Route:
     async def endpoint(request: Request) -> Response:
         presented = request.headers.get("X-API-Key", "").encode()
         if key is not None and not hmac.compare_digest(presented, key):
-            raise RequestError("X-API-Key: missing or not this bridge's key", status=401)
-        answer = await handler(Call(bridge, request, await request.body()))
+            return _refusal(401, "X-API-Key: missing or not this bridge's key")
+        try:
+            answer = await handler(Call(bridge, request, await request.body()))
+        except RequestError as error:
+            return _refusal(error.status, error.message)
+        except (
+            UnreachableError,
+            PendingError,
+        ) as error:  # the SDK sends a 503 again, for five minutes
+            words = f"the engine at {bridge.upstream.url} does not answer ({error or 'no answer in time'})"
+            return _refusal(503, words)
+        except MALFORMED as error:
+            logger.warning("%s %s", method, path, exc_info=True)
+            return _refusal(422, f"body: cannot be read ({type(error).__name__}: {error})")
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
-    return Route(f"/api/v1{path}", endpoint, methods=[method])
+    return Route(API + path, endpoint, methods=[method])
 
 
-async def _refusal(request: Request, error: Exception) -> Response:
-    """503 makes the SDK send the request again, for five minutes."""
-    status, words = 503, f"the engine does not answer ({error or 'timeout'})"
-    if isinstance(error, RequestError):
-        status, words = error.status, error.message
-    elif isinstance(error, HTTPException):
-        status, words = error.status_code, error.detail
-    elif isinstance(error, FailedError):
-        status, words = 400, error.message
-    return JSONResponse({"detail": words}, status_code=status)
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _refusal(error.status_code, error.detail)
+
+
+def _refusal(status: int, words: str) -> Response:
+    return JSONResponse({"detail": words}, status)

@@ -1,14 +1,15 @@
 """Which engine answers at an address, in which version and with which backend.
 
-No engine says what it is. SkyRL and TuFT describe their routes in /openapi.json; `faces.json` holds the
-descriptions of the versions that the bridge was written for. An engine whose routes or fields differ is
-refused, because the bridge could translate it wrongly without an error.
+No engine says what it is. SkyRL and TuFT describe their routes in /openapi.json; `faces.json` holds title, routes and
+fields of the versions that the bridge was written for. An engine whose routes or fields differ is refused, because
+the bridge could translate it wrongly without an error.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 CLOUD = "thinkingmachines.dev"
-_PROBE_ROLE = "which-backend"
+_PROBE = "which-backend"
 """A role that no backend trains: its error tells the backend, and nothing is created."""
 
 
@@ -39,141 +40,112 @@ class Engine:
     """An engine that needs the bridge.
 
     `backend` of SkyRL: "jax", "gpu" (FSDP or Megatron, which answer alike), or None while the engine is too
-    busy to tell. `lacks` maps keys of `capabilities` to one sentence with the consequence.
+    busy to tell. `lacks` maps keys of `capabilities` to one sentence with the consequence. `models` are the base
+    models that it serves, `fields` those that each call knows.
     """
 
     name: str
     version: str
     backend: str | None
-    lacks: dict[str, str] = field(default_factory=dict)
+    lacks: Mapping[str, str]
+    models: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The answer of `GET /api/v1/local/engine`."""
-        fields = asdict(self)
-        return {"engine": fields.pop("name"), **fields}
+        engine = {"engine": self.name, "version": self.version, "backend": self.backend}
+        return {**engine, "lacks": self.lacks}
 
 
 def recognise(url: str, timeout_s: float = 20.0, key: str | None = None) -> Engine | None:
     """Return the engine at `url`, None if the server needs no bridge. `key` is sent as X-API-Key.
 
-    Raises EngineError if nothing answers as a server of Tinker's protocol does (in particular a proxy's
-    page), if it is an engine of an unknown version, or Tinker's cloud. Takes up to `timeout_s` seconds twice.
+    Raises EngineError if nothing answers as a server of Tinker's protocol does (in particular a proxy's page), if it
+    is Tinker's cloud, and OtherVersionError. A request may take `timeout_s` seconds.
     """
     import httpx
 
-    url = url.rstrip("/")
-    host = urlsplit(url).hostname
-    if host is None or not url.startswith(("http://", "https://")):
-        raise EngineError(
-            f"{url!r} is not a URL of a server", "give one such as http://HOST:8000"
-        )
-    if host.endswith(CLOUD):
+    if (urlsplit(url).hostname or "").endswith(CLOUD):
         raise EngineError(
             f"{url} is Tinker's cloud, which the SDK talks to directly",
             "leave the bridge out, and set TINKER_API_KEY",
         )
-    headers = {"X-API-Key": key} if key else {}
+    headers = {"X-API-Key": key or ""}
     try:
-        with httpx.Client(base_url=url, headers=headers, timeout=timeout_s) as client:
-            return _ask(client, url)
-    except httpx.HTTPError as error:
+        with httpx.Client(base_url=url, headers=headers, timeout=timeout_s) as http:
+            return _ask(http, url)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise EngineError(
             f"{url} cannot be reached: {error or type(error).__name__}",
             "start the engine there, or correct the address",
         ) from error
 
 
-def _ask(client: httpx.Client, url: str) -> Engine | None:
-    description = _json(client.get("/openapi.json"), url)
-    title = description.get("info", {}).get("title")
-    if title not in _faces():
-        # Not a server of the old protocol; but is it one of Tinker's protocol at all?
-        healthy = client.get(f"{API}/healthz")
-        _json(healthy, url)
-        if healthy.status_code not in (200, 401, 403):
-            raise EngineError(
-                f"{url} does not answer as a Tinker server does ({API}/healthz: {healthy.status_code})",
-                "give the address of the engine itself",
-            )
+def _ask(http: httpx.Client, url: str) -> Engine | None:
+    description = _json(http.get("/openapi.json"), url)
+    face = _faces().get(description.get("info", {}).get("title"))
+    if face is None:
+        _json(http.get(f"{API}/healthz"), url)
         return None
-    face = _faces()[title]
-    name, version = face["engine"], face["version"]
-    differences = _differences(face["routes"], _routes(description))
-    if differences:
+    name, version, known = face["name"], face["version"], face["routes"]
+    changed = sorted({route for route, _ in known.items() ^ _routes(description)})
+    if changed:
         raise OtherVersionError(
-            f"{url} is a {name} of another version than {version}: {'; '.join(differences[:4])}",
-            f"install {name} {version} there; the bridge was not written for other versions",
+            f"{url} is a {name} of another version than {version}: it differs in {', '.join(changed[:4])}",
+            f"install {name} {version} there: the bridge was not written for other versions",
         )
-    backend = _backend(client) if name == "skyrl" else None
-    return Engine(name, version, backend, capabilities.lacks(name, backend))
+    backend = _backend(http) if name == "skyrl" else None
+    models = _json(http.get(f"{API}/get_server_capabilities"), url)["supported_models"]
+    served = tuple(model["model_name"] for model in models)
+    return Engine(name, version, backend, capabilities.lacks(name, backend), served, known)
 
 
 def _json(response: httpx.Response, url: str) -> dict[str, Any]:
     """Return the object in the body. Raises EngineError if it is something else, such as a proxy's page."""
-    try:
-        body = response.json()
-    except ValueError:
-        body = None
-    if isinstance(body, dict):
-        return body
-    kind = response.headers.get("content-type", "no content type").partition(";")[0]
-    raise EngineError(
-        f"{url} answers {response.status_code} with {kind}, not as a Tinker server does",
-        "a proxy may stand in between: give the address of the engine itself",
-    )
+    kind = response.headers.get("content-type", "no content")
+    if not kind.startswith("application/json"):
+        raise EngineError(
+            f"{url} answers {response.status_code} with {kind}, not as a Tinker server does",
+            "a proxy may stand in between: give the address of the engine itself",
+        )
+    body: dict[str, Any] = response.json()
+    return body
 
 
 @cache
 def _faces() -> dict[str, Any]:
-    """Title in /openapi.json -> engine, version, and its routes with the fields of their bodies (null: any)."""
-    return json.loads(files(__package__).joinpath("faces.json").read_text())
+    """Title in /openapi.json -> name, version and routes, as `_routes` returns them."""
+    faces: dict[str, Any] = json.loads(files(__package__).joinpath("faces.json").read_text())
+    return faces
 
 
-def _routes(description: dict[str, Any]) -> dict[str, list[str]]:
-    """Return method and path below /api/v1 -> sorted fields of the JSON body."""
+def _routes(description: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return pairs of method with path below /api/v1, and the sorted fields of the JSON body."""
     schemas = description.get("components", {}).get("schemas", {})
-    routes = {}
-    for path, methods in description.get("paths", {}).items():
+    routes = set()
+    for path, methods in description["paths"].items():
         for method, operation in methods.items():
-            body = operation.get("requestBody", {}).get("content", {})
-            reference = body.get("application/json", {}).get("schema", {}).get("$ref", "")
-            fields = schemas.get(reference.rpartition("/")[2], {}).get("properties", {})
+            body = (
+                operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            )
+            name = body.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            fields = " ".join(sorted(schemas.get(name, {}).get("properties", ())))
             if path.startswith(API):
-                routes[f"{method.upper()} {path.removeprefix(API)}"] = sorted(fields)
+                routes.add((f"{method.upper()} {path.removeprefix(API)}", fields))
     return routes
 
 
-def _differences(known: dict[str, Any], served: dict[str, list[str]]) -> list[str]:
-    differences = [f"no {route}" for route in known if route not in served]
-    differences += [f"{route} is new" for route in served if route not in known]
-    for route, fields in known.items():
-        if fields is None or route not in served:
-            continue
-        changed = sorted(set(fields) ^ set(served[route]))
-        if changed:
-            differences.append(f"{route} differs in {', '.join(changed)}")
-    return differences
-
-
-def _backend(client: httpx.Client) -> str | None:
-    """Return SkyRL's backend, told by the error for a role that none of them trains. It leaves a session and a
-    model that was never created in SkyRL's database."""
+def _backend(http: httpx.Client) -> str | None:
+    """Return SkyRL's backend. Leaves a session, and a client that was never created, in SkyRL's database."""
     import httpx
 
-    session = client.post(
-        f"{API}/create_session", json={"tags": [], "sdk_version": "bridge"}
+    session = http.post(
+        f"{API}/create_session", json={"tags": [], "sdk_version": _PROBE}
     ).json()
-    model = {
-        "session_id": session["session_id"],
-        "base_model": _PROBE_ROLE,
-        "lora_config": {"rank": 1},
-        "model_role": _PROBE_ROLE,
-    }
-    future = client.post(f"{API}/create_model", json=model).json()
+    client = {"base_model": _PROBE, "lora_config": {"rank": 1}, "model_role": _PROBE}
+    promise = http.post(f"{API}/create_model", json={**session, **client}).json()["request_id"]
     try:
-        failed = client.post(
-            f"{API}/retrieve_future", json={"request_id": future["request_id"]}
-        )
+        failed = http.post(f"{API}/retrieve_future", json={"request_id": promise})
     except httpx.TimeoutException:
         return None  # the engine works on other requests
     return "jax" if "JaxBackend" in failed.text else "gpu"

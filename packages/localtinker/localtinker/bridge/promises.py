@@ -1,8 +1,8 @@
 """Results of requests. The SDK asks for them again and again, also through a restarted bridge.
 
-The promise that the SDK gets says how its result must be translated: `t.ID` not at all, `s.P.N.ID` holds scores
-of a prompt of P tokens, of which the last N were requested (P = 0: none), `b.ID` is the bridge's own work. ID of
-the others is the engine's.
+The promise that the SDK gets says how its result must be translated: `s.P.N.ID` holds scores of a prompt of P tokens,
+of which the last N were requested, `f.ID` is a training pass, `e.ID` weights that are saved to be downloaded, `t.ID`
+anything else; `b.ID` is work of the bridge itself. ID of the others is the engine's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import numpy as np
 from starlette.responses import JSONResponse, Response
 
-from localtinker.bridge.calls import Call
+from localtinker.bridge.state import Call
 from localtinker.bridge.upstream import (
     LONG_POLL_S,
     NOT_NUMBERS,
@@ -26,54 +26,58 @@ from localtinker.bridge.upstream import (
 from localtinker.errors import RequestError
 from localtinker.wire import pb
 
-LOST = re.compile(r"not loaded|unknown model_id|Model .* not found|Model not initialized")
+SHARE = 2.0**-17
+"""JAX's gradient, of that of a sum of losses: a sequence's weights are then up to 2^17 in sum."""
+WEIGHT = 1e-9 * SHARE
+"""For a weight of 1: JAX divides a sequence's loss by the sum of its weights, or by 1e-9 if that is less."""
+PROMISE = re.compile(r"(?:[tef]|s\.(?P<length>\d+)\.(?P<last>\d+))\.(?P<theirs>-?\d+)")
+LOST = re.compile(r"not loaded|unknown model_id|Model .*not found|Model not initialized")
 """In the engine's errors: it no longer holds a training client, such as after its restart."""
 MISTAKES = re.compile(
-    rf"not supported|Unknown|must be|must have|configured for|mismatch|unavailable in|{NOT_NUMBERS}"
+    rf"not supported|Unknown|[Mm]ust |configured for|mismatch|unavailable in|{NOT_NUMBERS}"
 )
 """In the engine's errors: the request is at fault, and repeating it does not help."""
+EXTERNAL = "external-"
+"""Prefix of the names of sampler weights that were saved to be downloaded."""
 OUTAGE_S = 300.0
 """How long a result is waited for while the engine does not answer. As long does the SDK try to send a request."""
-
-
-def trained(promise: str) -> str:
-    return f"t.{promise}"
-
-
-def scored(promise: str, length: int, last_n: int) -> str:
-    return f"s.{length}.{last_n}.{promise}"
+PAUSE_S = 2.0
+"""Until then the SDK is answered, which asks again at once."""
 
 
 async def retrieve_future(call: Call) -> Json | Response:
-    bridge, promise = call.bridge, str(call.json().get("request_id"))
-    kind, *numbers, theirs = promise.split(".")
+    bridge = call.bridge
+    promise = str(call.json()["request_id"])
+    told = PROMISE.fullmatch(promise)
+    state, reason = "active", bridge.waits_for
     try:
         if promise in bridge.work:
             return await _own(bridge.work[promise])
-        if kind not in ("s", "t"):
+        if told is None:
             raise RequestError(f"request_id: no result {promise!r} here", status=410)
-        answer = await bridge.upstream.result(theirs)
-        bridge.reached()
-        if kind == "s":
-            return _scores(answer.body, *map(int, numbers))
-    except PendingError:
-        bridge.reached()
-        return _try_again(promise, "active", bridge.waits.get(promise, ""))
-    except UnreachableError as error:
-        since_s = bridge.unreached()
-        words = f"the engine at {bridge.upstream.url} has not answered for {since_s:.0f} s ({error})"
-        if since_s > OUTAGE_S:
-            return {"error": words, "category": "server"}
-        await asyncio.sleep(2)  # the SDK asks again at once
-        return _try_again(promise, "paused_capacity", words)
+        answer = await bridge.upstream.result(told["theirs"])
+        bridge.silent_since = None
+        if told["length"]:
+            return _scored(answer.body, int(told["length"]), int(told["last"]))
+        return _trained(promise, answer)
     except FailedError as error:
-        return failure(error.message)
-    return _trained(answer)
+        return failure(str(error))
+    except PendingError:
+        bridge.silent_since = None
+    except UnreachableError as error:
+        silent_s = bridge.silent_s()
+        state = "paused_capacity"
+        reason = f"the engine at {bridge.upstream.url} has not answered for {silent_s:.0f} s ({error})"
+        if silent_s > OUTAGE_S:
+            return {"error": reason, "category": "server"}
+        await asyncio.sleep(PAUSE_S)
+    waiting = {"queue_state": state, "queue_state_reason": reason}
+    return JSONResponse({"type": "try_again", "request_id": promise, **waiting}, 408)
 
 
 async def _own(work: asyncio.Task[Json]) -> Json:
-    done, _ = await asyncio.wait({work}, timeout=LONG_POLL_S)
-    if not done:
+    await asyncio.wait({work}, timeout=LONG_POLL_S)
+    if not work.done():
         raise PendingError
     return work.result()
 
@@ -86,51 +90,52 @@ def failure(message: str) -> Json:
             f"{message}: open the client again from its last saved state", status=404
         )
     category = "user" if MISTAKES.search(message) else "server"
-    return {"type": "request_failed", "error": message, "category": category}
+    return {"error": message, "category": category}
 
 
-def _try_again(promise: str, state: str, reason: str) -> Response:
-    body = {"type": "try_again", "request_id": promise, "queue_state": state}
-    return JSONResponse(body | {"queue_state_reason": reason}, status_code=408)
-
-
-def _protobuf(body: bytes) -> Response:
-    return Response(body, media_type="application/x-protobuf")
-
-
-def _trained(answer: Answer) -> Json | Response:
-    if "protobuf" in answer.headers.get("content-type", ""):
-        return _protobuf(answer.body)
+def _trained(promise: str, answer: Answer) -> Json | Response:
+    if promise.startswith("f"):
+        return _passed(answer.body)
+    if "protobuf" in answer.kind:
+        return Response(answer.body, media_type=answer.kind)
     result = answer.json()
-    path = result.get("path") or ""
-    model, _, name = path.removeprefix("tinker://").partition("/")
-    if path and "/" not in name:  # sampler weights, whose path lacks its kind
-        return {**result, "path": f"tinker://{model}/{kind_and_name(name)}"}
+    model, _, name = (result.get("path") or "").removeprefix("tinker://").partition("/")
+    if promise.startswith("e"):
+        place = name.rpartition("/")[2].removeprefix(EXTERNAL)
+        return {
+            "type": "save_weights_external",
+            "path": f"tinker://{model}/external_weights/{place}",
+        }
+    if name and "/" not in name:  # sampler weights, whose path lacks its kind
+        result["path"] = f"tinker://{model}/sampler_weights/{name}"
     return result
 
 
-EXTERNAL = "external-"
-"""Prefix of the names of sampler weights that the SDK saved to download them."""
+def _passed(body: bytes) -> Response:
+    """Return a ForwardBackwardOutput with the sum of the losses."""
+    output = pb.ForwardBackwardOutput.FromString(body)
+    total = output.metrics.get("total_loss:sum", 0.0)  # SkyRL's GPU backends
+    for record in output.loss_fn_outputs:
+        if "elementwise_loss" in record.fields:  # JAX, with the bridge's weights
+            losses = np.frombuffer(record.fields["elementwise_loss"].data, np.float32)
+            total += losses.sum(dtype=np.float64) / WEIGHT
+            del record.fields["elementwise_loss"]
+    if "loss:sum" not in output.metrics:
+        output.metrics["loss:sum"] = total
+    return Response(output.SerializeToString(), media_type="application/x-protobuf")
 
 
-def kind_and_name(name: str) -> str:
-    if name.startswith(EXTERNAL):
-        return f"external_weights/{name.removeprefix(EXTERNAL)}"
-    return f"sampler_weights/{name}"
-
-
-def _scores(body: bytes, length: int, last_n: int) -> Response:
+def _scored(body: bytes, length: int, last_n: int) -> Response:
     """Return a SampleResponse whose prompt_logprobs have one entry for each token, NaN for those that were not
     requested. JAX leaves out the first token; no engine knows `prompt_logprobs_last_n`."""
-    if not length:
-        return _protobuf(body)
     response = pb.SampleResponse.FromString(body)
-    values = np.frombuffer(response.prompt_logprobs, np.float32)[-last_n:]
-    if len(values) < last_n or np.isnan(values).any():
-        raise FailedError(
-            f"the engine gave no score for some of the last {last_n} tokens ({NOT_NUMBERS})"
-        )
-    scores = np.full(length, np.nan, np.float32)
-    scores[-last_n:] = values
-    response.prompt_logprobs = scores.tobytes()
-    return _protobuf(response.SerializeToString())
+    if length:
+        values = np.frombuffer(response.prompt_logprobs, np.float32)[-last_n:]
+        if len(values) < last_n or np.isnan(values).any():
+            raise FailedError(
+                f"the engine gave no score to some of the last {last_n} tokens, {NOT_NUMBERS}"
+            )
+        scores = np.full(length, np.nan, np.float32)
+        scores[-last_n:] = values
+        response.prompt_logprobs = scores.tobytes()
+    return Response(response.SerializeToString(), media_type="application/x-protobuf")

@@ -1,7 +1,7 @@
-"""What a bridge knows of its engine and of the clients that were opened through it.
+"""What a bridge knows of the clients that were opened through it, and requests to it.
 
-Nothing of it is on disk. The ids that the SDK gets say what the bridge must know to translate the answers
-(promises.py), so requests in flight survive a restart of the bridge; the newest sampler weights are asked of the
+Nothing of it is on disk. The promises that the SDK gets say what the bridge must know to translate their results
+(promises.py), so requests in flight survive a restart of the bridge; newest sampler weights are asked of the
 engine. Clients opened from a saved state are lost by a restart, and are then answered with 404.
 """
 
@@ -11,39 +11,46 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from localtinker.bridge.capabilities import FROZEN_SAMPLERS
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
 from localtinker.bridge.engines import Engine
 from localtinker.bridge.upstream import Json, Upstream
 from localtinker.errors import NotFoundError, RequestError
 from localtinker.settings import context_of
 
-LOST = "the engine no longer holds this client: open it again from its last saved state"
-
 
 @dataclass
 class Client:
-    """A training client, by the engine's id."""
+    """A training client: its id at the engine, the path of its newest sampler weights, whether it was trained after
+    they were saved, and how many sequences its gradient holds."""
 
     model: str
     newest: str | None = None
-    """Path of its newest sampler weights."""
-    moved: bool = False
-    """Whether it was trained after they were saved."""
+    moved: bool = True
+    sequences: int = 0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a model whose folder is known."""
+    """Of the model in a folder: the size of its vocabulary, and its context in tokens."""
 
     folder: Path
     vocabulary: int
     context: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Limits:
+        config = json.loads((folder / "config.json").read_text())
+        text = SimpleNamespace(**config.get("text_config", config))
+        return cls(folder, text.vocab_size, context_of(text, most=1 << 30))
 
 
 @dataclass
@@ -52,95 +59,107 @@ class Bridge:
 
     engine: Engine
     upstream: Upstream
-    models: list[str]
-    """Names of the base models that the engine serves."""
     limits: dict[str, Limits]
+    """Name of a served model -> limits, if its folder is known."""
     key: str
     clients: dict[str, Client] = field(default_factory=dict)
     """Id that the SDK uses -> training client."""
-    aliases: dict[str, str] = field(default_factory=dict)
-    """Engine's id of a training client -> the SDK's."""
-    sessions: dict[str, list[Client]] = field(default_factory=dict)
-    """Open session -> its training clients."""
-    finished: set[str] = field(default_factory=set)
-    samplers: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    """Sampling session -> base model and, if it has them, the path of its weights."""
+    sessions: dict[str, list[Client] | None] = field(default_factory=dict)
+    """Session -> its training clients, None once it is finished."""
+    samplers: dict[str, Json] = field(default_factory=dict)
+    """Sampling session -> what it samples."""
     work: dict[str, asyncio.Task[Json]] = field(default_factory=dict)
     """Promise of the bridge itself -> the work."""
-    answered: dict[Any, Json] = field(default_factory=dict)
-    """Key of a request that must not be done twice -> its answer."""
-    waits: dict[str, str] = field(default_factory=dict)
-    """Promise of the bridge itself -> what the work waits for."""
+    answered: dict[tuple[str, Any], Json] = field(default_factory=dict)
+    """Request that must not be done twice -> its answer."""
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waits_for: str = ""
+    """What the opening of a client waits for."""
     silent_since: float | None = None
     """Since when the engine has not answered."""
-
-    @property
-    def frozen(self) -> bool:
-        return FROZEN_SAMPLERS not in self.engine.lacks
 
     @property
     def on_jax(self) -> bool:
         return self.engine.backend == "jax"
 
     def client(self, model_id: str) -> Client:
-        """Return a training client by the SDK's id. Raises NotFoundError if it was opened from a state through
-        an earlier process of the bridge."""
-        client = self.clients.get(model_id)
-        if client is None and ":train:" in model_id:
-            raise NotFoundError(f"model_id: {model_id!r}: {LOST}")
-        return client or Client(model_id, moved=True)
+        """Return a training client by the SDK's id. Raises NotFoundError if it was opened through an earlier process
+        of the bridge, unless all that matters of it can be asked of the engine."""
+        if model_id not in self.clients:
+            if ":train:" in model_id or self.on_jax:
+                raise NotFoundError(
+                    f"model_id: {model_id!r} is not open: open it from its last saved state"
+                )
+            self.clients[model_id] = Client(model_id)
+        return self.clients[model_id]
 
-    def check_model(self, name: str) -> None:
-        if name not in self.models:
-            served = ", ".join(self.models)
+    async def once(self, key: tuple[str, Any], request: Callable[[], Awaitable[Json]]) -> Json:
+        """Send a request, or return its answer if it was sent before: the SDK sends one again whose answer was lost.
+        `key`: who sends it, and its sequence number."""
+        if key not in self.answered or None in key:
+            self.answered[key] = await request()
+        return self.answered[key]
+
+    def check_model(self, name: object) -> None:
+        if name not in self.engine.models:
+            served = ", ".join(self.engine.models)
             raise NotFoundError(f"base_model: {name!r} is not served here; served is {served}")
 
-    def reached(self) -> None:
-        self.silent_since = None
+    def silent_s(self) -> float:
+        """Return for how many seconds the engine has not answered, which was noticed now."""
+        self.silent_since = self.silent_since or time.monotonic()
+        return time.monotonic() - self.silent_since
 
-    def unreached(self) -> float:
-        """Return for how many seconds the engine has not answered."""
-        now = time.monotonic()
-        self.silent_since = self.silent_since or now
-        return now - self.silent_since
-
-    def begin(self, work: Coroutine[Any, Any, Json]) -> str:
-        """Start work of the bridge. Returns its promise."""
+    def begin(self, work: Coroutine[Any, Any, Json]) -> Json:
+        """Start work of the bridge. Returns the answer with its promise."""
         promise = f"b.{secrets.token_hex(8)}"
         self.work[promise] = asyncio.create_task(work)
-        return promise
+        return {"request_id": promise}
+
+    async def saved(self, model: str, kind: str) -> list[str]:
+        """Return the paths that the engine lists for a training client, the newest last."""
+        listing = (await self.upstream.send(f"GET /training_runs/{model}/checkpoints")).json()
+        rows = sorted(listing["checkpoints"], key=lambda row: row["time"])
+        return [row["tinker_path"] for row in rows if f"/{kind}/" in row["tinker_path"]]
 
 
-async def newest_of(bridge: Bridge, model: str) -> str | None:
-    """Return the path of a training client's newest sampler weights, as the engine lists them."""
-    saved = [one for one in await listed(bridge, model) if one["checkpoint_type"] == "sampler"]
-    saved.sort(key=lambda one: one["time"])
-    return saved[-1]["tinker_path"] if saved else None
-
-
-async def listed(bridge: Bridge, model: str) -> list[Json]:
-    """Return what the engine lists as saved by a training client."""
-    answer = await bridge.upstream.send("GET", f"/training_runs/{model}/checkpoints")
-    return answer.json().get("checkpoints", [])
-
-
-def limits_of(folder: Path) -> Limits:
-    config = json.loads((folder / "config.json").read_text())
-    text = SimpleNamespace(**config.get("text_config", config))
-    return Limits(folder, text.vocab_size, context_of(text, most=1 << 30))
+def model_of(path: str) -> str:
+    """Return the engine's id of the client that saved weights."""
+    return path.removeprefix("tinker://").partition("/")[0]
 
 
 def check_tokens(where: str, tokens: Any, limits: Limits | None) -> None:
     """Raise RequestError for no tokens, more than the context, or ids beyond the vocabulary. The engine would
     compute with them, and fail at the result or answer nonsense."""
-    if len(tokens) == 0:
+    ids = np.asarray(tokens)
+    if ids.size == 0:
         raise RequestError(f"{where}: needs at least one token")
-    if limits is None:
-        return
-    if len(tokens) > limits.context:
-        raise RequestError(
-            f"{where}: {len(tokens)} tokens, but the model takes at most {limits.context}"
-        )
-    if min(tokens) < 0 or max(tokens) >= limits.vocabulary:
-        raise RequestError(f"{where}: token ids must be in [0, {limits.vocabulary})")
+    if limits is not None and len(ids) > limits.context:
+        raise RequestError(f"{where}: {len(ids)} tokens, but the context is {limits.context}")
+    if ids.min() < 0 or (limits is not None and ids.max() >= limits.vocabulary):
+        raise RequestError(f"{where}: token ids must be within the vocabulary")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request of the SDK, with the bridge that answers it."""
+
+    bridge: Bridge
+    request: Request
+    body: bytes
+
+    def json(self, *required: str) -> Json:
+        """Return the JSON object in the body. Raises RequestError (422) without one, or without a required field."""
+        try:
+            body = json.loads(self.body)
+        except ValueError as error:
+            raise RequestError(f"body: not JSON ({error})", status=422) from error
+        if not isinstance(body, dict):
+            raise RequestError("body: not a JSON object", status=422)
+        for name in required:
+            if body.get(name) is None:
+                raise RequestError(f"{name}: is missing", status=422)
+        return body
+
+
+Handler = Callable[[Call], Awaitable[Json | Response]]

@@ -3,144 +3,148 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from localtinker.bridge.calls import Call
 from localtinker.bridge.capabilities import CLIPPING, LOSS, SEVERAL_TARGETS
-from localtinker.bridge.promises import failure, trained
-from localtinker.bridge.state import Bridge, Client, check_tokens
-from localtinker.bridge.upstream import FailedError, Json, UnreachableError, accepted
+from localtinker.bridge.promises import SHARE, WEIGHT, failure
+from localtinker.bridge.state import Bridge, Call, Client, check_tokens
+from localtinker.bridge.upstream import FailedError, Json, UnreachableError
 from localtinker.errors import RequestError
 from localtinker.losses import LOSSES
 from localtinker.wire import TrainRequest, decode_train_request, pb
 
-FULL = ("Maximum number of LoRA adapters", "_adapter_store_unsupported", "register_adapter")
-"""In the engine's errors: all its places for training clients are taken."""
-PLACE_S = 330.0
+FULL = ("Maximum number of LoRA adapters", "register_adapter")
+"""In the engine's errors (JAX, FSDP): all its places for training clients are taken."""
+ALL_TAKEN = "all the engine's places for training clients are taken"
+PLACE_S = 400.0
 """How long a place is waited for. SkyRL drops clients that were not closed 300 s after their last heartbeat, and
 looks for them once a minute."""
-_RETRY_S = 5.0
+PAUSE_S = 5.0
 
 
 async def create_model(call: Call) -> Json:
-    body = call.fields("session_id", "base_model", "lora_config")
-    bridge = call.bridge
-    bridge.check_model(body["base_model"])
-    if (body.get("optimizer_config") or {}).get("type", "adamw") not in ("adam", "adamw"):
+    body = call.json("session_id", "base_model", "lora_config")
+    call.bridge.check_model(body["base_model"])
+    if (body.get("optimizer_config") or {}).get("type", "adamw") != "adamw":
         raise RequestError("optimizer_config: the engine has only AdamW")
-    partial = [name for name, on in body["lora_config"].items() if on is False]
+    partial = [name for name, value in body["lora_config"].items() if value is False]
     if partial:
         raise RequestError(
-            f"lora_config: the engine trains all layers, so not {', '.join(partial)} = false"
+            f"lora_config: the engine trains all layers, whatever {partial[0]} is"
         )
-    return _begin(call, body, None)
+    return await _begin(call.bridge, body)
 
 
 async def load_weights(call: Call) -> Json:
-    """Since SDK 0.38 one request opens a client from a state, and the SDK derives the client's id itself."""
-    body = call.fields("path")
+    bridge, body = call.bridge, call.json("path")
     if body.get("model_id"):
-        client = call.bridge.client(body["model_id"])
-        promise = await call.bridge.upstream.post(
-            "/load_weights", body | {"model_id": client.model}
-        )
-        return {"request_id": trained(promise["request_id"])}
-    info = await call.bridge.upstream.post("/weights_info", {"tinker_path": body["path"]})
+        return await _send(call, "/load_weights", body)
+    info = await bridge.upstream.post("/weights_info", {"tinker_path": body["path"]})
     lora = {"rank": info["lora_rank"]}
-    fields = {"base_model": info["base_model"], "lora_config": lora}
-    return _begin(call, body | fields, body["path"])
+    return await _begin(bridge, {**body, "base_model": info["base_model"], "lora_config": lora})
 
 
-def _begin(call: Call, body: Json, state: str | None) -> Json:
-    """Begin to open a client, once for each sequence number: a request whose answer was lost is sent again."""
-    bridge = call.bridge
-    session, number = body["session_id"], body.get("model_seq_id")
-    key = ("open", session, number)
-    if key not in bridge.answered:
-        own_id = f"{session}:train:{number}" if state is not None else None
-        promise = bridge.begin(_open(bridge, body, state, own_id, key))
-        bridge.answered[key] = {"request_id": promise}
-    return bridge.answered[key]
+async def _begin(bridge: Bridge, body: Json) -> Json:
+    session, number = body["session_id"], body["model_seq_id"]
+
+    async def begin() -> Json:
+        return bridge.begin(_open(bridge, body, f"{session}:train:{number}"))
+
+    return await bridge.once((session, number), begin)
 
 
-async def _open(
-    bridge: Bridge, body: Json, state: str | None, own_id: str | None, key: Any
-) -> Json:
-    fields = {name: body[name] for name in ("session_id", "base_model", "lora_config")}
+async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
     try:
         async with bridge.opening:
             if bridge.on_jax:
-                await _clear_place(bridge, fields)
-            made = await _created(bridge, fields, key)
-        client = Client(made["model_id"], moved=state is not None)
-        own_id = own_id or client.model
-        bridge.clients[own_id] = client
-        bridge.aliases[client.model] = own_id
+                await _clear_place(bridge, body)
+            client = Client(await _created(bridge, body))
         bridge.sessions.setdefault(body["session_id"], []).append(client)
-        if state is None:
-            return {"type": "create_model", "model_id": own_id}
-        load = {
+        if (
+            "path" not in body
+        ):  # the SDK takes the id from the answer, so it survives a restart of the bridge
+            bridge.clients[client.model] = client
+            return {"model_id": client.model}
+        bridge.clients[own_id] = client
+        state = {
             "model_id": client.model,
-            "path": state,
-            "optimizer": body.get("optimizer", True),
+            "path": body["path"],
+            "optimizer": body.get("optimizer"),
         }
-        await bridge.upstream.done("/load_weights", load)
-        return {"type": "load_weights"}
+        return await bridge.upstream.done("/load_weights", state)
     except FailedError as error:
-        return failure(error.message)
+        return failure(str(error))
     except UnreachableError as error:
-        return {"error": f"the engine does not answer: {error}", "category": "server"}
+        return {"error": f"the engine does not answer ({error})", "category": "server"}
 
 
-async def _created(bridge: Bridge, fields: Json, key: Any) -> Json:
-    """Create a client at the engine, and wait for a place if all are taken."""
-    begun = time.monotonic()
+async def _created(bridge: Bridge, body: Json) -> str:
+    """Create a client at the engine, and wait for a place if all are taken. Returns the engine's id."""
+    until = time.monotonic() + PLACE_S
     while True:
         try:
-            return await bridge.upstream.done("/create_model", fields)
+            made = await bridge.upstream.done("/create_model", body)
         except FailedError as error:
-            if not any(words in error.message for words in FULL):
+            if not any(words in str(error) for words in FULL):
                 raise
-            if time.monotonic() - begun > PLACE_S:
+            if time.monotonic() > until:
                 raise FailedError(
-                    f"all the engine's places for training clients are taken ({error.message}); their number must "
-                    "be larger, or other runs must end first"
+                    f"{ALL_TAKEN}: other runs must end first, or it must have more ({error})"
                 ) from error
-            promise = bridge.answered.get(key, {}).get("request_id", "")
-            bridge.waits[promise] = (
-                "all the engine's places for training clients are taken: waiting for another client to be closed "
-                "or, 300 s after its last heartbeat, dropped"
-            )
-            await asyncio.sleep(_RETRY_S)
+            bridge.waits_for = f"{ALL_TAKEN}: waiting for one to be closed, or dropped without a heartbeat for 300 s"
+            await asyncio.sleep(PAUSE_S)
+        else:
+            bridge.waits_for = ""
+            return made["model_id"]
 
 
-async def _clear_place(bridge: Bridge, fields: Json) -> None:
+async def _clear_place(bridge: Bridge, body: Json) -> None:
     """JAX leaves the gradient of a client that was closed or dropped in its place, and would apply it in the
     first step of the next client there. A step with rate 0 of a client that is closed at once clears it."""
-    made = await _created(bridge, fields, None)
-    await bridge.upstream.done(
-        "/optim_step", {"model_id": made["model_id"], "adam_params": {"learning_rate": 0.0}}
-    )
-    await bridge.upstream.done("/unload_model", {"model_id": made["model_id"]})
+    client = {"model_id": await _created(bridge, body)}
+    await bridge.upstream.done("/optim_step", {**client, "adam_params": {"learning_rate": 0.0}})
+    await bridge.upstream.done("/unload_model", client)
 
 
 async def forward_backward(call: Call) -> Json:
     bridge = call.bridge
     batch = decode_train_request(call.body, call.request.headers.get("content-encoding"))
     client = bridge.client(batch.model_id)
-    _check_batch(bridge, batch)
-    # Of a field that occurs twice, protobuf takes the last.
-    body = call.body + pb.ForwardBackwardRequest(model_id=client.model).SerializeToString()
-    kind = "application/x-protobuf"
-    answer = accepted(await bridge.upstream.send("POST", "/forward_backward", body, kind))
-    return {"request_id": trained(answer["request_id"])}
+    _check_batch(batch, bridge)
+    message = pb.ForwardBackwardRequest.FromString(call.body)
+    message.model_id = client.model
+    if bridge.on_jax:
+        _make_sums(message, batch)
+
+    async def send() -> Json:
+        body = message.SerializeToString()
+        answer = await bridge.upstream.send(
+            "POST /forward_backward", body, "application/x-protobuf"
+        )
+        promise = answer.json()["request_id"]
+        client.sequences += 0 if batch.forward_only else len(batch.data)
+        return {"request_id": f"f.{promise}"}
+
+    return await bridge.once((client.model, batch.seq_id), send)
 
 
-def _check_batch(bridge: Bridge, batch: TrainRequest) -> None:
+def _make_sums(message: Any, batch: TrainRequest) -> None:
+    """Give a batch weights for which JAX's loss of a sequence, Σ w l / max(Σ w, 1e-9), is a sum times `SHARE`."""
+    for datum, decoded in zip(message.data, batch.data, strict=True):
+        given = decoded.inputs.get("weights", np.ones(len(decoded.tokens_T)))
+        if given.sum() * SHARE > 1:
+            raise RequestError(f"weights: their sum must be at most {1 / SHARE:g} a sequence")
+        tensor = datum.loss_fn_inputs["weights"]
+        tensor.Clear()
+        tensor.dtype = pb.DTYPE_FLOAT32
+        tensor.dense = (given * WEIGHT).astype(np.float32).tobytes()
+
+
+def _check_batch(batch: TrainRequest, bridge: Bridge) -> None:
     """Raise RequestError for a batch that the engine refuses, or computes with although it is wrong."""
     lacks = bridge.engine.lacks
     if LOSS + batch.loss_fn in lacks:
@@ -149,20 +153,16 @@ def _check_batch(bridge: Bridge, batch: TrainRequest) -> None:
     limits = next(iter(bridge.limits.values()), None)
     for index, datum in enumerate(batch.data):
         where = f"data[{index}]"
-        check_tokens(f"{where}.model_input", datum.tokens_T, limits)
         for name in ("target_tokens", *(loss.required if loss else ())):
             if name not in datum.inputs:
                 raise RequestError(f"{where}.loss_fn_inputs: {batch.loss_fn} needs {name!r}")
         for name, values in datum.inputs.items():
-            _check_input(
-                f"{where}.loss_fn_inputs[{name!r}]", values, len(datum.tokens_T), lacks
-            )
-        check_tokens(
-            f"{where}.loss_fn_inputs['target_tokens']", datum.inputs["target_tokens"], limits
-        )
+            _check_input(f"{where}.loss_fn_inputs.{name}", values, len(datum.tokens_T), lacks)
+        for tokens in (datum.tokens_T, datum.inputs["target_tokens"]):
+            check_tokens(where, tokens, limits)
 
 
-def _check_input(where: str, values: np.ndarray, length: int, lacks: Json) -> None:
+def _check_input(where: str, values: np.ndarray, length: int, lacks: Mapping[str, str]) -> None:
     if values.ndim > 1 and SEVERAL_TARGETS in lacks:
         raise RequestError(f"{where}: {lacks[SEVERAL_TARGETS]}")
     if len(values) != length:
@@ -172,55 +172,62 @@ def _check_input(where: str, values: np.ndarray, length: int, lacks: Json) -> No
 
 
 async def optim_step(call: Call) -> Json:
-    body = call.fields("model_id", "adam_params")
+    """JAX divides the gradient by the number of sequences: with eps scaled as the gradient is, AdamW's step is that of
+    the sum."""
     bridge = call.bridge
+    body = call.json("model_id", "adam_params")
     client = bridge.client(body["model_id"])
-    if body["adam_params"].get("grad_clip_norm") and bridge.on_jax:
-        raise RequestError(f"adam_params.grad_clip_norm: {bridge.engine.lacks[CLIPPING]}")
+    adam = body["adam_params"]
+    if bridge.on_jax:
+        if adam.get("grad_clip_norm"):
+            raise RequestError(f"grad_clip_norm: {bridge.engine.lacks[CLIPPING]}")
+        adam["eps"] = adam.get("eps", 1e-12) * SHARE / max(client.sequences, 1)
     client.moved = True
-    answer = await bridge.upstream.post("/optim_step", body | {"model_id": client.model})
-    return {"request_id": trained(answer["request_id"])}
+
+    async def send() -> Json:
+        answer = await _send(call, "/optim_step", body)
+        client.sequences = 0
+        return answer
+
+    return await bridge.once((client.model, body.get("seq_id")), send)
 
 
 async def unload_model(call: Call) -> Json:
-    body = call.fields("model_id")
+    return await _send(call, "/unload_model", call.json("model_id"))
+
+
+async def _send(call: Call, route: str, body: Json) -> Json:
+    """Pass a request of a client on, with the engine's id of the client."""
     client = call.bridge.client(body["model_id"])
-    answer = await call.bridge.upstream.post("/unload_model", body | {"model_id": client.model})
-    call.bridge.clients.pop(body["model_id"], None)
-    return {**answer, "request_id": trained(answer["request_id"])}
+    answer = await call.bridge.upstream.post(route, {**body, "model_id": client.model})
+    return {**answer, "request_id": f"t.{answer['request_id']}"}
 
 
 async def get_info(call: Call) -> Json:
-    body = call.fields("model_id")
-    client = call.bridge.client(body["model_id"])
-    info = await call.bridge.upstream.post("/get_info", {"model_id": client.model})
+    bridge = call.bridge
+    body = call.json("model_id")
+    model = bridge.client(body["model_id"]).model
+    info = await bridge.upstream.post("/get_info", {"model_id": model})
     data = info["model_data"]
-    limits = call.bridge.limits.get(data.get("base_model") or data.get("model_name"))
+    limits = bridge.limits.get(data["model_name"])
     if limits is not None:
         data["tokenizer_id"] = str(limits.folder)
     rank = (data.get("lora_config") or {}).get("rank")
-    return {
-        **info,
-        "model_id": body["model_id"],
-        "type": "get_info",
-        "is_lora": True,
-        "lora_rank": rank,
-    }
+    return {"is_lora": True, "lora_rank": rank, **info, **body}
 
 
 async def finish(call: Call) -> Json:
     """Close a session's training clients, which would otherwise keep their places for 300 s."""
-    bridge = call.bridge
-    session = call.request.path_params["session"]
-    bridge.finished.add(session)
-    for client in bridge.sessions.pop(session, []):
-        body = json.dumps({"model_id": client.model}).encode()
-        await bridge.upstream.send("POST", "/unload_model", body)
-    return {"type": "finish_session"}
+    bridge, session = call.bridge, call.request.path_params["session"]
+    clients = bridge.sessions.get(session) or []
+    bridge.sessions[session] = None
+    for client in clients:
+        await bridge.upstream.send("POST /unload_model", {"model_id": client.model})
+    return {}
 
 
 async def session_heartbeat(call: Call) -> Json:
-    body = call.fields("session_id")
-    if body["session_id"] in call.bridge.finished:
-        raise RequestError(f"session_id: {body['session_id']!r} is finished", status=410)
+    body = call.json("session_id")
+    if call.bridge.sessions.get(body["session_id"], []) is None:
+        raise RequestError("session_id: this session is finished", status=410)
     return await call.bridge.upstream.post("/session_heartbeat", body)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from localtinker.bridge.engines import API
+from localtinker.bridge.engines import API, Engine
 from localtinker.errors import RequestError
 
 NOT_NUMBERS = "as after a token beyond the vocabulary or a prompt beyond the context"
 LONG_POLL_S = 30.0
 """How long a request for a result waits; the SDK's timeout for it is 45 s."""
 _REQUEST_S = 120.0
-_HOPS = ("content-type", "content-disposition", "location", "expires")
-"""Headers of an answer that are passed on."""
 Json = dict[str, Any]
 
 
@@ -31,10 +30,6 @@ class PendingError(Exception):
 class FailedError(Exception):
     """The engine accepted the work and failed at it."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -42,84 +37,82 @@ class Answer:
 
     status: int
     body: bytes
-    headers: dict[str, str]
+    kind: str
 
     def json(self) -> Json:
-        """The object in the body, empty if there is none."""
-        try:
-            value = json.loads(self.body)
-        except ValueError:
-            return {}
-        return value if isinstance(value, dict) else {}
+        """Return the object in the body of an accepted request. Raises RequestError with the engine's refusal."""
+        if self.status < 300:
+            return json.loads(self.body) if self.body else {}
+        raise RequestError(self.detail, status=self.for_sdk)
 
     @property
     def for_sdk(self) -> int:
         """The status for the SDK, which sends a request again for minutes that is answered with 408, 409, 425,
         429 or a 5xx. The engine would refuse it each time."""
-        lasting = self.status in (408, 409, 425) or self.status >= 500
-        return 400 if lasting else self.status
+        return 400 if self.status in (408, 409, 425) or self.status >= 500 else self.status
 
     @property
     def detail(self) -> str:
-        """What an error says."""
-        detail = self.json().get("detail", "")
-        if isinstance(detail, list):  # the fields that the engine's validation refused
-            parts = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in detail]
-            return "; ".join(parts)
-        return str(detail) or self.body.decode(errors="replace")[:200]
+        """What a refusal says."""
+        try:
+            return str(json.loads(self.body)["detail"])
+        except (ValueError, KeyError, TypeError):
+            return self.body.decode(errors="replace")[:200]
 
 
 class Upstream:
     """An engine's API. `key` is the engine's own."""
 
-    def __init__(self, url: str, key: str | None) -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self,
+        url: str,
+        engine: Engine,
+        key: str | None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url, self._engine = url.rstrip("/"), engine
+        headers = {"X-API-Key": key or ""}
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         self._http = httpx.AsyncClient(
-            base_url=self.url,
-            headers={"X-API-Key": key} if key else {},
-            timeout=httpx.Timeout(_REQUEST_S, connect=10.0),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
+            base_url=self.url, headers=headers, limits=limits, transport=transport
         )
 
     async def send(
-        self, method: str, route: str, body: bytes = b"", kind: str = "application/json"
+        self,
+        call: str,
+        body: bytes | Mapping[str, Any] = b"",
+        kind: str = "application/json",
+        timeout_s: float = _REQUEST_S,
     ) -> Answer:
-        """Send one request to a route below /api/v1. Raises UnreachableError."""
-        return await self._send(method, route, body, kind, _REQUEST_S)
-
-    async def _send(
-        self, method: str, route: str, body: bytes, kind: str, timeout_s: float
-    ) -> Answer:
+        """Send one request: `call` is its method and its path below /api/v1. Fields of a JSON body that the engine
+        does not know are left out, because TuFT refuses them. Raises UnreachableError, and PendingError for no answer
+        in time."""
+        method, path = call.split(" ", 1)
+        if not isinstance(body, bytes):
+            known = self._engine.fields.get(call, "").split()
+            body = json.dumps({name: body[name] for name in known if name in body}).encode()
+        headers = {"content-type": kind}
+        timeout = httpx.Timeout(timeout_s, connect=10.0)
         try:
-            response = await self._http.request(
-                method,
-                API + route,
-                content=body,
-                headers={"content-type": kind},
-                timeout=httpx.Timeout(timeout_s, connect=10.0),
+            got = await self._http.request(
+                method, API + path, content=body, headers=headers, timeout=timeout
             )
-        except httpx.ConnectTimeout as error:
-            raise UnreachableError("no connection in 10 s") from error
-        except httpx.TimeoutException as error:
+        except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise PendingError from error
         except httpx.HTTPError as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
-        headers = {name: value for name, value in response.headers.items() if name in _HOPS}
-        return Answer(response.status_code, response.content, headers)
+        return Answer(got.status_code, got.content, got.headers.get("content-type", kind))
 
-    async def post(self, route: str, body: Json) -> Json:
-        """Send a JSON request and return the JSON answer. Raises RequestError with the engine's refusal."""
-        return accepted(await self.send("POST", route, json.dumps(body).encode()))
+    async def post(self, route: str, body: Mapping[str, Any]) -> Json:
+        """Send a JSON request. Raises RequestError with the engine's refusal."""
+        return (await self.send(f"POST {route}", body)).json()
 
     async def result(self, promise: str) -> Answer:
         """Return the result of a promise. Raises PendingError, FailedError, and RequestError (410) if the
         engine has no such promise."""
-        body = json.dumps({"request_id": promise}).encode()
-        answer = await self._send(
-            "POST", "/retrieve_future", body, "application/json", LONG_POLL_S
+        answer = await self.send(
+            "POST /retrieve_future", {"request_id": promise}, timeout_s=LONG_POLL_S
         )
-        if answer.status < 300:
-            return answer
         if answer.status == 408:
             raise PendingError
         if answer.status == 404:
@@ -128,9 +121,11 @@ class Upstream:
             raise FailedError(
                 f"the engine cannot deliver the result ({answer.detail}), {NOT_NUMBERS}"
             )
-        raise FailedError(answer.detail)
+        if answer.status >= 300:
+            raise FailedError(answer.detail)
+        return answer
 
-    async def done(self, route: str, body: Json) -> Json:
+    async def done(self, route: str, body: Mapping[str, Any]) -> Json:
         """Send a request for work and wait until it is done. Raises FailedError and RequestError."""
         promise = (await self.post(route, body))["request_id"]
         while True:
@@ -138,10 +133,3 @@ class Upstream:
                 return (await self.result(promise)).json()
             except PendingError:
                 continue
-
-
-def accepted(answer: Answer) -> Json:
-    """Return the JSON of an accepted request. Raises RequestError with the engine's refusal."""
-    if answer.status < 300:
-        return answer.json()
-    raise RequestError(answer.detail, status=answer.for_sdk)
