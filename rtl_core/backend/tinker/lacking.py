@@ -146,14 +146,6 @@ ROWS = (
         f"set learning.eps = {EPS:g}",
     ),
     Row(
-        lack.SUMS,
-        "engine",
-        trained(),
-        "tokens do not weigh as much as on Tinker",
-        "compare runs only with others on this engine",
-        "warning",
-    ),
-    Row(
         lack.EXPIRY,
         "checkpoints.ttl_days",
         lambda service: service.trains and service.config.checkpoints.ttl_days is not None,
