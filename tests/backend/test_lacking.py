@@ -17,7 +17,7 @@ from benchmarks.rehearsal.proxy import Proxy
 from localtinker.bridge import Engine, capabilities
 from rtl_core.backend.base import SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
-from rtl_core.backend.tinker.lacking import engine_findings
+from rtl_core.backend.tinker.lacking import WHEN, engine_findings, table
 from rtl_core.backend.tinker.services import Reached, services_of
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError, PolicyError
@@ -85,6 +85,15 @@ def test_what_an_engine_lacks_is_refused_by_the_key_that_needs_it(
     assert list(findings(backend, part, *overrides)) == [key]
 
 
+def test_every_row_is_about_something_that_some_engine_lacks_and_a_key():
+    some = capabilities.lacks("skyrl", None) | capabilities.lacks("tuft", None)
+    for row in table():
+        section, name = row["key"].split(".")
+        assert name in getattr(load_config("demo"), section).model_dump()
+        assert row["lacking"] in some
+        assert row.get("when") in (None, *WHEN)
+
+
 def test_a_busy_engine_is_asked_again():
     config = load_config("demo", APART, environment={})
     through = Reached(Engine("skyrl", "0.4.0", None, {}), "", "", print)
@@ -128,9 +137,12 @@ def test_weights_that_are_not_an_open_trainers_newest_are_loaded_again(engine, t
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (HTMLResponse("<h1>sign in</h1>"), "text/html, not as a Tinker server does"),
-        (JSONResponse({"info": {"title": "Tinker API Mock"}}), "of another version than 0.4.0"),
-        (JSONResponse({"status": "ok"}), "needs no bridge, and tinker.engine is 'skyrl'"),
+        (HTMLResponse("<h1>sign in</h1>"), "not as a Tinker server does"),
+        (
+            JSONResponse({"info": {"title": "Tinker API Mock"}, "paths": {}}),
+            "of another version than 0.4.0",
+        ),
+        (JSONResponse({"status": "ok"}), "is no SkyRL, which tinker.engine names"),
         (None, "cannot be reached"),
     ],
     ids=["a page", "another version", "no engine", "nothing"],
@@ -145,7 +157,7 @@ def test_what_is_no_skyrl_is_one_sentence_about_the_key(answer, says, tmp_path):
         config = load_config("demo", sets, environment={})
         readiness = asyncio.run(backend_of(config).check(config))
         (finding,) = (one for one in readiness.findings if one.level == "wrong")
-        assert finding.about == "tinker.engine"
+        assert finding.text.startswith("tinker.base_url: ")
         assert says in finding.text
         assert finding.remedy
         with pytest.raises(PolicyError, match=r"tinker\.base_url: "), opened(config):
@@ -165,7 +177,7 @@ def test_the_options_of_a_server_on_this_machine_are_compared():
     with subprocess.Popen(server, stdin=subprocess.PIPE):
         assert findings("gpu", 0, here, "learning.grad_clip_norm=1") == {}
         text = findings("gpu", 0, here)["engine"]
-        assert '"trainer.policy.optimizer_config.max_grad_norm": 1.0}, and this' in text
+        assert text.endswith('"trainer.policy.optimizer_config.max_grad_norm": 1.0}')
         assert findings("gpu", 0, "tinker.base_url=http://127.0.0.1:62") == {}
 
 

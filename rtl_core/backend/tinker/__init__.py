@@ -16,8 +16,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import tinker
 
-from localtinker.bridge.engines import EngineError
-from localtinker.errors import StartError
 from rtl_core.backend.base import Backend, Readiness
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
@@ -33,15 +31,17 @@ from rtl_core.backend.tinker.embedded import (
     service_errors,
     temporary_folder,
 )
-from rtl_core.backend.tinker.engines import engine_errors, reached
+from rtl_core.backend.tinker.engines import RECOGNISED, reached
 from rtl_core.backend.tinker.faults import sdk_errors
 from rtl_core.backend.tinker.pauses import Pauses, pauses_reported
 from rtl_core.backend.tinker.readiness import remote_readiness, stored_weights
 from rtl_core.backend.tinker.services import TinkerService, services_of
 from rtl_core.backend.tinker.sessions import Sessions
 from rtl_core.config import RunConfig
+from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.progress import log_line
 
 Entered = TypeVar("Entered")
 
@@ -93,10 +93,9 @@ class _Tinker:
 
             with service_errors():
                 return set(live_checkpoints(service.state))
-        with engine_errors(service):
-            async with in_thread(reached(service)) as now:
-                with sdk_errors():
-                    return await stored_weights(now)
+        async with in_thread(reached(service, log_line)) as now:
+            with sdk_errors():
+                return await stored_weights(now)
 
     async def export(
         self, config: RunConfig, state_path: str, name: str, folder: Path
@@ -117,12 +116,12 @@ class _Tinker:
 async def _readiness(service: TinkerService) -> Readiness:
     if service.is_local:
         return embedded_readiness(service)
+    RECOGNISED.pop(service.address, None)
     try:
-        async with in_thread(reached(service, again=True)) as now:
+        async with in_thread(reached(service, log_line)) as now:
             return await remote_readiness(now)
-    except (EngineError, StartError) as error:
-        about = "tinker.engine" if isinstance(error, EngineError) else "bridge"
-        return Readiness([Finding(about, "wrong", error.message, error.hint)])
+    except (PolicyError, InfrastructureError) as error:
+        return Readiness([Finding("engine", "wrong", error.message, error.hint)])
 
 
 def _combined(student: Readiness, teacher: Readiness) -> Readiness:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -15,12 +15,13 @@ from tinker.lib._auth_token_provider import AuthTokenProvider
 from localtinker.client.session import closed_at_the_end, find_credential
 from localtinker.errors import CredentialError, StartError
 from rtl_core.backend.tinker.embedded import copy_saved_weights, local_models
-from rtl_core.backend.tinker.engines import engine_errors, reached
+from rtl_core.backend.tinker.engines import reached
 from rtl_core.backend.tinker.faults import sdk_errors
 from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, folder_of, services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.progress import log_line
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def sign_in(service: TinkerService) -> str:
 @contextmanager
 def tinker_endpoint(
     service: TinkerService,
-    on_restart: Callable[[str], None] = lambda line: None,
+    on_restart: Callable[[str], None] = log_line,
     log_folder: Path | None = None,
 ) -> Iterator[Endpoint]:
     """Yield the endpoint of a run's service. The embedded service, or the bridge to an engine, runs as long as
@@ -85,9 +86,7 @@ def tinker_endpoint(
         with process as server:
             yield Endpoint(server.base_url, server.api_key, server.kill)
         return
-    with ExitStack() as stack:
-        with engine_errors(service):
-            now = stack.enter_context(reached(service, on_restart, log_folder=log_folder))
+    with reached(service, on_restart, log_folder) as now:
         if now.through is None:
             credential(service)
             yield Endpoint(service.url, service.key)

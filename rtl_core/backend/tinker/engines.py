@@ -20,99 +20,69 @@ from rtl_core.errors import InfrastructureError, PolicyError
 
 ANSWER_S = 10.0
 """Timeout of each of the two requests that recognise an engine."""
-_RECOGNISED: dict[str, Engine | None] = {}
+RECOGNISED: dict[str, Engine | None] = {}
 """URL -> what answered there last. The start of a run does not ask again what its checks have asked."""
 
 
-def engine_of(service: TinkerService, *, again: bool = True) -> Engine | None:
-    """Return the engine that serves at a service's URL; None if its server needs no bridge. With `again`, the
-    server is asked although it was before.
+def engine_of(service: TinkerService) -> Engine | None:
+    """Return the engine that serves at a service's URL; None if its server needs no bridge.
 
-    Raises EngineError if it is an engine that cannot be used, or not the one that `tinker.engine` names.
-    Without such a name, a server that cannot be asked counts as one that needs no bridge: the requests
-    that follow say what is wrong with it.
+    Without a name in `tinker.engine`, a server that cannot be asked counts as one that needs no bridge: the
+    requests that follow say what is wrong with it. Raises PolicyError if it is an engine that cannot be
+    used, or not the one that is named.
     """
     named, url = service.config.tinker.engine, service.address
     must = named == "skyrl" and service.part != "teacher"
-    if service.is_local or named == "tinker" or (url == DEFAULT_BASE_URL and not must):
+    if named == "tinker" or (url == DEFAULT_BASE_URL and not must):
         return None
-    if url in _RECOGNISED and not again:
-        return _RECOGNISED[url]
-    try:
-        engine = recognise(url, ANSWER_S, upstream_key(service))
-    except EngineError as error:
-        if must or isinstance(error, OtherVersionError):
-            raise
-        return None
-    if must and (engine is None or engine.name != named):
-        answers = "a server that needs no bridge" if engine is None else engine.name
-        raise EngineError(
-            f"{url} is {answers}, and tinker.engine is {named!r}",
-            'set tinker.engine = "auto", or tinker.base_url to the URL of a SkyRL',
-        )
-    _RECOGNISED[url] = engine
-    return engine
+    if url not in RECOGNISED:
+        try:
+            engine = recognise(url, ANSWER_S, upstream_key(service))
+        except EngineError as error:
+            if must or isinstance(error, OtherVersionError):
+                raise PolicyError(f"{service.setting}: {error.message}", error.hint) from error
+            return None
+        if must and (engine is None or engine.name != named):
+            raise PolicyError(
+                f"{service.setting}: at {url} is no SkyRL, which tinker.engine names",
+                'set tinker.engine = "auto", or the URL of a SkyRL',
+            )
+        RECOGNISED[url] = engine
+    return RECOGNISED[url]
 
 
 def upstream_key(service: TinkerService) -> str | None:
     """Return the key for an engine itself, which not every engine asks for."""
-    return service.key or os.environ.get("TINKER_API_KEY") or None
+    return service.key or os.environ.get("TINKER_API_KEY")
 
 
 @contextmanager
 def reached(
-    service: TinkerService,
-    tell: Callable[[str], None] = lambda line: None,
-    *,
-    again: bool = False,
-    log_folder: Path | None = None,
+    service: TinkerService, tell: Callable[[str], None], log_folder: Path | None = None
 ) -> Iterator[TinkerService]:
     """Yield a remote service as its clients reach it: as it is, or through a bridge that runs as long as this
-    context.
-
-    Args:
-        tell: receives a line when the bridge died and was restarted.
-        again: see `engine_of`.
-        log_folder: folder for the log of the bridge; None: a temporary one.
-
-    Raises:
-        EngineError: see `engine_of`.
-        StartError: the bridge did not start.
-    """
-    engine = engine_of(service, again=again)
+    context. `tell` receives a line when the bridge died and was restarted; its log is in `log_folder` (None:
+    kept nowhere). Raises PolicyError (see `engine_of`), InfrastructureError if the bridge does not start."""
+    engine = engine_of(service)
     if engine is None:
         yield service
         return
     from localtinker.process import KeptBridge
 
+    folders = {name: folder_of(service.config, name) for name in service.models.values()}
     with ExitStack() as stack:
-        if log_folder is None:
-            log_folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        name = "bridge-teacher.log" if service.part == "teacher" else "bridge.log"
-        bridge = stack.enter_context(
-            KeptBridge(
+        place = log_folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        log_path = place / f"bridge-{service.part}.log"
+        try:
+            bridge = KeptBridge(
                 service.address,
-                log_folder / name,
+                log_path,
                 on_restart=tell,
                 upstream_key=upstream_key(service),
-                models={
-                    name: folder
-                    for name in service.models.values()
-                    if (folder := folder_of(service.config, name))
-                },
+                models={name: folder for name, folder in folders.items() if folder},
             )
-        )
-        yield replace(
-            service, through=Reached(engine, bridge.base_url, bridge.api_key, bridge.kill)
-        )
-
-
-@contextmanager
-def engine_errors(service: TinkerService) -> Iterator[None]:
-    """Translate errors of recognising an engine and of starting a bridge into ours."""
-    try:
-        yield
-    except EngineError as error:
-        raise PolicyError(f"{service.setting}: {error.message}", error.hint) from error
-    except StartError as error:
-        raise InfrastructureError(error.message, error.hint) from error
+        except StartError as error:
+            raise InfrastructureError(error.message, error.hint) from error
+        stack.enter_context(bridge)
+        through = Reached(engine, bridge.base_url, bridge.api_key, bridge.kill)
+        yield replace(service, through=through)
