@@ -252,11 +252,15 @@ class TinkerBackend:
                 "student": self._config.tinker.student,
                 "teacher": weights.model or self._config.tinker.teacher,
             }
-            if weights.policy == "student" and SAMPLE_FIRST in on.endpoint.lacks:
-                await self._sampled_first(session)
+            first = SAMPLE_FIRST in on.endpoint.lacks and not session.newest
+            if first and weights.policy == "student":
+                name = f"{self._config.run.name}-untrained"
+                await self._save_with_spare(session, None, name)
             return await create(None, models[weights.policy])
-        path = self._path(weights)
-        why, gone = "the engine samples only weights of an open trainer, not", None
+        path, why = (
+            self._path(weights),
+            "the engine samples only weights of an open trainer, not",
+        )
         if self._can_sample(on, session, weights):
             try:
                 with sdk_errors():
@@ -265,8 +269,8 @@ class TinkerBackend:
                 # An engine that lost its models refuses what it sampled before.
                 if not isinstance(error, WeightsGoneError) and not on.endpoint.lacks:
                     raise
-                why, gone = "Tinker no longer had the sampler weights", error
-        again = await self._save_again(session, weights.path, gone)
+                why = "Tinker no longer had the sampler weights"
+        again = await self._save_again(session, weights.path)
         self._saved_again[weights.path] = again
         on.tell(f"{why} {path}; they were saved again from the state of the same name")
         return await create(again)
@@ -283,31 +287,23 @@ class TinkerBackend:
         path = weights.path or ""
         return self._saved_again.get(path, path)
 
-    async def _sampled_first(self, session: OpenSession) -> None:
-        """Open the run's trainer and save its weights once, without which some engines sample nothing."""
-        if not session.newest:
-            trainer = await self._new_trainer(session, None)
-            name = f"{self._config.run.name}-untrained"
-            await trainer.save_for_sampler(name, self._config.checkpoints.ttl_s)
-            session.spare = None, trainer
-
-    async def _save_again(
-        self, session: OpenSession, path: str, gone: PolicyError | None
-    ) -> str:
-        """Save sampler weights again from the state of the same name (`TinkerTrainer.save`), with a trainer that
-        a train step from this state takes over. Returns their new path."""
+    async def _save_again(self, session: OpenSession, path: str) -> str:
+        """Save sampler weights again from the state of the same name (`TinkerTrainer.save`). Returns their new path."""
         state = path.replace("/sampler_weights/", "/weights/", 1)
-        name = path.rsplit("/", 1)[-1]
         try:
-            trainer = await self._new_trainer(session, state)
-            again = await trainer.save_for_sampler(name, self._config.checkpoints.ttl_s)
+            return await self._save_with_spare(session, state, path.rsplit("/", 1)[-1])
         except WeightsGoneError as error:
             raise WeightsGoneError(
                 f"neither {path} nor the state {state} is on the service: {error.message}",
                 error.hint,
-            ) from gone
+            ) from error
+
+    async def _save_with_spare(self, session: OpenSession, state: str | None, name: str) -> str:
+        """Save sampler weights with a new trainer, which a train step from `state` takes over. Returns their path."""
+        trainer = await self._new_trainer(session, state)
+        path = await trainer.save_for_sampler(name, self._config.checkpoints.ttl_s)
         session.spare = state, trainer
-        return again
+        return path
 
 
 async def _all_or_none(work: Sequence[Coroutine[Any, Any, Made]]) -> list[Made]:

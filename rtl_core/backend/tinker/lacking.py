@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -73,9 +73,8 @@ def _needed(row: dict[str, Any], service: TinkerService) -> bool:
     return service.trains and not fits
 
 
-def refused(service: TinkerService) -> Iterator[Finding]:
-    """Yield a finding for each row that is about what the configuration needs and the engine of a service lacks."""
-    lacks = service.lacks
+def refused(service: TinkerService, lacks: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a finding for each row that is about what the configuration of a service needs and its engine lacks."""
     for row in table():
         lacking = row["lacking"] in lacks and row.get("unless") not in lacks
         if lacking and _needed(row, service):
@@ -92,7 +91,10 @@ def engine_findings(service: TinkerService) -> list[Finding]:
     if engine.name == "skyrl" and engine.backend is None:
         text = f"{name} is busy and does not say with which backend it works"
         return [Finding("engine", "wrong", text, "try again when it is idle", passing=True)]
-    findings = [Finding("engine", "ok", f"{name}, through a bridge"), *refused(service)]
+    findings = [
+        Finding("engine", "ok", f"{name}, through a bridge"),
+        *refused(service, engine.lacks),
+    ]
     if service.trains and OPTIMIZER in service.lacks:
         findings.append(_optimizer(service))
     return findings

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader
 
-from localtinker.bridge import Engine, capabilities
+from localtinker.bridge import capabilities
 from rtl_core.backend.base import SAVED
 from rtl_core.backend.tinker.lacking import PORT, optimizer_options, refused
-from rtl_core.backend.tinker.services import Reached, TinkerService, folder_of, services_of
+from rtl_core.backend.tinker.services import TinkerService, folder_of, services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 
@@ -31,18 +30,14 @@ def server_script(
     """
     if not gpus and backend != "jax":
         raise ConfigError(f"--gpus 0: the backend {backend} needs GPUs", "give --backend jax")
-    kind = "jax" if backend == "jax" else "gpu"
-    engine = Engine("skyrl", VERSION, kind, capabilities.lacks("skyrl", kind))
-    through = Reached(engine, "", "", lambda: None)
     apart = config.tinker.teacher_base_url or f"{HERE}:{PORT + 1}"
     base = config.tinker.base_url
     at = base if base and base != "local" else f"{HERE}:{PORT}"
     tinker = config.tinker.model_copy(update={"base_url": at, "teacher_base_url": apart})
-    services = [
-        replace(service, through=through)
-        for service in services_of(config.model_copy(update={"tinker": tinker}))
-        if service.part != "teacher" or apart not in ELSEWHERE
-    ]
+    services = services_of(config.model_copy(update={"tinker": tinker}))
+    if apart in ELSEWHERE:
+        services = services[:1]
+    lacks = capabilities.lacks("skyrl", "jax" if backend == "jax" else "gpu")
     templates = Environment(loader=PackageLoader(__package__, "."), keep_trailing_newline=True)
     templates.filters["quote"] = lambda value: shlex.quote(str(value))
     return templates.get_template("skyrl.sh.jinja").render(
@@ -54,7 +49,7 @@ def server_script(
         place=config.run.directory.resolve() / "skyrl",
         optimizer=optimizer_options(config),
         servers=dict(map(_server, services)),
-        refused=[one for service in services for one in refused(service)],
+        refused=[one for service in services for one in refused(service, lacks)],
     )
 
 

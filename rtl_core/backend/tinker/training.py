@@ -81,10 +81,8 @@ class TinkerTrainer:
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         with self._errors():
             state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
-            sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
+            sampler_path = await self.save_for_sampler(name, ttl_s)
             state_path = (await outstanding("save_state", state)).path
-            sampler_path = (await outstanding("save_weights_for_sampler", sampler)).path
-            self._note_saved(sampler_path)
             return Checkpoint(state_path=state_path, sampler_path=sampler_path)
 
     async def save_for_sampler(self, name: str, ttl_s: int | None) -> str:
@@ -92,13 +90,10 @@ class TinkerTrainer:
         with self._errors():
             request = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
             path: str = (await outstanding("save_weights_for_sampler", request)).path
-            self._note_saved(path)
-            return path
-
-    def _note_saved(self, sampler_path: str) -> None:
         self._newest.discard(self._saved)
-        self._newest.add(sampler_path)
-        self._saved = sampler_path
+        self._newest.add(path)
+        self._saved = path
+        return path
 
 
 def _logprobs(
