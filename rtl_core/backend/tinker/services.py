@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,7 +109,7 @@ class TinkerService:
         return self.part != "teacher" and self.config.run.purpose == "train"
 
     @property
-    def lacks(self) -> dict[str, str]:
+    def lacks(self) -> Mapping[str, str]:
         """What its engine lacks of Tinker's protocol (localtinker/bridge/capabilities.py)."""
         return {} if self.through is None else self.through.engine.lacks
 
