@@ -13,7 +13,7 @@ import re
 import numpy as np
 from starlette.responses import JSONResponse, Response
 
-from localtinker.bridge.state import Call
+from localtinker.bridge.state import Bridge, Call
 from localtinker.bridge.upstream import (
     LONG_POLL_S,
     NOT_NUMBERS,
@@ -61,7 +61,7 @@ async def retrieve_future(call: Call) -> Json | Response:
             return _scored(answer.body, int(told["length"]), int(told["last"]))
         return _trained(promise, answer)
     except FailedError as error:
-        return failure(str(error))
+        return failure(bridge, str(error))
     except PendingError:
         bridge.silent_since = None
     except UnreachableError as error:
@@ -82,10 +82,12 @@ async def _own(work: asyncio.Task[Json]) -> Json:
     return work.result()
 
 
-def failure(message: str) -> Json:
+def failure(bridge: Bridge, message: str) -> Json:
     """Return what the SDK gets for work that failed. Raises RequestError (404) if the engine no longer holds
     the client: it must be opened again."""
     if LOST.search(message):
+        known = bridge.clients.items()
+        bridge.clients = {key: client for key, client in known if client.model not in message}
         raise RequestError(
             f"{message}: open the client again from its last saved state", status=404
         )

@@ -18,7 +18,7 @@ from localtinker.errors import NotFoundError, RequestError
 
 DOWNLOADS = "/local/external"
 """Requests below this path are signed instead of having the key."""
-MOST_RUNS = 1000
+PAGE = 500
 
 
 async def save_weights(call: Call) -> Json:
@@ -74,10 +74,15 @@ async def checkpoints(call: Call) -> Json:
     """List what all training clients saved, the newest first."""
     upstream, query = call.bridge.upstream, call.request.query_params
     offset, limit = int(query.get("offset", 0)), int(query.get("limit", 100))
-    runs = (await upstream.send(f"GET /training_runs?limit={MOST_RUNS}")).json()[
-        "training_runs"
-    ]
-    rows = []
+    runs: list[Json] = []
+    rows: list[Json] = []
+    total = 1
+    while len(runs) < total:
+        page = (
+            await upstream.send(f"GET /training_runs?limit={PAGE}&offset={len(runs)}")
+        ).json()
+        runs += page["training_runs"]
+        total = page["cursor"]["total_count"]
     for run in runs:
         saved = await upstream.send(f"GET /training_runs/{run['training_run_id']}/checkpoints")
         rows += saved.json()["checkpoints"]

@@ -77,7 +77,7 @@ async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
         }
         return await bridge.upstream.done("/load_weights", state)
     except FailedError as error:
-        return failure(str(error))
+        return failure(bridge, str(error))
     except UnreachableError as error:
         return {"error": f"the engine does not answer ({error})", "category": "server"}
 
@@ -113,8 +113,8 @@ async def _clear_place(bridge: Bridge, body: Json) -> None:
 async def forward_backward(call: Call) -> Json:
     bridge = call.bridge
     batch = decode_train_request(call.body, call.request.headers.get("content-encoding"))
-    client = bridge.client(batch.model_id)
     _check_batch(batch, bridge)
+    client = bridge.client(batch.model_id)
     message = pb.ForwardBackwardRequest.FromString(call.body)
     message.model_id = client.model
     if bridge.on_jax:
@@ -176,11 +176,11 @@ async def optim_step(call: Call) -> Json:
     the sum."""
     bridge = call.bridge
     body = call.json("model_id", "adam_params")
-    client = bridge.client(body["model_id"])
     adam = body["adam_params"]
+    if bridge.on_jax and adam.get("grad_clip_norm"):
+        raise RequestError(f"grad_clip_norm: {bridge.engine.lacks[CLIPPING]}")
+    client = bridge.client(body["model_id"])
     if bridge.on_jax:
-        if adam.get("grad_clip_norm"):
-            raise RequestError(f"grad_clip_norm: {bridge.engine.lacks[CLIPPING]}")
         adam["eps"] = adam.get("eps", 1e-12) * SHARE / max(client.sequences, 1)
     client.moved = True
 

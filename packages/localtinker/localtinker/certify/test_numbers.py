@@ -14,7 +14,7 @@ from tinker import types
 from tinker.resources.training import AsyncTrainingResource
 
 from localtinker.certify.bench import SAVING, SCORING, Bench
-from localtinker.certify.cases import case
+from localtinker.certify.cases import case, option
 from localtinker.certify.data import (
     PROMPT,
     SIGNS,
@@ -91,13 +91,10 @@ async def test_agree(bench: Bench) -> str:
     )
 
 
-@case(
+@option(
     "snapshots are frozen",
     needs=SAVING,
-    without=(
-        "answers sampled during a step come from two policies: `learning.staleness` is "
-        "unreliable, and evaluations of earlier steps are wrong"
-    ),
+    without="`learning.staleness` and evaluations of earlier steps cannot be used",
 )
 async def test_frozen(bench: Bench) -> str:
     """A sampler opened before steps has the same log-probabilities after them, while a newer one is in use."""
@@ -114,6 +111,22 @@ async def test_frozen(bench: Bench) -> str:
         before,
         "a sampler's log-probabilities before and after steps",
     )
+
+
+@case(
+    "no snapshot is another",
+    needs=SAVING,
+    without=(
+        "answers sampled during a step come from two policies, and evaluations of earlier steps are wrong, "
+        "without a word"
+    ),
+)
+async def test_no_other_snapshot(bench: Bench) -> str:
+    """A sampler opened before steps has the same log-probabilities after them, or is refused."""
+    try:
+        return await test_frozen(bench)
+    except tinker.BadRequestError as error:
+        return f"refused: {error.message}"[:200]
 
 
 def first_sent_twice(method: Any) -> Any:

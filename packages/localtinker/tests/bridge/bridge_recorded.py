@@ -119,7 +119,7 @@ class Sdk:
         assert response.status_code == 200, response.text
         return response.json()
 
-    def open(self, number: int = 0) -> str:
+    def open(self, number: int = 0, rank: int = 8) -> str:
         """Open a session and a training client. Returns its id."""
         self.session = (
             self.session
@@ -130,7 +130,7 @@ class Sdk:
         asked = {
             "session_id": self.session,
             "base_model": "student",
-            "lora_config": {"rank": 8, "seed": 1},
+            "lora_config": {"rank": rank, "seed": 1},
         }
         return self.done("/create_model", model_seq_id=number, **asked)["model_id"]
 
