@@ -10,11 +10,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+import tinker
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from benchmarks.rehearsal.proxy import Proxy
 from localtinker.bridge import Engine, capabilities
+from localtinker.client import weights
 from rtl_core.backend.base import SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.lacking import WHEN, engine_findings, table
@@ -179,6 +181,38 @@ def test_the_options_of_a_server_on_this_machine_are_compared():
         text = findings("gpu", 0, here)["engine"]
         assert text.endswith('"trainer.policy.optimizer_config.max_grad_norm": 1.0}')
         assert findings("gpu", 0, "tinker.base_url=http://127.0.0.1:62") == {}
+
+
+class WithoutExpiry(Answering):
+    """A server that has the saved weights `tinker://r/weights/one` and answers requests about expiries with `status`."""
+
+    def __init__(self, status: int) -> None:
+        saved = {
+            "checkpoint_id": "weights/one",
+            "checkpoint_type": "training",
+            "time": "2026-11-30T00:00:00Z",
+            "tinker_path": "tinker://r/weights/one",
+        }
+        super().__init__(JSONResponse({"checkpoints": [saved]}))
+        self.status = status
+
+    async def serve(self, request: Request) -> Response:
+        answer = await super().serve(request)
+        is_expiry = request.url.path.endswith("/ttl")
+        return JSONResponse({"detail": "no"}, self.status) if is_expiry else answer
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_server_without_expiries_has_none_to_remove(status):
+    async def keep(url: str, name: str) -> None:
+        rest = tinker.RestClient(base_url=url, api_key="tml-key")
+        await weights.keep(rest, [f"tinker://r/weights/{name}"])
+
+    with WithoutExpiry(status) as server:
+        asyncio.run(keep(server.url, "one"))
+        if status == 404:
+            with pytest.raises(tinker.NotFoundError):
+                asyncio.run(keep(server.url, "gone"))
 
 
 def words_of(*arguments: str) -> tuple[list[list[str]], str]:
