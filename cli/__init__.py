@@ -86,6 +86,7 @@ RENAMED: dict[str, str] = {
     **GRADER_COMMANDS,
     "audit": "grade audit",
     "check-service": "admin check-service",
+    "bridge": "serve bridge",
     "checkpoints": "admin checkpoints",
     "config": "check --show",
     "debug": "show --debug",
