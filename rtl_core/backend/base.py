@@ -357,6 +357,8 @@ class Readiness:
     saved: Mapping[str, Saved | PolicyError] = field(default_factory=dict)
     """Mapping of configuration key to the saved weights that it names, or the error if they do not exist.
     Not a finding, because a run that has begun may not need the weights that it started from."""
+    newest_weights_only: bool = False
+    """Whether the student of a run can be sampled only with its newest weights."""
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections import defaultdict
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 UNMARKED = "without marks: of another program or an older version"
 LATELY = "saved lately: its run may go on elsewhere"
+ELSEWHERE = "of another machine: look there"
 UNUSED = ("of an interrupted attempt", "left behind")
 """States of weights that no run needs."""
 GB = 1e9
@@ -60,7 +62,7 @@ async def weights_left(history: History, config: RunConfig) -> tuple[Table, dict
     for (mark, *names), weights in groups.items():
         times, sizes, paths = zip(*weights, strict=True)
         newest, gigabytes = max(times), sum(sizes) / GB
-        state = _state(config, mark == own, newest) if mark else UNMARKED
+        state = _state(config, mark == own, newest, names[1]) if mark else UNMARKED
         if state in UNUSED:
             unused |= dict.fromkeys(paths, names[0])
         usd = "?" if price is None else f"{gigabytes * price:,.2f}"
@@ -72,10 +74,12 @@ async def weights_left(history: History, config: RunConfig) -> tuple[Table, dict
     return Table("", title, caption, header, rows), unused
 
 
-def _state(config: RunConfig, is_own: bool, newest: datetime) -> str:
+def _state(config: RunConfig, is_own: bool, newest: datetime, machine: str) -> str:
     """Say why marked weights of one run are there."""
     if is_own:
         return "this run is running" if is_held(lock_path(config)) else UNUSED[0]
+    if machine != platform.node():
+        return ELSEWHERE
     return LATELY if newest > utc_now() - timedelta(hours=24) else UNUSED[1]
 
 

@@ -35,7 +35,14 @@ _FIXED = (
 )
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor", "image"},
-    "tinker": {"base_url", "teacher_base_url", "local_threads", "local_device", "local_models"},
+    "tinker": {
+        "base_url",
+        "teacher_base_url",
+        "engine",
+        "local_threads",
+        "local_device",
+        "local_models",
+    },
     "backend": {"options"},
     "learning": {"warm_start_endpoint"},
     "evaluation": {"samples", "k", "every", "teacher"},

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tinker import types
 from tinker.types.topk_logprobs import TopkLogprobs
 
+from localtinker.bridge.capabilities import FROZEN_SAMPLERS, SAMPLE_FIRST
 from localtinker.client import weights
 from rtl_core.at_work import outstanding
 from rtl_core.backend.base import (
@@ -36,12 +37,17 @@ from rtl_core.backend.base import (
 )
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import load_tokenizer
-from rtl_core.backend.tinker.faults import sampler_errors, sdk_errors, trainer_errors
-from rtl_core.backend.tinker.marks import has_console, step_of
+from rtl_core.backend.tinker.faults import (
+    SamplerLostError,
+    sampler_errors,
+    sdk_errors,
+    trainer_errors,
+)
+from rtl_core.backend.tinker.marks import has_console
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
-from rtl_core.errors import MalformedAnswerError, UserError, WeightsGoneError
+from rtl_core.errors import MalformedAnswerError, PolicyError, UserError, WeightsGoneError
 from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -186,7 +192,24 @@ class TinkerBackend:
     async def open_trainer(
         self, state_path: str | None, *, weights_only: bool = False
     ) -> TinkerTrainer:
-        session, endpoint = await self._student.current(), self._student.endpoint
+        session = await self._student.current()
+        trainer = None
+        if session.spare is not None and session.spare[0] == state_path and not weights_only:
+            _, trainer = session.spare
+            session.spare = None
+        if trainer is None:
+            trainer = await self._new_trainer(session, state_path, weights_only)
+        if self._trained:
+            self._student.tell(
+                "the trainer was opened again from the last saved state; the current step is repeated"
+            )
+        self._trained = True
+        return trainer
+
+    async def _new_trainer(
+        self, session: OpenSession, state_path: str | None, weights_only: bool = False
+    ) -> TinkerTrainer:
+        endpoint = self._student.endpoint
         with session.using():
             opening = self._student.pauses.retry_unpaid(
                 lambda: open_training_client(
@@ -194,13 +217,8 @@ class TinkerBackend:
                 )
             )
             client = await outstanding("open a training client", opening)
-        if self._trained:
-            self._student.tell(
-                "the trainer was opened again from the last saved state; the current step is repeated"
-            )
-        self._trained = True
         errors = partial(session.using, trainer_errors)
-        trainer = TinkerTrainer(client, errors, endpoint.marks)
+        trainer = TinkerTrainer(client, errors, endpoint.marks, session.newest)
         if has_console(endpoint.base_url):
             trainer.console_url = client.get_console_url()
             self._student.tell(f"the training run in Tinker's console: {trainer.console_url}")
@@ -219,10 +237,8 @@ class TinkerBackend:
 
     async def keep(self, paths: Collection[str]) -> None:
         with sdk_errors():
-            for path in paths:
-                await self._student.rest.set_checkpoint_ttl_from_tinker_path(
-                    self._saved_again.get(path, path), None
-                )
+            now = [self._saved_again.get(path, path) for path in paths]
+            await weights.keep(self._student.rest, now)
 
     def abort(self) -> None:
         for service in (self._student, self._teacher):
@@ -248,9 +264,9 @@ class TinkerBackend:
             session = await service.current()
             with session.using():
                 async with session.opening:
-                    client = session.samplers.pop(weights, None) or await self._open_sampler(
-                        service, session, weights
-                    )
+                    client = session.samplers.pop(weights, None)
+                    if client is None or not self._can_sample(service, session, weights):
+                        client = await self._open_sampler(service, session, weights)
                     # Few are used at a time: teacher, stale weights, the newest and evaluated ones.
                     most = MOST_SAMPLERS + len(self._config.tinker.teachers)
                     for old in list(session.samplers)[: 1 - most]:
@@ -259,9 +275,11 @@ class TinkerBackend:
                 try:
                     with sampler_errors():
                         yield client
-                except Exception:
+                except Exception as error:
                     if session.samplers.get(weights) is client:
                         del session.samplers[weights]
+                        if isinstance(error, SamplerLostError):
+                            session.newest.discard(self._path(weights))
                     raise
             service.pauses.note_success(begun, service)
 
@@ -280,39 +298,58 @@ class TinkerBackend:
                 "student": self._config.tinker.student,
                 "teacher": weights.model or self._config.tinker.teacher,
             }
+            first = SAMPLE_FIRST in on.endpoint.lacks and not session.newest
+            if first and weights.policy == "student":
+                name = f"{self._config.run.name}-untrained"
+                await self._save_with_spare(session, None, name)
             return await create(None, models[weights.policy])
-        path = self._saved_again.get(weights.path, weights.path)
-        try:
-            with sdk_errors():
-                return await create(path)
-        except WeightsGoneError as error:
-            self._saved_again[weights.path] = await self._save_again(session, path, error)
-            on.tell(
-                f"Tinker no longer had the sampler weights {path}; they were saved again from the "
-                "state of the same name"
-            )
-            return await create(self._saved_again[weights.path])
+        path, why = (
+            self._path(weights),
+            "the engine samples only weights of an open trainer, not",
+        )
+        if self._can_sample(on, session, weights):
+            try:
+                with sdk_errors():
+                    return await create(path)
+            except PolicyError as error:
+                # An engine that lost its models refuses what it sampled before.
+                if not isinstance(error, WeightsGoneError) and not on.endpoint.lacks:
+                    raise
+                why = "Tinker no longer had the sampler weights"
+        again = await self._save_again(session, weights.path)
+        self._saved_again[weights.path] = again
+        on.tell(f"{why} {path}; they were saved again from the state of the same name")
+        return await create(again)
 
-    async def _save_again(self, session: OpenSession, path: str, gone: WeightsGoneError) -> str:
+    def _can_sample(self, on: Sessions, session: OpenSession, weights: Weights) -> bool:
+        """Whether weights can be sampled as they are. An engine may sample only the newest weights of its
+        training clients."""
+        if weights.path is None or FROZEN_SAMPLERS not in on.endpoint.lacks:
+            return True
+        return self._path(weights) in session.newest
+
+    def _path(self, weights: Weights) -> str:
+        """Return where saved weights are now."""
+        path = weights.path or ""
+        return self._saved_again.get(path, path)
+
+    async def _save_again(self, session: OpenSession, path: str) -> str:
         """Save sampler weights again from the state of the same name (`TinkerTrainer.save`). Returns their new path."""
         state = path.replace("/sampler_weights/", "/weights/", 1)
         try:
-            with sdk_errors():
-                name, marks = path.rsplit("/", 1)[-1], self._student.endpoint.marks
-                client = await session.service.create_training_client_from_state(
-                    state, user_metadata=marks
-                )
-                weights = await client.save_weights_for_sampler(
-                    name,
-                    self._config.checkpoints.ttl_s,
-                    user_metadata={**marks, **step_of(name)},
-                )
+            return await self._save_with_spare(session, state, path.rsplit("/", 1)[-1])
         except WeightsGoneError as error:
             raise WeightsGoneError(
                 f"neither {path} nor the state {state} is on the service: {error.message}",
                 error.hint,
-            ) from gone
-        return str(weights.path)
+            ) from error
+
+    async def _save_with_spare(self, session: OpenSession, state: str | None, name: str) -> str:
+        """Save sampler weights with a new trainer, which a train step from `state` takes over. Returns their path."""
+        trainer = await self._new_trainer(session, state)
+        path = await trainer.save_for_sampler(name, self._config.checkpoints.ttl_s)
+        session.spare = state, trainer
+        return path
 
 
 def _choices(top: TopkLogprobs | None, count: int, k: int) -> Choices:

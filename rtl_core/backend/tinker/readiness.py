@@ -17,6 +17,7 @@ from tinker.types import (
     WeightsInfoResponse,
 )
 
+from localtinker.bridge.capabilities import FROZEN_SAMPLERS
 from localtinker.client.failures import first_refusal
 from localtinker.client.requests import client as client_of
 from localtinker.client.requests import exchange_credential, supported_models
@@ -24,6 +25,7 @@ from rtl_core.backend.base import Readiness, Saved
 from rtl_core.backend.tinker.checkpoints import missing_weights
 from rtl_core.backend.tinker.connect import credential, sign_in
 from rtl_core.backend.tinker.faults import KINDS, TEMPORARY
+from rtl_core.backend.tinker.lacking import engine_findings
 from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
@@ -55,6 +57,8 @@ async def remote_readiness(service: TinkerService) -> Readiness:
         Finding("credentials", "ok", f"{source}, taken by {url}"),
         Finding("account", "ok", f"in good standing; {len(models)} models served"),
     ]
+    if service.through is not None:
+        findings = engine_findings(service)
     trains = service.config.run.purpose == "train"
     for key, name in service.models.items():
         trained = trains and key == "tinker.student"
@@ -63,7 +67,8 @@ async def remote_readiness(service: TinkerService) -> Readiness:
     for name in service.models.values():
         if name in models and (length := models[name].max_context_length):
             context[name] = length
-    return Readiness(findings, context, saved=saved)
+    newest_only = FROZEN_SAMPLERS in service.lacks
+    return Readiness(findings, context, saved=saved, newest_weights_only=newest_only)
 
 
 async def saved_weights(

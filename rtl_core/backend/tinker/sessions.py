@@ -20,6 +20,7 @@ from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.backend.tinker.faults import SessionLostError, sdk_errors
 from rtl_core.backend.tinker.marks import has_console
 from rtl_core.backend.tinker.pauses import Pauses
+from rtl_core.backend.tinker.training import TinkerTrainer
 
 
 class OpenSession:
@@ -28,6 +29,10 @@ class OpenSession:
     def __init__(self, service: tinker.ServiceClient, closing: AsyncExitStack) -> None:
         self.service = service
         self.samplers: dict[Weights, tinker.SamplingClient] = {}
+        self.newest: set[str] = set()
+        """Paths of the sampler weights that are the newest of a trainer of this session."""
+        self.spare: tuple[str | None, TinkerTrainer] | None = None
+        """A trainer that was opened only to sample its weights, and the state it was opened from."""
         self.opening = asyncio.Lock()
         """Held while a sampling client is opened."""
         self.closing = closing

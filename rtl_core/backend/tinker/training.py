@@ -29,12 +29,16 @@ class TinkerTrainer:
         client: tinker.TrainingClient,
         errors: Callable[[], AbstractContextManager[None]] = trainer_errors,
         marks: Marks | None = None,
+        newest: set[str] | None = None,
     ) -> None:
         """`errors`: context manager around all requests that translates SDK errors into ours. `marks`: of the
-        weights that it saves."""
+        weights that it saves. `newest`: holds the path of the last saved sampler weights as long as no step follows
+        them."""
         self._client = client
         self._errors = errors
         self._marks = marks or {}
+        self._newest = set[str]() if newest is None else newest
+        self._saved = ""
         self.console_url: str | None = None
         """Page of the training run, if the service has a console."""
 
@@ -47,6 +51,7 @@ class TinkerTrainer:
         check: Check | None = None,
     ) -> StepResult:
         batch = [to_datum(datum) for datum in datums]
+        self._newest.discard(self._saved)
         with self._errors():
             backward = self._client.forward_backward(batch, loss, dict(parameters) or None)  # type: ignore[arg-type]
             params = types.AdamParams(**vars(adam))
@@ -83,10 +88,20 @@ class TinkerTrainer:
         with self._errors():
             marks = {**self._marks, **step_of(name)}
             state = self._client.save_state(name, ttl_s, overwrite=True, user_metadata=marks)
-            sampler = self._client.save_weights_for_sampler(name, ttl_s, user_metadata=marks)
+            sampler_path = await self.save_for_sampler(name, ttl_s)
             state_path = (await outstanding("save_state", state)).path
-            sampler_path = (await outstanding("save_weights_for_sampler", sampler)).path
             return Checkpoint(state_path=state_path, sampler_path=sampler_path)
+
+    async def save_for_sampler(self, name: str, ttl_s: int | None) -> str:
+        """Save only sampler weights. Returns their path."""
+        with self._errors():
+            marks = {**self._marks, **step_of(name)}
+            request = self._client.save_weights_for_sampler(name, ttl_s, user_metadata=marks)
+            path: str = (await outstanding("save_weights_for_sampler", request)).path
+        self._newest.discard(self._saved)
+        self._newest.add(path)
+        self._saved = path
+        return path
 
 
 def _logprobs(
