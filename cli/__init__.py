@@ -84,6 +84,7 @@ PANELS: dict[str, str] = {
 RENAMED: dict[str, str] = {
     **GRADER_COMMANDS,
     "audit": "grade audit",
+    "bridge": "serve bridge",
     "check-service": "admin check-service",
     "checkpoints": "admin checkpoints",
     "config": "check --show",
