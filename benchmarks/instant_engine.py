@@ -30,7 +30,7 @@ def openapi(says: list[str]) -> dict:
     """Return the description that FastAPI would give of paths and schemas, as `faces.json` holds them."""
     paths = [one for one in says if one.startswith("/")]
     schemas = [one.split() for one in says if not one.startswith("/")]
-    fields = {name: {"properties": {key: {} for key in keys}} for name, *keys in schemas}
+    fields: dict = {name: {"properties": {key: {} for key in keys}} for name, *keys in schemas}
     return {
         "info": {"title": TITLE},
         "paths": {path: {} for path in paths},
