@@ -20,7 +20,7 @@ from localtinker.bridge.engines import API, EngineError, recognise
 from localtinker.bridge.saving import DOWNLOADS
 from localtinker.bridge.state import Bridge, Handler, Limits
 from localtinker.bridge.table import rows, unchanged
-from localtinker.bridge.upstream import Json, PendingError, UnreachableError, Upstream
+from localtinker.bridge.upstream import Json, UnreachableError, Upstream
 from localtinker.errors import RequestError
 from localtinker.settings import BridgeSettings, check_exposure, check_models
 
@@ -79,12 +79,8 @@ def _route(bridge: Bridge, call: str, handler: Handler) -> Route:
             answer = await handler(bridge, await _json_of(request), request)
         except RequestError as error:
             return _refusal(error.status, error.message)
-        except (
-            UnreachableError,
-            PendingError,
-        ) as error:  # the SDK sends a 503 again, for five minutes
-            words = f"the engine at {bridge.upstream.url} does not answer ({error or 'no answer in time'})"
-            return _refusal(503, words)
+        except UnreachableError as error:  # the SDK sends a 503 again, for five minutes
+            return _refusal(503, f"the engine at {bridge.upstream.url} does not answer ({error})")
         except MALFORMED as error:
             logger.warning("%s", call, exc_info=True)
             return _refusal(422, f"the request cannot be read ({error!r})")

@@ -78,6 +78,10 @@ async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
         return failure(bridge, str(error))
     except UnreachableError as error:
         return {"error": f"the engine does not answer ({error})", "category": "server"}
+    except RequestError as error:
+        if error.status == 404:
+            raise
+        return {"error": error.message, "category": "user"}
 
 
 async def _created(bridge: Bridge, body: Json) -> str:

@@ -35,6 +35,10 @@ class UnreachableError(Exception):
     """The engine did not answer. The SDK is told to send the request again."""
 
 
+class LateError(UnreachableError):
+    """The engine did not answer in time."""
+
+
 class PendingError(Exception):
     """The result is not there yet."""
 
@@ -94,8 +98,7 @@ class Upstream:
         kind: str = "application/json",
         timeout_s: float = _REQUEST_S,
     ) -> Answer:
-        """Send one request: `call` is its method and its path below /api/v1. Raises UnreachableError, and PendingError
-        for no answer in time."""
+        """Send one request: `call` is its method and its path below /api/v1. Raises UnreachableError."""
         method, path = call.split(" ", 1)
         if not isinstance(body, bytes):
             body = json.dumps({name: body[name] for name in body if name not in NEWER}).encode()
@@ -106,7 +109,7 @@ class Upstream:
         except BROKEN as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
         except TimeoutError as error:
-            raise PendingError from error
+            raise LateError(f"no answer in {timeout_s:.0f} s") from error
         return Answer(got.status, got.content, got.headers.get("content-type", kind))
 
     async def post(self, route: str, body: Mapping[str, Any]) -> Json:
@@ -116,9 +119,11 @@ class Upstream:
     async def result(self, promise: str) -> Answer:
         """Return the result of a promise. Raises PendingError, FailedError, and RequestError (410) if the
         engine has no such promise."""
-        answer = await self.send(
-            "POST /retrieve_future", {"request_id": promise}, timeout_s=LONG_POLL_S
-        )
+        asked = {"request_id": promise}
+        try:
+            answer = await self.send("POST /retrieve_future", asked, timeout_s=LONG_POLL_S)
+        except LateError as error:
+            raise PendingError from error
         if answer.status == 408:
             raise PendingError
         if answer.status == 404:
