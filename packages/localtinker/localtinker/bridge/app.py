@@ -80,7 +80,9 @@ def _route(bridge: Bridge, call: str, handler: Handler) -> Route:
         except RequestError as error:
             return _refusal(error.status, error.message)
         except UnreachableError as error:  # the SDK sends a 503 again, for five minutes
-            return _refusal(503, f"the engine at {bridge.upstream.url} does not answer ({error})")
+            return _refusal(
+                503, f"the engine at {bridge.upstream.url} does not answer ({error})"
+            )
         except MALFORMED as error:
             logger.warning("%s", call, exc_info=True)
             return _refusal(422, f"the request cannot be read ({error!r})")
