@@ -41,7 +41,7 @@ test-slow: setup-test ## Run the tests that take minutes each
 test-docker: setup-test sim-image ## Run the tests of grading in Docker (starts an engine when none answers; that takes root)
 	@scripts/with-docker-engine.sh $(PY) -m pytest -m docker $(ARGS)
 
-test-cookbook: setup ## Let the tinker-cookbook's own RL loop train on our problems (installs it into build/cookbook)
+test-cookbook: setup ## Let the tinker-cookbook's own RL loop and recipes train here (installs it into build/cookbook)
 	@scripts/cookbook-environment.sh
 	@PYTHONPATH=build/cookbook $(PY) -m pytest -m cookbook $(ARGS)
 

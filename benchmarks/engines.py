@@ -20,10 +20,11 @@ import numpy as np
 
 from benchmarks.common import command, options, run_settings, show
 from benchmarks.learning.crossed import crossed_interval
-from benchmarks.learning.measuring import counts_of, problems_of
+from benchmarks.learning.measuring import counts_of, fit_of
 from benchmarks.skyrl import SkyRL
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
+from rtl_core.tinymodels import model_path
 
 COMPILES = 3
 """Steps at the beginning in which JAX meets most shapes of a batch for the first time."""
@@ -37,6 +38,8 @@ SIZE = (
     "evaluation.every=0",
     f"evaluation.samples={SAMPLES}",
     'tinker.teacher_base_url="local"',
+    # SkyRL's JAX backend does not clip.
+    "learning.grad_clip_norm=0",
 )
 _STEPS_SQL = "SELECT step, value FROM step_metrics WHERE run = $run AND name = 'time/total' ORDER BY step"
 
@@ -62,7 +65,8 @@ def engine(name: str, folder: Path) -> Iterator[list[str]]:
         yield []
         return
     with SkyRL("student", folder / "skyrl") as server:
-        yield [f'tinker.base_url="{server.url}"', 'tinker.engine="skyrl"']
+        tokenizer = f"tinker.local_models.student={model_path('student')}"
+        yield [f'tinker.base_url="{server.url}"', tokenizer]
 
 
 def train(name: str, seed: int, folder: Path) -> Learnt:
@@ -77,13 +81,12 @@ def train(name: str, seed: int, folder: Path) -> Learnt:
 
 def learnt(history: Path, run: str) -> Learnt:
     """Read what a finished run gave."""
-    with History(history, read_only=True) as opened:
-        problems = problems_of(opened, run)
-        before, after = (
-            counts_of(opened, run, "student", problems, step=step).passed_P
-            for step in (0, None)
-        )
-        rows = opened.query(_STEPS_SQL, {"run": run}).to_pylist()
+    opened = History(history, read_only=True)
+    problems = fit_of(opened, run)
+    before, after = (
+        counts_of(opened, run, "student", problems, step=step).passed_P for step in (0, None)
+    )
+    rows = opened.query(_STEPS_SQL, {"run": run}).to_pylist()
     return Learnt(before, after, [row["value"] for row in rows])
 
 

@@ -57,9 +57,11 @@ COMMANDS: dict[str, str] = {
     "serve bridge": "localtinker.cli:bridge",
     "deploy": "setup:deploy",
     "admin checkpoints": "training:checkpoints",
+    "admin cost": "accounts:cost",
     "admin export": "history:export",
     "admin snapshot": "history:snapshot",
     "admin set-aside": "training:set_aside",
+    "admin engine": "setup:engine",
     "admin toolchain": "rtl_grader.cli.toolchain:toolchain",
     "admin check-service": "localtinker.cli:check_service",
     "admin fetch-model": "setup:fetch_model",
@@ -86,9 +88,11 @@ RENAMED: dict[str, str] = {
     "audit": "grade audit",
     "bridge": "serve bridge",
     "check-service": "admin check-service",
+    "bridge": "serve bridge",
     "checkpoints": "admin checkpoints",
     "config": "check --show",
     "debug": "show --debug",
+    "engine": "admin engine",
     "episode": "problems play",
     "estimate": "check --estimate",
     "export": "admin export",
@@ -99,7 +103,8 @@ RENAMED: dict[str, str] = {
     "set-aside": "admin set-aside",
     "snapshot": "admin snapshot",
 }
-"""Former name of a command, or its name in another package -> its words here. They go with the next version."""
+"""Former name of a command, a short one, or its name in another package -> its words here. They go with the next
+version."""
 
 app = typer.Typer(
     name="rtl-distill",

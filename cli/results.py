@@ -72,6 +72,7 @@ def report(
     """
     announce("writing the report")
     from rtl_core.reporting.report import write_report
+    from rtl_core.run.folder import flow_run_page
 
     history = open_history(db)
     names = [pick_run(history, name) for name in runs] if runs else [pick_run(history, None)]
@@ -80,6 +81,7 @@ def report(
         names,
         output or history.path.with_name(f"report-{'-'.join(names)}.html"),
         section or [],
+        flow_run_page(history, names[0]),
     )
     typer.echo(str(path))
     if png is not None:

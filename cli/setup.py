@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from rtl_core.errors import ConfigError
+from rtl_distill.cli.arguments import ConfigOption, SetOption
 from rtl_grader.words import did_you_mean
 
 
@@ -118,6 +119,39 @@ def make_models(
     for name, steps in make(output, seconds, names, report).items():
         console.print(f"{name}: {steps} steps, in {output / name}", soft_wrap=True)
     console.print(f"checksums in {output / CHECKSUMS}", soft_wrap=True)
+
+
+def engine(
+    name: Annotated[Literal["skyrl"], typer.Argument(help="The engine: SkyRL 0.4.0.")],
+    config: ConfigOption = "cvdp",
+    set_: SetOption = None,
+    backend: Annotated[
+        Literal["megatron", "fsdp", "jax"],
+        typer.Option(
+            help="megatron: saves adapters; fsdp: saves whole models; jax: one process, also on a CPU."
+        ),
+    ] = "megatron",
+    gpus: Annotated[
+        int, typer.Option(min=0, help="GPUs of each server, on one node; with jax 0 for a CPU.")
+    ] = 8,
+) -> None:
+    """Print the commands that start an engine's servers for a configuration: one for the student, one for its teacher.
+
+    Their options hold what such a server fixes when it starts: base model, AdamW's betas, weight decay,
+    clipping. They are run in a checkout of the engine. Comments say what the run needs besides, and which
+    of its settings the engine cannot serve.
+
+    Examples:
+
+        rtl-distill admin engine skyrl --config cvdp --gpus 8
+
+        rtl-distill admin engine skyrl --config demo --backend jax --gpus 0
+    """
+    from rtl_core.backend.tinker.skyrl import server_script
+    from rtl_core.config import load_config
+
+    settings = load_config(config, set_ or [], check_files=False)
+    typer.echo(server_script(settings, config, backend, gpus))
 
 
 def deploy(

@@ -186,6 +186,18 @@ WeightsOption = Annotated[
     ),
 ]
 
+AllOption = Annotated[
+    bool,
+    typer.Option(
+        "--all", help="List what else the run's account holds, with what it costs a month."
+    ),
+]
+DeleteOption = Annotated[
+    bool,
+    typer.Option("--delete", help="With --all: delete what no run needs, after a question."),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="With --delete: do not ask.")]
+
 
 def checkpoints(
     run: RunArgument,
@@ -205,12 +217,19 @@ def checkpoints(
     base: BaseOption = None,
     dtype: DtypeOption = None,
     step: WeightsOption = "last",
+    all_: AllOption = False,
+    delete: DeleteOption = False,
+    yes: YesOption = False,
     db: DbOption = None,
 ) -> None:
     """List the weights that a run has on the service, or export them as an adapter (peft's format) or a whole model.
 
     With --merged, the model's log-probabilities are compared with those of the service. If they differ by
     more than rounding explains, nothing is written.
+
+    With --all, list what else the run's account holds: weights of interrupted attempts of this run, and of runs
+    that have neither a history nor a folder here. --delete never deletes weights that the history has recorded,
+    that have no mark of a run, or that were saved elsewhere in the last 24 hours.
 
     Examples:
 
@@ -219,6 +238,8 @@ def checkpoints(
         rtl-distill admin checkpoints demo --export adapters/demo --step best
 
         rtl-distill admin checkpoints demo --export models/demo --merged
+
+        rtl-distill admin checkpoints nightly --all --delete
 
         rtl-distill admin checkpoints RUN --export models/RUN --merged --base models/Qwen3.6-35B-A3B --dtype bfloat16
     """
@@ -235,8 +256,16 @@ def checkpoints(
             "requires --merged", param_hint="--base" if base else "--dtype"
         )
 
+    if delete and not all_:
+        raise typer.BadParameter("requires --all", param_hint="--delete")
+
     history = open_history(db)
     config = config_of(history, run)
+    if all_:
+        from rtl_distill.cli.accounts import print_left
+
+        print_left(history, config, delete=delete, yes=yes)
+        return
     if export is None:
         Console().print(rich_table(asyncio.run(checkpoint_table(history, config))))
         return

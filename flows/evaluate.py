@@ -136,6 +136,11 @@ async def evaluate_policy(
     tell, done = progress.get(), 0
     if record := evaluation.result_of(session.history, session.run, plan):
         return record
+    if older := evaluation.needs_older_weights(session, plan):
+        if must_succeed:
+            raise older
+        tell.line(f"left out: {older.message}")
+        return None
     tell.stage(f"evaluation: {evaluation.policy_in_words(session.config, plan)}")
     answers = evaluation.evaluation_batch(session, plan)
 

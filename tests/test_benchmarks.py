@@ -19,8 +19,10 @@ MODEL = "--rounds 1 --prompts 1 --prompt-tokens 16 --group 2 --tokens 4 --sequen
 DESIGN = "module inc(input clk, input [3:0] d, output reg [3:0] q); always @(posedge clk) q <= d + 1; endmodule"
 COMMANDS = (
     "consensus --sets starter --problems 1 --answers 4",
+    "distributions --problems 1 --samples 2 --rounds 1",
     "equivalence --sets starter --starter 2 --mutants 1",
     "failure_levels --answers 12 --families counter,adder",
+    "gpu_memory --rank 8",
     "grading --count 2 --rounds 1",
     "grading_service --grades 16 --rounds 1 --block 4",
     "harnesses {data}/cvdp-single/problems.jsonl --only cvdp_copilot_secure_ALU_0001",

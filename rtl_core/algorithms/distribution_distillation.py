@@ -20,18 +20,19 @@ from rtl_core.learning.kl import FloatArray
 
 @ALGORITHMS.register(DISTRIBUTIONS)
 class DistributionDistillation(Grpo):
-    """Group-relative policy optimisation, plus the divergence from the teacher's k most likely tokens at
-    every position of the answer.
+    """Group-relative policy optimisation, plus the divergence from the teacher on k tokens at every position of the
+    answer: those most likely to the teacher or to the student (`learning.choices_of`).
 
-    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's k most likely
+    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities of the k
         tokens at each position.
     Credit: as in `grpo`.
     Loss: `Σ_t (−r_t A + λ_t D_t)`, r_t = π(t) / π_sampler(t), D_t by `learning.divergence` and `tail`
     (learning/distributions.py), λ_t = λ where the teacher is heard, else 0. It is sent as a cross entropy
-    with 1 + k targets per position: the sampled token has the weight r_t A and the teacher's tokens −λ_t
+    with 1 + k targets per position: the sampled token has the weight r_t A and the k tokens −λ_t
     ∂D_t/∂log π, which gives the gradient of that loss at the current weights. These need the trainer's
     log-probabilities of all targets, an additional forward pass (`learning.reads_trainer`), as in the SDK's
-    `forward_backward_custom`; on-policy forward KL, renormalised, needs none.
+    `forward_backward_custom`. On-policy two cases need none, with r_t = 1: the student's choices, whose
+    log-probabilities come with the sample, and forward KL, renormalised.
 
     The reverse KL's gradient is the expectation, over the sampled token, of the gradient that `grpo` uses,
     so λ has the same meaning. With γ > 0 `grpo` also charges a token for later ones; here each position has
@@ -50,7 +51,10 @@ class DistributionDistillation(Grpo):
         n_tokens, k = len(answer.rollout.tokens_T), self.config.learning.teacher_choices
         choices = None if answer.teacher is None else answer.teacher.choices
         weight = 0.0 if choices is None else self.kl_weight_of(answer, kl_weight)
+        own = answer.choices
+        of_student = {} if own is None else {"student_logprobs": own.logprobs_TK}
         return {
+            **of_student,
             "logprobs": np.array(answer.rollout.logprobs_T, np.float32),
             "advantages": np.full(n_tokens, credit_of(answer).advantage, np.float32),
             "kl_weights": (weight * self.heard_T(answer)).astype(np.float32),
@@ -69,14 +73,13 @@ class DistributionDistillation(Grpo):
 
         Args:
             inputs: result of `loss_inputs` for one answer.
-            trainer_TK: the trainer's log-probabilities of the sampled token and of the teacher's K, (T, 1 + K); None if
+            trainer_TK: the trainer's log-probabilities of the sampled token and of the K others, (T, 1 + K); None if
                 `learning.reads_trainer` is false.
         """
         learning = self.config.learning
         own_T = inputs["advantages"].astype(np.float64)
-        student_TK = inputs[
-            "teacher_logprobs"
-        ]  # any values: without trainer_TK the weights do not depend on them
+        # Without either the weights do not depend on them, or λ_t is 0.
+        student_TK = inputs.get("student_logprobs", inputs["teacher_logprobs"])
         if trainer_TK is not None:
             own_T = own_T * np.exp(trainer_TK[:, 0] - inputs["logprobs"])
             student_TK = trainer_TK[:, 1:]

@@ -60,23 +60,27 @@ class Weights:
 class SamplingParams:
     """Sampling settings. An answer ends with a token in `stop` or after `max_tokens`. Each token is drawn
     from the smallest set of likeliest tokens whose total probability, at this temperature, is at least
-    `top_p`."""
+    `top_p`. `likeliest`: number of likeliest tokens to return at each position; a backend may leave them out."""
 
     max_tokens: int
     temperature: float
     stop: Sequence[int]
     top_p: float = 1.0
+    likeliest: int = 0
 
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """One completion: its T tokens including the stop token, the sampler's log-probabilities, and its text
-    without the stop token."""
+    """One completion: its T tokens including the stop token, the sampler's log-probabilities, its text
+    without the stop token, and the likeliest tokens if they were requested."""
 
     tokens_T: list[int]
     logprobs_T: list[float]
     stop_reason: Literal["stop", "length"]
     text: str
+    choices: Choices | None = None
+    n_cached: int | None = None
+    """Prompt tokens that are billed for this answer as read from the service's cache; None: unknown."""
 
     @classmethod
     def checked(
@@ -311,6 +315,15 @@ class Backend(Protocol):
     ) -> tuple[NDArray[np.float32], Choices]:
         """Return `logprobs` and the `k` likeliest tokens at each of the T positions."""
 
+    async def logprobs_of(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        tokens_T: Sequence[int],
+        ids_TK: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return `logprobs` and the log-probabilities of the K tokens `ids_TK` at each of the T positions, (T, K)."""
+
     async def open_trainer(
         self, state_path: str | None, *, weights_only: bool = False
     ) -> Trainer:
@@ -344,6 +357,8 @@ class Readiness:
     saved: Mapping[str, Saved | PolicyError] = field(default_factory=dict)
     """Mapping of configuration key to the saved weights that it names, or the error if they do not exist.
     Not a finding, because a run that has begun may not need the weights that it started from."""
+    newest_weights_only: bool = False
+    """Whether the student of a run can be sampled only with its newest weights."""
 
 
 @runtime_checkable

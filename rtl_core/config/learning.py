@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from localtinker.losses import CLIP, LOSSES, policy_losses
+from localtinker.losses import CLIP, LOSSES, UNAVAILABLE, policy_losses
 from rtl_core.config.url import EndpointUrl
 from rtl_core.learning.advantage import Baseline
 from rtl_core.learning.credit import Doubtful, Truncated
@@ -39,15 +39,17 @@ class LearningSection(Section):
     """Algorithms for the problems of single sources: mapping of a problem's `source` (`starter`, `cvdp`, ...) to an
     algorithm, such as `{cvdp = "max_rl"}`. All other problems use `algorithm`; every other key holds for all."""
     loss: str = "importance_sampling"
-    """Loss of the train step, by its name in Tinker: `importance_sampling`, `ppo`, `cispo` (localtinker/losses.py)."""
+    """Loss of the train step, by its name in Tinker: `importance_sampling`, `ppo`, `gspo`, `cispo`
+    (localtinker/losses.py)."""
     loss_parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the loss by their names in Tinker, such as `{clip_low_threshold = 0.0}`. They override
     `clip_low` and `clip_high`."""
     clip_low: float | None = Field(default=None, ge=0, le=1)
-    """With `ppo` and `cispo`: lower clip bound of the ratio of trainer to sampler probability. Default: 0.8
-    for `ppo`, 0 for `cispo`."""
+    """With `ppo`, `gspo` and `cispo`: lower clip bound of the ratio of trainer to sampler probability. Default: 0.8
+    for `ppo` and `gspo`, 0 for `cispo`."""
     clip_high: float | None = Field(default=None, ge=1)
-    """With `ppo` and `cispo`: upper clip bound of this ratio. Default: 1.2 for `ppo`, 4 for `cispo`."""
+    """With `ppo`, `gspo` and `cispo`: upper clip bound of this ratio. Default: 1.2 for `ppo` and `gspo`, 4 for
+    `cispo`."""
     staleness: int = Field(default=0, ge=0, le=8)
     """Maximum number of train steps by which the sampling weights lag behind. 0: on-policy, one step after
     the other. n: the next n steps are sampled, graded and scored while one step trains."""
@@ -80,11 +82,15 @@ class LearningSection(Section):
     """With `distribution_distillation`: `reverse` KL(student ‖ teacher), `forward` KL(teacher ‖ student),
     or `jensen_shannon`, a mixture of both (formulas: learning/distributions.py)."""
     teacher_choices: int = Field(default=20, ge=1, le=100)
-    """With `distribution_distillation`: number of the teacher's likeliest tokens requested at each position."""
+    """With `distribution_distillation`: number of likeliest tokens requested at each position."""
+    choices_of: Literal["teacher", "student"] = "teacher"
+    """With `distribution_distillation`: whose likeliest tokens are compared. `teacher`: the teacher's, and the trainer
+    reads the answers once more for its own probabilities of them. `student`: those that come with the student's
+    sample, which the teacher scores; on-policy the trainer reads the answers once."""
     tail: Tail = "bucket"
     """With `distribution_distillation`: treat all other tokens as one outcome (`bucket`), or leave them out
     (`renormalise`). On-policy `forward` with `renormalise` is a weighted cross entropy and needs no second
-    forward pass."""
+    forward pass, either."""
     jensen_shannon_beta: float = Field(default=0.5, gt=0, lt=1)
     """With `jensen_shannon`: β, the teacher's weight in the mixture."""
     choices_stored_above: float = Field(default=1.0, ge=0)
@@ -184,6 +190,10 @@ class LearningSection(Section):
     def _known_loss(cls, name: str) -> str:
         if name not in policy_losses():
             hint = did_you_mean(name, policy_losses(), f"known: {', '.join(policy_losses())}")
+            if name in UNAVAILABLE:
+                raise ValueError(
+                    f"no training with the loss {name!r}: {UNAVAILABLE[name]}; {hint}"
+                )
             raise ValueError(f"unknown loss {name!r}; {hint}")
         return name
 
@@ -215,18 +225,22 @@ class LearningSection(Section):
 
     @property
     def asked_choices(self) -> int:
-        """Number of the teacher's likeliest tokens to request at each position. 0: only its scores."""
+        """Number of likeliest tokens to request at each position. 0: only the teacher's scores."""
         return (
             self.teacher_choices if self.algorithm in (DISTRIBUTIONS, SELF_DISTRIBUTIONS) else 0
         )
 
     @property
+    def sampled_choices(self) -> int:
+        """Number of likeliest tokens to request with each token of a sample. 0: none."""
+        return self.asked_choices if self.choices_of == "student" else 0
+
+    @property
     def reads_trainer(self) -> bool:
         """Whether a step with a KL needs the trainer's log-probabilities before it trains."""
-        fixed = (
-            self.divergence == "forward" and self.tail == "renormalise" and self.staleness == 0
-        )
-        return self.asked_choices > 0 and not fixed
+        fixed = self.divergence == "forward" and self.tail == "renormalise"
+        known = self.staleness == 0 and (fixed or self.choices_of == "student")
+        return self.asked_choices > 0 and not known
 
     @property
     def imitates_teacher(self) -> bool:

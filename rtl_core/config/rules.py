@@ -21,7 +21,12 @@ Rule = tuple[str, bool, str]
 
 def rules_of(config: RunConfig) -> list[Rule]:
     """Return the rules for a configuration, in the order in which they are checked."""
-    rules = [*_learning_rules(config), *_algorithm_rules(config), *_loss_rules(config)]
+    rules = [
+        *_service_rules(config),
+        *_learning_rules(config),
+        *_algorithm_rules(config),
+        *_loss_rules(config),
+    ]
     if config.learning.asked_choices:
         rules += _distribution_rules(config)
     if config.learning.episodes:
@@ -34,8 +39,6 @@ def rules_of(config: RunConfig) -> list[Rule]:
 
 def _learning_rules(config: RunConfig) -> list[Rule]:
     learning, tinker = config.learning, config.tinker
-    rank, below = tinker.lora_rank, 1 << (tinker.lora_rank.bit_length() - 1)
-    in_cloud = config.backend.name == "tinker" and tinker.base_url is None
     return [
         (
             "learning.kl_weight",
@@ -53,11 +56,6 @@ def _learning_rules(config: RunConfig) -> list[Rule]:
             "tinker.teacher",
             bool(tinker.teachers) and tinker.teacher is None,
             "name a teacher for the problems whose source is not in tinker.teachers",
-        ),
-        (
-            "tinker.lora_rank",
-            in_cloud and rank != below,
-            f"Tinker's service trains only ranks that are powers of two, not {rank}; take {below} or {2 * below}",
         ),
         (
             "learning.kl_weight",
@@ -90,6 +88,24 @@ def _learning_rules(config: RunConfig) -> list[Rule]:
             "learning.permute_results",
             learning.permute_results and not learning.episodes,
             "needs episodes; set learning.episodes = true",
+        ),
+    ]
+
+
+def _service_rules(config: RunConfig) -> list[Rule]:
+    tinker = config.tinker
+    rank, below = tinker.lora_rank, 1 << (tinker.lora_rank.bit_length() - 1)
+    in_cloud = config.backend.name == "tinker" and tinker.base_url is None
+    return [
+        (
+            "tinker.lora_rank",
+            in_cloud and rank != below,
+            f"Tinker's service trains only ranks that are powers of two, not {rank}; take {below} or {2 * below}",
+        ),
+        (
+            "tinker.engine",
+            tinker.engine == "skyrl" and tinker.is_local,
+            'skyrl is a server of your own and "local" is the embedded service; set tinker.base_url to its URL',
         ),
     ]
 
@@ -169,6 +185,11 @@ def _distribution_rules(config: RunConfig) -> list[Rule]:
             learning.permute_advantages,
             f"{no} use permute_teacher",
         ),
+        (
+            "learning.permute_teacher",
+            learning.permute_teacher and learning.choices_of == "student",
+            f'{no} the student\'s choices belong to its own answer; set learning.choices_of = "teacher"',
+        ),
     ]
 
 
@@ -206,6 +227,11 @@ def _episode_rules(config: RunConfig) -> list[Rule]:
             "learning.kl_after_error",
             learning.kl_after_error,
             f"{no} it compares single-turn answers; set false",
+        ),
+        (
+            "learning.choices_of",
+            learning.sampled_choices > 0,
+            f"{no} the student's choices come with a single turn; set teacher",
         ),
         (
             "learning.permute_teacher",

@@ -18,6 +18,10 @@ class TinkerSection(Section):
     teacher_base_url: str | None = None
     """Separate service for the teachers: a URL, `local` (the embedded service), or `cloud` (Tinker's). Its
     key is TINKER_TEACHER_API_KEY, with TINKER_API_KEY as fallback. Default: the service of `base_url`."""
+    engine: Literal["auto", "tinker", "skyrl"] = "auto"
+    """What answers at a URL. `auto`: the server is asked; for SkyRL and TuFT, which speak an older version of
+    Tinker's protocol, the run starts a bridge and talks to that. `skyrl`: `base_url` must be a SkyRL. `tinker`:
+    the server speaks today's protocol and is not asked. No effect with `local` and Tinker's cloud."""
     student: str
     """Model to train, by its name on the service."""
     teacher: str | None = None

@@ -1,28 +1,28 @@
 """Tokens by kind, and their cost.
 
-Counted per model:
+Counted per model, with the service's own count of cached prompt tokens for what a run has sampled (`as_billed`):
 
 - sampling a group of G answers to one prompt of P tokens: P prefill, (G − 1)·P cached, Σ T sample;
 - an episode: each later turn reads everything before it, of which the part read by the previous turn is
   cached, the rest prefill;
 - the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each,
-  which the request must include although it is not used. The same with the likeliest tokens at each
+  which the request must include although it is not used. The same with the likeliest, or named, tokens at each
   position (distribution distillation);
 - a train step: P + T − 1 train tokens per datum sent. For a run these are the recorded `steps.train_tokens`
   (backend/base.py): masked rollouts, those without an advantage, and quarantined groups are sampled but not
   trained on;
-- a forward pass of the trainer (distribution distillation, except on-policy forward KL, renormalised): as a
-  train step, an upper bound.
+- a forward pass of the trainer (distribution distillation, except on-policy with the student's choices, or with
+  forward KL, renormalised): as a train step, an upper bound.
 
-Not counted: prompts that the service dropped from its cache between two requests of a group (prefill
-instead of cached), work repeated after a crash, storage of checkpoints, and your own machine.
+Not counted: in estimates and scores, prompts that the service dropped from its cache between two requests of a
+group (prefill instead of cached); work repeated after a crash, storage of checkpoints, and your own machine.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from pathlib import Path
 
@@ -112,6 +112,13 @@ def later_turns(prompt: int, own_T: Sequence[bool]) -> Tokens:
     starts = [t for t, own in enumerate(own_T) if own and not (t and own_T[t - 1])]
     cached = sum(prompt + start for start in starts[:-1])
     return Tokens(prefill=max(starts, default=0), cached=cached)
+
+
+def as_billed(tokens: Tokens, cached: float | None) -> Tokens:
+    """Return tokens of sampling, of whose prompts the service read `cached` tokens from its cache (None: unknown)."""
+    if cached is None:
+        return tokens
+    return replace(tokens, prefill=tokens.prefill + tokens.cached - cached, cached=cached)
 
 
 def scored(prompt: float, completions: Sequence[float]) -> Tokens:

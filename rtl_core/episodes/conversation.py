@@ -9,9 +9,9 @@ from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat, answer_text
 
-Sample = Callable[[Sequence[int], int], tuple[Sequence[int], Sequence[float]]]
-"""(prompt of P tokens, largest number of tokens) -> T tokens of a completion, including its end token, and
-their log-probabilities."""
+Sample = Callable[[Sequence[int], int], tuple[Sequence[int], Sequence[float], int | None]]
+"""(prompt of P tokens, largest number of tokens) -> T tokens of a completion, including its end token, their
+log-probabilities, and the prompt's tokens that the service read from its cache (None: unknown)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Conversation:
             room = min(room, self.context - len(self.tokens))
         if room < 1:
             return Reply("", cut=True)
-        tokens_T, logprobs_T = self.sample(self.tokens, room)
+        tokens_T, logprobs_T, n_cached = self.sample(self.tokens, room)
         text, ended = answer_text(self.chat.tokenizer, tokens_T, self.chat.stop)
         text = self.chat.opening(self.tokens) + text
         assert self._tools is not None, "the prompt was read"
@@ -70,6 +70,7 @@ class Conversation:
             cut=not ended,
             tokens_T=tuple(tokens_T),
             logprobs_T=tuple(logprobs_T),
+            n_cached=n_cached,
         )
 
     def as_sequence(self, messages: Messages, tools: Messages) -> TokenSequence:

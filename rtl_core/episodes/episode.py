@@ -60,6 +60,9 @@ class Reply:
     """Tokens of the conversation before the turn, as an endpoint counts them; 0 if it does not."""
     model: str = ""
     """Name of the model that an endpoint says it is."""
+    n_cached: int | None = None
+    """Tokens of the conversation before the turn that the service read from its cache; None: unknown, as in turns that
+    are restored from the history."""
 
 
 class Policy(Protocol):

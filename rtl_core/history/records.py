@@ -68,6 +68,8 @@ class RunRecord(RunSettings):
     """The run's own copy of the saved weights that it starts from, for training; None for a fresh adapter."""
     start_sampler: str | None = None
     """The same, for sampling."""
+    console: str | None = None
+    """Page of the newest trainer in the console of the service."""
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -199,7 +201,8 @@ class TeacherRecord:
     reading: TeacherReading | None = None
     """How a teacher with other tokens read the answer."""
     choices: Choices | None = None
-    """The teacher's most likely tokens at each position, in memory; only the first three at `choices_at` are stored."""
+    """The tokens that are compared at each position, those that are likeliest to the teacher first, in memory; only the
+    first three at `choices_at` are stored."""
     choices_at: Sequence[int] = ()
     """Positions, from 0, whose choices are stored."""
 
@@ -297,6 +300,9 @@ class StoredRollout:
     credit: Credit | None = None
     audit: AuditResult | None = None
     """For a pass: the result of comparing it with the golden answer, or with other passes."""
+    choices: Choices | None = None
+    """The student's likeliest tokens at each position, in memory (`learning.choices_of`). Once the teacher has scored
+    them, in the order of `teacher.choices`."""
     heard_from: int = 0
     """First token whose teacher score is used, set by the train step (`learning.kl_after_error`); not stored."""
 

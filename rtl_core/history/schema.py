@@ -16,7 +16,7 @@ import duckdb
 from rtl_core import __version__
 from rtl_core.errors import HistoryError
 
-VERSION = 19
+VERSION = 20
 """The version of the tables: the only one that this code reads and writes."""
 _VIEWS_MARK = "\n-- Views\n"
 _ANOTHER_FILE = (

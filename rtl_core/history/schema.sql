@@ -36,7 +36,8 @@ CREATE TABLE runs (
     message       VARCHAR,                  -- why it stopped, if it did, for people
     ended_by      VARCHAR,                  -- of a cancelled run: signal (its process was told to end) | request (in Prefect)
     start_state   VARCHAR,                  -- of a run with `tinker.start_from`: its own copy of the weights that it began with,
-    start_sampler VARCHAR                   -- to train and to sample from; NULL for a fresh adapter
+    start_sampler VARCHAR,                  -- to train and to sample from; NULL for a fresh adapter
+    console       VARCHAR                   -- page of its newest trainer in the console of the service, if that has one
 );
 
 CREATE TABLE problems (
@@ -172,7 +173,9 @@ CREATE TABLE rollouts (
     recorded_at  TIMESTAMP NOT NULL,
     policy       VARCHAR NOT NULL,          -- student | teacher | endpoint (learning.warm_start_model): who wrote it
     ended        VARCHAR,                   -- why an episode ended: submitted | no call | cut | turns | tokens | seconds; NULL of a single-shot answer
-    n_turns      INTEGER                    -- turns of the model in an episode
+    n_turns      INTEGER,                   -- turns of the model in an episode
+    n_cached     INTEGER                    -- of the tokens that the model read (in all turns), those that the service bills as
+                                            -- read from its cache; NULL: unknown, as of resumed episodes
 );
 
 -- Conversations: what a model wrote in each turn, and what each of its calls of tools gave (rtl_core/episodes).

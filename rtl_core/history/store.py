@@ -116,6 +116,11 @@ class History(Reading):
                 [state_path, sampler_path, name],
             )
 
+    def record_console(self, name: str, url: str) -> None:
+        """Store the page of a run's newest trainer in the console of its service."""
+        with self._writing() as con:
+            con.execute("UPDATE runs SET console = ? WHERE run = ?", [url, name])
+
     def heartbeat(self, name: str, waits_for: str = "") -> None:
         """Record that a run is alive, and what it waits for. The message of a run that has ended or was
         interrupted is kept."""

@@ -14,6 +14,7 @@ from rtl_core.cost.tokens import (
     Prices,
     Tokens,
     Usage,
+    as_billed,
     later_turns,
     sampled,
     scored,
@@ -24,12 +25,14 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.types.rollout import Purpose
 
-# A row for each prompt of a step, evaluation or measurement. `own`: the masks of episodes (`Rollout.own_T`);
+# A row for each prompt of a step, evaluation or measurement. `cached`: tokens of all its prompts that the service read
+# from its cache, where it told so for every answer; `own`: the masks of episodes (`Rollout.own_T`);
 # `scored`: (prompt tokens that the teacher read, answer tokens) of the answers that it scored, equal answers once.
 _GROUPS = """
 SELECT r.policy, any_value(r.n_prompt) AS prompt, CAST(sum(r.n_prompt) AS BIGINT) AS prompts,
        any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
+       CASE WHEN bool_and(r.n_cached IS NOT NULL) THEN CAST(sum(r.n_cached) AS BIGINT) END AS cached,
        coalesce(list(k.own_T) FILTER (WHERE k.own_T IS NOT NULL), []) AS own,
        list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt),
                                               'tokens': coalesce(len(u.tokens_U), len(k.own_T), r.n_tokens),
@@ -110,8 +113,10 @@ def _usage(
             usages.append({_endpoint(config): asked})
             continue
         sampler = teacher if group["policy"] == "teacher" and teacher else student
-        usages.append({sampler: sampled(group["prompt"], group["completions"])})
-        usages += ({sampler: later_turns(group["prompt"], own_T)} for own_T in group["own"])
+        tokens = sampled(group["prompt"], group["completions"])
+        for own_T in group["own"]:
+            tokens += later_turns(group["prompt"], own_T)
+        usages.append({sampler: as_billed(tokens, group["cached"])})
         if group["scored"] and (scorer := group["scorer"] or teacher):
             answers: dict[int, list[int]] = {}
             for prompt, tokens in group["scored"]:

@@ -54,11 +54,16 @@ SELECT (SELECT count(*) FROM rollouts WHERE run = $run) AS rollouts,
 
 
 def write_report(
-    history: History, run_names: list[str], path: Path, own: Sequence[str] = ()
+    history: History,
+    run_names: list[str],
+    path: Path,
+    own: Sequence[str] = (),
+    flow_run: str | None = None,
 ) -> Path:
     """Write the report of a run, or the comparison of several, to `path`, atomically. Returns `path`.
 
     Raises HistoryError without a run and for an unknown one. `own`: sections of the user, see `sections`.
+    `flow_run`: address of the run's page on a Prefect server.
     """
     if not run_names:
         raise HistoryError("a report needs at least one run", "name it: rtl-distill report RUN")
@@ -72,7 +77,7 @@ def write_report(
         linked = [key for table in tables for key in table.links.values()]
         browser = rollouts.sample(history, run_names[0], linked)
     with replacing(path) as fresh:
-        fresh.write_text(render(history, results, filled, browser), encoding="utf-8")
+        fresh.write_text(render(history, results, filled, browser, flow_run), encoding="utf-8")
     return path
 
 
@@ -81,6 +86,7 @@ def render(
     results: dict[str, RunResult],
     filled: list[Section],
     browser: dict[str, Any] | None,
+    flow_run: str | None = None,
 ) -> str:
     runs = [history.existing_run(name) for name in results]
     result, alone = results[runs[0].name], len(runs) == 1
@@ -92,6 +98,7 @@ def render(
         detail=_detail(result),
         facts=facts(history, runs[0]) if alone else [],
         demo_note=demo_note(runs[0]),
+        flow_run=flow_run,
     )
 
 

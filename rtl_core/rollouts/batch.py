@@ -130,6 +130,7 @@ class Batch(BatchPlan):
             logprobs_T=tuple(answer.logprobs_T),
             stop_reason=answer.stop_reason,
             text=answer.text,
+            n_cached=answer.n_cached,
             policy_step=self.policy_step,
             policy=self.sampler,
         )
@@ -165,6 +166,9 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
     if reader is not None:
         chat, prompt_P = reader.teacher, reader.teacher.encode(prompt.messages)
     params = sampling_of(config, batch.purpose, chat.stop)
+    learning = config.learning
+    if batch.purpose == "train" and learning.uses_kl_at(batch.step, len(session.weights.steps)):
+        params = replace(params, likeliest=learning.sampled_choices)
     room = session.room_after(prompt_P)
     if room is not None:
         params = replace(params, max_tokens=min(params.max_tokens, room))
@@ -181,7 +185,10 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> None:
         for index, answer in zip(missing, answers, strict=True)
     ]
     # Added first: answers that are paid for are not sampled again when the recorder raises an earlier failure.
-    batch.add(map(StoredRollout, rollouts))
+    batch.add(
+        StoredRollout(rollout, choices=answer.choices)
+        for rollout, answer in zip(rollouts, answers, strict=True)
+    )
     session.recorder.put("record_rollouts", rollouts)
 
 

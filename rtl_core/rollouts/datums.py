@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localtinker.losses import LOSSES, RATIO_MASK
 from rtl_core.algorithms.base import Algorithm, Group, Inputs, chosen, credit_of
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.algorithms.warm_start import WarmStart
@@ -167,6 +168,9 @@ def build_datums(
     for (prompt_P, tokens_T, own_T, _), all_inputs in equal.items():
         mask_T = np.array(own_T, bool) if own_T else None
         merged = merge_equal(all_inputs, algorithm.signals)
+        if RATIO_MASK in LOSSES[learning.loss].required:
+            sampled_T = np.ones(len(tokens_T), bool) if mask_T is None else mask_T
+            merged[RATIO_MASK] = sampled_T.astype(np.float32)
         datums.append(Datum(prompt_P, tokens_T, merged, own_T=mask_T))
     return datums
 

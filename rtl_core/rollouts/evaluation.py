@@ -159,6 +159,22 @@ def plan_at(
     return EvaluationPlan(policy, step, split, samples, path, other, kind)
 
 
+def needs_older_weights(session: Session, plan: EvaluationPlan) -> PolicyError | None:
+    """Return the error for an evaluation of other weights than the newest, if the run's service samples only those."""
+    if plan.policy != "student" or not (session.trains and session.policy.newest_weights_only):
+        return None
+    last = session.history.last_trained_step(session.run)
+    newest = last.step + 1 if last else 0
+    if plan.step == newest:
+        return None
+    return PolicyError(
+        f"the weights after {counted(plan.step, 'step')} cannot be evaluated: the engine samples only the newest, "
+        f"those after {counted(newest, 'step')}",
+        "evaluate the newest, or write the others as a model (`rtl-distill admin checkpoints RUN --export DIR "
+        "--step N --merged`) and serve that",
+    )
+
+
 def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
     """Return the batch of an evaluation: every usable held-out problem, with the answers that the history
     already holds."""

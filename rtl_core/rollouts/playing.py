@@ -105,13 +105,15 @@ def sampling_policy(
     weights = sampler_of(config, batch, session.problems[problem_id])
     place = config.run.seed, seed_place(batch), problem_id, sample
 
-    def ask(prompt_P: Sequence[int], most_tokens: int) -> tuple[Sequence[int], Sequence[float]]:
+    def ask(
+        prompt_P: Sequence[int], most_tokens: int
+    ) -> tuple[Sequence[int], Sequence[float], int | None]:
         params = replace(settings, max_tokens=min(most_tokens, settings.max_tokens))
         # The prompt's length tells the turn.
         seeds = [rollout_seed(*place, len(prompt_P))] if config.sampling.seeded else None
         request = policy.backend.sample(weights, prompt_P, 1, params, seeds=seeds)
         (answer,) = asyncio.run_coroutine_threadsafe(request, loop).result()
-        return answer.tokens_T, answer.logprobs_T
+        return answer.tokens_T, answer.logprobs_T, answer.n_cached
 
     return Conversation(policy.chat, ask, policy.context)
 
@@ -262,7 +264,9 @@ def _converse(
     fields["stop_reason"] = "stop" if ended in ("submitted", "no call") else "length"
     if isinstance(policy, Conversation):
         tokens = policy.as_sequence(episode.messages, definitions(episode.tools.offered))
+        cached = [turn.reply.n_cached for turn in episode.turns if turn.reply.tokens_T]
         fields |= asdict(tokens)
+        fields["n_cached"] = None if None in cached else sum(filter(None, cached))
         if session.trains and not tokens.tokens_T:
             raise PolicyError(
                 f"the prompt of an episode on {problem.id} leaves no room for an answer in the "

@@ -9,8 +9,10 @@ which is also trained on, is the one that the answer was sampled from.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,10 +62,13 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
 
     An episode is scored as one sequence; at tokens from tools the scores are set to 0. With a self-teacher,
     answers without a hint get no scores; an answer that a teacher with other tokens cannot read gets a record without
-    spans. The teacher's choices are kept only in memory: a resumed step asks for them again.
+    spans. Choices are kept only in memory: a resumed step asks for them again.
     """
-    learning = session.config.learning
+    learning, backend = session.config.learning, session.policy.backend
     k = learning.asked_choices
+    ask: Ask = partial(_teacher_scores, backend, k)
+    if learning.sampled_choices:
+        ask = partial(_scores_of_own_choices, backend, k, Weights(path=batch.sampler_path))
     requests: list[tuple[StoredRollout, Scorer]] = []
     for stored in batch.group(problem_id):
         is_scored = stored.teacher is not None and (not k or stored.teacher.choices is not None)
@@ -73,54 +78,76 @@ async def score(session: Session, batch: Batch, problem_id: str) -> None:
         if scorer is not None:
             requests.append((stored, scorer))
     with batch.clock.measure("score"):
-        answers = await _scores(session.policy.backend, requests, k)
+        answers = await _scores(ask, requests)
     records = []
-    for (stored, scorer), (scores, choices) in zip(requests, answers, strict=True):
-        record = _record(stored, scorer, scores, choices, learning.choices_stored_above)
+    for (stored, scorer), scores in zip(requests, answers, strict=True):
+        record = _record(stored, scorer, scores, learning.choices_stored_above)
         records.append(record)
-        batch.update(stored, teacher=record)
+        batch.update(stored, teacher=record, choices=scores.own)
     session.recorder.put("record_teacher", records)
 
 
-Scores = tuple[NDArray[np.float32], Choices | None]
-"""Log-probabilities of the tokens that the teacher reads, and its choices if they were asked for."""
+class Scores(NamedTuple):
+    """Log-probabilities of the tokens that the teacher reads; the choices that are compared, with the teacher's
+    log-probabilities; and with the student's, if the choices are its own."""
+
+    logprobs_T: NDArray[np.float32]
+    choices: Choices | None = None
+    own: Choices | None = None
 
 
-async def _scores(
-    backend: Backend, requests: Sequence[tuple[StoredRollout, Scorer]], k: int
-) -> list[Scores]:
-    """Ask for the scores of each answer, in order, with the `k` likeliest choices if `k` is above 0. Equal
-    answers to one prompt have equal scores and are asked for once."""
+Ask = Callable[[StoredRollout, Scorer], Awaitable[Scores]]
 
-    async def ask(
-        weights: Weights, prompt_P: tuple[int, ...], tokens_T: tuple[int, ...]
-    ) -> Scores:
-        if not tokens_T:
-            return np.zeros(0, np.float32), None
-        if k:
-            return await backend.choices(weights, prompt_P, tokens_T, k)
-        return await backend.logprobs(weights, prompt_P, tokens_T), None
 
+async def _scores(ask: Ask, requests: Sequence[tuple[StoredRollout, Scorer]]) -> list[Scores]:
+    """Ask for the scores of each answer, in order. Equal answers to one prompt have equal scores and are asked for
+    once."""
     texts = [
         (scorer.weights, tuple(scorer.prompt_P), tuple(scorer.tokens_T))
         for _, scorer in requests
     ]
-    distinct = list(dict.fromkeys(texts))
-    scores = await asyncio.gather(*(ask(*text) for text in distinct))
+    distinct = dict(zip(texts, requests, strict=True))
+    scores = await asyncio.gather(*(ask(*request) for request in distinct.values()))
     by_text = dict(zip(distinct, scores, strict=True))
     return [by_text[text] for text in texts]
 
 
+async def _teacher_scores(
+    backend: Backend, k: int, stored: StoredRollout, scorer: Scorer
+) -> Scores:
+    """Ask a teacher for the scores of an answer and, with `k` above 0, for its own `k` choices."""
+    if not scorer.tokens_T:
+        return Scores(np.zeros(0, np.float32))
+    text = scorer.weights, scorer.prompt_P, scorer.tokens_T
+    if k:
+        return Scores(*await backend.choices(*text, k))
+    return Scores(await backend.logprobs(*text))
+
+
+async def _scores_of_own_choices(
+    backend: Backend, k: int, sampler: Weights, stored: StoredRollout, scorer: Scorer
+) -> Scores:
+    """Ask a teacher for its scores of an answer and of the student's `k` choices there. After a restart, which
+    loses them, the weights that sampled the answer are asked for them."""
+    rollout, own = stored.rollout, stored.choices
+    if own is None:
+        _, own = await backend.choices(sampler, rollout.prompt_P, rollout.tokens_T, k)
+    scores_T, teacher_TK = await backend.logprobs_of(
+        scorer.weights, scorer.prompt_P, scorer.tokens_T, own.tokens_TK
+    )
+    order_TK = np.argsort(-teacher_TK, axis=-1, kind="stable")
+    ordered = partial(np.take_along_axis, indices=order_TK, axis=-1)
+    tokens_TK = ordered(own.tokens_TK)
+    own = Choices(tokens_TK, ordered(own.logprobs_TK))
+    return Scores(scores_T, Choices(tokens_TK, ordered(teacher_TK)), own)
+
+
 def _record(
-    stored: StoredRollout,
-    scorer: Scorer,
-    scores_T: NDArray[np.float32],
-    choices: Choices | None,
-    stored_above: float,
+    stored: StoredRollout, scorer: Scorer, scores: Scores, stored_above: float
 ) -> TeacherRecord:
     """Return the record of an answer's scores. Choices are stored at tokens whose k1 is `stored_above` or
     more. The means are over the tokens that the teacher has scored, also in spans."""
-    own_T, reading = stored.rollout.sampled_T, None
+    own_T, reading, scores_T = stored.rollout.sampled_T, None, scores.logprobs_T
     student_T = np.array(stored.rollout.logprobs_T)
     if scorer.spans_S4 is not None:
         reading = TeacherReading(scorer.tokens_T, scores_T, scorer.spans_S4)
@@ -139,7 +166,7 @@ def _record(
         hint=scorer.hint,
         n_prompt=None if scorer.hint is None and reading is None else len(scorer.prompt_P),
         reading=reading,
-        choices=choices,
+        choices=scores.choices,
         choices_at=np.flatnonzero(own_T & (k1_T >= stored_above)).tolist(),
     )
 

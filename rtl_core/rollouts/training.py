@@ -54,7 +54,7 @@ async def take_start(session: Session) -> None:
     if record.start_state and record.start_sampler:
         start = Checkpoint(record.start_state, record.start_sampler)
     elif source and history.last_trained_step(session.run) is None:
-        trainer = await session.policy.backend.open_trainer(source, weights_only=True)
+        trainer = await open_trainer(session, source, weights_only=True)
         start = await trainer.save(f"{session.run}-start", config.checkpoints.ttl_s)
         paths = start.state_path, start.sampler_path
         await session.recorder.call(history.record_start, session.run, *paths)
@@ -63,6 +63,17 @@ async def take_start(session: Session) -> None:
     else:
         return
     session.weights.checkpoint, session.weights.sampler_paths[0] = start, start.sampler_path
+
+
+async def open_trainer(
+    session: Session, state_path: str | None, *, weights_only: bool = False
+) -> Trainer:
+    """Open a trainer, and record its page in the console of the service, if its backend names one."""
+    backend = session.policy.backend
+    trainer = await backend.open_trainer(state_path, weights_only=weights_only)
+    if url := getattr(trainer, "console_url", None):
+        await session.recorder.call(session.history.record_console, session.run, url)
+    return trainer
 
 
 async def train(session: Session, batch: Batch) -> None:
@@ -82,7 +93,7 @@ async def train(session: Session, batch: Batch) -> None:
             before = (
                 session.weights.checkpoint.state_path if session.weights.checkpoint else None
             )
-            trainer = await session.policy.backend.open_trainer(before)
+            trainer = await open_trainer(session, before)
         update = imitate if batch.purpose == "warm_start" else reinforce
         metrics, trained = await update(session, batch, trainer)
         checkpoint = await trainer.save(
@@ -192,7 +203,7 @@ def checked_drift(
 async def against_choices(
     trainer: Trainer, datums: Sequence[Datum], algorithm: DistributionDistillation
 ) -> tuple[list[Datum], int]:
-    """Return datums for a cross entropy on the sampled tokens and the teacher's, and the tokens of the
+    """Return datums for a cross entropy on the sampled tokens and the choices, and the tokens of the
     forward pass for their weights."""
     targets = [
         Datum(d.prompt_P, d.tokens_T, {}, np.asarray(d.inputs["teacher_tokens"], np.int64))

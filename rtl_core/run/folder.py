@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from rtl_core import __version__
 from rtl_core.config import RunConfig, to_toml
-from rtl_core.errors import ConfigError
+from rtl_core.errors import ConfigError, UserError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from rtl_core.run.lock import lock_path, read_holder
 from rtl_grader.problems.problem_set import LoadedProblems
 
 # Sections that a resumed run may not change, because the figures of its earlier steps depend on them.
@@ -34,7 +35,14 @@ _FIXED = (
 )
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor", "image"},
-    "tinker": {"base_url", "teacher_base_url", "local_threads", "local_device", "local_models"},
+    "tinker": {
+        "base_url",
+        "teacher_base_url",
+        "engine",
+        "local_threads",
+        "local_device",
+        "local_models",
+    },
     "backend": {"options"},
     "learning": {"warm_start_endpoint"},
     "evaluation": {"samples", "k", "every", "teacher"},
@@ -62,6 +70,16 @@ def config_of(history: History, run: str) -> RunConfig:
             lines.append(f"  `{key}`: {item['msg']}")
         text = "\n".join(lines)
         raise ConfigError(text.replace("Value error, ", "")) from None
+
+
+def flow_run_page(history: History, run: str) -> str | None:
+    """Return the address of a run's last flow run on a Prefect server, if it had one there."""
+    try:
+        config = config_of(history, run)
+    except UserError:  # such as a source that cannot be imported here
+        return None
+    page: str | None = read_holder(lock_path(config)).get("page")
+    return page
 
 
 def has_begun(history: History, run: str) -> bool:

@@ -226,7 +226,8 @@ async def _open_policy(
     for name, agreement in agreements.items():
         tell(f"teacher {name}: aligned by spans of text; {agreement.in_words}")
     context_of = readiness.context.get(config.tinker.student)
-    session.opened_policy = Policy(backend, chat, context_of, readers)
+    newest_only = readiness.newest_weights_only
+    session.opened_policy = Policy(backend, chat, context_of, newest_only, readers)
     if not session.trains:
         return
     inputs = PreflightInput(

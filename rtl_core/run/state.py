@@ -38,6 +38,8 @@ class Policy:
     chat: Chat
     context: int | None
     """Maximum tokens of prompt and answer together; None if the backend does not say."""
+    newest_weights_only: bool = False
+    """See `Readiness`."""
     readers: Mapping[str, Reader] = field(factory=dict)
     """Teachers, by name, whose tokens differ from the student's."""
     conversations: ConversationPool | None = None

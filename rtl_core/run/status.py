@@ -15,6 +15,7 @@ from rtl_core.reporting.console import before_after_table, rich_table, step_line
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
+from rtl_core.run.folder import flow_run_page
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
 from rtl_grader.progress import log_line, progress
@@ -96,7 +97,8 @@ def finish(session: Session) -> str:
         words = f"stopped: {session.progress.stopped}"
         tell.line(words)
         return words
-    path = write_report(history, [run], report_path(session))
+    page = flow_run_page(history, run)
+    path = write_report(history, [run], report_path(session), flow_run=page)
     if session.trains:
         tell.show(before_after_table(history, run))
         if session.config.curriculum.order != "shuffled":

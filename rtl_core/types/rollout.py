@@ -59,6 +59,8 @@ class Rollout(BaseModel):
     """Why the episode ended; None for a single-shot answer."""
     n_turns: int | None = None
     """Number of model turns in an episode."""
+    n_cached: int | None = None
+    """Tokens of all prompts of the answer that the service read from its cache, as it bills them; None: unknown."""
     counted: tuple[int, int] | None = None
     """Of an answer of `endpoint`: tokens read and written, as it counts them. The history has the two numbers
     in place of tokens."""

@@ -30,8 +30,7 @@ from rtl_core.reporting.rollout import interface_rows
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import LINES
 from rtl_core.reporting.transcript import call_in_words, total
-from rtl_core.run.folder import config_of
-from rtl_core.run.lock import lock_path, read_holder
+from rtl_core.run.folder import flow_run_page
 from rtl_core.view import code, failures, figures, one, pieces, questions, tokens
 from rtl_core.view import waves as drawing
 from rtl_core.view.links import link
@@ -102,7 +101,7 @@ def run(history: History, name: str, page: int, against: Against) -> Values:
         "page": page,
         "purposes": purposes,
         "live": record.status == "running",
-        "flow_run": _flow_run(history, name),
+        "flow_run": flow_run_page(history, name),
     }
 
 
@@ -112,16 +111,6 @@ def pictures(history: History, name: str) -> Values:
     with history.reading():
         charts = figures.pictures(Source(history, name))
     return {"record": record, "charts": charts, "live": record.status == "running"}
-
-
-def _flow_run(history: History, name: str) -> str | None:
-    """Address of the page of a run's last flow run on a Prefect server, if it had one there."""
-    try:
-        config = config_of(history, name)
-    except UserError:  # such as a source that cannot be imported here
-        return None
-    page: str | None = read_holder(lock_path(config)).get("page")
-    return page
 
 
 def step(history: History, filters: Filters, order: str) -> Values:

@@ -9,6 +9,7 @@ import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,12 @@ def logprobs_of(output: Any, datums: Sequence[Datum]) -> list[NDArray[np.float64
     ]
 
 
+def choices_of(top: Any, count: int, k: int) -> Choices:
+    parts = np.frombuffer(top.token_ids, np.int32), np.frombuffer(top.logprobs, np.float32)
+    ids_TK, values_TK = (part.reshape(top.length, top.k)[-count:] for part in parts)
+    return checked_choices(ids_TK, values_TK, count, k)
+
+
 class InProcess:
     def __init__(self, service: Service, config: RunConfig) -> None:
         self.tokenizer = BACKEND.tokenizer(config, config.tinker.student)
@@ -178,23 +185,30 @@ class InProcess:
                 weights,
                 prompt_P,
                 num_samples=count if seeds is None else 1,
+                topk_sample_logprobs=params.likeliest,
                 sampling_params=rq.SamplingParams(
                     **{**vars(params), "stop": list(params.stop)}, seed=seed
                 ),
             )
             for seed in ([None] if seeds is None else seeds)
         ]
-        return [
-            SampledAnswer.checked(
-                np.frombuffer(one.tokens, np.int32).tolist(),
-                np.frombuffer(one.logprobs, np.float32).tolist(),
-                one.stop_reason == pb.STOP_REASON_STOP,
-                tokenizer or self.tokenizer,
-                params,
-            )
-            for response in await asyncio.gather(*requests)
-            for one in response.sequences
-        ]
+        answers = []
+        for response in await asyncio.gather(*requests):
+            for one in response.sequences:
+                answer = SampledAnswer.checked(
+                    np.frombuffer(one.tokens, np.int32).tolist(),
+                    np.frombuffer(one.logprobs, np.float32).tolist(),
+                    one.stop_reason == pb.STOP_REASON_STOP,
+                    tokenizer or self.tokenizer,
+                    params,
+                )
+                if params.likeliest:
+                    choices = choices_of(
+                        one.topk_sampled_logprobs, len(answer.tokens_T), params.likeliest
+                    )
+                    answer = replace(answer, choices=choices)
+                answers.append(answer)
+        return answers
 
     async def logprobs(
         self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
@@ -216,15 +230,28 @@ class InProcess:
         tokens, nothing = [*prompt_P, *tokens_T], rq.SamplingParams(max_tokens=1)
         asked = {"prompt_logprobs": True, "topk_prompt_logprobs": k, "sampling_params": nothing}
         top = (await self._ask(weights, tokens, **asked)).topk_prompt_logprobs
-        ids, values = (
-            np.frombuffer(top.token_ids, np.int32),
-            np.frombuffer(top.logprobs, np.float32),
+        scores_T = await self.logprobs(weights, prompt_P, tokens_T)
+        return scores_T, choices_of(top, len(tokens_T), k)
+
+    async def logprobs_of(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        tokens_T: Sequence[int],
+        ids_TK: NDArray[np.int64],
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        nothing = np.full((len(prompt_P) - 1, ids_TK.shape[1]), -1)
+        ids = np.concatenate([nothing, ids_TK])
+        named = rq.TensorData(data=ids.ravel().tolist(), dtype="int64", shape=list(ids.shape))
+        response = await self._ask(
+            weights,
+            [*prompt_P, *tokens_T],
+            target_prompt_logprobs=named,
+            sampling_params=rq.SamplingParams(max_tokens=1),
         )
-        count = len(tokens_T)
-        found = [part.reshape(top.length, top.k)[-count:] for part in (ids, values)]
-        return await self.logprobs(weights, prompt_P, tokens_T), checked_choices(
-            *found, count, k
-        )
+        values = np.frombuffer(response.target_prompt_logprobs.dense, np.float32)
+        scores_T = await self.logprobs(weights, prompt_P, tokens_T)
+        return scores_T, values[-ids_TK.size :].reshape(ids_TK.shape)
 
     async def _ask(
         self, weights: Weights, tokens: Sequence[int], **asked: Any

@@ -251,6 +251,63 @@ def test_choices_returns_the_likeliest_tokens_with_the_scores(opened):
         )
 
 
+def test_named_tokens_are_scored_at_their_position(opened):
+    tokens = [50, 60, 70, 80]
+    scores_T, (ids_TK, values_TK) = opened(opened.backend.choices(TEACHER, PROMPT, tokens, 5))
+    named = np.column_stack([np.array(tokens), ids_TK[:, ::-1]])
+    asked = opened.backend.logprobs_of(TEACHER, PROMPT, tokens, named)
+    own_T, named_TK = opened(asked)
+    assert own_T == pytest.approx(scores_T, abs=1e-4)
+    assert named_TK.shape == (4, 6)
+    assert named_TK[:, 0] == pytest.approx(scores_T, abs=1e-4)
+    assert named_TK[:, 1:] == pytest.approx(values_TK[:, ::-1], abs=1e-4)
+
+
+def test_the_likeliest_tokens_come_with_a_sample(opened):
+    params = SamplingParams(6, 1.0, [], likeliest=4)
+    for answer in opened(opened.backend.sample(STUDENT, PROMPT, 3, params)):
+        found, tokens = answer.choices, answer.tokens_T
+        _, (_, values_TK) = opened(opened.backend.choices(STUDENT, PROMPT, tokens, 4))
+        assert found.logprobs_TK == pytest.approx(values_TK, abs=1e-4)
+        _, named_TK = opened(
+            opened.backend.logprobs_of(STUDENT, PROMPT, tokens, found.tokens_TK)
+        )
+        assert found.logprobs_TK == pytest.approx(named_TK, abs=1e-4)
+    (plain,) = opened(opened.backend.sample(STUDENT, PROMPT, 1, SamplingParams(6, 1.0, [])))
+    assert plain.choices is None
+
+
+def test_the_students_choices_give_the_gradient_that_the_trainers_pass_gives(opened):
+    """On-policy: log-probabilities from the sample in place of those of the trainer, for the same tokens."""
+    from rtl_core.algorithms.distribution_distillation import DistributionDistillation
+
+    backend, trainer = opened.backend, opened.open_trainer()
+    algorithm = DistributionDistillation(
+        load_config("demo", ["learning.algorithm=distribution_distillation"], environment={})
+    )
+    params = SamplingParams(12, 1.0, [], likeliest=8)
+    for answer in opened(backend.sample(STUDENT, PROMPT, 3, params)):
+        ids_TK, student_TK = answer.choices
+        asked = backend.logprobs_of(TEACHER, PROMPT, answer.tokens_T, ids_TK)
+        _, teacher_TK = opened(asked)
+        count = len(answer.tokens_T)
+        inputs = {
+            "logprobs": np.array(answer.logprobs_T, np.float32),
+            "advantages": np.full(count, 0.7, np.float32),
+            "kl_weights": np.full(count, 0.5, np.float32),
+            "teacher_logprobs": teacher_TK,
+            "student_logprobs": student_TK,
+        }
+        (found_TK,) = opened(trainer.logprobs([Datum(PROMPT, answer.tokens_T, {}, ids_TK)]))
+        by_sample, by_trainer = (algorithm.weights(inputs, of) for of in (None, found_TK))
+        p_TK = np.exp(found_TK[:, 1:])
+        of_logits = [
+            w_TK[:, 1:] - p_TK * w_TK.sum(-1, keepdims=True) for w_TK in (by_sample, by_trainer)
+        ]
+        assert np.abs(of_logits[1]).max() > 0.01
+        assert of_logits[0] == pytest.approx(of_logits[1], abs=1e-4)
+
+
 def test_all_targets_of_a_datum_are_scored_and_trained_on(opened):
     trainer, tokens = opened.open_trainer(), [50, 60, 70]
     others_TK = np.array([[51, 7], [61, 7], [71, 7]])
@@ -316,7 +373,7 @@ def test_distributions_have_the_gradient_of_the_sdks_custom_loss(opened):
     assert moved == pytest.approx(expected, abs=2e-3)
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "ppo", "cispo", "dro"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "ppo", "gspo", "cispo", "dro"])
 def test_every_loss_is_computed_with_its_parameters(opened, loss):
     import torch
 
@@ -332,17 +389,19 @@ def test_every_loss_is_computed_with_its_parameters(opened, loss):
             replace(datum, inputs={"weights": np.ones(len(datum.tokens_T), np.float32)})
             for datum in datums
         ]
+    if loss == "gspo":
+        for datum in datums:
+            datum.inputs["sequence_ratio_mask"] = np.ones(len(datum.tokens_T), np.float32)
     parameters = {name: 0.99 * value for name, value in LOSSES[loss].parameters.items()}
     result = opened(opened.open_trainer().step(datums, loss, parameters, ADAM))
     assert len(result.logprobs) == 2
     if LOSSES[loss].zero_is_silent:  # otherwise the prompt counts too
-        inputs = {
-            k: torch.from_numpy(np.concatenate([d.inputs[k] for d in datums]))
-            for k in datums[0].inputs
-        }
-        logp = torch.from_numpy(np.concatenate(result.logprobs))
-        expected = LOSSES[loss].function(logp, inputs, parameters).sum()
-        assert result.metrics["loss:sum"] == pytest.approx(float(expected), rel=1e-3)
+        expected = 0.0
+        for datum, logp_T in zip(datums, result.logprobs, strict=True):
+            inputs = {name: torch.from_numpy(values) for name, values in datum.inputs.items()}
+            own = LOSSES[loss].function(torch.from_numpy(logp_T), inputs, parameters)
+            expected += float(own.sum())
+        assert result.metrics["loss:sum"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_repeated_step_counts_once(opened):

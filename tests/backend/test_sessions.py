@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import platform
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -12,9 +13,11 @@ import pytest
 import tinker
 
 from localtinker.process import LocalTinker
+from rtl_core import __version__
 from rtl_core.backend.base import Checkpoint, SamplingParams, Trainer, Weights
-from rtl_core.backend.tinker import pauses
+from rtl_core.backend.tinker import marks, pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
+from rtl_core.backend.tinker.marks import run_id
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError, WeightsGoneError
 from rtl_core.tinymodels import model_path
@@ -114,6 +117,87 @@ def test_a_backend_opens_a_new_session_after_the_service_ended_its_own(cloud, re
     assert sessions[1:] == [session, *earlier]
 
 
+def test_sessions_trainings_and_weights_name_their_run(cloud, remote, tmp_path):
+    runner, backend, told = remote
+    trainer = runner.run(backend.open_trainer(None))
+    saved = runner.run(trainer.save("demo-000012", None))
+    headers = {"X-API-Key": cloud.api_key}
+
+    def get(path: str) -> dict[str, Any]:
+        return httpx.get(f"{cloud.base_url}/api/v1/{path}", headers=headers).json()
+
+    session = get(f"sessions/{get('sessions')['sessions'][0]}")
+    marks = session["user_metadata"]
+    assert marks == {
+        "rtl_distill": __version__,
+        "run": "demo",
+        "run_id": (tmp_path / "demo" / "id").read_text().strip(),
+        "purpose": "train",
+        "host": platform.node(),
+    }
+    (training,) = session["training_run_ids"]
+    assert get(f"training_runs/{training}")["user_metadata"] == marks
+    listed = {one["tinker_path"]: one for one in get("checkpoints")["checkpoints"]}
+    for path in (saved.state_path, saved.sampler_path):
+        assert listed[path]["user_metadata"] == {**marks, "step": "12"}
+    # Weights and trainers that replace lost ones are marked, too.
+    runner.run(backend.delete([saved.sampler_path]))
+
+    async def sample():
+        weights = Weights(path=saved.sampler_path)
+        return await backend.sample(weights, [2, 3], 1, SamplingParams(2, 1.0, [0]))
+
+    retried(runner, sample)
+    runner.run(backend.open_trainer(saved.state_path))
+    runner.run(backend.open_trainer(saved.state_path, weights_only=True))
+    runs = get(f"sessions/{get('sessions')['sessions'][0]}")["training_run_ids"]
+    assert len(runs) == 4
+    assert [get(f"training_runs/{run}")["user_metadata"] for run in runs] == [marks] * 4
+    (again,) = {one["tinker_path"] for one in get("checkpoints")["checkpoints"]} - set(listed)
+    assert again.endswith("/sampler_weights/demo-000012")
+    assert not any("console" in line for line in told)
+
+
+def test_a_run_keeps_its_id_and_another_of_its_name_has_another(tmp_path):
+    def id_in(folder: str) -> str:
+        return run_id(
+            load_config("demo", [f"run.directory={tmp_path / folder}"], environment={})
+        )
+
+    assert id_in("a") == id_in("a") != id_in("b")
+    (tmp_path / "a" / "demo" / "id").write_text("")  # as a crash could leave it
+    assert len(id_in("a")) == 16
+
+
+def test_pages_in_the_console_are_named_on_the_cloud_alone(cloud, remote, monkeypatch):
+    runner, backend, told = remote
+    monkeypatch.setattr(marks, "DEFAULT_BASE_URL", cloud.base_url)
+    trainer = runner.run(backend.open_trainer(None))
+    console = "https://tinker.thinkingmachines.ai"
+    training = trainer.console_url.removeprefix(f"{console}/training_runs/")
+    assert told == [
+        f"the session in Tinker's console: {console}/sessions/{training.partition(':')[0]}",
+        f"the training run in Tinker's console: {trainer.console_url}",
+    ]
+    monkeypatch.undo()
+    assert runner.run(backend.open_trainer(None)).console_url is None
+    assert len(told) == 3  # the trainer was opened again
+
+
+def test_answers_say_how_much_of_their_prompt_was_cached(remote):
+    runner, backend, _ = remote
+
+    def cached(seeds=None):
+        asked = backend.sample(
+            Weights(), [2, 3, 4], 3, SamplingParams(2, 1.0, [0]), seeds=seeds
+        )
+        return [answer.n_cached for answer in runner.run(asked)]
+
+    assert cached() == [0, 3, 3]  # one request, which reads the prompt once
+    # Three requests, of which those share the prompt that begin in one pass.
+    assert set(cached(seeds=[1, 2, 3])) <= {0, 3}
+
+
 def test_lost_sampler_weights_are_saved_again_from_their_state(remote):
     runner, backend, told = remote
     saved = runner.run(save(runner.run(backend.open_trainer(None))))
@@ -143,11 +227,11 @@ def test_a_refused_sample_cancels_the_others(cloud, remote, monkeypatch):
     def load():
         return httpx.get(f"{cloud.base_url}/api/v1/local/status", headers=headers).json()
 
-    def one_wrong(client, prompt, number, params):
+    def one_wrong(client, prompt, number, params, **more):
         if params.seed == 0:
             wait_for(lambda: load()["rows_running"], "the first sample")
             number = 10**6
-        return draw(client, prompt, number, params)
+        return draw(client, prompt, number, params, **more)
 
     monkeypatch.setattr(tinker.SamplingClient, "sample", one_wrong)
     before = load()["done"].get("sample")

@@ -33,7 +33,7 @@ def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tok
         turn = len(prompts)
         prompts.append(list(prompt_P))
         if turn == 3:
-            return chat.tokenizer.encode("I give up.", add_special_tokens=False), [0.0] * 4
+            return chat.tokenizer.encode("I give up.", add_special_tokens=False), [0.0] * 4, 9
         arguments = json.dumps({"path": "docs/specification.md", "last": turn})
         call = f'<tool_call>\n{{"name": "read", "arguments": {arguments}}}\n</tool_call>'
         letters = [
@@ -42,11 +42,12 @@ def test_each_turns_prompt_is_the_previous_one_with_the_sampled_and_rendered_tok
             for token in chat.tokenizer.encode(letter, add_special_tokens=False)
         ]
         tokens = [*letters, chat.stop[0]]
-        return tokens, [-0.5] * len(tokens)
+        return tokens, [-0.5] * len(tokens), turn
 
     episode = Episode(arbiter, executor)
     episode.play(Conversation(chat, sample))
     assert episode.ended == "cut"
+    assert [turn.reply.n_cached for turn in episode.turns] == [0, 1, 2, 9]
     tools = ToolChat(chat, definitions(episode.tools.offered))
     expected = tools.first(episode.messages[:2])
     for number, turn in enumerate(episode.turns):

@@ -62,6 +62,7 @@ def test_the_trainer_gets_exactly_the_sampled_and_rendered_tokens(tmp_path):
             len(turns),
             sum(turn.reply.n_tokens for turn in turns),
         )
+        assert 0 <= rollout.n_cached <= len(turns) * len(expected)
     assert told, "no episode of the step read anything"
 
     datums = build_datums(step, algorithm_of(session.config, step), 0.0)

@@ -20,6 +20,30 @@ TAUGHT = (
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
+def test_the_students_choices_come_with_its_sample_and_the_trainer_reads_once(
+    small_run, tmp_path
+):
+    from rtl_distill.flows.train import train
+
+    asked = "learning.choices_of=student", "backend.name=tests.flows.recording_backend:BACKEND"
+    asyncio.run(train("demo", small_run("own", *TAUGHT, *asked)))
+    history = History(tmp_path / "history.duckdb")
+    assert recorded.TRAINED
+    for loss, datum in recorded.TRAINED:
+        assert (loss, datum.inputs["weights"].shape) == (
+            "cross_entropy",
+            (len(datum.tokens_T), 6),
+        )
+        assert np.abs(datum.inputs["weights"][:, 1:]).max() > 0
+    own = sum(len(datum.sequence) - 1 for _, datum in recorded.TRAINED)
+    assert own == sum(step.train_tokens or 0 for step in history.trained_steps("own"))
+    rows = history.query("SELECT tokens, logprobs FROM teacher_choices").to_pylist()
+    assert rows
+    assert all(row["logprobs"] == sorted(row["logprobs"], reverse=True) for row in rows)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["reverse", "forward"])
 @pytest.mark.usefixtures("prefect")
 def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(

@@ -54,6 +54,7 @@ def test_every_named_query_runs_and_has_a_description(demo, name):
         "never-solved",
         "turns",
         "netlists",
+        "costs",  # tests/observe/test_usage.py
     ):
         assert rows, name
 

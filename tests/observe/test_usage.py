@@ -13,6 +13,7 @@ import pytest
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Prompts
 from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
+from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import (
     RunRecord,
     StepPlan,
@@ -21,7 +22,9 @@ from rtl_core.history.records import (
     TeacherRecord,
 )
 from rtl_core.history.store import History
-from rtl_core.observe.usage import dollars_spent, spent, spent_in_step
+from rtl_core.observe.usage import cost_metrics, dollars_spent, spent, spent_in_step
+from rtl_core.reporting.blocks import Source
+from rtl_core.reporting.figures import progress
 from rtl_core.run.forecast import Measured, forecast, measured
 from rtl_core.run.stopping import stop_reason
 from rtl_core.types.rollout import Rollout
@@ -234,3 +237,42 @@ def test_a_hint_is_charged_to_the_model_that_read_it(tmp_path):
     assert usage["student"] == Tokens(
         prefill=3 + (9 + 10) + (12 + 5), cached=2 * 3 + 9, sample=15 + 3
     )
+
+
+def test_cached_prompt_tokens_are_those_that_the_service_counts(tmp_path):
+    """Of the second prompt nothing was cached; of the first what another request had read, too."""
+    answers = [
+        answer("a", 0, 5, (1, 2, 3), n_cached=2),
+        answer("a", 1, 7, (1, 2, 3), n_cached=3),
+        answer("b", 0, 9, (4, 5), n_cached=0),
+        answer("b", 1, 9, (4, 5), n_cached=0),
+        answer("c", 0, 9, (6, 7), n_cached=2),
+        answer("c", 1, 9, (6, 7)),  # not known of all its answers: by the rule
+    ]
+    history, config = recorded(tmp_path / "h.duckdb", answers, trained=17), settings()
+    usage = used(history, config, 17)
+    assert usage["student"] == Tokens(prefill=1 + 4 + 2, cached=5 + 0 + 2, sample=48, train=17)
+    metrics = cost_metrics(usage, config, PRICES)
+    history.finish_step(
+        StepRecord(
+            run="r", epoch=0, step=0, state_path="st", sampler_path="sa", examples=1, train_tokens=17,
+            metrics=metrics,
+        )
+    )  # fmt: skip
+    costs = named_query("costs")
+    (row,) = history.query(costs.sql, costs.bind({}, "r")).to_pylist()
+    assert row == {
+        "step": 0, "model": "student", "prefill": 7, "cached": 7, "sample": 48, "train": 17,
+        "cached_share": 0.5, "step_usd": pytest.approx(17e-6),
+    }  # fmt: skip
+    table = progress.cost(Source(history, "r"))
+    assert "Of the prompt tokens, 50% were read from the service's cache." in table.caption
+
+
+def test_the_turns_of_an_episode_read_from_the_cache_what_the_service_counts(tmp_path):
+    """The prompts of the three turns have 3, 7 and 9 tokens."""
+    own_T = (True, True, False, False, True, False, True)
+    one = answer("a", 0, 7, (1, 2, 3), own_T=own_T, n_turns=3, ended="submitted", n_cached=8)
+    history = recorded(tmp_path / "h.duckdb", [one], trained=0)
+    usage = used(history, settings("learning.episodes=true"), 0)
+    assert usage["student"] == Tokens(prefill=3 + 7 + 9 - 8, cached=8, sample=4)

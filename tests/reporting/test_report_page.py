@@ -198,6 +198,13 @@ def test_a_run_that_has_just_started_has_a_page(page, demo, tmp_path):
     assert page.js("document.querySelector('h1').innerText") == "No evaluation has ended yet"
 
 
+def test_the_foot_links_the_runs_flow_run(page, demo, tmp_path):
+    address = "http://127.0.0.1:4200/runs/flow-run/7"
+    open_whole(page, write_report(demo, ["fresh"], tmp_path / "r.html", flow_run=address))
+    assert_quiet(page)
+    assert page.js("document.querySelector('footer a').href") == address
+
+
 def test_runs_are_compared(page, demo, tmp_path):
     open_whole(page, write_report(demo, ["demo", "other"], tmp_path / "both.html"))
     assert_quiet(page)

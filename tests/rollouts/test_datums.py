@@ -259,6 +259,28 @@ def test_distributions_carry_the_teachers_choices_and_permuted_ones_are_from_ano
     )
 
 
+def test_the_ratio_of_a_sequence_is_over_its_sampled_tokens():
+    made = batch({"a": [1.0, 0.0]})
+    for stored in made.group("a"):
+        episode = stored.rollout.model_copy(
+            update={
+                "tokens_T": (3, 9, 4),
+                "logprobs_T": (-1.0, 0.0, -0.5),
+                "own_T": (True, False, True),
+            }
+        )
+        if stored.rollout.sample:
+            made.rollouts["a", 1] = replace(stored, rollout=episode)
+    for loss, names in (("gspo", {"sequence_ratio_mask"}), ("ppo", set())):
+        own = Grpo(config(f"learning.loss={loss}", "learning.kl_weight=0"))
+        compute_credit(made, "a", own)
+        plain, episode = build_datums(made, own, 0.0)
+        assert set(plain.inputs) == {"logprobs", "advantages"} | names
+        if names:
+            assert plain.inputs["sequence_ratio_mask"].tolist() == [1.0] * len(plain.tokens_T)
+            assert episode.inputs["sequence_ratio_mask"].tolist() == [1.0, 0.0, 1.0]
+
+
 def test_the_teacher_counts_where_the_student_was_unsure_and_from_the_first_wrong_line():
     assert unsure(np.log([0.9, 0.2, 0.5]), 0.5).tolist() == [0, 1, 0]
     passing = [["module a;", "always @(posedge c)", "q <= d;"], ["module a;", "assign q = d;"]]

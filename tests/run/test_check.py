@@ -65,6 +65,7 @@ def settings(front: Front, folder: Path, *more: str) -> list[str]:
         f"run.directory={folder}",
         f"run.history={folder / 'h.duckdb'}",
         f"tinker.base_url={front.url}",
+        "tinker.engine=tinker",  # as in the cloud, nothing else is asked
         f"tinker.student={STUDENT}",
         f"tinker.teacher={TEACHER}",
         *SMALL,

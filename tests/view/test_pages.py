@@ -90,6 +90,14 @@ def test_model_text_stays_text_on_every_page(view, demo):
         assert "\u2028" not in page
 
 
+def test_the_page_of_a_run_links_to_the_console_of_its_service(view, demo):
+    assert "console" not in view.get("/run", params={"run": "other"}).text
+    url = "https://tinker.thinkingmachines.ai/training_runs/s:train:1"
+    demo.record_console("fresh", url)
+    page = view.get("/run", params={"run": "fresh"}).text
+    assert f'<a href="{url}">' in page
+
+
 def test_an_episode_is_shown_turn_by_turn_with_failures_in_red(view, demo):
     key = keys(demo, "SELECT rollout FROM episodes WHERE run = 'demo' LIMIT 1")[0]
     page = html.unescape(view.get(rollout_link(key)).text)

@@ -37,10 +37,13 @@ Limits, compared with the cloud:
 
 - LoRA only, with alpha 32 for every rank; no full fine-tuning. Embeddings, and experts that transformers
   fuses into one tensor, stay frozen. The optimizer is AdamW; no Dimuon.
-- Losses: cross_entropy, importance_sampling, ppo, cispo, dro. No gspo or stable_reinforce. Custom losses
-  run on the client, as the SDK does it (`forward_backward_custom`, `create_custom_loss`).
+- Losses: cross_entropy, importance_sampling, ppo, gspo, cispo, dro. No stable_reinforce: its formula is not
+  published. Custom losses run on the client, as the SDK does it (`forward_backward_custom`, `create_custom_loss`).
+  A loss is never uploaded: this server tells the SDK so (`custom_loss_server_side`), and answers an upload
+  (`POST /create_custom_loss`) with 400, because it runs no operations that a client names.
 - Text only. For models of 64 MiB or more, texts with a common prefix share its computation within a pass;
-  no prefix is cached for later requests. `prompt_logprobs_last_n` saves the head's work, not the body's.
+  no prefix is cached for later requests. `prompt_cache_hit_tokens` counts prompts that are computed for another
+  request of the same pass. `prompt_logprobs_last_n` saves the head's work, not the body's.
 - One compute thread, one device, no tensor parallelism. Training passes run one after the other. Small
   models on the CPU sample and score in separate processes. Other models do so on the compute thread, where
   a training pass delays the samples of other clients. Models outside the Llama, Qwen2 and Qwen3 families

@@ -32,6 +32,7 @@ from localtinker.listing import (
     download_routes,
     run_routes,
 )
+from localtinker.losses import UNAVAILABLE
 from localtinker.service import Service
 from localtinker.wire import decode_train_request
 
@@ -215,8 +216,12 @@ def _training_routes(service: Service) -> Routes:
         body = decode_train_request(await request.body(), encoding)
         return {"request_id": service.forward_backward(body).request_id}
 
+    async def create_custom_loss(request: Request) -> Json:
+        raise RequestError(f"create_custom_loss: not supported: {UNAVAILABLE['custom']}")
+
     return {
         "POST /forward_backward": forward_backward,
+        "POST /create_custom_loss": create_custom_loss,
         "POST /get_info": _posted(rq.ModelId, lambda body: _info(service, body.model_id)),
         "POST /copy_weights": _posted(
             rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}

@@ -19,7 +19,15 @@ from localtinker.decoder import PREFILL_TOKENS, DenseDecoder
 from localtinker.kv_cache import KVCache, round_up
 from localtinker.lora import AdapterBank
 from localtinker.packing import Layout, packed_passes, padded, padded_passes
-from localtinker.sampling import Batch, Row, SampleRequest, Vocabulary, requests_of, tensor_of
+from localtinker.sampling import (
+    Batch,
+    Row,
+    SampleRequest,
+    Vocabulary,
+    note_shared,
+    requests_of,
+    tensor_of,
+)
 from localtinker.scoring import score_prompts
 
 PromptTokens = tuple[int, ...]
@@ -42,6 +50,7 @@ class GenerationBatch(Batch):
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
+        note_shared(rows)
         by_prompt: dict[PromptTokens, list[Row]] = {}
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
@@ -213,6 +222,7 @@ class LockstepBatch(Batch):
                 hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
                 places = [np.arange(len(request.prompt))]
                 score_prompts(self.decoder, hidden[0], places, [request])
+        note_shared(rows)
         prompts = [tuple(row.request.prompt) for row in rows]
         distinct = list(dict.fromkeys(prompts))
         tokens_UL = self._tensor(distinct)

@@ -27,6 +27,15 @@ POLICY_INPUTS = ("logprobs", "advantages")
 """Inputs of the loss of an RL step besides the target tokens, with one number per token."""
 CLIP = ("clip_low_threshold", "clip_high_threshold")
 """Bounds of the ratio; parameters, or inputs with a value per token."""
+RATIO_MASK = "sequence_ratio_mask"
+"""Input of `gspo`: not 0 at the tokens over which the ratio of a sequence is the mean."""
+UNAVAILABLE = {
+    "stable_reinforce": "its formula is not published, and it trains only on sequences whose "
+    "sampling was recorded (`record_stability_info`) in the same session",
+    "custom": "operations that a client sends are not run here; the SDK runs a custom loss itself "
+    "(`create_custom_loss`, `forward_backward_custom`)",
+}
+"""Losses of SDK 0.38 that this module does not have -> why."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,9 @@ def loss(
 
 def policy_losses() -> list[str]:
     """Names of the losses for RL steps: a prompt is sent with zeros and must have no gradient."""
+    inputs = (POLICY_INPUTS, (*POLICY_INPUTS, RATIO_MASK))
     return [
-        name
-        for name, one in LOSSES.items()
-        if one.required == POLICY_INPUTS and one.zero_is_silent
+        name for name, one in LOSSES.items() if one.required in inputs and one.zero_is_silent
     ]
 
 
@@ -91,9 +99,29 @@ def importance_sampling(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters
 def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-min(r A, clip(r, low, high) A) with r = exp(logp - q)."""
     ratio = (logp_BLK - inputs["logprobs"]).exp()
-    advantages = inputs["advantages"]
-    clipped = _clip(ratio, inputs, parameters)
-    return -(ratio * advantages).minimum(clipped * advantages)
+    return _pessimistic(ratio, inputs, parameters)
+
+
+@loss(
+    *POLICY_INPUTS,
+    RATIO_MASK,
+    optional=CLIP,
+    parameters={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+)
+def gspo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
+    """`ppo` with the ratio of the whole sequence, s = exp(mean of logp - q), at each token: -min(s A, clip(s, low,
+    high) A), where s has the gradient of the token's own logp (GSPO-token).
+
+    The mean is over the tokens that `sequence_ratio_mask` marks, in a datum each. A clipped sequence has no
+    gradient. Source: Zheng et al. 2025 (arXiv:2507.18071), whose bounds are 1 - 3e-4 and 1 + 4e-4.
+    """
+    of_sequence = tuple(range(logp_BLK.ndim))[-2:]
+    marked = (inputs[RATIO_MASK] != 0).to(logp_BLK.dtype)
+    log_ratio = (logp_BLK.detach() - inputs["logprobs"]) * marked
+    count = marked.sum(of_sequence, keepdim=True).clamp(min=1)
+    mean = log_ratio.sum(of_sequence, keepdim=True) / count
+    own_gradient = logp_BLK - logp_BLK.detach()
+    return _pessimistic((mean + own_gradient).exp(), inputs, parameters)
 
 
 @loss(
@@ -121,6 +149,13 @@ def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """
     penalty = 0.5 * parameters["beta"] * (logp_BLK - inputs["logprobs"]) ** 2
     return -(logp_BLK * inputs["advantages"] - penalty)
+
+
+def _pessimistic(ratio: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
+    """-min(r A, clip(r, low, high) A)."""
+    advantages = inputs["advantages"]
+    clipped = _clip(ratio, inputs, parameters)
+    return -(ratio * advantages).minimum(clipped * advantages)
 
 
 def _clip(ratio: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:

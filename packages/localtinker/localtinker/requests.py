@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from localtinker.errors import RequestError
 from localtinker.futures import Json
 from localtinker.lora import LoraSpec
-from localtinker.losses import LOSSES
+from localtinker.losses import LOSSES, UNAVAILABLE
 from localtinker.models import ServedModel
 from localtinker.registry import MAX_TTL, MIN_TTL
 from localtinker.sampling import PromptOptions, SamplingOptions
@@ -323,8 +323,9 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
     """Validate a training batch before it runs."""
     loss = LOSSES.get(request.loss_fn)
     if loss is None:
+        why = UNAVAILABLE.get(request.loss_fn, "unknown")
         raise RequestError(
-            f"loss_fn: {request.loss_fn!r} is not supported; available: {', '.join(LOSSES)}"
+            f"loss_fn: {request.loss_fn!r} is not supported: {why}; available: {', '.join(LOSSES)}"
         )
     for key, value in request.config.items():
         if key not in loss.parameters:

@@ -110,6 +110,8 @@ class SampleRequest(SampleJob):
     scores: PromptScores | None = None
     open_rows: int = 0
     rows: list[Row] = field(default_factory=list)
+    shared: int = 0
+    """Tokens of the prompt if it was computed for another request of the same pass, else 0."""
 
     @property
     def needs_cache(self) -> bool:
@@ -136,7 +138,18 @@ class SampleRequest(SampleJob):
         self.open_rows -= 1
         if self.open_rows == 0:
             sequences = [row.sequence for row in self.rows]
-            self.take(encode_sample_response(sequences, self.scores))
+            self.take(encode_sample_response(sequences, self.scores, self.shared))
+
+
+def note_shared(rows: Sequence[Row]) -> None:
+    """Note which requests of a pass have the prompt of another one. Not those that have their own pass for scores, and
+    of a divided request only the first rows, because the messages of its parts are merged."""
+    known = set()
+    for request in requests_of(rows):
+        prompt, begun = tuple(request.prompt), request.rows[0].sequence.tokens
+        if prompt in known and request.scores is None and not (request.first_sample or begun):
+            request.shared = len(prompt)
+        known.add(prompt)
 
 
 def _uniforms(rng: np.random.Generator) -> Iterator[float]:
@@ -275,12 +288,13 @@ def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
         greedy_B = logp_BV.new_tensor(temperatures) == 0
         likeliest_B = logits_BV[:, :size].argmax(-1)
         tokens_B = torch.where(greedy_B, likeliest_B, tokens_B)
-    for index, (row, option) in enumerate(zip(rows, options, strict=True)):
-        if option.topk_logprobs and not row.done:
-            top = logp_BV[index].topk(option.topk_logprobs)
-            ids = top.indices.cpu().numpy()
-            logprobs = top.values.cpu().numpy()
-            row.sequence.topk.append((ids, logprobs))
+    if most := max(option.topk_logprobs for option in options):
+        top = logp_BV.topk(most)
+        ids_BK, logprobs_BK = top.indices.cpu().numpy(), top.values.cpu().numpy()
+        for index, (row, option) in enumerate(zip(rows, options, strict=True)):
+            if option.topk_logprobs and not row.done:
+                likeliest = index, slice(option.topk_logprobs)
+                row.sequence.topk.append((ids_BK[likeliest], logprobs_BK[likeliest]))
     return _as_lists(tokens_B, _at(logp_BV, tokens_B))
 
 

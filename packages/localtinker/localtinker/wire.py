@@ -203,10 +203,11 @@ def encode_train_output(
 
 
 def encode_sample_response(
-    sequences: Sequence[SampledSequence], prompt: PromptScores | None
+    sequences: Sequence[SampledSequence], prompt: PromptScores | None, shared: int = 0
 ) -> bytes:
-    """Encode a SampleResponse of sampled sequences and, if requested, scores of the prompt."""
-    message = pb.SampleResponse()
+    """Encode a SampleResponse of sampled sequences and, if requested, scores of the prompt. `shared`: see
+    `SampleRequest`."""
+    message = pb.SampleResponse(prompt_cache_hit_tokens=shared)
     for sequence in sequences:
         entry = message.sequences.add()
         entry.stop_reason = pb.STOP_REASON_STOP if sequence.stopped else pb.STOP_REASON_LENGTH

@@ -21,7 +21,6 @@ from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.clients import TinkerBackend
 from rtl_core.backend.tinker.connect import (
-    Endpoint,
     load_tokenizer,
     tinker_endpoint,
     tinker_session,
@@ -32,13 +31,17 @@ from rtl_core.backend.tinker.embedded import (
     service_errors,
     temporary_folder,
 )
+from rtl_core.backend.tinker.engines import RECOGNISED, reached
 from rtl_core.backend.tinker.faults import sdk_errors
 from rtl_core.backend.tinker.pauses import Pauses, pauses_reported
 from rtl_core.backend.tinker.readiness import remote_readiness, stored_weights
 from rtl_core.backend.tinker.services import TinkerService, services_of
 from rtl_core.backend.tinker.sessions import Sessions
 from rtl_core.config import RunConfig
+from rtl_core.errors import InfrastructureError, PolicyError
+from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.progress import log_line
 
 Entered = TypeVar("Entered")
 
@@ -75,10 +78,11 @@ class _Tinker:
                 if service.is_local and service.part == "teacher":
                     stack.enter_context(temporary_folder(service.state))
                 endpoint = await stack.enter_async_context(
-                    in_thread(tinker_endpoint(service, line))
+                    in_thread(tinker_endpoint(service, line, config.run.folder))
                 )
-                # The embedded service needs no credit, and its answers do not show that another service serves again.
-                pauses = Pauses(line) if service.is_local else reported
+                # These need no credit, and their answers do not show that another service serves again.
+                free = service.is_local or endpoint.lacks
+                pauses = Pauses(line) if free else reported
                 opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
             yield TinkerBackend(opened[0], opened[-1], config)
 
@@ -89,25 +93,35 @@ class _Tinker:
 
             with service_errors():
                 return set(live_checkpoints(service.state))
-        with sdk_errors():
-            return await stored_weights(service)
+        async with in_thread(reached(service, log_line)) as now:
+            with sdk_errors():
+                return set(await stored_weights(now))
 
     async def export(
         self, config: RunConfig, state_path: str, name: str, folder: Path
     ) -> list[Path]:
         if config.tinker.is_local:
             return checkpoints.copy_adapter(config, state_path, folder)
-        endpoint = Endpoint(config.tinker.base_url)
-        with sdk_errors():
-            async with tinker_session(endpoint) as service:
-                rest = tinker.RestClient(base_url=endpoint.base_url)
-                return await checkpoints.download_adapter(
-                    service, rest, state_path, name, folder
-                )
+        async with in_thread(tinker_endpoint(services_of(config)[0])) as endpoint:
+            with sdk_errors():
+                async with tinker_session(endpoint) as service:
+                    rest = tinker.RestClient(
+                        base_url=endpoint.base_url, api_key=endpoint.api_key
+                    )
+                    return await checkpoints.download_adapter(
+                        service, rest, state_path, name, folder, endpoint.marks
+                    )
 
 
 async def _readiness(service: TinkerService) -> Readiness:
-    return embedded_readiness(service) if service.is_local else await remote_readiness(service)
+    if service.is_local:
+        return embedded_readiness(service)
+    RECOGNISED.pop(service.address, None)
+    try:
+        async with in_thread(reached(service, log_line)) as now:
+            return await remote_readiness(now)
+    except (PolicyError, InfrastructureError) as error:
+        return Readiness([Finding("engine", "wrong", error.message, error.hint)])
 
 
 def _combined(student: Readiness, teacher: Readiness) -> Readiness:
@@ -118,7 +132,9 @@ def _combined(student: Readiness, teacher: Readiness) -> Readiness:
             finding = replace(finding, about=f"teacher: {finding.about}")
         findings.append(finding)
     context, saved = {**teacher.context, **student.context}, {**student.saved, **teacher.saved}
-    return Readiness(findings, context, student.checkpoint_bytes, saved)
+    return Readiness(
+        findings, context, student.checkpoint_bytes, saved, student.newest_weights_only
+    )
 
 
 @asynccontextmanager
@@ -147,6 +163,6 @@ async def base_model_of(config: RunConfig, path: str) -> str:
     service = services_of(config)[0]
     if service.is_local:
         return describe_saved(service, path, "--model").base_model
-    with tinker_endpoint(service, lambda _: None) as endpoint, sdk_errors():
+    with tinker_endpoint(service) as endpoint, sdk_errors():
         rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
         return (await checkpoints.describe(rest, path)).base_model

@@ -11,6 +11,7 @@ from localtinker.client.weights import ADAPTER_FILES, download_external
 from localtinker.errors import DownloadError
 from rtl_core.backend.base import Saved
 from rtl_core.backend.tinker.embedded import service_errors
+from rtl_core.backend.tinker.marks import Marks
 from rtl_core.backend.tinker.services import services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError, WeightsGoneError
@@ -59,11 +60,14 @@ async def download_adapter(
     state_path: str,
     name: str,
     folder: Path,
+    marks: Marks,
 ) -> list[Path]:
     """Download the adapter saved at `state_path` to `folder` in peft's format. Raises PolicyError if the
     service does not export it."""
     try:
-        client = await service.create_training_client_from_state(state_path)
+        client = await service.create_training_client_from_state(
+            state_path, user_metadata=marks
+        )
         external = await client.save_weights_external(name, ttl_seconds=3600)
         return await download_external(rest, external.path, folder)
     except DownloadError as error:

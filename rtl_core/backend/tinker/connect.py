@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import tinker
@@ -14,11 +15,14 @@ from tinker.lib._auth_token_provider import AuthTokenProvider
 from localtinker.client.session import closed_at_the_end, find_credential
 from localtinker.errors import CredentialError, StartError
 from rtl_core.backend.tinker.embedded import copy_saved_weights, local_models
+from rtl_core.backend.tinker.engines import reached
 from rtl_core.backend.tinker.faults import sdk_errors
-from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, services_of
+from rtl_core.backend.tinker.marks import Marks, marks_of
+from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, folder_of, services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.types.tokenizer import Tokenizer
+from rtl_grader.progress import log_line
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,11 @@ class Endpoint:
     base_url: str | None = None
     api_key: str | None = None
     kill: Callable[[], None] = lambda: None
-    """Kill the embedded service, from any thread. Does nothing for other services."""
+    """Kill the embedded service or the bridge, from any thread. Does nothing for other services."""
+    marks: Marks = field(default_factory=dict)
+    """Attached to sessions, training runs and saved weights."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """What the engine behind a bridge lacks (`TinkerService.lacks`)."""
 
 
 def credential(service: TinkerService) -> tuple[AuthTokenProvider, str]:
@@ -53,11 +61,14 @@ def sign_in(service: TinkerService) -> str:
 
 @contextmanager
 def tinker_endpoint(
-    service: TinkerService, on_restart: Callable[[str], None]
+    service: TinkerService,
+    on_restart: Callable[[str], None] = log_line,
+    log_folder: Path | None = None,
 ) -> Iterator[Endpoint]:
-    """Yield the endpoint of a run's service. The embedded service runs as long as this context;
-    `on_restart` receives a message when it died and was restarted. Raises PolicyError if the key of a
-    remote service is missing."""
+    """Yield the endpoint of a run's service. The embedded service, or the bridge to an engine, runs as long as
+    this context; `on_restart` receives a message when it died and was restarted. The log of a bridge is in
+    `log_folder` (None: kept nowhere). Raises PolicyError if the key of a remote service is missing, or an
+    engine cannot be used."""
     config = service.config
     if service.is_local:
         from localtinker.process import KeptTinker
@@ -76,17 +87,24 @@ def tinker_endpoint(
         except StartError as error:
             raise InfrastructureError(error.message, error.hint) from error
         with process as server:
-            yield Endpoint(server.base_url, server.api_key, server.kill)
+            yield Endpoint(server.base_url, server.api_key, server.kill, marks_of(config))
         return
-    credential(service)
-    yield Endpoint(service.url, service.key)
+    marks = marks_of(config)
+    with reached(service, on_restart, log_folder) as now:
+        if now.through is None:
+            credential(service)
+            yield Endpoint(service.url, service.key, marks=marks)
+        else:
+            yield Endpoint(now.url, now.key, now.through.kill, marks, now.lacks)
 
 
 @asynccontextmanager
 async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClient]:
     """Open an SDK session on a service and close it afterwards."""
     with sdk_errors():
-        service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+        service = tinker.ServiceClient(
+            user_metadata=endpoint.marks, base_url=endpoint.base_url, api_key=endpoint.api_key
+        )
     async with closed_at_the_end(service):
         yield service
 
@@ -97,10 +115,10 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
 
     # An unreachable hub is reported once, below, instead of at every retry.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    folders = dict(config.tinker.local_models)
     for service in services_of(config):
-        folders |= local_models(service) if service.is_local else {}
-    source = str(folders.get(name, name))
+        if service.is_local:
+            local_models(service)  # raises the error of a model that the embedded service needs
+    source = str(folder_of(config, name) or name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         # Silences a misleading warning: the model itself refuses sequences that are too long.

@@ -26,6 +26,10 @@ class SessionLostError(BackendUnavailableError):
     """The service has ended the session. Clients of a new session work."""
 
 
+class SamplerLostError(BackendUnavailableError):
+    """The service has dropped a sampling client, or the model that it samples. A new client works."""
+
+
 class Kind(NamedTuple):
     """Texts for a kind of error. Placeholders: `error` and `words` (its class and message); in `remedy`
     `sign_in` (how to get a credential) and `setting` (of the address)."""
@@ -157,7 +161,7 @@ def sampler_errors() -> Iterator[None]:
         except Exception as error:
             if is_session_lost(error) or status_of(error) not in (404, 410):
                 raise
-            raise BackendUnavailableError(
+            raise SamplerLostError(
                 f"the service dropped a sampling client ({error})"
             ) from error
 

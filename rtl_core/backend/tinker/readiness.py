@@ -10,8 +10,14 @@ from collections.abc import Mapping
 import tinker
 from tinker.lib._auth_token_provider import AuthTokenProvider
 from tinker.lib.base_url import resolve_base_url
-from tinker.types import CheckpointsListResponse, SupportedModel, WeightsInfoResponse
+from tinker.types import (
+    Checkpoint,
+    CheckpointsListResponse,
+    SupportedModel,
+    WeightsInfoResponse,
+)
 
+from localtinker.bridge.capabilities import FROZEN_SAMPLERS
 from localtinker.client.failures import first_refusal
 from localtinker.client.requests import client as client_of
 from localtinker.client.requests import exchange_credential, supported_models
@@ -19,6 +25,7 @@ from rtl_core.backend.base import Readiness, Saved
 from rtl_core.backend.tinker.checkpoints import missing_weights
 from rtl_core.backend.tinker.connect import credential, sign_in
 from rtl_core.backend.tinker.faults import KINDS, TEMPORARY
+from rtl_core.backend.tinker.lacking import engine_findings
 from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
@@ -50,6 +57,8 @@ async def remote_readiness(service: TinkerService) -> Readiness:
         Finding("credentials", "ok", f"{source}, taken by {url}"),
         Finding("account", "ok", f"in good standing; {len(models)} models served"),
     ]
+    if service.through is not None:
+        findings = engine_findings(service)
     trains = service.config.run.purpose == "train"
     for key, name in service.models.items():
         trained = trains and key == "tinker.student"
@@ -58,7 +67,8 @@ async def remote_readiness(service: TinkerService) -> Readiness:
     for name in service.models.values():
         if name in models and (length := models[name].max_context_length):
             context[name] = length
-    return Readiness(findings, context, saved=saved)
+    newest_only = FROZEN_SAMPLERS in service.lacks
+    return Readiness(findings, context, saved=saved, newest_weights_only=newest_only)
 
 
 async def saved_weights(
@@ -85,21 +95,21 @@ async def saved_weights(
     return weights
 
 
-async def stored_weights(service: TinkerService) -> set[str]:
-    """Return the paths of all weights that belong to the key's owner. Raises SDK errors."""
-    url, paths = resolve_base_url(service.url), set[str]()
+async def stored_weights(service: TinkerService) -> dict[str, Checkpoint]:
+    """Return all weights that belong to the key's owner, by path. Raises SDK errors."""
+    url, found = resolve_base_url(service.url), dict[str, Checkpoint]()
     auth = await exchange_credential(url, credential(service)[0], service.key)
     async with client_of(url, auth) as client:
         while True:
             page = await client.get(
                 "/api/v1/checkpoints",
                 cast_to=CheckpointsListResponse,
-                options={"params": {"limit": PAGE, "offset": len(paths)}},
+                options={"params": {"limit": PAGE, "offset": len(found)}},
             )
-            more = {one.tinker_path for one in page.checkpoints}
-            if more <= paths:
-                return paths
-            paths |= more
+            more = {one.tinker_path: one for one in page.checkpoints}
+            if more.keys() <= found.keys():
+                return found
+            found |= more
 
 
 def refusal(error: Exception, url: str, source: str, service: TinkerService) -> Finding | None:

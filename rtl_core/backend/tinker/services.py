@@ -4,16 +4,32 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from tinker.lib.base_url import resolve_base_url
+
+from localtinker.bridge import Engine
 from rtl_core.backend.base import SAVED
 from rtl_core.backend.start import wanted_models
 from rtl_core.config import RunConfig
+from rtl_core.errors import PolicyError
 
 TEACHER_KEY = "TINKER_TEACHER_API_KEY"
 """Environment variable with the key of a separate teacher service. Fallback: TINKER_API_KEY."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """An engine behind a bridge: the address and key of the bridge, and how it is killed from any thread."""
+
+    engine: Engine
+    url: str
+    key: str
+    kill: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -23,6 +39,8 @@ class TinkerService:
     config: RunConfig
     part: Literal["all", "student", "teacher"] = "all"
     """Which models it serves."""
+    through: Reached | None = None
+    """The bridge that its clients talk to, once it runs (engines.py)."""
 
     @property
     def setting(self) -> str:
@@ -38,14 +56,23 @@ class TinkerService:
     @property
     def url(self) -> str | None:
         """Address of a remote service. None: the SDK's default, which is TINKER_BASE_URL or Tinker's cloud."""
+        if self.through is not None:
+            return self.through.url
         tinker = self.config.tinker
         if self.part == "teacher":
             return None if tinker.teacher_base_url == "cloud" else tinker.teacher_base_url
         return tinker.base_url
 
     @property
+    def address(self) -> str:
+        """URL of a remote service itself, not of a bridge to it."""
+        return resolve_base_url(replace(self, through=None).url)
+
+    @property
     def key(self) -> str | None:
         """Its own key. None: the credential that the SDK finds."""
+        if self.through is not None:
+            return self.through.key
         return os.environ.get(TEACHER_KEY) or None if self.part == "teacher" else None
 
     @property
@@ -76,10 +103,35 @@ class TinkerService:
             f"teacher-{os.getpid()}" if self.part == "teacher" else "tinker"
         )
 
+    @property
+    def trains(self) -> bool:
+        """Whether the run trains its student there."""
+        return self.part != "teacher" and self.config.run.purpose == "train"
+
+    @property
+    def lacks(self) -> Mapping[str, str]:
+        """What its engine lacks of Tinker's protocol (localtinker/bridge/capabilities.py)."""
+        return {} if self.through is None else self.through.engine.lacks
+
     def _has(self, key: str) -> bool:
         return self.part == "all" or key.startswith("tinker.teacher") == (
             self.part == "teacher"
         )
+
+
+def folder_of(config: RunConfig, model: str) -> Path | None:
+    """Return the folder of a model on this machine: of `tinker.local_models`, of the package, or fetched; None if it
+    is nowhere here."""
+    from rtl_core.pretrained import MODELS, model_folder
+    from rtl_core.tinymodels import MODEL_NAMES, model_path
+
+    folder = config.tinker.local_models.get(model)
+    if folder is None and model in MODEL_NAMES:
+        return model_path(model)
+    if folder is None and model in MODELS:
+        with suppress(PolicyError):  # it was not fetched
+            return model_folder(model)
+    return folder
 
 
 def services_of(config: RunConfig) -> list[TinkerService]:

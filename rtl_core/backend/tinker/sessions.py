@@ -18,7 +18,9 @@ import tinker
 from rtl_core.backend.base import Weights
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.backend.tinker.faults import SessionLostError, sdk_errors
+from rtl_core.backend.tinker.marks import has_console
 from rtl_core.backend.tinker.pauses import Pauses
+from rtl_core.backend.tinker.training import TinkerTrainer
 
 
 class OpenSession:
@@ -27,6 +29,10 @@ class OpenSession:
     def __init__(self, service: tinker.ServiceClient, closing: AsyncExitStack) -> None:
         self.service = service
         self.samplers: dict[Weights, tinker.SamplingClient] = {}
+        self.newest: set[str] = set()
+        """Paths of the sampler weights that are the newest of a trainer of this session."""
+        self.spare: tuple[str | None, TinkerTrainer] | None = None
+        """A trainer that was opened only to sample its weights, and the state it was opened from."""
         self.opening = asyncio.Lock()
         """Held while a sampling client is opened."""
         self.closing = closing
@@ -78,6 +84,8 @@ class Sessions:
                     # The SDK opens the session on first use, which blocks.
                     await asyncio.to_thread(lambda: service.holder)
                     self._opened.append(OpenSession(service, stack.pop_all()))
+                if has_console(self.endpoint.base_url):
+                    self.tell(f"the session in Tinker's console: {service.get_console_url()}")
                 if len(self._opened) > 1:
                     self.tell("Tinker ended the session; the run goes on in a new one")
             for old in [old for old in self._opened[:-1] if not old.users]:

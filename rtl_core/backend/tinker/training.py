@@ -17,6 +17,7 @@ from tinker import types
 from rtl_core.at_work import outstanding
 from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, StepResult, checked_metrics
 from rtl_core.backend.tinker.faults import trainer_errors
+from rtl_core.backend.tinker.marks import Marks, step_of
 from rtl_core.config import RunConfig
 
 
@@ -27,10 +28,19 @@ class TinkerTrainer:
         self,
         client: tinker.TrainingClient,
         errors: Callable[[], AbstractContextManager[None]] = trainer_errors,
+        marks: Marks | None = None,
+        newest: set[str] | None = None,
     ) -> None:
-        """`errors`: context manager around all requests that translates SDK errors into ours."""
+        """`errors`: context manager around all requests that translates SDK errors into ours. `marks`: of the
+        weights that it saves. `newest`: holds the path of the last saved sampler weights as long as no step follows
+        them."""
         self._client = client
         self._errors = errors
+        self._marks = marks or {}
+        self._newest = set[str]() if newest is None else newest
+        self._saved = ""
+        self.console_url: str | None = None
+        """Page of the training run, if the service has a console."""
 
     async def step(
         self,
@@ -41,6 +51,7 @@ class TinkerTrainer:
         check: Check | None = None,
     ) -> StepResult:
         batch = [to_datum(datum) for datum in datums]
+        self._newest.discard(self._saved)
         with self._errors():
             backward = self._client.forward_backward(batch, loss, dict(parameters) or None)  # type: ignore[arg-type]
             params = types.AdamParams(**vars(adam))
@@ -75,11 +86,22 @@ class TinkerTrainer:
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         with self._errors():
-            state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
-            sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
+            marks = {**self._marks, **step_of(name)}
+            state = self._client.save_state(name, ttl_s, overwrite=True, user_metadata=marks)
+            sampler_path = await self.save_for_sampler(name, ttl_s)
             state_path = (await outstanding("save_state", state)).path
-            sampler_path = (await outstanding("save_weights_for_sampler", sampler)).path
             return Checkpoint(state_path=state_path, sampler_path=sampler_path)
+
+    async def save_for_sampler(self, name: str, ttl_s: int | None) -> str:
+        """Save only sampler weights. Returns their path."""
+        with self._errors():
+            marks = {**self._marks, **step_of(name)}
+            request = self._client.save_weights_for_sampler(name, ttl_s, user_metadata=marks)
+            path: str = (await outstanding("save_weights_for_sampler", request)).path
+        self._newest.discard(self._saved)
+        self._newest.add(path)
+        self._saved = path
+        return path
 
 
 def _logprobs(
@@ -107,16 +129,24 @@ async def open_training_client(
     config: RunConfig,
     state_path: str | None,
     weights_only: bool = False,
+    marks: Marks | None = None,
 ) -> tinker.TrainingClient:
     """Open the student's training client: a new adapter, or a saved state with its optimizer
     (`weights_only`: with a new one)."""
     client: tinker.TrainingClient
     if state_path is None:
         client = await service.create_lora_training_client(
-            base_model=config.tinker.student, rank=config.tinker.lora_rank, seed=config.run.seed
+            base_model=config.tinker.student,
+            rank=config.tinker.lora_rank,
+            seed=config.run.seed,
+            user_metadata=marks,
         )
     elif weights_only:
-        client = await service.create_training_client_from_state(state_path)
+        client = await service.create_training_client_from_state(
+            state_path, user_metadata=marks
+        )
     else:
-        client = await service.create_training_client_from_state_with_optimizer(state_path)
+        client = await service.create_training_client_from_state_with_optimizer(
+            state_path, user_metadata=marks
+        )
     return client

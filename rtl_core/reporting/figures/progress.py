@@ -136,10 +136,19 @@ def cost(source: Source) -> Table:
         "SELECT name, sum(value) AS total, avg(value) AS mean FROM step_metrics WHERE run = $run AND name LIKE 'cost/%'"
         " GROUP BY name ORDER BY total DESC"
     )
+    note = "Sums of the recorded `cost/…` metrics over all trained steps, in the unit of the run's configuration."
+    (cache,) = source.ask(
+        "SELECT sum(value) FILTER (WHERE name LIKE '%/cached') / sum(value) AS share FROM step_metrics"
+        " WHERE run = $run AND (name LIKE 'tokens/%/cached' OR name LIKE 'tokens/%/prefill')"
+    )
+    if cache["share"] is not None:
+        note += (
+            f" Of the prompt tokens, {cache['share']:.0%} were read from the service's cache."
+        )
     return Table(
         "cost",
         "Cost",
-        "Sums of the recorded `cost/…` metrics over all trained steps, in the unit of the run's configuration.",
+        note,
         "metric | sum: | mean per step:",
         [
             [r["name"].removeprefix("cost/"), *map("{:,.4g}".format, (r["total"], r["mean"]))]

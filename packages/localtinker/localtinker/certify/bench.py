@@ -32,11 +32,14 @@ from localtinker.certify.data import (
 from localtinker.client.failures import kind_of
 from localtinker.client.session import closed_at_the_end, find_credential
 from localtinker.errors import CredentialError, SettingsError
+from localtinker.losses import RATIO_MASK
 
 ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
 """Learning rate ten times that of a run, so that steps have a visible effect."""
 TTL_S = 7200
 """Saved weights expire after two hours, in case the examination is interrupted before it deletes them."""
+MARKS = {"purpose": "check-service"}
+"""Sent as a run sends its marks, so that sessions and training runs in an account can be traced."""
 
 # Prerequisites of many cases.
 SAMPLING = ("session", "create_sampling_client")
@@ -110,7 +113,8 @@ class Bench:
 
     @asynccontextmanager
     async def opened(self, *, with_session: bool) -> AsyncIterator[None]:
-        service = tinker.ServiceClient(base_url=self.server.url, api_key=self.server.api_key)
+        url, key = self.server.url, self.server.api_key
+        service = tinker.ServiceClient(MARKS, base_url=url, api_key=key)
         async with closed_at_the_end(service) as self.service:
             if with_session:
                 await self.session_id()
@@ -132,7 +136,7 @@ class Bench:
         service = self.service
         client: tinker.TrainingClient
         client = await service.create_lora_training_client(
-            self.server.name, rank=self.server.rank, seed=1
+            self.server.name, rank=self.server.rank, seed=1, user_metadata=MARKS
         )
         return client
 
@@ -169,7 +173,8 @@ class Bench:
 
     async def save_new(self, name: str, **more: Any) -> str:
         """Save the state of a new training client. Returns its path."""
-        return await self.save((await self.trainer()).save_state, name, **more)
+        method = (await self.trainer()).save_state
+        return await self.save(method, name, user_metadata=MARKS, **more)
 
     async def step(
         self,
@@ -213,6 +218,8 @@ class Bench:
         for text in texts:
             zeros = np.zeros(len(text) - 1)
             inputs = dict.fromkeys(inputs_of(loss), zeros)
+            if RATIO_MASK in inputs:
+                inputs[RATIO_MASK] = np.ones(len(zeros))
             data.append(datum(text, **inputs))
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 

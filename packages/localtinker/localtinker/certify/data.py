@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from tinker import types
 
-from localtinker.losses import LOSSES
+from localtinker.losses import LOSSES, RATIO_MASK
 
 Floats = NDArray[np.float64]
 PROMPT = (40, 41, 42, 43, 44, 45, 46)
@@ -71,6 +71,7 @@ def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
             "weights": np.ones(count),
             "logprobs": q_T + rng.normal(0, 0.4, count),
             "advantages": rng.normal(0, 1, count),
+            RATIO_MASK: np.arange(count) >= count // 3,
         }
         inputs = {name: values[name] for name in inputs_of(loss)}
         data.append(datum(tokens, **inputs))

@@ -10,18 +10,22 @@ from unittest.mock import patch
 
 import numpy as np
 import tinker
+import torch
 from tinker import types
 from tinker.resources.training import AsyncTrainingResource
 
-from localtinker.certify.bench import SAVING, SCORING, Bench
+from localtinker.certify.bench import LEARNING, SAVING, SCORING, Bench
 from localtinker.certify.cases import case, option
 from localtinker.certify.data import (
     PROMPT,
     SIGNS,
     TEXTS,
     after_prompt,
+    data_for,
     logprobs_of,
+    params,
     policy_data,
+    prompt,
     sampled_logprobs,
 )
 
@@ -42,6 +46,52 @@ async def test_sampled(bench: Bench) -> str:
         what = f"sampled {shape or ''} and scored log-probabilities"
         words.append(bench.compare(sampled_logprobs(answers), after_prompt(own), what))
     return "; ".join(words)
+
+
+@option(
+    "choices of a sample",
+    needs=SCORING,
+    without="`learning.choices_of = student` cannot be used",
+)
+async def test_choices(bench: Bench) -> str:
+    """The likeliest tokens of a sample (topk_sample_logprobs) and the sampled ones have the log-probabilities that
+    they have where they are named (target_prompt_logprobs)."""
+    sampler = await bench.base_sampler()
+    answer = await sampler.sample(prompt(PROMPT), 1, params(6), topk_sample_logprobs=3)
+    (sequence,) = answer.sequences
+    top = sequence.topk_logprobs_np
+    assert top is not None, "no likeliest tokens are returned"
+    named = np.column_stack([sequence.tokens, top.token_ids]).astype(np.int64)
+    nothing = np.full((len(PROMPT) - 1, named.shape[1]), -1)
+    ids = types.TensorData.from_numpy(np.concatenate([nothing, named]))
+    text = prompt([*PROMPT, *sequence.tokens])
+    scored = await sampler.sample(text, 1, params(1), target_prompt_logprobs=ids)
+    target = scored.target_prompt_logprobs
+    assert target is not None, "no scores of named tokens are returned"
+    return bench.compare(
+        [np.asarray(target.data)[-named.size :]],
+        [np.column_stack([sequence.logprobs, top.logprobs]).ravel()],
+        "log-probabilities in the sample and of the named tokens",
+    )
+
+
+@option("create_custom_loss", needs=LEARNING, without="only other programs need it")
+async def test_custom_loss(bench: Bench) -> str:
+    """A loss of one's own is computed for each sequence, by the server or by the SDK, and summed."""
+    trainer = await bench.trainer()
+    base = await bench.trainer_logprobs(trainer, TEXTS)
+
+    def squares(logprobs: torch.Tensor, weights: torch.Tensor) -> Any:
+        loss = (weights * logprobs**2).sum()
+        return loss, {"custom/squares:sum": loss}
+
+    handle = await bench.service.create_custom_loss(squares, {"logprobs": 1, "weights": 1})
+    output = await trainer.forward_backward_custom(data_for("cross_entropy", base), handle)
+    reported = output.metrics["custom/squares:sum"]
+    by_formula = sum(float((logp_T**2).sum()) for logp_T in base)
+    words = f"{reported:.5g}, by its formula {by_formula:.5g}"
+    assert abs(reported - by_formula) <= 1e-3 * by_formula, f"the loss is {words}"
+    return words
 
 
 @case(

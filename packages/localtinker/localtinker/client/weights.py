@@ -1,4 +1,4 @@
-"""Saved weights on a server: list, delete and download them."""
+"""Saved weights on a server: list, delete, keep and download them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,20 @@ async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
                 await rest.delete_checkpoint_from_tinker_path(path)
                 count += 1
     return count
+
+
+async def keep(rest: tinker.RestClient, paths: Collection[str]) -> None:
+    """Remove the expiry of saved weights. On a server without expiries (404 or 405) there is none to remove.
+    Raises SDK errors, such as NotFoundError for weights that no longer exist."""
+    for path in paths:
+        try:
+            await rest.set_checkpoint_ttl_from_tinker_path(path, None)
+        except tinker.APIStatusError as error:
+            if error.status_code not in (404, 405):
+                raise
+            # 404 may be an answer about the weights or about the route.
+            if error.status_code == 404 and path not in await of_run(rest, run_of(path)):
+                raise
 
 
 async def download_external(rest: tinker.RestClient, path: str, folder: Path) -> list[Path]:

@@ -254,6 +254,12 @@ BROKEN = {
         {"sample: seed"},
         "differs",
     ),
+    "no-choices": (
+        ["sample"],
+        edited(topk_sample_logprobs=0),
+        {"choices of a sample"},
+        "differs",
+    ),
     "no-stop": (
         ["sample"],
         edited(sampling_params={"stop": []}),

@@ -109,8 +109,10 @@ def raw_datum(**changes):
 @pytest.mark.parametrize(
     ("data", "loss", "config", "field"),
     [
-        ([raw_datum()], "gspo", None, "loss_fn"),
+        ([raw_datum()], "stable_reinforce", None, "loss_fn: .*formula is not published"),
         ([raw_datum()], "cross_entropy", {"beta": 1.0}, "loss_fn_config"),
+        ([raw_datum(loss_fn_inputs={"target_tokens": PROMPT, "logprobs": [0.0] * 7, "advantages": [0.0] * 7})], "gspo", None, "gspo needs 'sequence_ratio_mask'"),
+        ([raw_datum()], "custom", {"loss_id": "x"}, "loss_fn: .*the SDK runs a custom loss itself"),
         ([raw_datum()], "ppo", None, r"data\[0\].loss_fn_inputs: ppo needs 'logprobs'"),
         ([raw_datum(), raw_datum(model_input=prompt([]))], "cross_entropy", None, r"data\[1\].model_input"),
         ([raw_datum(model_input=prompt([1, 2, 3, 4, 5, 6, 99999]))], "cross_entropy", None, r"data\[0\].model_input"),
@@ -129,13 +131,29 @@ def test_a_bad_training_batch_is_rejected_naming_datum_and_field(
 
 
 def test_a_client_is_usable_after_a_rejected_batch(training):
-    refused(lambda: training.forward_backward([raw_datum()], "gspo").result(), "loss_fn")
+    refused(lambda: training.forward_backward([raw_datum()], "dimuon").result(), "loss_fn")
     assert (
         training.forward_backward(cross_entropy_data(), "cross_entropy")
         .result()
         .metrics["loss:sum"]
         > 0
     )
+
+
+def test_an_uploaded_loss_is_refused_and_the_sdk_runs_its_own(client, training, tinker_service):
+    with raw_http(tinker_service) as http:
+        answer = http.post("create_custom_loss", json={"name": "f", "graph": {"nodes": []}})
+    assert answer.status_code == 400
+    assert "the SDK runs a custom loss itself" in answer.json()["detail"]
+    handle = client.create_custom_loss(
+        lambda logprobs: ((logprobs**2).sum(), {}), {"logprobs": 1}
+    ).result()
+    assert handle.loss_id is None
+    data = [datum(PROMPT)]
+    (own,) = training.forward(data, "cross_entropy").result().loss_fn_outputs
+    squares = (own["logprobs"].to_numpy() ** 2).sum()
+    result = training.forward_backward_custom(data, handle).result()
+    assert result.metrics["loss:sum"] == pytest.approx(squares, rel=1e-4)
 
 
 def test_other_bad_requests_are_rejected_naming_the_field(client, training, rest):

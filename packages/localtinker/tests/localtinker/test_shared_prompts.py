@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from localtinker import decoder
 from localtinker.batching import GenerationBatch
 from localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
+from localtinker.wire import pb
 
 CONFIG = LlamaConfig(**SHAPE | {"num_hidden_layers": 2, "initializer_range": 0.2})
 
@@ -73,6 +74,25 @@ def test_scores_and_samples_equal_those_of_each_prompt_alone(model, tokens, monk
             np.testing.assert_allclose(scores.targets[0], theirs, atol=1e-5)
         for sequence in sequences:
             assert abs(sequence.logprobs[0] - truth[-1][sequence.tokens[0]]) < 1e-5
+
+
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_a_response_counts_a_prompt_that_another_of_its_pass_paid_for(model, tokens):
+    """The fifth prompt is the second again, and the last job a later part of one that another process began."""
+    options = SamplingOptions(max_tokens=tokens)
+    jobs = [SampleJob(prompt, 2, 0, options, PromptOptions()) for prompt in group()]
+    jobs.append(SampleJob(group()[3], 2, 0, options, PromptOptions(), first_sample=2))
+    answers = {}
+    requests = [
+        SampleRequest(**vars(job), take=lambda answer, i=i: answers.setdefault(i, answer))
+        for i, job in enumerate(jobs)
+    ]
+    batch = GenerationBatch(model.decoder(None), model.vocabulary)
+    batch.admit([row for request in requests for row in request.make_rows()])
+    while batch.live:
+        batch.step()
+    counted = [pb.SampleResponse.FromString(answers[i]) for i in range(len(jobs))]
+    assert [one.prompt_cache_hit_tokens for one in counted] == [0, 0, 0, 0, 67, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
