@@ -86,6 +86,7 @@ PANELS: dict[str, str] = {
 RENAMED: dict[str, str] = {
     **GRADER_COMMANDS,
     "audit": "grade audit",
+    "bridge": "serve bridge",
     "check-service": "admin check-service",
     "bridge": "serve bridge",
     "checkpoints": "admin checkpoints",

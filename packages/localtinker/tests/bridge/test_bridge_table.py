@@ -92,9 +92,9 @@ def test_each_sample_of_a_request_has_a_sequence_id(sdk):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"tokens": []}, "at least one token"),
+        ({"tokens": []}, "at least one"),
         ({"tokens": [10**8]}, "vocabulary"),
-        ({"tokens": [40] * 1025}, "the context is 1024"),
+        ({"tokens": [40] * 1025}, "1025 tokens"),
         ({"num_samples": 0}, "num_samples"),
         ({"topk_prompt_logprobs": 3}, "top k"),
         (
@@ -174,8 +174,8 @@ def test_a_client_opened_from_a_state_has_the_id_that_the_sdk_derives(sdk):
     [
         ({"loss": "dro"}, "no loss dro"),
         ({"advantages": None}, "needs 'advantages'"),
-        ({"advantages": [1.0]}, "1 values for 4 tokens"),
-        ({"advantages": [float("nan")] * 4}, "not finite"),
+        ({"advantages": [1.0]}, "must be 4 finite numbers"),
+        ({"advantages": [float("nan")] * 4}, "must be 4 finite numbers"),
         ({"target_tokens": [10**8] * 4}, "vocabulary"),
     ],
 )
