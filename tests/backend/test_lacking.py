@@ -19,6 +19,7 @@ from localtinker.bridge import Engine, capabilities
 from localtinker.client import weights
 from rtl_core.backend.base import SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
+from rtl_core.backend.tinker import _readiness, engines
 from rtl_core.backend.tinker.lacking import WHEN, engine_findings, table
 from rtl_core.backend.tinker.services import Reached, services_of
 from rtl_core.config import load_config
@@ -96,12 +97,22 @@ def test_every_row_is_about_something_that_some_engine_lacks_and_a_key():
         assert row.get("when") in (None, *WHEN)
 
 
-def test_a_busy_engine_is_asked_again():
-    config = load_config("demo", APART, environment={})
-    through = Reached(Engine("skyrl", "0.4.0", None, {}), "", "", print)
-    (finding,) = engine_findings(replace(services_of(config)[0], through=through))
-    assert finding.passing
-    assert "busy" in finding.text
+@pytest.mark.parametrize(
+    ("engine", "passing"),
+    [
+        (Engine("skyrl", "0.4.0", None, {}), True),
+        (Engine("tuft", "0.2.2", None, {}), False),
+        (None, False),
+    ],
+)
+def test_only_a_busy_skyrl_of_the_key_skyrl_is_asked_again(engine, passing, monkeypatch):
+    monkeypatch.setattr(engines, "recognise", lambda *_: engine)
+    monkeypatch.setattr(engines, "_engine_of_bridge", lambda *_: None)
+    config = load_config("demo", [*APART, "tinker.engine=skyrl"], environment={})
+    readiness = asyncio.run(_readiness(services_of(config)[0]))
+    (finding,) = readiness.findings
+    assert (finding.level, finding.passing) == ("wrong", passing)
+    assert ("busy" if passing else "no SkyRL") in finding.text
 
 
 @pytest.fixture
@@ -162,9 +173,9 @@ def test_what_is_no_skyrl_is_one_sentence_about_the_key(answer, says, tmp_path):
         assert finding.text.startswith("tinker.base_url: ")
         assert says in finding.text
         assert finding.remedy
+        assert not list(tmp_path.iterdir())
         with pytest.raises(PolicyError, match=r"tinker\.base_url: "), opened(config):
             pass
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_options_of_a_server_on_this_machine_are_compared():

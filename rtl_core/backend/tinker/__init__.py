@@ -38,7 +38,7 @@ from rtl_core.backend.tinker.readiness import remote_readiness, stored_weights
 from rtl_core.backend.tinker.services import TinkerService, services_of
 from rtl_core.backend.tinker.sessions import Sessions
 from rtl_core.config import RunConfig
-from rtl_core.errors import InfrastructureError, PolicyError
+from rtl_core.errors import BackendUnavailableError, InfrastructureError, PolicyError
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.progress import log_line
@@ -121,7 +121,8 @@ async def _readiness(service: TinkerService) -> Readiness:
         async with in_thread(reached(service, log_line)) as now:
             return await remote_readiness(now)
     except (PolicyError, InfrastructureError) as error:
-        return Readiness([Finding("engine", "wrong", error.message, error.hint)])
+        busy = isinstance(error, BackendUnavailableError)
+        return Readiness([Finding("engine", "wrong", error.message, error.hint, busy)])
 
 
 def _combined(student: Readiness, teacher: Readiness) -> Readiness:

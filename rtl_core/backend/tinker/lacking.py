@@ -87,14 +87,9 @@ def engine_findings(service: TinkerService) -> list[Finding]:
     name, then everything that the run needs and the engine lacks."""
     assert service.through is not None
     engine = service.through.engine
-    name = f"{engine.name} {engine.version} ({engine.backend}) at {service.address}"
-    if engine.name == "skyrl" and engine.backend is None:
-        text = f"{name} is busy and does not say with which backend it works"
-        return [Finding("engine", "wrong", text, "try again when it is idle", passing=True)]
-    findings = [
-        Finding("engine", "ok", f"{name}, through a bridge"),
-        *refused(service, engine.lacks),
-    ]
+    backend = f" ({engine.backend})" if engine.backend else ""
+    text = f"{engine.name} {engine.version}{backend} at {service.address}, through a bridge"
+    findings = [Finding("engine", "ok", text), *refused(service, engine.lacks)]
     if service.trains and OPTIMIZER in service.lacks:
         findings.append(_optimizer(service))
     return findings
