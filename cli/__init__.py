@@ -88,7 +88,6 @@ RENAMED: dict[str, str] = {
     "audit": "grade audit",
     "bridge": "serve bridge",
     "check-service": "admin check-service",
-    "bridge": "serve bridge",
     "checkpoints": "admin checkpoints",
     "config": "check --show",
     "debug": "show --debug",
