@@ -106,7 +106,9 @@ def main() -> None:
                 took = asyncio.run(run.step(args.answers))
                 if turn:  # the first one opens connections
                     seconds[way].append(took)
-        megabytes = psutil.Process(bridge.pid).memory_info().rss / 2**20
+        process = psutil.Process(bridge.pid)
+        megabytes = process.memory_info().rss / 2**20
+        cpu_s = process.cpu_times().user / (args.rounds + 1)
     direct, through = (statistics.median(seconds[way]) for way in runs)
     added = through - direct
     print(
@@ -115,6 +117,7 @@ def main() -> None:
     print(
         f"which adds {added / args.step:.1%} to a step of {args.step:g} s (at most {MOST_SHARE:.0%})"
     )
+    print(f"processor time of the bridge: {cpu_s:.2f} s a step, its start included")
     print(f"memory of the bridge: {megabytes:.0f} MB (at most {MOST_MB})")
     sys.exit(added > MOST_SHARE * args.step or megabytes > MOST_MB)
 

@@ -111,14 +111,16 @@ def _plain(promise: str, answer: Answer) -> Json | Response:
 def _passed(body: bytes) -> Response:
     """Return a ForwardBackwardOutput with the sum of the losses."""
     output = pb.ForwardBackwardOutput.FromString(body)
-    total = output.metrics.get("total_loss:sum", 0.0)  # SkyRL's GPU backends
+    sums = (
+        [output.metrics["total_loss:sum"]] if "total_loss:sum" in output.metrics else []
+    )  # GPUs
     for record in output.loss_fn_outputs:
         if "elementwise_loss" in record.fields:  # JAX, with the bridge's weights
             losses = np.frombuffer(record.fields["elementwise_loss"].data, np.float32)
-            total += losses.sum(dtype=np.float64) / WEIGHT
+            sums.append(losses.sum(dtype=np.float64) / WEIGHT)
             del record.fields["elementwise_loss"]
-    if "loss:sum" not in output.metrics:
-        output.metrics["loss:sum"] = total
+    if sums:
+        output.metrics["loss:sum"] = sum(sums)
     return _protobuf(output.SerializeToString())
 
 

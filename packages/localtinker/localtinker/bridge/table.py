@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from localtinker.bridge import promises, sampling, saving, training
 from localtinker.bridge.capabilities import table
 from localtinker.bridge.state import Bridge, Handler
 from localtinker.bridge.upstream import Json
@@ -51,15 +50,9 @@ async def unchanged(bridge: Bridge, body: Json, request: Request) -> Response:
 
 
 def rows() -> list[Row]:
-    places = {
-        "promises": promises,
-        "sampling": sampling,
-        "saving": saving,
-        "training": training,
-    }
-    places["table"] = sys.modules[__name__]
     made = []
     for row in table()["row"]:
         place, _, name = row["handler"].partition(".")
-        made.append(Row(**{**row, "handler": getattr(places[place], name)}))
+        module = import_module(f"localtinker.bridge.{place}")
+        made.append(Row(**{**row, "handler": getattr(module, name)}))
     return made
