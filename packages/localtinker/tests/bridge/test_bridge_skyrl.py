@@ -17,7 +17,15 @@ from localtinker.process import KeptBridge
 pytestmark = pytest.mark.engines
 PROMPT = types.ModelInput.from_ints([40, 41, 42, 43, 44])
 ADAM = types.AdamParams(learning_rate=1e-3)
-REFUSED = {"likeliest tokens", "forward_backward: dro", "ttl", "snapshots are frozen"}
+REFUSED = {
+    "likeliest tokens",
+    "choices of a sample",
+    "forward_backward: dro",
+    "forward_backward: gspo",
+    "ttl",
+    "snapshots are frozen",
+}
+"""Options that a run cannot use there."""
 OTHER_ADAPTER = {
     *(f"gradient: {loss}" for loss in ("cross_entropy", "importance_sampling", "ppo", "cispo")),
     "a step of AdamW",
