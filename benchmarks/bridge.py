@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 
@@ -88,7 +89,7 @@ class Run:
 
 def datum(text: list[int]) -> types.Datum:
     zeros = [0.0] * (len(text) - 1)
-    inputs = {"target_tokens": text[1:], "logprobs": zeros, "advantages": zeros}
+    inputs: Any = {"target_tokens": text[1:], "logprobs": zeros, "advantages": zeros}
     return types.Datum(model_input=types.ModelInput.from_ints(text[:-1]), loss_fn_inputs=inputs)
 
 
@@ -99,13 +100,15 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         bridge = stack.enter_context(Bridge(url, folder / "bridge.log"))
         runs = {"directly": Run(url, "tml-any"), "bridge": Run(bridge.base_url, bridge.api_key)}
-        seconds = {way: [] for way in runs}
+        seconds: dict[str, list[float]] = {way: [] for way in runs}
         for turn in range(args.rounds + 1):
             for way, run in runs.items():
                 took = asyncio.run(run.step(args.answers))
                 if turn:  # the first one opens connections
                     seconds[way].append(took)
-        megabytes = psutil.Process(bridge.pid).memory_info().rss / 2**20
+        process = psutil.Process(bridge.pid)
+        megabytes = process.memory_info().rss / 2**20
+        cpu_s = process.cpu_times().user / (args.rounds + 1)
     direct, through = (statistics.median(seconds[way]) for way in runs)
     added = through - direct
     print(
@@ -114,6 +117,7 @@ def main() -> None:
     print(
         f"which adds {added / args.step:.1%} to a step of {args.step:g} s (at most {MOST_SHARE:.0%})"
     )
+    print(f"processor time of the bridge: {cpu_s:.2f} s a step, its start included")
     print(f"memory of the bridge: {megabytes:.0f} MB (at most {MOST_MB})")
     sys.exit(added > MOST_SHARE * args.step or megabytes > MOST_MB)
 

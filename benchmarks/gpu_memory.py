@@ -206,8 +206,8 @@ def skyrl_rows(rank: int, text: int) -> Iterator[tuple[str, ...] | None]:
     yield None
     for name, billions, size, gpus, what, card in WEIGHTS:
         share = f"{size * billions / gpus:.0f}"
-        trains, samples = (share, "") if "train" in what else ("", share)
-        yield name, what, str(card), trains, samples, ""
+        columns = (share, "") if "train" in what else ("", share)
+        yield name, what, str(card), *columns, ""
 
 
 def main() -> None:

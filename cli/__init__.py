@@ -86,8 +86,8 @@ PANELS: dict[str, str] = {
 RENAMED: dict[str, str] = {
     **GRADER_COMMANDS,
     "audit": "grade audit",
-    "check-service": "admin check-service",
     "bridge": "serve bridge",
+    "check-service": "admin check-service",
     "checkpoints": "admin checkpoints",
     "config": "check --show",
     "debug": "show --debug",

@@ -18,6 +18,7 @@ STUDENT = str(model_path("student"))
 MODEL = "--rounds 1 --prompts 1 --prompt-tokens 16 --group 2 --tokens 4 --sequences 4 --length 32 --steps 2"
 DESIGN = "module inc(input clk, input [3:0] d, output reg [3:0] q); always @(posedge clk) q <= d + 1; endmodule"
 COMMANDS = (
+    "bridge --rounds 1 --answers 8 --step 1000",
     "consensus --sets starter --problems 1 --answers 4",
     "distributions --problems 1 --samples 2 --rounds 1",
     "equivalence --sets starter --starter 2 --mutants 1",

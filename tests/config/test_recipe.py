@@ -5,33 +5,21 @@ import re
 
 import pytest
 
-from rtl_core.config import load_config, shipped_configs
+from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
 from rtl_core.run.check.machine import problems_of
+from scripts import recipe
 from tests.command import invoke
 
 OTHER = "module other(input [7:0] a, output [7:0] y);\n  assign y = {a[0], a[7:1]} + 8'd3;\nendmodule\n"
 
 
-def reasons(text: str) -> dict[str, str]:
-    """Mapping of each line with a key to the comments above and beside it."""
-    found: dict[str, str] = {}
-    above = ""
-    for line in text.splitlines():
-        key, _, beside = line.partition("#")
-        if line.startswith("#"):
-            above += beside
-            continue
-        if re.match(r"\w+ = ", key):
-            found[key.strip()] = f"{above} {beside}".strip()
-        above = ""
-    return found
-
-
-def test_every_key_of_the_file_has_a_reason():
-    found = reasons(shipped_configs()["verilog-9b"].read_text(encoding="utf-8"))
-    assert len(found) > 40
-    assert [key for key, reason in found.items() if len(reason) < 8] == []
+def test_the_page_shows_every_key_with_its_reason(monkeypatch):
+    rows = list(recipe.reasons(recipe.shipped_configs()["verilog-9b"].read_text()))
+    assert len(rows) > 40
+    assert [key for key, _, reason in rows if len(reason) < 8] == []
+    monkeypatch.setattr("sys.argv", ["recipe", "--check"])
+    assert recipe.main() == 0
 
 
 def test_missing_sets_are_named_with_the_command_that_fetches_each():

@@ -3,6 +3,7 @@ for admins, which no service but Tinker's cloud has."""
 
 import asyncio
 import json
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -189,7 +190,7 @@ def cloud(
                         "time": "2026-01-01T00:00:00Z", "tinker_path": "tinker://r/weights/a-000001",
                         "size_bytes": 2_000_000_000,
                         "user_metadata": {
-                            "rtl_distill": "0.3.0", "run": "a", "run_id": "1", "host": "gpu7",
+                            "rtl_distill": "0.3.0", "run": "a", "run_id": "1", "host": platform.node(),
                         },
                     }
                 ]
@@ -275,7 +276,7 @@ def test_a_service_without_a_bill_for_this_key_is_named(status, words, tmp_path,
         listed = invoke(
             "admin", "checkpoints", "r", "--all", "--db", history.path, COLUMNS="250"
         )
-        assert "a gpu7 2026-01-01 00:00 1 2.000 0.50 left behind" in " ".join(
+        assert f"a {platform.node()} 2026-01-01 00:00 1 2.000 0.50 left behind" in " ".join(
             listed.output.split()
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import logging
 from collections.abc import Callable
 
@@ -17,9 +18,9 @@ from starlette.routing import Route
 from localtinker import http_server
 from localtinker.bridge.engines import API, EngineError, recognise
 from localtinker.bridge.saving import DOWNLOADS
-from localtinker.bridge.state import Bridge, Call, Handler, Limits
+from localtinker.bridge.state import Bridge, Handler, Limits
 from localtinker.bridge.table import rows, unchanged
-from localtinker.bridge.upstream import PendingError, UnreachableError, Upstream
+from localtinker.bridge.upstream import Json, UnreachableError, Upstream
 from localtinker.errors import RequestError
 from localtinker.settings import BridgeSettings, check_exposure, check_models
 
@@ -54,7 +55,7 @@ def serve(
         )
     limits = {name: Limits.of(folder) for name, folder in settings.models.items()}
     listener = http_server.listen(settings.host, settings.port)
-    bridge = Bridge(engine, Upstream(settings.upstream, engine, upstream_key), limits, key)
+    bridge = Bridge(engine, Upstream(settings.upstream, upstream_key), limits, key)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(http_server.serve(create_app(bridge), listener, announce, grace_s=2))
 
@@ -75,21 +76,29 @@ def _route(bridge: Bridge, call: str, handler: Handler) -> Route:
         if key is not None and not hmac.compare_digest(presented, key):
             return _refusal(401, "X-API-Key: missing or not this bridge's key")
         try:
-            answer = await handler(Call(bridge, request, await request.body()))
+            answer = await handler(bridge, await _json_of(request), request)
         except RequestError as error:
             return _refusal(error.status, error.message)
-        except (
-            UnreachableError,
-            PendingError,
-        ) as error:  # the SDK sends a 503 again, for five minutes
-            words = f"the engine at {bridge.upstream.url} does not answer ({error or 'no answer in time'})"
-            return _refusal(503, words)
+        except UnreachableError as error:  # the SDK sends a 503 again, for five minutes
+            return _refusal(
+                503, f"the engine at {bridge.upstream.url} does not answer ({error})"
+            )
         except MALFORMED as error:
             logger.warning("%s", call, exc_info=True)
-            return _refusal(422, f"body: cannot be read ({type(error).__name__}: {error})")
+            return _refusal(422, f"the request cannot be read ({error!r})")
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
     return Route(API + path, endpoint, methods=[method])
+
+
+async def _json_of(request: Request) -> Json:
+    """Return the JSON object in the body, an empty one for another kind of body."""
+    body = await request.body()
+    is_json = body and "protobuf" not in request.headers.get("content-type", "")
+    value = json.loads(body) if is_json else {}
+    if not isinstance(value, dict):
+        raise RequestError("body: not a JSON object", status=422)
+    return value
 
 
 async def _refused(request: Request, error: Exception) -> Response:

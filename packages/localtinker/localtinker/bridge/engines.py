@@ -1,7 +1,7 @@
 """Which engine answers at an address, in which version and with which backend.
 
-No engine says what it is. SkyRL and TuFT describe their routes in /openapi.json; `faces.json` holds title, routes and
-fields of the versions that the bridge was written for. An engine whose routes or fields differ is refused, because
+No engine says what it is. SkyRL and TuFT describe their paths and schemas in /openapi.json; `faces.json` holds the
+descriptions of the versions that the bridge was written for. An engine whose description differs is refused, because
 the bridge could translate it wrongly without an error.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ class Engine:
 
     `backend` of SkyRL: "jax", "gpu" (FSDP or Megatron, which answer alike), or None while the engine is too
     busy to tell. `lacks` maps keys of `capabilities` to one sentence with the consequence. `models` are the base
-    models that it serves, `fields` those that each call knows.
+    models that it serves.
     """
 
     name: str
@@ -49,12 +49,14 @@ class Engine:
     backend: str | None
     lacks: Mapping[str, str]
     models: tuple[str, ...] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The answer of `GET /api/v1/local/engine`."""
-        engine = {"engine": self.name, "version": self.version, "backend": self.backend}
-        return {**engine, "lacks": self.lacks}
+        known = vars(self)
+        return {
+            "engine": self.name,
+            **{key: known[key] for key in ("version", "backend", "lacks")},
+        }
 
 
 def recognise(url: str, timeout_s: float = 20.0, key: str | None = None) -> Engine | None:
@@ -87,17 +89,17 @@ def _ask(http: httpx.Client, url: str) -> Engine | None:
     if face is None:
         _json(http.get(f"{API}/healthz"), url)
         return None
-    name, version, known = face["name"], face["version"], face["routes"]
-    changed = sorted({route for route, _ in known.items() ^ _routes(description)})
+    name, version = face["name"], face["version"]
+    changed = sorted(set(face["says"]) ^ _says(description))
     if changed:
         raise OtherVersionError(
-            f"{url} is a {name} of another version than {version}: it differs in {', '.join(changed[:4])}",
+            f"{url} is a {name} of another version than {version}: it differs in {'; '.join(changed)[:300]}",
             f"install {name} {version} there: the bridge was not written for other versions",
         )
     backend = _backend(http) if name == "skyrl" else None
-    models = _json(http.get(f"{API}/get_server_capabilities"), url)["supported_models"]
+    models = http.get(f"{API}/get_server_capabilities").json()["supported_models"]
     served = tuple(model["model_name"] for model in models)
-    return Engine(name, version, backend, capabilities.lacks(name, backend), served, known)
+    return Engine(name, version, backend, capabilities.lacks(name, backend), served)
 
 
 def _json(response: httpx.Response, url: str) -> dict[str, Any]:
@@ -114,25 +116,18 @@ def _json(response: httpx.Response, url: str) -> dict[str, Any]:
 
 @cache
 def _faces() -> dict[str, Any]:
-    """Title in /openapi.json -> name, version and routes, as `_routes` returns them."""
+    """Title in /openapi.json -> name, version and what it says."""
     faces: dict[str, Any] = json.loads(files(__package__).joinpath("faces.json").read_text())
     return faces
 
 
-def _routes(description: dict[str, Any]) -> set[tuple[str, str]]:
-    """Return pairs of method with path below /api/v1, and the sorted fields of the JSON body."""
-    schemas = description.get("components", {}).get("schemas", {})
-    routes = set()
-    for path, methods in description["paths"].items():
-        for method, operation in methods.items():
-            body = (
-                operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-            )
-            name = body.get("schema", {}).get("$ref", "").rpartition("/")[2]
-            fields = " ".join(sorted(schemas.get(name, {}).get("properties", ())))
-            if path.startswith(API):
-                routes.add((f"{method.upper()} {path.removeprefix(API)}", fields))
-    return routes
+def _says(description: dict[str, Any]) -> set[str]:
+    """Return the paths, and each schema with its fields, of an OpenAPI description."""
+    says = set(description["paths"])
+    for name, schema in description.get("components", {}).get("schemas", {}).items():
+        if "ValidationError" not in name:  # FastAPI's own
+            says.add(" ".join([name, *schema.get("properties", ())]))
+    return says
 
 
 def _backend(http: httpx.Client) -> str | None:

@@ -11,9 +11,10 @@ import asyncio
 import re
 
 import numpy as np
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localtinker.bridge.state import Bridge, Call
+from localtinker.bridge.state import Bridge
 from localtinker.bridge.upstream import (
     LONG_POLL_S,
     NOT_NUMBERS,
@@ -45,9 +46,8 @@ PAUSE_S = 2.0
 """Until then the SDK is answered, which asks again at once."""
 
 
-async def retrieve_future(call: Call) -> Json | Response:
-    bridge = call.bridge
-    promise = str(call.json()["request_id"])
+async def retrieve_future(bridge: Bridge, body: Json, request: Request) -> Json | Response:
+    promise = str(body["request_id"])
     told = PROMISE.fullmatch(promise)
     state, reason = "active", bridge.waits_for
     try:
@@ -59,7 +59,7 @@ async def retrieve_future(call: Call) -> Json | Response:
         bridge.silent_since = None
         if told["length"]:
             return _scored(answer.body, int(told["length"]), int(told["last"]))
-        return _trained(promise, answer)
+        return _passed(answer.body) if promise.startswith("f") else _plain(promise, answer)
     except FailedError as error:
         return failure(bridge, str(error))
     except PendingError:
@@ -95,36 +95,33 @@ def failure(bridge: Bridge, message: str) -> Json:
     return {"error": message, "category": category}
 
 
-def _trained(promise: str, answer: Answer) -> Json | Response:
-    if promise.startswith("f"):
-        return _passed(answer.body)
+def _plain(promise: str, answer: Answer) -> Json | Response:
     if "protobuf" in answer.kind:
-        return Response(answer.body, media_type=answer.kind)
+        return _protobuf(answer.body)
     result = answer.json()
-    model, _, name = (result.get("path") or "").removeprefix("tinker://").partition("/")
+    place, _, name = (result.get("path") or "").rpartition("/")
     if promise.startswith("e"):
-        place = name.rpartition("/")[2].removeprefix(EXTERNAL)
-        return {
-            "type": "save_weights_external",
-            "path": f"tinker://{model}/external_weights/{place}",
-        }
-    if name and "/" not in name:  # sampler weights, whose path lacks its kind
-        result["path"] = f"tinker://{model}/sampler_weights/{name}"
+        path = f"{place}/external_weights/{name.removeprefix(EXTERNAL)}"
+        return {"type": "save_weights_external", "path": path}
+    if place.count("/") == 2:  # sampler weights, whose path lacks its kind
+        result["path"] = f"{place}/sampler_weights/{name}"
     return result
 
 
 def _passed(body: bytes) -> Response:
     """Return a ForwardBackwardOutput with the sum of the losses."""
     output = pb.ForwardBackwardOutput.FromString(body)
-    total = output.metrics.get("total_loss:sum", 0.0)  # SkyRL's GPU backends
+    sums = (
+        [output.metrics["total_loss:sum"]] if "total_loss:sum" in output.metrics else []
+    )  # GPUs
     for record in output.loss_fn_outputs:
         if "elementwise_loss" in record.fields:  # JAX, with the bridge's weights
             losses = np.frombuffer(record.fields["elementwise_loss"].data, np.float32)
-            total += losses.sum(dtype=np.float64) / WEIGHT
+            sums.append(losses.sum(dtype=np.float64) / WEIGHT)
             del record.fields["elementwise_loss"]
-    if "loss:sum" not in output.metrics:
-        output.metrics["loss:sum"] = total
-    return Response(output.SerializeToString(), media_type="application/x-protobuf")
+    if sums:
+        output.metrics["loss:sum"] = sum(sums)
+    return _protobuf(output.SerializeToString())
 
 
 def _scored(body: bytes, length: int, last_n: int) -> Response:
@@ -140,4 +137,8 @@ def _scored(body: bytes, length: int, last_n: int) -> Response:
         scores = np.full(length, np.nan, np.float32)
         scores[-last_n:] = values
         response.prompt_logprobs = scores.tobytes()
-    return Response(response.SerializeToString(), media_type="application/x-protobuf")
+    return _protobuf(response.SerializeToString())
+
+
+def _protobuf(body: bytes) -> Response:
+    return Response(body, media_type="application/x-protobuf")

@@ -1,4 +1,4 @@
-"""What a bridge knows of the clients that were opened through it, and requests to it.
+"""What a bridge knows of the clients that were opened through it.
 
 Nothing of it is on disk. The promises that the SDK gets say what the bridge must know to translate their results
 (promises.py), so requests in flight survive a restart of the bridge; newest sampler weights are asked of the
@@ -59,7 +59,7 @@ class Bridge:
 
     engine: Engine
     upstream: Upstream
-    limits: dict[str, Limits]
+    folders: dict[str, Limits]
     """Name of a served model -> limits, if its folder is known."""
     key: str
     clients: dict[str, Client] = field(default_factory=dict)
@@ -116,11 +116,15 @@ class Bridge:
         self.work[promise] = asyncio.create_task(work)
         return {"request_id": promise}
 
-    async def saved(self, model: str, kind: str) -> list[str]:
-        """Return the paths that the engine lists for a training client, the newest last."""
+    def limits(self) -> Limits | None:
+        """Return those of the served model. An engine with several has none, because a request may not name its."""
+        return self.folders.get(self.engine.models[0]) if len(self.engine.models) == 1 else None
+
+    async def saved_for_sampling(self, model: str) -> list[str]:
+        """Return the paths of a training client's sampler weights, the newest last."""
         listing = (await self.upstream.send(f"GET /training_runs/{model}/checkpoints")).json()
         rows = sorted(listing["checkpoints"], key=lambda row: row["time"])
-        return [row["tinker_path"] for row in rows if f"/{kind}/" in row["tinker_path"]]
+        return [row["tinker_path"] for row in rows if "/sampler_weights/" in row["tinker_path"]]
 
 
 def model_of(path: str) -> str:
@@ -132,34 +136,14 @@ def check_tokens(where: str, tokens: Any, limits: Limits | None) -> None:
     """Raise RequestError for no tokens, more than the context, or ids beyond the vocabulary. The engine would
     compute with them, and fail at the result or answer nonsense."""
     ids = np.asarray(tokens)
-    if ids.size == 0:
-        raise RequestError(f"{where}: needs at least one token")
-    if limits is not None and len(ids) > limits.context:
-        raise RequestError(f"{where}: {len(ids)} tokens, but the context is {limits.context}")
-    if ids.min() < 0 or (limits is not None and ids.max() >= limits.vocabulary):
-        raise RequestError(f"{where}: token ids must be within the vocabulary")
+    context, vocabulary = (limits.context, limits.vocabulary) if limits else (1 << 30, 1 << 30)
+    if not 0 < len(ids) <= context:
+        raise RequestError(
+            f"{where}: {len(ids)} tokens; there must be at least one, and at most the context"
+        )
+    if ids.min() < 0 or ids.max() >= vocabulary:
+        raise RequestError(f"{where}: a token id is beyond the vocabulary")
 
 
-@dataclass(frozen=True)
-class Call:
-    """A request of the SDK, with the bridge that answers it."""
-
-    bridge: Bridge
-    request: Request
-    body: bytes
-
-    def json(self, *required: str) -> Json:
-        """Return the JSON object in the body. Raises RequestError (422) without one, or without a required field."""
-        try:
-            body = json.loads(self.body)
-        except ValueError as error:
-            raise RequestError(f"body: not JSON ({error})", status=422) from error
-        if not isinstance(body, dict):
-            raise RequestError("body: not a JSON object", status=422)
-        for name in required:
-            if body.get(name) is None:
-                raise RequestError(f"{name}: is missing", status=422)
-        return body
-
-
-Handler = Callable[[Call], Awaitable[Json | Response]]
+Handler = Callable[[Bridge, Json, Request], Awaitable[Json | Response]]
+"""Answers a request, given the JSON object in its body (empty if it has another)."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from importlib import import_module
 from typing import NamedTuple
 
+from starlette.requests import Request
 from starlette.responses import Response
 
-from localtinker.bridge import promises, sampling, saving, training
 from localtinker.bridge.capabilities import table
-from localtinker.bridge.state import Call, Handler
+from localtinker.bridge.state import Bridge, Handler
 from localtinker.bridge.upstream import Json
 
 
@@ -22,47 +22,37 @@ class Row(NamedTuple):
     handler: Handler
 
 
-async def client_config(call: Call) -> Json:
+async def client_config(bridge: Bridge, body: Json, request: Request) -> Json:
     return {"parallel_fwdbwd_chunks": False, "sample_enable_stuck_detection": False}
 
 
-async def nothing_to_do(call: Call) -> Json:
+async def nothing_to_do(bridge: Bridge, body: Json, request: Request) -> Json:
     return {}
 
 
-async def capabilities(call: Call) -> Json:
-    bridge = call.bridge
-    contexts = {name: limits.context for name, limits in bridge.limits.items()}
-    served = [
-        {"model_name": m, "max_context_length": contexts.get(m)} for m in bridge.engine.models
-    ]
-    return {"supported_models": served}
+async def capabilities(bridge: Bridge, body: Json, request: Request) -> Json:
+    contexts = {name: limits.context for name, limits in bridge.folders.items()}
+    names = bridge.engine.models
+    models = [{"model_name": m, "max_context_length": contexts.get(m)} for m in names]
+    return {"supported_models": models}
 
 
-async def engine(call: Call) -> Json:
-    return call.bridge.engine.as_json()
+async def engine(bridge: Bridge, body: Json, request: Request) -> Json:
+    return bridge.engine.as_json()
 
 
-async def unchanged(call: Call) -> Response:
+async def unchanged(bridge: Bridge, body: Json, request: Request) -> Response:
     """Pass on a call without a row."""
-    url = call.request.url
-    path = url.path.removeprefix("/api/v1") + (f"?{url.query}" if url.query else "")
-    method = call.request.method
-    body = call.json() if method == "POST" else call.body
-    answer = await call.bridge.upstream.send(f"{method} {path}", body)
+    path = str(request.url).partition("/api/v1")[2]
+    content = body if request.method == "POST" else b""
+    answer = await bridge.upstream.send(f"{request.method} {path}", content)
     return Response(answer.body, answer.for_sdk, media_type=answer.kind)
 
 
 def rows() -> list[Row]:
-    places = {
-        "promises": promises,
-        "sampling": sampling,
-        "saving": saving,
-        "training": training,
-    }
-    places["table"] = sys.modules[__name__]
     made = []
     for row in table()["row"]:
         place, _, name = row["handler"].partition(".")
-        made.append(Row(**{**row, "handler": getattr(places[place], name)}))
+        module = import_module(f"localtinker.bridge.{place}")
+        made.append(Row(**{**row, "handler": getattr(module, name)}))
     return made

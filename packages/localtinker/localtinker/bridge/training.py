@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from starlette.requests import Request
 
 from localtinker.bridge.capabilities import CLIPPING, LOSS, SEVERAL_TARGETS
 from localtinker.bridge.promises import SHARE, WEIGHT, failure
-from localtinker.bridge.state import Bridge, Call, Client, check_tokens
+from localtinker.bridge.state import Bridge, Client, check_tokens
 from localtinker.bridge.upstream import FailedError, Json, UnreachableError
 from localtinker.errors import RequestError
 from localtinker.losses import LOSSES
-from localtinker.wire import TrainRequest, decode_train_request, pb
+from localtinker.wire import TrainDatum, TrainRequest, decode_train_request, pb
 
 FULL = ("Maximum number of LoRA adapters", "register_adapter")
 """In the engine's errors (JAX, FSDP): all its places for training clients are taken."""
@@ -26,23 +27,19 @@ looks for them once a minute."""
 PAUSE_S = 5.0
 
 
-async def create_model(call: Call) -> Json:
-    body = call.json("session_id", "base_model", "lora_config")
-    call.bridge.check_model(body["base_model"])
-    if (body.get("optimizer_config") or {}).get("type", "adamw") != "adamw":
-        raise RequestError("optimizer_config: the engine has only AdamW")
-    partial = [name for name, value in body["lora_config"].items() if value is False]
-    if partial:
+async def create_model(bridge: Bridge, body: Json, request: Request) -> Json:
+    bridge.check_model(body["base_model"])
+    optimizer = body.get("optimizer_config") or {}
+    if optimizer.get("type", "adamw") != "adamw" or False in body["lora_config"].values():
         raise RequestError(
-            f"lora_config: the engine trains all layers, whatever {partial[0]} is"
+            "the engine trains adapters of all layers, with AdamW, and nothing else"
         )
-    return await _begin(call.bridge, body)
+    return await _begin(bridge, body)
 
 
-async def load_weights(call: Call) -> Json:
-    bridge, body = call.bridge, call.json("path")
+async def load_weights(bridge: Bridge, body: Json, request: Request) -> Json:
     if body.get("model_id"):
-        return await _send(call, "/load_weights", body)
+        return await _send(bridge, "/load_weights", body)
     info = await bridge.upstream.post("/weights_info", {"tinker_path": body["path"]})
     lora = {"rank": info["lora_rank"]}
     return await _begin(bridge, {**body, "base_model": info["base_model"], "lora_config": lora})
@@ -58,16 +55,16 @@ async def _begin(bridge: Bridge, body: Json) -> Json:
 
 
 async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
+    session = body["session_id"]
     try:
         async with bridge.opening:
             if bridge.on_jax:
                 await _clear_place(bridge, body)
             client = Client(await _created(bridge, body))
-        clients = bridge.sessions.get(body["session_id"]) or []
-        bridge.sessions[body["session_id"]] = [*clients, client]
+        bridge.sessions[session] = [*(bridge.sessions.get(session) or []), client]
         if (
             "path" not in body
-        ):  # the SDK takes the id from the answer, so it survives a restart of the bridge
+        ):  # the SDK takes the id from the answer: the engine's, which needs no memory
             bridge.clients[client.model] = client
             return {"model_id": client.model}
         bridge.clients[own_id] = client
@@ -81,6 +78,10 @@ async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
         return failure(bridge, str(error))
     except UnreachableError as error:
         return {"error": f"the engine does not answer ({error})", "category": "server"}
+    except RequestError as error:
+        if error.status == 404:
+            raise
+        return {"error": error.message, "category": "user"}
 
 
 async def _created(bridge: Bridge, body: Json) -> str:
@@ -89,18 +90,17 @@ async def _created(bridge: Bridge, body: Json) -> str:
     while True:
         try:
             made = await bridge.upstream.done("/create_model", body)
+            bridge.waits_for = ""
+            return str(made["model_id"])
         except FailedError as error:
             if not any(words in str(error) for words in FULL):
                 raise
+            bridge.waits_for = (
+                f"{ALL_TAKEN} ({error}): other runs must end, or be silent for 300 s"
+            )
             if time.monotonic() > until:
-                raise FailedError(
-                    f"{ALL_TAKEN}: other runs must end first, or it must have more ({error})"
-                ) from error
-            bridge.waits_for = f"{ALL_TAKEN}: waiting for one to be closed, or dropped without a heartbeat for 300 s"
+                raise FailedError(bridge.waits_for) from error
             await asyncio.sleep(PAUSE_S)
-        else:
-            bridge.waits_for = ""
-            return made["model_id"]
 
 
 async def _clear_place(bridge: Bridge, body: Json) -> None:
@@ -111,21 +111,20 @@ async def _clear_place(bridge: Bridge, body: Json) -> None:
     await bridge.upstream.done("/unload_model", client)
 
 
-async def forward_backward(call: Call) -> Json:
-    bridge = call.bridge
-    batch = decode_train_request(call.body, call.request.headers.get("content-encoding"))
+async def forward_backward(bridge: Bridge, body: Json, request: Request) -> Json:
+    content = await request.body()
+    batch = decode_train_request(content, request.headers.get("content-encoding"))
     _check_batch(batch, bridge)
     client = bridge.client(batch.model_id)
-    message = pb.ForwardBackwardRequest.FromString(call.body)
+    message = pb.ForwardBackwardRequest.FromString(content)
     message.model_id = client.model
     if bridge.on_jax:
-        _make_sums(message, batch)
+        for datum, decoded in zip(message.data, batch.data, strict=True):
+            _make_sum(datum.loss_fn_inputs["weights"], decoded)
 
     async def send() -> Json:
-        body = message.SerializeToString()
-        answer = await bridge.upstream.send(
-            "POST /forward_backward", body, "application/x-protobuf"
-        )
+        call, kind = "POST /forward_backward", "application/x-protobuf"
+        answer = await bridge.upstream.send(call, message.SerializeToString(), kind)
         promise = answer.json()["request_id"]
         client.sequences += 0 if batch.forward_only else len(batch.data)
         return {"request_id": f"f.{promise}"}
@@ -133,16 +132,14 @@ async def forward_backward(call: Call) -> Json:
     return await bridge.once((client.model, batch.seq_id), send)
 
 
-def _make_sums(message: Any, batch: TrainRequest) -> None:
-    """Give a batch weights for which JAX's loss of a sequence, Σ w l / max(Σ w, 1e-9), is a sum times `SHARE`."""
-    for datum, decoded in zip(message.data, batch.data, strict=True):
-        given = decoded.inputs.get("weights", np.ones(len(decoded.tokens_T)))
-        if given.sum() * SHARE > 1:
-            raise RequestError(f"weights: their sum must be at most {1 / SHARE:g} a sequence")
-        tensor = datum.loss_fn_inputs["weights"]
-        tensor.Clear()
-        tensor.dtype = pb.DTYPE_FLOAT32
-        tensor.dense = (given * WEIGHT).astype(np.float32).tobytes()
+def _make_sum(weights: Any, datum: TrainDatum) -> None:
+    """Write weights for which JAX's loss of a sequence, Σ w l / max(Σ w, 1e-9), is a sum times `SHARE`."""
+    given = datum.inputs.get("weights", np.ones(len(datum.tokens_T)))
+    if given.sum() * SHARE > 1:
+        raise RequestError(f"weights: their sum must be at most {1 / SHARE:g} a sequence")
+    weights.Clear()
+    weights.dtype = pb.DTYPE_FLOAT32
+    weights.dense = (given * WEIGHT).astype(np.float32).tobytes()
 
 
 def _check_batch(batch: TrainRequest, bridge: Bridge) -> None:
@@ -151,84 +148,75 @@ def _check_batch(batch: TrainRequest, bridge: Bridge) -> None:
     if LOSS + batch.loss_fn in lacks:
         raise RequestError(f"loss_fn: {lacks[LOSS + batch.loss_fn]}")
     loss = LOSSES.get(batch.loss_fn)
-    limits = next(iter(bridge.limits.values()), None)
+    needed = {"target_tokens", *(loss.required if loss else ())}
     for index, datum in enumerate(batch.data):
-        where = f"data[{index}]"
-        for name in ("target_tokens", *(loss.required if loss else ())):
-            if name not in datum.inputs:
-                raise RequestError(f"{where}.loss_fn_inputs: {batch.loss_fn} needs {name!r}")
+        where = f"data[{index}].loss_fn_inputs"
+        missing = sorted(needed - datum.inputs.keys())
+        if missing:
+            raise RequestError(f"{where}: {batch.loss_fn} needs {missing[0]!r}")
         for name, values in datum.inputs.items():
-            _check_input(f"{where}.loss_fn_inputs.{name}", values, len(datum.tokens_T), lacks)
+            _check_input(f"{where}.{name}", values, len(datum.tokens_T), lacks)
         for tokens in (datum.tokens_T, datum.inputs["target_tokens"]):
-            check_tokens(where, tokens, limits)
+            check_tokens(where, tokens, bridge.limits())
 
 
 def _check_input(where: str, values: np.ndarray, length: int, lacks: Mapping[str, str]) -> None:
     if values.ndim > 1 and SEVERAL_TARGETS in lacks:
         raise RequestError(f"{where}: {lacks[SEVERAL_TARGETS]}")
-    if len(values) != length:
-        raise RequestError(f"{where}: {len(values)} values for {length} tokens")
-    if not np.isfinite(values).all():
-        raise RequestError(f"{where}: contains a number that is not finite")
+    if len(values) != length or not np.isfinite(values).all():
+        raise RequestError(f"{where}: must be {length} finite numbers, one for each token")
 
 
-async def optim_step(call: Call) -> Json:
+async def optim_step(bridge: Bridge, body: Json, request: Request) -> Json:
     """JAX divides the gradient by the number of sequences: with eps scaled as the gradient is, AdamW's step is that of
     the sum."""
-    bridge = call.bridge
-    body = call.json("model_id", "adam_params")
     adam = body["adam_params"]
     if bridge.on_jax and adam.get("grad_clip_norm"):
         raise RequestError(f"grad_clip_norm: {bridge.engine.lacks[CLIPPING]}")
     client = bridge.client(body["model_id"])
+    client.moved = True
     if bridge.on_jax:
         adam["eps"] = adam.get("eps", 1e-12) * SHARE / max(client.sequences, 1)
-    client.moved = True
 
     async def send() -> Json:
-        answer = await _send(call, "/optim_step", body)
+        answer = await _send(bridge, "/optim_step", body)
         client.sequences = 0
         return answer
 
     return await bridge.once((client.model, body.get("seq_id")), send)
 
 
-async def unload_model(call: Call) -> Json:
-    return await _send(call, "/unload_model", call.json("model_id"))
+async def unload_model(bridge: Bridge, body: Json, request: Request) -> Json:
+    return await _send(bridge, "/unload_model", body)
 
 
-async def _send(call: Call, route: str, body: Json) -> Json:
+async def _send(bridge: Bridge, route: str, body: Json) -> Json:
     """Pass a request of a client on, with the engine's id of the client."""
-    client = call.bridge.client(body["model_id"])
-    answer = await call.bridge.upstream.post(route, {**body, "model_id": client.model})
+    model = bridge.client(body["model_id"]).model
+    answer = await bridge.upstream.post(route, {**body, "model_id": model})
     return {**answer, "request_id": f"t.{answer['request_id']}"}
 
 
-async def get_info(call: Call) -> Json:
-    bridge = call.bridge
-    body = call.json("model_id")
+async def get_info(bridge: Bridge, body: Json, request: Request) -> Json:
     model = bridge.client(body["model_id"]).model
     info = await bridge.upstream.post("/get_info", {"model_id": model})
     data = info["model_data"]
-    limits = bridge.limits.get(data["model_name"])
-    if limits is not None:
+    if limits := bridge.folders.get(data["model_name"]):
         data["tokenizer_id"] = str(limits.folder)
     rank = (data.get("lora_config") or {}).get("rank")
     return {"is_lora": True, "lora_rank": rank, **info, **body}
 
 
-async def finish(call: Call) -> Json:
+async def finish(bridge: Bridge, body: Json, request: Request) -> Json:
     """Close a session's training clients, which would otherwise keep their places for 300 s."""
-    bridge, session = call.bridge, call.request.path_params["session"]
-    clients = bridge.sessions.get(session) or []
-    bridge.sessions[session] = None
+    session = request.path_params["session"]
+    clients, bridge.sessions[session] = bridge.sessions.get(session) or [], None
     for client in clients:
         await bridge.upstream.send("POST /unload_model", {"model_id": client.model})
     return {}
 
 
-async def session_heartbeat(call: Call) -> Json:
-    body = call.json("session_id")
-    if call.bridge.sessions.get(body["session_id"], []) is None:
+async def session_heartbeat(bridge: Bridge, body: Json, request: Request) -> Json:
+    if bridge.sessions.get(body["session_id"], []) is None:
         raise RequestError("session_id: this session is finished", status=410)
-    return await call.bridge.upstream.post("/session_heartbeat", body)
+    return await bridge.upstream.post("/session_heartbeat", body)

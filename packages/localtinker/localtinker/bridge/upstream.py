@@ -10,19 +10,33 @@ from typing import Any
 
 import pyqwest
 
-from localtinker.bridge.engines import API, Engine
+from localtinker.bridge.engines import API
 from localtinker.errors import RequestError
 
 NOT_NUMBERS = "as after a token beyond the vocabulary or a prompt beyond the context"
 LONG_POLL_S = 30.0
 """How long a request for a result waits; the SDK's timeout for it is 45 s."""
 _REQUEST_S = 120.0
+NEWER = (
+    "display_name",
+    "optimizer_config",
+    "prompt_alt_tokens_k",
+    "prompt_logprobs_last_n",
+    "record_stability_info",
+    "target_prompt_logprobs",
+    "topk_sample_logprobs",
+)
+"""Fields of requests that SDK 0.25 has not: TuFT refuses them. The bridge honours or refuses those that matter."""
 BROKEN = (ConnectionError, pyqwest.ReadError, pyqwest.WriteError, pyqwest.RemoteProtocolError)
 Json = dict[str, Any]
 
 
 class UnreachableError(Exception):
     """The engine did not answer. The SDK is told to send the request again."""
+
+
+class LateError(UnreachableError):
+    """The engine did not answer in time."""
 
 
 class PendingError(Exception):
@@ -41,11 +55,16 @@ class Answer:
     body: bytes
     kind: str
 
+    def content(self) -> bytes:
+        """Return the body of an accepted request. Raises RequestError with the engine's refusal."""
+        if self.status >= 300:
+            raise RequestError(self.detail, status=self.for_sdk)
+        return self.body
+
     def json(self) -> Json:
-        """Return the object in the body of an accepted request. Raises RequestError with the engine's refusal."""
-        if self.status < 300:
-            return json.loads(self.body) if self.body else {}
-        raise RequestError(self.detail, status=self.for_sdk)
+        """Return the object in the body of an accepted request."""
+        content: Json = json.loads(self.content() or b"{}")
+        return content
 
     @property
     def for_sdk(self) -> int:
@@ -65,8 +84,8 @@ class Answer:
 class Upstream:
     """An engine's API. `key` is the engine's own; `http` is for tests."""
 
-    def __init__(self, url: str, engine: Engine, key: str | None, http: Any = None) -> None:
-        self.url, self._engine, self._key = url.rstrip("/"), engine, key or ""
+    def __init__(self, url: str, key: str | None, http: Any = None) -> None:
+        self.url, self._key = url.rstrip("/"), key or ""
         # The SDK's own: httpx takes ten times the CPU time for each request.
         self._http = http or pyqwest.Client(
             pyqwest.HTTPTransport(connect_timeout=10.0, tls_include_system_certs=True)
@@ -79,13 +98,10 @@ class Upstream:
         kind: str = "application/json",
         timeout_s: float = _REQUEST_S,
     ) -> Answer:
-        """Send one request: `call` is its method and its path below /api/v1. Fields of a JSON body that the engine
-        does not know are left out, because TuFT refuses them. Raises UnreachableError, and PendingError for no answer
-        in time."""
+        """Send one request: `call` is its method and its path below /api/v1. Raises UnreachableError."""
         method, path = call.split(" ", 1)
         if not isinstance(body, bytes):
-            known = self._engine.fields.get(call, "").split()
-            body = json.dumps({name: body[name] for name in known if name in body}).encode()
+            body = json.dumps({name: body[name] for name in body if name not in NEWER}).encode()
         headers = {"content-type": kind, "x-api-key": self._key}
         try:
             async with asyncio.timeout(timeout_s):
@@ -93,7 +109,7 @@ class Upstream:
         except BROKEN as error:
             raise UnreachableError(str(error) or type(error).__name__) from error
         except TimeoutError as error:
-            raise PendingError from error
+            raise LateError(f"no answer in {timeout_s:.0f} s") from error
         return Answer(got.status, got.content, got.headers.get("content-type", kind))
 
     async def post(self, route: str, body: Mapping[str, Any]) -> Json:
@@ -103,9 +119,11 @@ class Upstream:
     async def result(self, promise: str) -> Answer:
         """Return the result of a promise. Raises PendingError, FailedError, and RequestError (410) if the
         engine has no such promise."""
-        answer = await self.send(
-            "POST /retrieve_future", {"request_id": promise}, timeout_s=LONG_POLL_S
-        )
+        asked = {"request_id": promise}
+        try:
+            answer = await self.send("POST /retrieve_future", asked, timeout_s=LONG_POLL_S)
+        except LateError as error:
+            raise PendingError from error
         if answer.status == 408:
             raise PendingError
         if answer.status == 404:

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from localtinker.bridge import capabilities
 from localtinker.bridge.app import create_app
-from localtinker.bridge.engines import API, Engine, _faces
+from localtinker.bridge.engines import API, Engine
 from localtinker.bridge.state import Bridge, Limits
 from localtinker.bridge.upstream import Upstream
 from rtl_core.tinymodels import model_path
@@ -138,15 +138,12 @@ class Sdk:
 
 def skyrl() -> Engine:
     """Return the engine that `recognise` returns for the recorded server."""
-    fields = _faces()["Tinker API Mock"]["routes"]
-    return Engine(
-        "skyrl", "0.4.0", "jax", capabilities.lacks("skyrl", "jax"), ("student",), fields
-    )
+    return Engine("skyrl", "0.4.0", "jax", capabilities.lacks("skyrl", "jax"), ("student",))
 
 
 def connected(file: Path, engine: Engine, *, limits: bool = True) -> tuple[TestClient, Replay]:
     """Return a client of a bridge to the recorded engine, and the engine."""
     replay = Replay(file)
-    upstream = Upstream(SKYRL or "http://engine", engine, None, replay)
+    upstream = Upstream(SKYRL or "http://engine", None, replay)
     bridge = Bridge(engine, upstream, {"student": STUDENT} if limits else {}, KEY)
     return TestClient(create_app(bridge)), replay

@@ -92,9 +92,9 @@ def test_each_sample_of_a_request_has_a_sequence_id(sdk):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"tokens": []}, "at least one token"),
+        ({"tokens": []}, "at least one"),
         ({"tokens": [10**8]}, "vocabulary"),
-        ({"tokens": [40] * 1025}, "the context is 1024"),
+        ({"tokens": [40] * 1025}, "1025 tokens"),
         ({"num_samples": 0}, "num_samples"),
         ({"topk_prompt_logprobs": 3}, "top k"),
         (
@@ -164,9 +164,15 @@ def test_a_client_opened_from_a_state_has_the_id_that_the_sdk_derives(sdk):
     assert (info["model_id"], info["lora_rank"], info["is_lora"]) == (model, 8, True)
     assert info["model_data"]["tokenizer_id"].endswith("student")
     passed = sdk.wait(forward_backward(sdk, model).json()["request_id"])
-    (record,) = pb.ForwardBackwardOutput.FromString(passed.content).loss_fn_outputs
-    assert len(record.fields["logprobs"].data) == 4 * (len(PROMPT) - 1)
+    output = pb.ForwardBackwardOutput.FromString(passed.content)
+    (record,) = output.loss_fn_outputs
+    logprobs = np.frombuffer(record.fields["logprobs"].data, np.float32)
+    assert len(logprobs) == len(PROMPT) - 1
+    # The sum of -exp(logp - 1) * 1, although the engine's loss is a mean.
+    assert output.metrics["loss:sum"] == pytest.approx(-np.exp(logprobs - 1.0).sum(), rel=1e-4)
     assert sdk.done("/optim_step", model_id=model, adam_params=RATE, seq_id=2)["metrics"]
+    *_, stepped = [body for call, body in sdk.engine.sent if call == "POST /optim_step"]
+    assert stepped["adam_params"]["eps"] == pytest.approx(1e-12 * promises.SHARE)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +180,8 @@ def test_a_client_opened_from_a_state_has_the_id_that_the_sdk_derives(sdk):
     [
         ({"loss": "dro"}, "no loss dro"),
         ({"advantages": None}, "needs 'advantages'"),
-        ({"advantages": [1.0]}, "1 values for 4 tokens"),
-        ({"advantages": [float("nan")] * 4}, "not finite"),
+        ({"advantages": [1.0]}, "must be 4 finite numbers"),
+        ({"advantages": [float("nan")] * 4}, "must be 4 finite numbers"),
         ({"target_tokens": [10**8] * 4}, "vocabulary"),
     ],
 )
