@@ -80,9 +80,8 @@ class _Tinker:
                 endpoint = await stack.enter_async_context(
                     in_thread(tinker_endpoint(service, line, config.run.folder))
                 )
-                # These need no credit, and their answers do not show that another service serves again.
-                free = service.is_local or endpoint.lacks
-                pauses = Pauses(line) if free else reported
+                # The embedded service needs no credit, and its answers do not show that another service serves again.
+                pauses = Pauses(line) if service.is_local else reported
                 opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
             yield TinkerBackend(opened[0], opened[-1], config)
 

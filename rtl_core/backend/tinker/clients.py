@@ -52,6 +52,7 @@ from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
 
 Made = TypeVar("Made")
+OF_KILLED = "; the engine keeps the place of a killed run's client for about 300 s"
 MOST_SAMPLERS = 5
 """Maximum number of cached sampling clients, in addition to one per teacher of `tinker.teachers`."""
 
@@ -216,7 +217,9 @@ class TinkerBackend:
                     session.service, self._config, state_path, weights_only, endpoint.marks
                 )
             )
-            client = await outstanding("open a training client", opening)
+            lacks = self._student.endpoint.lacks
+            what = f"open a training client{OF_KILLED if lacks else ''}"
+            client = await outstanding(what, opening)
         errors = partial(session.using, trainer_errors)
         trainer = TinkerTrainer(client, errors, endpoint.marks, session.newest)
         if has_console(endpoint.base_url):
