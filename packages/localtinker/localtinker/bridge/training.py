@@ -30,7 +30,8 @@ PAUSE_S = 5.0
 async def create_model(bridge: Bridge, body: Json, request: Request) -> Json:
     bridge.check_model(body["base_model"])
     optimizer = body.get("optimizer_config") or {}
-    if optimizer.get("type", "adamw") != "adamw" or False in body["lora_config"].values():
+    left_out = any(value is False for value in body["lora_config"].values())  # a seed may be 0
+    if optimizer.get("type", "adamw") != "adamw" or left_out:
         raise RequestError(
             "the engine trains adapters of all layers, with AdamW, and nothing else"
         )

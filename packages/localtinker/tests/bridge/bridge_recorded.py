@@ -126,7 +126,7 @@ class Sdk:
         asked = {
             "session_id": self.session,
             "base_model": "student",
-            "lora_config": {"rank": rank, "seed": 1},
+            "lora_config": {"rank": rank, "seed": 0},
         }
         return self.done("/create_model", model_seq_id=number, **asked)["model_id"]
 

@@ -257,6 +257,15 @@ def test_a_client_is_opened_once_in_a_place_without_gradients(sdk):
     assert sdk.done("/unload_model", model_id=model)["status"] == "unloaded"
 
 
+def test_an_adapter_of_some_layers_is_refused(sdk):
+    sdk.open()
+    some = {"rank": 8, "seed": 0, "train_mlp": False}
+    fields = {"session_id": sdk.session, "base_model": "student", "model_seq_id": 1}
+    refused = sdk.ask("POST /create_model", **fields, lora_config=some)
+    assert refused.status_code == 400
+    assert "adapters of all layers" in refused.json()["detail"]
+
+
 def test_a_full_engine_says_so(sdk):
     sdk.open()
     fields = {"session_id": sdk.session, "base_model": "student", "lora_config": {"rank": 8}}
