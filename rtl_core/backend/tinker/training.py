@@ -6,8 +6,9 @@ first token. Position t thus predicts token t + 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import tinker
@@ -88,16 +89,22 @@ class TinkerTrainer:
         with self._errors():
             marks = {**self._marks, **step_of(name)}
             state = self._client.save_state(name, ttl_s, overwrite=True, user_metadata=marks)
-            sampler_path = await self.save_for_sampler(name, ttl_s)
+            sampler = self._sampler_saved(name, ttl_s)
             state_path = (await outstanding("save_state", state)).path
-            return Checkpoint(state_path=state_path, sampler_path=sampler_path)
+            return Checkpoint(state_path=state_path, sampler_path=await self._path_of(sampler))
 
     async def save_for_sampler(self, name: str, ttl_s: int | None) -> str:
         """Save only sampler weights. Returns their path."""
         with self._errors():
-            marks = {**self._marks, **step_of(name)}
-            request = self._client.save_weights_for_sampler(name, ttl_s, user_metadata=marks)
-            path: str = (await outstanding("save_weights_for_sampler", request)).path
+            return await self._path_of(self._sampler_saved(name, ttl_s))
+
+    def _sampler_saved(self, name: str, ttl_s: int | None) -> Awaitable[Any]:
+        marks = {**self._marks, **step_of(name)}
+        return self._client.save_weights_for_sampler(name, ttl_s, user_metadata=marks)
+
+    async def _path_of(self, sampler: Awaitable[Any]) -> str:
+        """Wait for saved sampler weights, and note that they are the newest. Returns their path."""
+        path: str = (await outstanding("save_weights_for_sampler", sampler)).path
         self._newest.discard(self._saved)
         self._newest.add(path)
         self._saved = path
