@@ -1,6 +1,5 @@
 """Training on SkyRL 0.4.0, with JAX on the CPU, by the same commands as on any service. It needs `make test-engines`."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.skyrl import SkyRL
-from localtinker.process import Bridge
 from rtl_core.history.store import History
 from rtl_core.tinymodels import model_path
-from tests.command import command, run
+from tests.command import command
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.engines
@@ -73,25 +71,6 @@ def is_whole(history: Path, name: str) -> None:
     (answers,) = opened.query(ANSWERS, {"run": name}).to_pylist()
     assert answers["n"] == 8 * STEPS
     assert [e.status for e in opened.evaluations(name)] == ["done", "done"]
-
-
-def test_everything_that_every_run_needs_works(server, tmp_path):
-    found = tmp_path / "cases.json"
-    with Bridge(server.url, tmp_path / "bridge.log") as bridge:
-        done = run(
-            "admin",
-            "check-service",
-            bridge.base_url,
-            "--model",
-            f"student={server.weights}",
-            "--timeout",
-            "600",
-            "--json",
-            found,
-            env={"TINKER_API_KEY": bridge.api_key},
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
-    print(json.dumps(json.loads(found.read_text()), indent=1))
 
 
 @pytest.mark.parametrize("moment", NAMED)
