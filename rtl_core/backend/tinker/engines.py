@@ -45,7 +45,7 @@ def engine_of(service: TinkerService) -> Engine | None:
             key = upstream_key(service)
             engine = recognise(url, ANSWER_S, key) or _engine_of_bridge(url, key)
         except EngineError as error:
-            if must or isinstance(error, OtherVersionError):
+            if named == "skyrl" or isinstance(error, OtherVersionError):
                 raise PolicyError(f"{service.setting}: {error.message}", error.hint) from error
             return None
         if must and (engine is None or engine.name != named):

@@ -29,7 +29,7 @@ LACKING = {
     "no TOML": ({"problem.toml": "= 3"}, "file: is not TOML: "),
     "a macro that is no word": ({"problem.toml": "define = {A = '1 2'}"}, "define.A: 1 2 is neither a number nor a word"),
     "no specification": ({"spec.md": None}, "spec: there is none: write in spec.md"),
-    "no module": ({"rtl/inv.v": "// nothing\n", "tb/tb.v": None}, "top: name the module that an answer defines (no Verilog"),
+    "no module": ({"rtl/inv.v": "// nothing\n", "tb/tb.v": None}, "top: no Verilog file defines a module: add the golden design"),
     "two candidates": ({"rtl/other.v": OTHER, "tb/tb.v": None}, "top: name the module that an answer defines (inv, other)"),
     "a top that is missing": ({"problem.toml": "top = 'fifo'"}, "top: name the module that an answer defines (inv"),
     "a bench for another module": ({"problem.toml": "top = 'other'\n[bench]\nverilog = ['tb/tb.v']", "rtl/other.v": OTHER}, "bench.top: one top module must hold other; there are ['tb'], which hold inv"),
@@ -167,7 +167,7 @@ def test_check_prints_how_each_folder_is_understood(tmp_path):
     done = invoke("problems", "check", str(tmp_path / "set"))
     assert done.exit_code == 1
     assert "a line with TEST.*PASSED" in done.stdout
-    assert "no Verilog file defines one" in done.stdout
+    assert "no Verilog file defines a module" in done.stdout
     assert "1 of 2 folders can be used" in done.stdout
 
 

@@ -170,7 +170,9 @@ def only_top(stated: str, duts: Iterable[str], texts: Files) -> str:
         candidates = set(own).intersection(names)
         if len(candidates) == 1:
             return candidates.pop()
-    choice = ", ".join(sorted(own)) or "no Verilog file defines one"
+    if not own:
+        raise FolderError("top", "no Verilog file defines a module: add the golden design")
+    choice = ", ".join(sorted(own))
     raise FolderError("top", f"name the module that an answer defines ({choice[:400]})")
 
 

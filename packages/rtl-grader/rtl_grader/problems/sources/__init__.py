@@ -106,7 +106,7 @@ class FileSource(ProblemSource):
     @classmethod
     def how_to_get(cls, path: Path) -> str:
         """Hint for a missing `path`."""
-        return "put it there or change the path"
+        return f"put it there or change the path{'' if path.is_absolute() else f', which begins at {Path.cwd()}'}"
 
     @classmethod
     def from_text(cls, kind: str, text: str) -> Self:
