@@ -194,7 +194,7 @@ class InProcess:
         ]
         answers = []
         for response in await asyncio.gather(*requests):
-            for one in response.sequences:
+            for number, one in enumerate(response.sequences):
                 answer = SampledAnswer.checked(
                     np.frombuffer(one.tokens, np.int32).tolist(),
                     np.frombuffer(one.logprobs, np.float32).tolist(),
@@ -207,7 +207,8 @@ class InProcess:
                         one.topk_sampled_logprobs, len(answer.tokens_T), params.likeliest
                     )
                     answer = replace(answer, choices=choices)
-                answers.append(answer)
+                cached = len(prompt_P) if number else response.prompt_cache_hit_tokens
+                answers.append(replace(answer, n_cached=cached))
         return answers
 
     async def logprobs(
