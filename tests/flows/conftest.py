@@ -9,12 +9,21 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.run import status
 from rtl_core.run.opening import open_session
+from rtl_grader.progress import LogProgress, progress
 
 QUICK = (
     "run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "evaluation.samples=1", "evaluation.k=[1]",
     "tinker.local_threads=1",
 )  # fmt: skip
 """Overrides for one epoch with the smallest possible evaluation."""
+
+
+@pytest.fixture(autouse=True)
+def _lines_go_to_the_log():
+    """A command that an earlier test called in this process leaves its console as the place of progress."""
+    token = progress.set(LogProgress())
+    yield
+    progress.reset(token)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_a_run_grades_scores_and_trains_every_rollout_and_a_repeat_does_nothing(
 
 @pytest.mark.slow
 def test_an_existing_run_refuses_another_reward_and_takes_more_or_fewer_epochs(
-    small_run, tmp_path, caplog, monkeypatch
+    small_run, tmp_path, caplog
 ):
     from rtl_distill.flows.train import train
 
@@ -98,9 +97,6 @@ def test_an_existing_run_refuses_another_reward_and_takes_more_or_fewer_epochs(
     history = History(tmp_path / "history.duckdb")
     assert len(history.steps("fixed")) == 4
     # With fewer, the weights of the last step are still the result.
-    logger = logging.getLogger("rtl_distill")
-    # Prefect may have ended its propagation in an earlier test.
-    monkeypatch.setattr(logger, "handlers", [*logger.handlers, caplog.handler])
     with caplog.at_level("INFO", logger="rtl_distill"):
         asyncio.run(
             train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false"))
