@@ -102,4 +102,4 @@ down: setup ## End what deploy-local started
 	@.venv/bin/rtl-distill deploy down
 
 clean: ## Remove the environment and build output (runs/ stays)
-	@rm -rf .venv build dist
+	@rm -rf --one-file-system .venv build dist

@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from rtl_core.backend.base import Datum
 from rtl_core.history.store import History
 from tests.flows import recording_backend as recorded
 from tests.flows.conftest import QUICK
@@ -19,6 +20,15 @@ TAUGHT = (
 )
 
 
+def trained() -> list[tuple[Datum, np.ndarray]]:
+    """(datum, weights of the five choices, (T, 5)) of each sequence that was trained on."""
+    assert recorded.TRAINED
+    for loss, datum in recorded.TRAINED:
+        assert loss == "cross_entropy"
+        assert datum.inputs["weights"].shape == (len(datum.tokens_T), 6)
+    return [(datum, datum.inputs["weights"][:, 1:]) for _, datum in recorded.TRAINED]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_the_students_choices_come_with_its_sample_and_the_trainer_reads_once(
@@ -29,13 +39,8 @@ def test_the_students_choices_come_with_its_sample_and_the_trainer_reads_once(
     asked = "learning.choices_of=student", "backend.name=tests.flows.recording_backend:BACKEND"
     asyncio.run(train("demo", small_run("own", *TAUGHT, *asked)))
     history = History(tmp_path / "history.duckdb")
-    assert recorded.TRAINED
-    for loss, datum in recorded.TRAINED:
-        assert (loss, datum.inputs["weights"].shape) == (
-            "cross_entropy",
-            (len(datum.tokens_T), 6),
-        )
-        assert np.abs(datum.inputs["weights"][:, 1:]).max() > 0
+    for _, pulls_TK in trained():
+        assert np.abs(pulls_TK).max() > 0
     own = sum(len(datum.sequence) - 1 for _, datum in recorded.TRAINED)
     assert own == sum(step.train_tokens or 0 for step in history.trained_steps("own"))
     rows = history.query("SELECT tokens, logprobs FROM teacher_choices").to_pylist()
@@ -56,14 +61,8 @@ def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(
     recording = "backend.name=tests.flows.recording_backend:BACKEND"
     asyncio.run(train("demo", small_run("taught", *TAUGHT, *asked, recording)))
     history = History(tmp_path / "history.duckdb")
-    assert recorded.TRAINED
-    for loss, datum in recorded.TRAINED:
-        assert (loss, datum.inputs["weights"].shape) == (
-            "cross_entropy",
-            (len(datum.tokens_T), 6),
-        )
+    for datum, pulls_TK in trained():
         assert datum.others_TK is not None
-        pulls_TK = datum.inputs["weights"][:, 1:]
         assert np.abs(pulls_TK).max() > 0
         if kind == "forward":
             assert pulls_TK.min() >= 0

@@ -89,16 +89,16 @@ class TinkerTrainer:
         with self._errors():
             marks = {**self._marks, **step_of(name)}
             state = self._client.save_state(name, ttl_s, overwrite=True, user_metadata=marks)
-            sampler = self._sampler_saved(name, ttl_s)
+            sampler = self._save_sampler(name, ttl_s)
             state_path = (await outstanding("save_state", state)).path
             return Checkpoint(state_path=state_path, sampler_path=await self._path_of(sampler))
 
     async def save_for_sampler(self, name: str, ttl_s: int | None) -> str:
         """Save only sampler weights. Returns their path."""
         with self._errors():
-            return await self._path_of(self._sampler_saved(name, ttl_s))
+            return await self._path_of(self._save_sampler(name, ttl_s))
 
-    def _sampler_saved(self, name: str, ttl_s: int | None) -> Awaitable[Any]:
+    def _save_sampler(self, name: str, ttl_s: int | None) -> Awaitable[Any]:
         marks = {**self._marks, **step_of(name)}
         return self._client.save_weights_for_sampler(name, ttl_s, user_metadata=marks)
 
