@@ -300,11 +300,12 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
     for name, sources in lists.items():
         for index, source in enumerate(sources):
             for key, value in source:
-                remedy = "put it there or change the path"
-                is_there = isinstance(value, Path) and value.exists()
+                if not isinstance(value, Path):
+                    continue
+                remedy, is_there = FileSource.how_to_get(value), value.exists()
                 if isinstance(source, FileSource) and key == "path":
                     remedy, is_there = source.how_to_get(value), source.is_there(value)
-                if isinstance(value, Path) and not is_there:
+                if not is_there:
                     note(value, remedy, "problems", name, index, key)
     if config.cost.prices is not None and not config.cost.prices.is_file():
         note(config.cost.prices, "copy rtl_core/cost/prices.toml there", "cost", "prices")
