@@ -70,8 +70,8 @@ class Bridge:
     """Sampling session -> what it samples."""
     work: dict[str, asyncio.Task[Json]] = field(default_factory=dict)
     """Promise of the bridge itself -> the work."""
-    answered: dict[tuple[str, Any], Json] = field(default_factory=dict)
-    """Request that must not be done twice -> its answer."""
+    sent: dict[tuple[str, Any], asyncio.Task[Json]] = field(default_factory=dict)
+    """Request that must not be done twice -> its answer, or the wait for it."""
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     waits_for: str = ""
     """What the opening of a client waits for."""
@@ -93,12 +93,21 @@ class Bridge:
             self.clients[model_id] = Client(model_id)
         return self.clients[model_id]
 
-    async def once(self, key: tuple[str, Any], request: Callable[[], Awaitable[Json]]) -> Json:
-        """Send a request, or return its answer if it was sent before: the SDK sends one again whose answer was lost.
-        `key`: who sends it, and its sequence number."""
-        if key not in self.answered or None in key:
-            self.answered[key] = await request()
-        return self.answered[key]
+    async def once(
+        self, key: tuple[str, Any], request: Callable[[], Coroutine[Any, Any, Json]]
+    ) -> Json:
+        """Send a request, or return its answer if it was sent before: the SDK sends one again whose answer was lost
+        or is late. `key`: who sends it, and its sequence number. One that failed may be sent again."""
+        if key not in self.sent or None in key:
+            self.sent[key] = asyncio.create_task(request())
+        sent = self.sent[key]
+        try:
+            # Shielded, so that it goes on although the first who asked for it has gone.
+            return await asyncio.shield(sent)
+        except Exception:
+            if self.sent.get(key) is sent:
+                del self.sent[key]
+            raise
 
     def check_model(self, name: object) -> None:
         if name not in self.engine.models:

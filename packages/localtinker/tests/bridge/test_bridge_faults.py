@@ -1,5 +1,6 @@
 """The bridge when something is broken: its engine, its key, its own process, or what answers at the engine's address."""
 
+import asyncio
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from localtinker.bridge.app import create_app
 from localtinker.bridge.engines import API, EngineError, OtherVersionError, _faces
 from localtinker.bridge.state import Bridge as BridgeState
 from localtinker.bridge.upstream import Upstream
-from localtinker.errors import StartError
+from localtinker.errors import RequestError, StartError
 from localtinker.process import Bridge, KeptBridge
 from tests.waiting import wait_for
 
@@ -189,3 +190,25 @@ def test_a_killed_bridge_comes_back_with_its_address_and_key(tmp_path):
             # A client whose id is the engine's own goes on.
             saved = trainer.save_weights_for_sampler("after").result()
             assert saved.path == "tinker://model_1/sampler_weights/after"
+
+
+def test_a_request_that_comes_again_before_its_answer_is_sent_once():
+    state = BridgeState(skyrl(), Upstream("http://engine", None, Engine(None)), {}, KEY)
+    sent: list[str] = []
+
+    async def asked(answer: str, *, fails: bool = False):
+        sent.append(answer)
+        await asyncio.sleep(0)
+        if fails:
+            raise RequestError("the engine refused")
+        return {"request_id": answer}
+
+    async def twice():
+        again = (state.once(("m", 1), lambda: asked("a")) for _ in range(2))
+        assert await asyncio.gather(*again) == [{"request_id": "a"}] * 2
+        with pytest.raises(RequestError):
+            await state.once(("m", 2), lambda: asked("b", fails=True))
+        assert await state.once(("m", 2), lambda: asked("c")) == {"request_id": "c"}
+
+    asyncio.run(twice())
+    assert sent == ["a", "b", "c"]
