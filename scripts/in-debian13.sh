@@ -4,12 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/build/debian13
-[ "$(id -u)" -eq 0 ] || { echo "error: debootstrap needs root" >&2; exit 2; }
+. scripts/debian-root.sh
 if [ ! -e "$root/.made" ]; then
-    rm -rf --one-file-system "$root"
-    mkdir -p "$root"
-    debootstrap --variant=minbase --include=ca-certificates,make,python3-venv trixie "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log"
-    umount "$root/proc" 2>/dev/null || true  # debootstrap leaves it mounted
+    debian_root "$root" make,python3-venv
     touch "$root/.made"
 fi
 rm -rf "$root/opt/rtl-distill"

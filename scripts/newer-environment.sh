@@ -4,14 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=build/newer
-want=$(sha256sum <scripts/newer-environment.sh)
+. scripts/debian-root.sh
+want=$(cat scripts/newer-environment.sh scripts/debian-root.sh | sha256sum)
 [ "$(cat $root/.installed 2>/dev/null)" = "$want" ] && exit 0
-[ "$(id -u)" -eq 0 ] || { echo "error: debootstrap needs root" >&2; exit 2; }
-rm -rf --one-file-system $root
-mkdir -p $root/wheels
-debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,docker-cli,docker-compose trixie $root \
-    ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >$root.log
-umount $root/proc 2>/dev/null || true  # debootstrap leaves it mounted
+debian_root $root python3,python3-venv,docker-cli,docker-compose
+mkdir $root/wheels
 fetch=(.venv/bin/python -m pip download -q --disable-pip-version-check --only-binary=:all:
        --python-version 3.13 --implementation cp --abi cp313 --abi abi3 --abi none)
 for tag in manylinux_2_28 manylinux_2_17 manylinux2014; do fetch+=(--platform "${tag}_$(uname -m)"); done

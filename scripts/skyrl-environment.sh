@@ -4,14 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=build/skyrl
-want=$(sha256sum <scripts/skyrl-environment.sh)
+. scripts/debian-root.sh
+want=$(cat scripts/skyrl-environment.sh scripts/debian-root.sh | sha256sum)
 [ "$(cat $root/.installed 2>/dev/null)" = "$want" ] && exit 0
-[ "$(id -u)" -eq 0 ] || { echo "error: debootstrap needs root" >&2; exit 2; }
-rm -rf --one-file-system $root
-mkdir -p $root/wheels
-debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv trixie $root \
-    ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >$root.log
-umount $root/proc 2>/dev/null || true  # debootstrap leaves it mounted
+debian_root $root python3,python3-venv
+mkdir $root/wheels
 fetch=(.venv/bin/python -m pip download -qq --disable-pip-version-check --only-binary=:all:
        --python-version 3.13 --implementation cp --abi cp313 --abi abi3 --abi none)
 for minor in $(seq 41 -1 17); do fetch+=(--platform "manylinux_2_${minor}_$(uname -m)"); done

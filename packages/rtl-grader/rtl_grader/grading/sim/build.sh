@@ -21,7 +21,7 @@ else
     # A registry, or what a build inside a container needs of the network, is not reached; apt and pip of this machine may be.
     echo "building $image with debootstrap" >&2
     root="$(mktemp -d)"
-    trap 'rm -rf "$root"' EXIT
+    trap 'rm -rf --one-file-system "$root"' EXIT
     ./root.sh "$root"
     tar -C "$root" -c . | docker import --change "ENV PATH=/opt/sim/bin:/usr/local/bin:/usr/bin:/bin" \
         --change "ENV LANG=C.UTF-8" --change "LABEL $label=$source" - "$image" >/dev/null
