@@ -5,6 +5,9 @@ tests/backend/test_backend_conformance.py tests it. Every method raises `Backend
 same call may succeed later, `WeightsGoneError` if weights no longer exist, and `PolicyError` if waiting
 does not help (rtl_core/errors.py). Errors of the library behind it do not escape.
 
+A backend need not ensure that a train step is applied once: rollouts/training.py repeats it from the last recorded
+state with a new trainer.
+
 Shapes: P prompt tokens, T completion tokens.
 """
 

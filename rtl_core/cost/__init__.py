@@ -1,0 +1,1 @@
+"""Tokens to dollars: price list, usage by model and kind, and the estimate of a run."""

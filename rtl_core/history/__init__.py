@@ -1,0 +1,1 @@
+"""The history in DuckDB: schema, writer, readers, named queries and export."""

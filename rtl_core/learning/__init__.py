@@ -1,0 +1,1 @@
+"""Mathematics of training, without input or output: reward, credit, advantage, KL, curriculum, intervals."""

@@ -1,6 +1,8 @@
 """Our train step equals the tinker-cookbook's field by field, for the same rollouts on the same service.
 
-The required settings are below and in docs/learning.md ("With the tinker-cookbook").
+The required settings: `EQUAL` below, `baseline = "group_mean"`, no `kl_clamp` and no replaced groups. What differs on
+purpose: we do not send answers without a gradient, `kl_discount` reaches only the answer's tokens, the KL is not centred
+by the batch, and a batch is one optimizer step.
 """
 
 from __future__ import annotations
