@@ -14,6 +14,12 @@ from tests.command import invoke
 OTHER = "module other(input [7:0] a, output [7:0] y);\n  assign y = {a[0], a[7:1]} + 8'd3;\nendmodule\n"
 
 
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    """A working directory without data sets, which a checkout may have."""
+    monkeypatch.chdir(tmp_path)
+
+
 def test_the_page_shows_every_key_with_its_reason(monkeypatch):
     rows = list(recipe.reasons(recipe.shipped_configs()["verilog-9b"].read_text()))
     assert len(rows) > 40
@@ -22,7 +28,7 @@ def test_the_page_shows_every_key_with_its_reason(monkeypatch):
     assert recipe.main() == 0
 
 
-def test_missing_sets_are_named_with_the_command_that_fetches_each():
+def test_missing_sets_are_named_with_the_command_that_fetches_each(nowhere):
     with pytest.raises(ConfigError) as error:
         load_config("verilog-9b", environment={})
     said = str(error.value)
@@ -36,7 +42,7 @@ def test_missing_sets_are_named_with_the_command_that_fetches_each():
         assert command in said
 
 
-def test_the_estimate_needs_neither_the_sets_nor_a_key(monkeypatch):
+def test_the_estimate_needs_neither_the_sets_nor_a_key(nowhere, monkeypatch):
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
     done = invoke("check", "verilog-9b", "--estimate")
     assert done.exit_code == 0, done.output
@@ -47,7 +53,7 @@ def test_the_estimate_needs_neither_the_sets_nor_a_key(monkeypatch):
     assert "the budget" in said or "budget $2,200.00" in said
 
 
-def test_a_missing_set_is_as_large_as_its_tasks_make_it():
+def test_a_missing_set_is_as_large_as_its_tasks_make_it(nowhere):
     said = " ".join(invoke("check", "smollm2-rtl", "--estimate").output.split())
     assert "785 problems, the size of the public set" in said  # one of four tasks of a module
 
