@@ -86,7 +86,10 @@ def _agreements(
 
 
 def _tokenizer(config: RunConfig, model: str, download: bool) -> Tokenizer | None:
-    """Return a model's tokenizer; None if it is not on this machine and may not be downloaded."""
+    """Return a model's tokenizer; None if it is not on this machine and may not be downloaded.
+
+    Raises PolicyError for a model that the embedded service lacks.
+    """
     import huggingface_hub.constants
 
     from rtl_core.backend.registry import backend_of
@@ -100,6 +103,8 @@ def _tokenizer(config: RunConfig, model: str, download: bool) -> Tokenizer | Non
         tokenizer = backend_of(config).tokenizer(config, model)
         config.prompting.chat_of_teacher(tokenizer, model)
     except PolicyError:
+        if config.tinker.is_embedded(model):
+            raise
         return None
     return tokenizer
 
