@@ -89,21 +89,23 @@ def check(
     if sum((show, as_json, estimate)) > 1:
         raise ConfigError("--show, --json and --estimate exclude one another", "give one")
     announce("reading configuration, service, models, problems and tools")
+    from rtl_core.algorithms.base import chosen
     from rtl_core.config import load_config, to_toml
     from rtl_distill.cli.estimate import print_estimate
 
-    settings = load_config(config, set_ or [], check_files=False)
-    assumed = (problems, completion, prices, download)
+    changes = list(set_ or [])
+    if prices is not None:
+        changes.append(f"cost.prices={prices}")
+    settings = load_config(config, changes, check_files=False)
+    chosen(settings)
+    assumed = (problems, completion, download)
     if show:
-        from rtl_core.algorithms.base import chosen
-
-        chosen(settings)
         typer.echo(to_toml(settings), nl=False)
         return
     if estimate:
         print_estimate(settings, *assumed)
         return
-    findings = _findings(settings, config, set_ or [])
+    findings = _findings(settings, config, changes)
     if as_json:
         _print_json(findings)
     else:

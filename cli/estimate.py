@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich import box
@@ -24,7 +23,6 @@ def print_estimate(
     settings: RunConfig,
     problems: int | None,
     completion: float | None,
-    prices: Path | None,
     download: bool,
 ) -> None:
     """Print the maximum and the likely cost of a run. Raises ConfigError if it cannot be estimated.
@@ -33,17 +31,14 @@ def print_estimate(
         settings: the configuration.
         problems: size of a data set that is not on this machine; None: of the public set.
         completion: mean tokens per answer; None: measured or assumed.
-        prices: price list; None: the configuration's.
         download: whether tokenizers may be downloaded.
     """
     from rtl_core.cost.prompts import prompts_of
-    from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
     notes: list[str] = []
     tokenizer = _tokenizer(settings, settings.tinker.student, download)
     train, heldout = prompts_of(settings, tokenizer, problems, notes)
-    price_list = load_prices(prices or settings.cost.prices)
     agreements = _agreements(settings, tokenizer, download, notes)
     result = forecast(
         settings,
@@ -51,7 +46,6 @@ def print_estimate(
         heldout,
         notes,
         completion=completion,
-        prices=price_list,
         agreements=agreements,
     )
     _show(settings, result)
@@ -92,7 +86,10 @@ def _agreements(
 
 
 def _tokenizer(config: RunConfig, model: str, download: bool) -> Tokenizer | None:
-    """Return a model's tokenizer; None if it is not on this machine and may not be downloaded."""
+    """Return a model's tokenizer; None if it is not on this machine and may not be downloaded.
+
+    Raises PolicyError for a model that the embedded service lacks.
+    """
     import huggingface_hub.constants
 
     from rtl_core.backend.registry import backend_of
@@ -106,14 +103,16 @@ def _tokenizer(config: RunConfig, model: str, download: bool) -> Tokenizer | Non
         tokenizer = backend_of(config).tokenizer(config, model)
         config.prompting.chat_of_teacher(tokenizer, model)
     except PolicyError:
+        if config.tinker.is_embedded(model):
+            raise
         return None
     return tokenizer
 
 
 def _show(config: RunConfig, result: Forecast) -> None:
     from rtl_core.cost.estimate import duration
-    from rtl_core.cost.tokens import total_dollars, unpriced
-    from rtl_core.errors import ConfigError
+    from rtl_core.cost.tokens import no_price, total_dollars
+    from rtl_core.run.forecast import prices_of
 
     most, likely, prices = result.most, result.likely, result.prices
     here = config.is_free  # no dollars: only tokens and hours
@@ -146,12 +145,9 @@ def _show(config: RunConfig, result: Forecast) -> None:
         _say(f"\n{title}", "bold")
         for note in notes:
             _say(f"  - {note}")
-    missing = unpriced({**likely.usage, **most.usage}, prices)
-    if missing and not here:
-        raise ConfigError(
-            f"the price list of {prices.as_of} has no price for {', '.join(missing)}",
-            "copy rtl_core/cost/prices.toml, add the model, and name the copy with --prices",
-        )
+    if total_dollars(result.usage, prices) is None and not here:
+        prices_of(config)  # raises if there is a budget
+        raise no_price(result.usage, prices, "the estimate has no dollars")
 
 
 def _say(text: str, style: str | None = None) -> None:

@@ -39,7 +39,10 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="HTML file (default: report-RUN.html beside the history)."
+            "--output",
+            "-o",
+            help="HTML file (default: report.html in the run's folder, as `train` writes it; for "
+            "several, report-RUNS.html beside the history).",
         ),
     ] = None,
     png: Annotated[
@@ -72,14 +75,14 @@ def report(
     """
     announce("writing the report")
     from rtl_core.reporting.report import write_report
-    from rtl_core.run.folder import flow_run_page
+    from rtl_core.run.folder import flow_run_page, report_path
 
     history = open_history(db)
     names = [pick_run(history, name) for name in runs] if runs else [pick_run(history, None)]
     path = write_report(
         history,
         names,
-        output or history.path.with_name(f"report-{'-'.join(names)}.html"),
+        output or report_path(history, names),
         section or [],
         flow_run_page(history, names[0]),
     )

@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import rtl_core  # noqa: F401  (its names of the commands)
+from rtl_core.backend.tinker.lacking import table
 from rtl_grader.words import command
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/messages.md"
-FOLDERS = ("cli", "flows", "operations", "tasks", "rtl_core", "packages/rtl-grader/rtl_grader")
+FOLDERS = (
+    *("cli", "flows", "operations", "tasks", "rtl_core"),
+    "packages/rtl-grader/rtl_grader",
+    "packages/localtinker/localtinker",
+)
 SHORT = 12
 """Words of a remedy that is left out, because it says no more than the error that prints it."""
 INTERNAL = {"FolderError", "CallError"}
@@ -37,42 +42,85 @@ def main() -> None:
 
 
 def rows() -> list[tuple[str, str]]:
-    """(message, remedy) of every error that is raised with both, in order and without repetitions."""
-    pairs: set[tuple[str, str]] = set()
-    for folder in FOLDERS:
-        for path in (ROOT / folder).rglob("*.py"):
-            pairs.update(_errors(ast.parse(path.read_text(encoding="utf-8"))))
-    return sorted(pairs, key=lambda row: (re.sub(r"\W", "", row[0]).casefold(), row))
+    """(message, remedy) of every error and finding that is made with both, in order and without repetitions."""
+    trees = [
+        ast.parse(path.read_text(encoding="utf-8"))
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    constants: dict[str, str] = {}
+    for tree in trees:
+        _assign(tree.body, constants)
+    pairs = {(f"{row['what']}, but …", row["remedy"]) for row in table()}
+    for tree in trees:
+        pairs.update(_pairs(tree, constants))
+    told = {(_plain(message), _plain(remedy)) for message, remedy in pairs}
+    kept = [
+        row for row in told if re.search("[a-z]{3}", row[0]) and len(row[1].split()) >= SHORT
+    ]
+    return sorted(kept, key=lambda row: (re.sub(r"\W", "", row[0]).casefold(), row))
 
 
-def _errors(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+def _plain(text: str) -> str:
+    """`text` with `…` for each field of `str.format`, for the page."""
+    return re.sub(r"\{\w+\}", "…", re.sub(r"\s+", " ", text)).replace("*", "\\*")
+
+
+def _assign(nodes: Iterable[ast.AST], names: dict[str, str]) -> None:
+    """Note the text that each assignment among `nodes` gives a name."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                names[name] = _text(value, names)
+
+
+def _pairs(tree: ast.AST, constants: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Both texts of each error and finding, whether it is raised, returned, yielded or kept in a list or a table.
+
+    A name stands for what was last assigned to it above.
+    """
+    names = dict(constants)
+    kinds = (ast.Assign, ast.Call)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
+        _assign([node], names)
         match node:
             case (
-                ast.Raise(exc=ast.Call(func=ast.Name(id=name), args=[message, remedy, *_]))
+                ast.Call(func=ast.Name(id="Finding"), args=[_, _, message, remedy, *_])
+                | ast.Call(func=ast.Name(id="Kind"), args=[ast.Name(), message, remedy, *_])
                 | ast.Call(
-                    func=ast.Name(id="Finding" as name), args=[_, _, message, remedy, *_]
+                    func=ast.Attribute(attr="append"), args=[ast.Tuple(elts=[message, remedy])]
                 )
-            ) if name not in INTERNAL:
-                texts = _text(message), _text(remedy)
-                if re.search("[a-z]{3}", texts[0]) and len(texts[1].split()) >= SHORT:
-                    yield texts
+            ):
+                yield _text(message, names), _text(remedy, names)
+            case ast.Call(func=ast.Name(id=name), args=[message, remedy, *_]) if (
+                re.search("(Error|kind)$", name) and name not in INTERNAL
+            ):
+                yield _text(message, names), _text(remedy, names)
 
 
-def _text(node: ast.AST) -> str:
-    """The text of a literal; each computed part is `…`, and empty if nothing is literal."""
+def _text(node: ast.AST, names: Mapping[str, str]) -> str:
+    """The text of a literal, or of a name for one; each computed part is `…`, and empty if nothing is literal."""
     match node:
         case ast.Constant(value=str(text)):
-            return re.sub(r"\s+", " ", text.replace("*", "\\*"))
+            return text
+        case ast.Name(id=name):
+            return names.get(name, "")
         case ast.JoinedStr(values=parts):
-            return "".join(_part(part) for part in parts)
+            return "".join(_part(part, names) for part in parts)
+        case ast.IfExp(body=first, orelse=second):
+            return _text(second, names) or _text(first, names)
         case ast.FormattedValue(value=ast.Call(func=ast.Name(id="command"), args=[name])):
-            return command(_text(name))
+            return command(_text(name, names))
     return ""
 
 
-def _part(node: ast.AST) -> str:
-    return _text(node) or "…"
+def _part(node: ast.AST, names: Mapping[str, str]) -> str:
+    """A part of an f-string; names of constants stand for their texts."""
+    match node:
+        case ast.FormattedValue(value=ast.Name(id=name)) if name.isupper():
+            return names.get(name) or "…"
+    return _text(node, names) or "…"
 
 
 if __name__ == "__main__":

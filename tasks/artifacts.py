@@ -23,9 +23,9 @@ from prefect.artifacts import (
 )
 
 from rtl_core.observe.usage import dollars_spent
+from rtl_core.run.folder import report_path
 from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
-from rtl_core.run.status import report_path
 from rtl_grader.progress import log_line
 from rtl_grader.words import counted
 
@@ -122,9 +122,8 @@ class Publisher:
             dollars_spent, history, run, session.config, session.prices
         )
         database = str(history.path.resolve())
-        text = _WHERE.format(
-            run=run, report=report_path(session).resolve(), database=shlex.quote(database)
-        )
+        report = report_path(history, [run]).resolve()
+        text = _WHERE.format(run=run, report=report, database=shlex.quote(database))
         if usd is not None:
             text += f"Spent so far: ${usd:,.2f}\n\n"
         table = await asyncio.to_thread(results_table, history, run)

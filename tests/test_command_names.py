@@ -173,6 +173,19 @@ def test_the_version_is_printed_and_a_former_name_runs():
     assert "rtl-distill admin toolchain install" in done.stdout
 
 
+def test_the_page_of_messages_has_remedies_that_are_written_apart_from_their_error():
+    """A name, a constant of a module, a choice, an entry of a list or of a table, a row of a TOML file."""
+    told = {message for message, _ in messages.rows()}
+    assert told >= {
+        "…; the budget of $… stops it …",
+        "Prefect's server at … fails: …",
+        "…: the price list of … has no price for …",
+        "… thinks before it answers, and answers limited to sampling.max_tokens = … often end within their thoughts",
+        "the Tinker service does not accept the key (401): …",
+        "the teacher would be saved weights, but …",
+    }
+
+
 def test_the_page_of_messages_is_current(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["messages", "--check"])
     with pytest.raises(SystemExit) as ended:

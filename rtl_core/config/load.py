@@ -115,7 +115,9 @@ def read_toml(source: str | Path) -> tuple[Path, str, dict[str, Any]]:
         raise ConfigError(
             f"there is no configuration {str(source)!r}",
             did_you_mean(
-                str(source), shipped, f"give a TOML file, or one of: {', '.join(shipped)}"
+                str(source),
+                [*shipped, *map(str, path.parent.glob("*.toml"))],
+                f"give a TOML file, or one of: {', '.join(shipped)}",
             ),
         ) from None
     except (OSError, UnicodeDecodeError) as error:

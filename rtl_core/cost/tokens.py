@@ -29,6 +29,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rtl_core.errors import ConfigError
+from rtl_grader.words import did_you_mean
 
 MILLION = 1_000_000
 
@@ -166,6 +167,20 @@ def total_dollars(usage: Usage, prices: Prices) -> float | None:
 def unpriced(usage: Usage, prices: Prices) -> list[str]:
     """Return `model: kind` for all used tokens without a price."""
     return [name for name, cost in _costs(usage, prices).items() if cost is None]
+
+
+def no_price(usage: Usage, prices: Prices, why: str) -> ConfigError:
+    """Return the error for a usage of which `unpriced` names a part: `why` it matters, what is missing, what to do."""
+    missing = unpriced(usage, prices)
+    remedy = (
+        "copy rtl_core/cost/prices.toml, add them (zeros for an engine that costs nothing), and "
+        "name the copy with cost.prices"
+    )
+    near = did_you_mean(missing[0].rpartition(":")[0], prices.models, "")
+    return ConfigError(
+        f"{why}: the price list of {prices.as_of} has no price for {', '.join(missing)}",
+        f"{remedy}; {near}" if near else remedy,
+    )
 
 
 def _costs(usage: Usage, prices: Prices) -> dict[str, float | None]:

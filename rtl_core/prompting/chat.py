@@ -1,6 +1,7 @@
 """A model's chat: its chat template turns messages into tokens, and shows how the model thinks and ends a turn.
 
-Everything is derived from what the template renders; no model is known by name. Two facts go beyond rendering:
+Everything is derived from what the template renders; names of models count only where no template is at hand
+(`thinks_by_name`). Two facts go beyond rendering:
 
 - A prompt may end with the beginning of the model's text: an opened thought (`<think>`), or the header of a
   channel's message (`<|start|>assistant`). `opening` returns it, and a rollout's text starts with it, so
@@ -37,6 +38,9 @@ _OPENING = re.compile(
     r"(?:<(?:think|thinking|thought|reasoning)>|<\|start\|>assistant)\s*\Z", re.I
 )
 _OPENING_TOKENS = 32
+_THINKERS = re.compile(
+    r"qwen3(?!.*(instruct|coder|base))|gpt-oss|smollm3|nemotron-3|deepseek-r1|thinking", re.I
+)
 _THOUGHT, _ANSWER = "Thought42", "Answer42"
 _ASKED: list[Message] = [{"role": "user", "content": "Question42"}]
 _CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
@@ -282,6 +286,11 @@ class Chat:
         """Those of the tokens that are added ones, not pieces of text."""
         added = self.tokenizer.get_added_vocab().values()
         return [token for token in tokens if token in added]
+
+
+def thinks_by_name(model: str) -> bool | None:
+    """Whether a model whose template is not at hand thinks by default, by its name. None: not known to."""
+    return bool(_THINKERS.search(model)) or None
 
 
 def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:

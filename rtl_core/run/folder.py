@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,14 @@ def flow_run_page(history: History, run: str) -> str | None:
         return None
     page: str | None = read_holder(lock_path(config)).get("page")
     return page
+
+
+def report_path(history: History, runs: Sequence[str]) -> Path:
+    """Path of the report of a run, in its folder, or of a comparison of several, beside the history."""
+    if len(runs) > 1:
+        return history.path.with_name(f"report-{'-'.join(runs)}.html")
+    section = history.existing_run(runs[0]).config.get("run", {})
+    return Path(section.get("directory", history.path.parent)) / runs[0] / "report.html"
 
 
 def has_begun(history: History, run: str) -> bool:

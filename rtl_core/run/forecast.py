@@ -10,8 +10,17 @@ from types import MappingProxyType
 from rtl_core.backend.base import SAVED
 from rtl_core.config import RunConfig
 from rtl_core.cost.estimate import Estimate, Prompts, Workload, at_most, likely, planned_groups
-from rtl_core.cost.tokens import ModelPrice, Prices, Tokens, load_prices, unpriced
-from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.cost.tokens import (
+    ModelPrice,
+    Prices,
+    Tokens,
+    Usage,
+    load_prices,
+    no_price,
+    together,
+    total_dollars,
+)
+from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.pretrained import MODELS
 from rtl_core.prompting.reading import Agreement
@@ -40,6 +49,11 @@ class Forecast:
     answers: int
     """Number of answers over which lengths and speed were measured; 0: they are assumed."""
     assumptions: Sequence[str]
+
+    @property
+    def usage(self) -> Usage:
+        """Both usages together, for the kinds of tokens that need a price."""
+        return together([self.most.usage, self.likely.usage])
 
     def hours(self) -> tuple[float, float]:
         """Likely and maximum hours."""
@@ -250,7 +264,7 @@ def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})
     whose price applies. Those with an unknown base model get no price.
 
     Raises:
-        ConfigError: a budget in dollars is set, and a model that the run uses has no price.
+        ConfigError: a budget in dollars is set, and a model that the run uses and that can cost dollars has no price.
     """
     prices = load_prices(config.cost.prices)
     saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
@@ -264,9 +278,7 @@ def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})
     usage[config.tinker.student] = Tokens(1, 1, 1, 1)
     if config.learning.imitates_endpoint:
         usage.setdefault(str(config.learning.warm_start_model), Tokens(prefill=1, sample=1))
-    if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
-        raise ConfigError(
-            f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
-            "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices",
-        )
+    watched = config.cost.budget_usd is not None and not config.is_free
+    if watched and total_dollars(usage, prices) is None:
+        raise no_price(usage, prices, "cost.budget_usd cannot be watched")
     return prices

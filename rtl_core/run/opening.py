@@ -240,6 +240,7 @@ async def _open_policy(
         unfit,
         readers,
         agreements,
+        chat,
     )
     findings = list(context(inputs) if as_visitor else preflight_findings(inputs))
     last = history.last_trained_step(session.run)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
-from pathlib import Path
 
 from rtl_core.errors import UserError
 from rtl_core.observe.live_report import LiveReport
@@ -15,7 +14,7 @@ from rtl_core.reporting.console import before_after_table, rich_table, step_line
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
-from rtl_core.run.folder import flow_run_page
+from rtl_core.run.folder import flow_run_page, report_path
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient
 from rtl_grader.progress import log_line, progress
@@ -29,6 +28,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     reason, so that it is restarted.
     """
     state, record, say = session.progress, session.recorder.call, progress.get().line
+    report = report_path(session.history, [session.run])
     set_status = partial(session.history.set_run_status, session.run)
 
     def set_cancelled() -> str:
@@ -46,9 +46,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     try:
         with (
             Tracker(session.history, session.config, say) as tracker,
-            closing(
-                LiveReport(session.history.path, session.run, report_path(session), say)
-            ) as live_report,
+            closing(LiveReport(session.history.path, session.run, report, say)) as live_report,
         ):
             state.on_step.append(lambda _: tracker.recorded())
             state.on_step.append(lambda _: live_report.after_step())
@@ -75,11 +73,6 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     await record(set_status, "finished" if state.stopped is None else "paused", state.stopped)
 
 
-def report_path(session: Session) -> Path:
-    """Path of a run's report."""
-    return session.config.run.folder / "report.html"
-
-
 def after_step(session: Session, step: int) -> None:
     """Report a trained step: callbacks, progress, and a log line."""
     steps, metrics = len(session.weights.steps), session.progress.last_step
@@ -98,7 +91,7 @@ def finish(session: Session) -> str:
         tell.line(words)
         return words
     page = flow_run_page(history, run)
-    path = write_report(history, [run], report_path(session), flow_run=page)
+    path = write_report(history, [run], report_path(history, [run]), flow_run=page)
     if session.trains:
         tell.show(before_after_table(history, run))
         if session.config.curriculum.order != "shuffled":

@@ -43,7 +43,10 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
     if budget is None:
         return None
     so_far = dollars_spent(session.history, session.run, config, session.prices)
-    assert so_far is not None, "a run with a budget in dollars is refused without prices"
+    if (
+        so_far is None
+    ):  # no model can cost dollars: `prices_of` refuses other runs without prices
+        return None
     # Steps in progress cost as well: stop before the one that would exceed the budget.
     costs = step_costs(session.history, session.run)[-5:]
     next_step = sum(costs) / max(1, len(costs))

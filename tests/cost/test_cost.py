@@ -305,7 +305,12 @@ def test_saved_weights_have_the_price_of_their_base_model(tmp_path):
     path = "tinker://run:train:0/sampler_weights/last"
     config = load_config(
         "demo",
-        [f"tinker.student={STUDENT}", f"tinker.teacher={path}", "cost.budget_usd=5"],
+        [
+            f"tinker.student={STUDENT}",
+            f"tinker.teacher={path}",
+            "tinker.base_url=http://a",
+            "cost.budget_usd=5",
+        ],
         environment={},
     )
     prices = prices_of(config, {path: TEACHER})

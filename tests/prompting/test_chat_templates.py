@@ -8,7 +8,7 @@ import pytest
 from rtl_core.backend.start import different_tokens
 from rtl_core.errors import ConfigError, PolicyError, UserError
 from rtl_core.prompting.budget import build_prompt
-from rtl_core.prompting.chat import Chat, answer_text, decoded
+from rtl_core.prompting.chat import Chat, answer_text, decoded, thinks_by_name
 from rtl_core.prompting.hints import after_verdict, hinted
 from rtl_core.starter import starter_problems
 from rtl_grader.extraction.response import extract_answer
@@ -49,6 +49,11 @@ def test_the_end_of_the_prompt_and_of_a_turn_are_known(tokenizers, model, thinki
     assert tuple(decoded(chat.tokenizer, [end]) for end in chat.stop) == model.end
     assert chat.thinks == (model.thinks if thinking is None else thinking)
     assert ("thinks" if chat.thinks else "does not think") in chat.in_words()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.file)
+def test_a_name_tells_what_the_template_does_by_default(model):
+    assert bool(thinks_by_name(model.file)) == model.thinks
 
 
 @all_settings

@@ -186,7 +186,12 @@ def test_watch_ends_with_the_run(demo, tmp_path):
 def test_report_snapshot_and_export_write_to_the_given_paths(demo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     copy = History(Path(shutil.copy(demo.path, tmp_path.parent / f"{tmp_path.name}.duckdb")))
-    assert run(copy, "report", "demo").strip() == str(copy.path.with_name("report-demo.html"))
+    section = {"directory": str(tmp_path.parent / "own")}
+    copy.start_run(RunRecord(name="placed", config={"run": section}))
+    own = tmp_path.parent / "own" / "placed" / "report.html"
+    assert run(copy, "report", "placed").strip() == str(own)
+    beside = copy.path.with_name("report-demo-other.html")
+    assert run(copy, "report", "demo", "other").strip() == str(beside)
     assert run(demo, "report", "demo", "other", "-o", "x/both.html").strip() == "x/both.html"
     assert (tmp_path / "x" / "both.html").stat().st_size > 4_000_000
     assert "metrics.jsonl: 13 lines" in run(

@@ -19,7 +19,7 @@ from tinker.lib.credentials import JsonCredentialStore, ManualKey
 from localtinker.process import LocalTinker
 from rtl_core.backend.base import Readiness
 from rtl_core.backend.registry import backend_of
-from rtl_core.config import load_config
+from rtl_core.config import load_config, to_toml
 from rtl_core.errors import BackendUnavailableError, PolicyError, ProblemError
 from rtl_core.history import connection
 from rtl_core.history.schema import VERSION
@@ -479,8 +479,54 @@ def test_cost_gives_the_maximum_first_and_compares_the_budget_with_it(tmp_path):
     assert (covered.level, "covers that" in covered.text) == ("ok", True)
     (small,) = cost(small_known(tmp_path, 10**6, *names, "cost.budget_usd=0.000001"))
     assert small.level == "warning"
-    (unknown,) = cost(small_known(tmp_path, 10**6, "cost.budget_usd=1"))
-    assert (unknown.level, unknown.remedy is not None) == ("wrong", True)
+
+
+@pytest.mark.parametrize(
+    ("places", "level", "text"),
+    [
+        ("tinker.base_url=local cost.budget_usd=1", "ok", "no dollars with the embedded service"),
+        ("tinker.base_url=http://a", "warning", "no budget can limit the run: the price list of"),
+        ("tinker.base_url=http://a cost.budget_usd=1", "wrong", "cost.budget_usd cannot be watched: the price list of"),
+        ("tinker.base_url=local tinker.teacher_base_url=cloud", "wrong", "no budget can limit the run"),
+    ],
+)  # fmt: skip
+def test_a_budget_that_cannot_be_watched_is_an_error_that_names_the_model(
+    tmp_path, places, level, text
+):
+    student, teacher = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.6-35B-A3"
+    named = [f"tinker.student={student}", f"tinker.teacher={teacher}"]
+    (found,) = cost(small_known(tmp_path, 10**6, *named, *places.split()))
+    assert (found.level, found.text[: len(text)]) == (level, text)
+    if level != "ok":
+        assert f"no price for {teacher}: prefill" in found.text
+        remedy = f"name the copy with cost.prices; did you mean {student}"
+        assert remedy in (found.remedy or "")
+
+
+def test_without_a_key_check_names_the_missing_price_and_the_room_for_thoughts(
+    tmp_path, monkeypatch
+):
+    for name in ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD", "TINKER_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = tmp_path / "run.toml"
+    shipped = load_config("demo", [f"run.history={tmp_path / 'h'}"], environment={})
+    sections = to_toml(shipped).replace('base_url = "local"', "")
+    config.write_text(sections)
+    code, lines = check(
+        [
+            "tinker.student=Qwen/Qwen3.5-4B",
+            "tinker.teacher=student",
+            "cost.budget_usd=5",
+            *SMALL,
+        ],
+        str(config),
+    )
+    assert code == 2
+    found = {line["about"]: line for line in lines if line["level"] != "ok"}
+    assert found["credentials"]["level"] == found["cost"]["level"] == "wrong"
+    assert "no price for student: prefill" in found["cost"]["text"]
+    assert "Qwen/Qwen3.5-4B thinks before it answers, and answers limited to" in str(lines)
 
 
 def test_cost_says_whether_lengths_and_speed_were_measured(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from rtl_core.backend.base import Readiness, Saved
 from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.types.finding import Finding
+from rtl_grader.words import did_you_mean
 
 if TYPE_CHECKING:
     from localtinker.registry import SavedWeights
@@ -55,10 +56,11 @@ def local_models(service: TinkerService) -> dict[str, Path]:
         elif name in MODEL_NAMES:
             models[name] = model_path(name)
         else:
-            shipped = ", ".join([*MODEL_NAMES, *MODELS])
+            shipped = [*MODEL_NAMES, *MODELS]
+            others = did_you_mean(name, shipped, f"or use one of: {', '.join(shipped)}")
             raise PolicyError(
                 f"the embedded service has no model {name!r}",
-                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use one of: {shipped}',
+                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`; {others}',
             )
     return models
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtl_core.cost.estimate import Estimate, Prompts, duration
-from rtl_core.cost.tokens import total_dollars
+from rtl_core.cost.tokens import no_price, total_dollars
 from rtl_core.errors import ConfigError
 from rtl_core.run.check.prompts import PreflightInput
 from rtl_core.run.forecast import Forecast, forecast, prices_of
-from rtl_core.types.finding import Finding
+from rtl_core.types.finding import Finding, Level
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
 
@@ -25,12 +25,14 @@ SPARE_BYTES = 10_000_000
 
 
 def cost(inputs: PreflightInput) -> Iterator[Finding]:
-    """Maximum and likely cost of the run, and whether the budget covers it."""
+    """Whether the budget can be watched; with prompts, maximum and likely cost, and whether the budget covers them."""
     config = inputs.config
     try:
         prices_of(config)
     except ConfigError as error:
         yield Finding("cost", "wrong", error.message, error.hint)
+        return
+    if config.run.purpose != "train" or not inputs.prompts:
         return
     plan = _forecast(inputs)
     most = total_dollars(plan.most.usage, plan.prices)
@@ -40,17 +42,13 @@ def cost(inputs: PreflightInput) -> Iterator[Finding]:
         if config.is_free:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {rest}")
         else:
-            text = (
-                f"the price list of {plan.prices.as_of} has no price for these models; {rest}"
-            )
-            remedy = (
-                "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices"
-            )
-            yield Finding("cost", "warning", text, remedy)
+            error = no_price(plan.usage, plan.prices, "no budget can limit the run")
+            level: Level = "wrong" if config.tinker.in_cloud else "warning"
+            yield Finding("cost", level, f"{error.message}; {rest}", error.hint)
         return
     text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {rest}"
     budget = config.cost.budget_usd
-    if budget is None and config.run.purpose == "train" and not config.is_free:
+    if budget is None and not config.is_free:
         example = f"`--set cost.budget_usd={math.ceil(likely)}`"
         remedy = f"set what it may cost, such as {example}: the run stops before the step that would exceed that"
         yield Finding("cost", "wrong", f"{text}; no budget limits it", remedy)

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from rtl_core.algorithms.base import chosen
 from rtl_core.backend.base import Provider, Readiness
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.start import wanted_models
@@ -72,7 +71,6 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
     Args:
         missing: the error for configured files that do not exist, if any.
     """
-    chosen(config)
     provider = backend_of(config)
     # Both threads below would import it; its import time must not count towards their timeouts.
     import transformers  # noqa: F401
@@ -110,6 +108,7 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
                 unfit=prepared.unfit,
                 readers=prepared.readers,
                 agreements=prepared.agreements,
+                chat=prepared.chat,
             )
     if isinstance(loaded, Finding):
         findings.append(loaded)
@@ -127,7 +126,8 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
                 )
     findings += [server, *machine.history(config)]
     trains = inputs.prompts and config.run.purpose == "train"
-    return [*findings, *(preflight_findings(inputs) if trains else sizes(inputs))]
+    rest = preflight_findings(inputs) if trains else (*sizes(inputs), *cost(inputs))
+    return [*findings, *rest]
 
 
 async def _ready_with_tokenizers(

@@ -12,7 +12,7 @@ from rtl_core.cost.tokens import Prices
 from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt, build_prompt
-from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.chat import Chat, thinks_by_name
 from rtl_core.prompting.reading import Agreement, Reader, agreement
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
@@ -174,6 +174,16 @@ class PreflightInput:
     """Teachers, by name, whose tokens differ from the student's."""
     agreements: Mapping[str, Agreement] = field(default_factory=dict)
     """Mapping of the same teachers to how their tokens agree with the student's."""
+    chat: Chat | None = None
+    """The student's; None if its tokenizer is not at hand, as without a key."""
+
+    @property
+    def thinks(self) -> bool | None:
+        """Whether the student thinks before it answers. None: unknown."""
+        if self.chat is not None:
+            return self.chat.thinks
+        setting = self.config.prompting.thinking
+        return thinks_by_name(self.config.tinker.student) if setting is None else setting
 
     def unmeasured(self, problems: Iterable[Problem]) -> list[Problem]:
         """Those of the problems whose prompts are built when they are used."""
@@ -242,8 +252,7 @@ def sizes(inputs: PreflightInput) -> Iterator[Finding]:
     """Whether `sampling.max_tokens` suits the thinking mode, and what happens to truncated answers."""
     config = inputs.config
     answer, truncated = config.sampling.max_tokens, config.learning.truncated
-    # None: the template's default, reported by another finding (`template`).
-    thinking = config.prompting.thinking
+    thinking, name = inputs.thinks, config.tinker.student
     warnings: list[tuple[str, str]] = []
     if thinking is False and answer > 2 * PLAIN_TOKENS:
         text = (
@@ -253,25 +262,25 @@ def sizes(inputs: PreflightInput) -> Iterator[Finding]:
         warnings.append((text, f"set sampling.max_tokens = {PLAIN_TOKENS}"))
     if thinking and answer < THINKING_TOKENS:
         text = (
-            f"with prompting.thinking, answers limited to sampling.max_tokens = {answer:,} often "
-            "end within their thoughts"
+            f"{name} thinks before it answers, and answers limited to sampling.max_tokens = "
+            f"{answer:,} often end within their thoughts"
         )
         remedy = (
             f'set sampling.max_tokens = {THINKING_TOKENS} and learning.truncated = "mask", or '
-            "prompting.thinking = false"
+            'prompting.thinking = false (gpt-oss: prompting.reasoning_effort = "low")'
         )
         warnings.append((text, remedy))
     if thinking and truncated != "mask":
         text = (
-            f'with prompting.thinking and learning.truncated = "{truncated}", truncated answers '
-            "are trained on"
+            f'{name} thinks before it answers, and with learning.truncated = "{truncated}" '
+            "truncated answers are trained on"
         )
         warnings.append((text, 'set learning.truncated = "mask"'))
     cut = config.health.ranges.get("env/all/truncated")
     if thinking and cut is not None and cut.max is not None and cut.max < CUT_SHARE:
         text = (
             f"health.ranges stops the run when {cut.max:.0%} of the answers are truncated, which "
-            "is normal with prompting.thinking on hard problems"
+            "is normal for a model that thinks, on hard problems"
         )
         remedy = f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more'
         warnings.append((text, remedy))
