@@ -19,7 +19,7 @@ FOLDERS = (
     "packages/rtl-grader/rtl_grader",
     "packages/localtinker/localtinker",
 )
-SHORT = 12
+SHORT = 16
 """Words of a remedy that is left out, because it says no more than the error that prints it."""
 INTERNAL = {"FolderError", "CallError"}
 """Errors whose second argument is no remedy."""
@@ -110,6 +110,8 @@ def _text(node: ast.AST, names: Mapping[str, str]) -> str:
             return "".join(_part(part, names) for part in parts)
         case ast.IfExp(body=first, orelse=second):
             return _text(second, names) or _text(first, names)
+        case ast.Call(func=ast.Attribute(value=ast.JoinedStr() as joined, attr="rstrip")):
+            return _text(joined, names)
         case ast.FormattedValue(value=ast.Call(func=ast.Name(id="command"), args=[name])):
             return command(_text(name, names))
     return ""

@@ -173,8 +173,9 @@ def test_the_version_is_printed_and_a_former_name_runs():
     assert "rtl-distill admin toolchain install" in done.stdout
 
 
-def test_the_page_of_messages_has_remedies_that_are_written_apart_from_their_error():
+def test_the_page_of_messages_has_remedies_that_are_written_apart_from_their_error(monkeypatch):
     """A name, a constant of a module, a choice, an entry of a list or of a table, a row of a TOML file."""
+    monkeypatch.setattr(messages, "SHORT", 12)
     told = {message for message, _ in messages.rows()}
     assert told >= {
         "…; the budget of $… stops it …",

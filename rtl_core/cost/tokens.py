@@ -32,6 +32,10 @@ from rtl_core.errors import ConfigError
 from rtl_grader.words import did_you_mean
 
 MILLION = 1_000_000
+COPY_PRICES = (
+    "copy rtl_core/cost/prices.toml, add them (zeros for an engine that costs nothing), and name the copy with "
+    "cost.prices"
+)
 
 
 @dataclass(frozen=True)
@@ -172,14 +176,10 @@ def unpriced(usage: Usage, prices: Prices) -> list[str]:
 def no_price(usage: Usage, prices: Prices, why: str) -> ConfigError:
     """Return the error for a usage of which `unpriced` names a part: `why` it matters, what is missing, what to do."""
     missing = unpriced(usage, prices)
-    remedy = (
-        "copy rtl_core/cost/prices.toml, add them (zeros for an engine that costs nothing), and "
-        "name the copy with cost.prices"
-    )
     near = did_you_mean(missing[0].rpartition(":")[0], prices.models, "")
     return ConfigError(
         f"{why}: the price list of {prices.as_of} has no price for {', '.join(missing)}",
-        f"{remedy}; {near}" if near else remedy,
+        f"{COPY_PRICES}; {near}".rstrip("; "),
     )
 
 

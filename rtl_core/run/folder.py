@@ -83,11 +83,12 @@ def flow_run_page(history: History, run: str) -> str | None:
 
 
 def report_path(history: History, runs: Sequence[str]) -> Path:
-    """Path of the report of a run, in its folder, or of a comparison of several, beside the history."""
-    if len(runs) > 1:
-        return history.path.with_name(f"report-{'-'.join(runs)}.html")
-    section = history.existing_run(runs[0]).config.get("run", {})
-    return Path(section.get("directory", history.path.parent)) / runs[0] / "report.html"
+    """Path of the report of a run, in its folder, or of a comparison of several, beside the history. So is that of a
+    run whose folder is not on this machine."""
+    folder = history.existing_run(runs[0]).config.get("run", {}).get("directory", "")
+    if len(runs) == 1 and Path(folder, runs[0]).is_dir():
+        return Path(folder, runs[0], "report.html")
+    return history.path.with_name(f"report-{'-'.join(runs)}.html")
 
 
 def has_begun(history: History, run: str) -> bool:

@@ -188,7 +188,12 @@ def test_report_snapshot_and_export_write_to_the_given_paths(demo, tmp_path, mon
     copy = History(Path(shutil.copy(demo.path, tmp_path.parent / f"{tmp_path.name}.duckdb")))
     section = {"directory": str(tmp_path.parent / "own")}
     copy.start_run(RunRecord(name="placed", config={"run": section}))
+    beside = copy.path.with_name("report-placed.html")
+    assert run(copy, "report", "placed").strip() == str(beside), (
+        "its folder is on another machine"
+    )
     own = tmp_path.parent / "own" / "placed" / "report.html"
+    own.parent.mkdir(parents=True)
     assert run(copy, "report", "placed").strip() == str(own)
     beside = copy.path.with_name("report-demo-other.html")
     assert run(copy, "report", "demo", "other").strip() == str(beside)

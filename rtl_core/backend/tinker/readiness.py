@@ -4,7 +4,6 @@ does it serve?"""
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Mapping
 
 import tinker
@@ -29,6 +28,7 @@ from rtl_core.backend.tinker.lacking import engine_findings
 from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
+from rtl_grader.words import did_you_mean
 
 PAGE = 100
 """Saved weights in one answer of a service."""
@@ -133,22 +133,18 @@ def model_finding(
         for n, m in served.items()
         if m.sampleable is not False and (not trained or m.trainable is not False)
     ]
-    similar = difflib.get_close_matches(name, fit, n=3, cutoff=0.3) or sorted(fit)[:3]
-    near = ", ".join(similar) or "none"
-    remedy = f"set {key} to a model that it serves; most similar: {near}"
+    listed = ", ".join(sorted(fit)[:3]) or "none"
+    remedy = did_you_mean(name, fit, f"set {key} to a model that it serves, such as {listed}")
     model = served.get(name)
     if model is None:
-        return Finding(
-            key, "wrong", f"the service does not serve {name!r}; it may be retired", remedy
-        )
-    if model.sampleable is False:
-        return Finding(
-            key, "wrong", f"the service serves {name!r} but does not sample it", remedy
-        )
-    if trained and model.trainable is False:
-        return Finding(
-            key, "wrong", f"the service serves {name!r} but does not train it", remedy
-        )
-    use = "sampled and trained" if trained else "sampled"
-    length = f", up to {model.max_context_length:,} tokens" if model.max_context_length else ""
-    return Finding(key, "ok", f"{name}: {use}{length}")
+        text = f"the service does not serve {name!r}; it may be retired"
+    elif model.sampleable is False:
+        text = f"the service serves {name!r} but does not sample it"
+    elif trained and model.trainable is False:
+        text = f"the service serves {name!r} but does not train it"
+    else:
+        most = model.max_context_length
+        length = f", up to {most:,} tokens" if most else ""
+        use = "sampled and trained" if trained else "sampled"
+        return Finding(key, "ok", f"{name}: {use}{length}")
+    return Finding(key, "wrong", text, remedy)

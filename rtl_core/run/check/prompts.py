@@ -252,7 +252,7 @@ def sizes(inputs: PreflightInput) -> Iterator[Finding]:
     """Whether `sampling.max_tokens` suits the thinking mode, and what happens to truncated answers."""
     config = inputs.config
     answer, truncated = config.sampling.max_tokens, config.learning.truncated
-    thinking, name = inputs.thinks, config.tinker.student
+    thinking = inputs.thinks
     warnings: list[tuple[str, str]] = []
     if thinking is False and answer > 2 * PLAIN_TOKENS:
         text = (
@@ -262,8 +262,8 @@ def sizes(inputs: PreflightInput) -> Iterator[Finding]:
         warnings.append((text, f"set sampling.max_tokens = {PLAIN_TOKENS}"))
     if thinking and answer < THINKING_TOKENS:
         text = (
-            f"{name} thinks before it answers, and answers limited to sampling.max_tokens = "
-            f"{answer:,} often end within their thoughts"
+            f"{config.tinker.student} thinks before it answers, and answers limited to "
+            f"sampling.max_tokens = {answer:,} often end within their thoughts"
         )
         remedy = (
             f'set sampling.max_tokens = {THINKING_TOKENS} and learning.truncated = "mask", or '
@@ -272,8 +272,8 @@ def sizes(inputs: PreflightInput) -> Iterator[Finding]:
         warnings.append((text, remedy))
     if thinking and truncated != "mask":
         text = (
-            f'{name} thinks before it answers, and with learning.truncated = "{truncated}" '
-            "truncated answers are trained on"
+            f'the student thinks, and with learning.truncated = "{truncated}" truncated answers '
+            "are trained on"
         )
         warnings.append((text, 'set learning.truncated = "mask"'))
     cut = config.health.ranges.get("env/all/truncated")
