@@ -42,9 +42,9 @@ def cost(inputs: PreflightInput) -> Iterator[Finding]:
         if config.is_free:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {rest}")
         else:
-            error = no_price(plan.usage, plan.prices, "no budget can limit the run")
+            lacks = no_price(plan.usage, plan.prices, "no budget can limit the run")
             level: Level = "wrong" if config.tinker.in_cloud else "warning"
-            yield Finding("cost", level, f"{error.message}; {rest}", error.hint)
+            yield Finding("cost", level, f"{lacks.message}; {rest}", lacks.hint)
         return
     text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {rest}"
     budget = config.cost.budget_usd
