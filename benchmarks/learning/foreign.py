@@ -1,6 +1,6 @@
 """The teacher of the setting `hard-spans`: the hard teacher, carried over to another vocabulary.
 
-    python -m benchmarks.learning.foreign          # build/learning/foreign-teacher, about five minutes on one core
+    python -m benchmarks.learning.foreign          # build/learning/foreign-teacher, about 25 minutes on one core
 
 If it is there, it is only evaluated.
 
@@ -29,7 +29,7 @@ from rtl_core.tinymodels.tokenizer import training_texts
 NAME = "foreign-teacher"
 FOLDER = Path("build/learning") / NAME
 VOCABULARY = 900
-STEPS = 400
+STEPS = 2000
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|done|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
