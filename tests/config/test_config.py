@@ -380,6 +380,6 @@ def test_misspelt_names_of_files_models_and_problems_have_a_suggestion(tmp_path)
     done = invoke("check", "demo", "--estimate", sets=["tinker.teacher=techer"])
     assert "did you mean teacher" in str(done.exception)
     ids = ["starter_adder_fe2deb157b"]
-    assert did_you_mean("starter_ader", ids, "") == f"did you mean {ids[0]}?"
+    assert did_you_mean("starter_ader_fe2deb157b", ids, "") == f"did you mean {ids[0]}?"
     with pytest.raises(ValueError, match=f"not one of the problems; did you mean {ids[0]}"):
         line_of({"id": "starter_adder"}, 1, dict.fromkeys(ids), {}, {})

@@ -33,7 +33,7 @@ def did_you_mean(
 ) -> str:
     """Hint for an unknown name: up to three similar ones as `written`, or `otherwise` if none is similar."""
     known = list(names)
-    near = get_close_matches(name, known, cutoff=0.65)
+    near = get_close_matches(name, known, cutoff=0.7)
     if len(name) > 2:
         near += [other for other in known if name.casefold() in other.casefold()]
     texts = " or ".join(list(dict.fromkeys(map(written, near)))[:3])
