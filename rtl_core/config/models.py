@@ -258,6 +258,14 @@ class RunConfig(Section):
         return self._limit(self.evaluation.max_tokens or self.sampling.max_tokens)
 
     @property
+    def uses_default_service(self) -> bool:
+        """Whether a model is at the SDK's default: Tinker's cloud unless TINKER_BASE_URL is set."""
+        tinker = self.tinker
+        return self.backend.name == "tinker" and (
+            tinker.base_url is None or tinker.teacher_base_url == "cloud"
+        )
+
+    @property
     def is_free(self) -> bool:
         """Whether no model of the run can cost dollars."""
         return self.tinker.all_local and not self.learning.imitates_endpoint

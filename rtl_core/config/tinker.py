@@ -88,11 +88,6 @@ class TinkerSection(Section):
         return self.base_url == "local"
 
     @property
-    def in_cloud(self) -> bool:
-        """Whether Tinker's cloud serves a model."""
-        return self.base_url is None or self.teacher_base_url == "cloud"
-
-    @property
     def teacher_apart(self) -> bool:
         """Whether the teachers are on a different service from the student."""
         return self.teacher is not None and self.teacher_base_url not in (

@@ -43,9 +43,8 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
     if budget is None:
         return None
     so_far = dollars_spent(session.history, session.run, config, session.prices)
-    if (
-        so_far is None
-    ):  # no model can cost dollars: `prices_of` refuses other runs without prices
+    if so_far is None:
+        assert config.is_free, "a run that costs dollars is refused without prices"
         return None
     # Steps in progress cost as well: stop before the one that would exceed the budget.
     costs = step_costs(session.history, session.run)[-5:]

@@ -488,11 +488,13 @@ def test_cost_gives_the_maximum_first_and_compares_the_budget_with_it(tmp_path):
         ("tinker.base_url=http://a", "warning", "no budget can limit the run: the price list of"),
         ("tinker.base_url=http://a cost.budget_usd=1", "wrong", "cost.budget_usd cannot be watched: the price list of"),
         ("tinker.base_url=local tinker.teacher_base_url=cloud", "wrong", "no budget can limit the run"),
+        ("tinker.base_url=local tinker.teacher_base_url=cloud backend.name=own:BACKEND", "warning", "no budget can"),
     ],
 )  # fmt: skip
 def test_a_budget_that_cannot_be_watched_is_an_error_that_names_the_model(
-    tmp_path, places, level, text
+    tmp_path, monkeypatch, places, level, text
 ):
+    monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     student, teacher = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.6-35B-A3"
     named = [f"tinker.student={student}", f"tinker.teacher={teacher}"]
     (found,) = cost(small_known(tmp_path, 10**6, *named, *places.split()))

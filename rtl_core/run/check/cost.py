@@ -43,7 +43,8 @@ def cost(inputs: PreflightInput) -> Iterator[Finding]:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {rest}")
         else:
             lacks = no_price(plan.usage, plan.prices, "no budget can limit the run")
-            level: Level = "wrong" if config.tinker.in_cloud else "warning"
+            in_cloud = config.uses_default_service and "TINKER_BASE_URL" not in os.environ
+            level: Level = "wrong" if in_cloud else "warning"
             yield Finding("cost", level, f"{lacks.message}; {rest}", lacks.hint)
         return
     text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {rest}"
