@@ -15,7 +15,6 @@ from rtl_grader.problems.cvdp import json_lines
 from rtl_grader.problems.problem_set import ProblemSet
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
-from rtl_grader.words import did_you_mean
 
 MAX_LINE_BYTES = 256 << 20
 
@@ -76,8 +75,7 @@ def line_of(
         raise ValueError("id: is missing or not a string")
     if identity not in problems:
         reason = why_not.get(identity)
-        near = did_you_mean(identity, problems, "")
-        why = f"is not one of the problems; {near}".rstrip("; ")
+        why = "is not one of the problems"
         if reason:
             why = f"is left out: {reason}"
         raise ValueError(f"id: {identity!r} {why}")
