@@ -20,7 +20,7 @@ from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Comparison
 from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.limits import Limits
-from rtl_grader.hdl.text import compact
+from rtl_grader.hdl.text import compact_files
 from rtl_grader.traces.stimuli import Trace
 from rtl_grader.types.problem import Problem
 
@@ -33,7 +33,6 @@ MANY, AHEAD = 4, 3
 half of all texts."""
 
 Files = Mapping[str, str]
-Words = tuple[tuple[str, str], ...]
 Compare = Callable[[int, int], Comparison]
 """Compares answer `other` with answer `golden`, both given by their places in the list."""
 
@@ -121,7 +120,7 @@ def by_consensus(
 
     Raises InfrastructureError if the executor fails.
     """
-    names = [words_of(files) for files in answers]
+    names = [compact_files(files) for files in answers]
     texts = dict(zip(reversed(names), reversed(answers), strict=True))
     distinct = list(texts)
     cpu_s = 0.0
@@ -169,12 +168,6 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
         if comparison.result == "different":
             results[answer] = _apart(majority, whole, 0.0, comparison)
     return [results[answer] for answer in range(len(texts))]
-
-
-def words_of(files: Files) -> Words:
-    """(path, text without comments and with single spaces) of each file, which is the same for two copies."""
-    words = [(path, compact(text)) for path, text in files.items()]
-    return tuple(sorted(words))
 
 
 def _apart(

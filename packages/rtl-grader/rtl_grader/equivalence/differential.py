@@ -25,6 +25,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.jobs import RecordingExecutor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.vcd import read_vcd
+from rtl_grader.hdl.text import compact_files
 from rtl_grader.traces.driving import constructs_words
 from rtl_grader.traces.inside.comparing import assignments
 from rtl_grader.traces.parameters import other_values
@@ -77,7 +78,9 @@ def compare(
         result = _simulated_or_proved(pair, effort)
     if by_value and result.result == "different":
         result = _same_values(pair, effort) or result
-    if result.result == "same" and (pair.unseen or common):
+    if result.result == "same" and compact_files(pair.golden) == compact_files(pair.other):
+        result = replace(result, result="equal", detail="the same text", method="proof")
+    elif result.result == "same" and (pair.unseen or common):
         result = _doubted(result, pair.unseen, common)
     return replace(result, cpu_s=pair.cpu_s)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from rtl_grader.equivalence.pair import Pair, places
 from rtl_grader.grading.executors.base import Step
+from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.traces.bench import PROVER, sandbox_scripts
 from rtl_grader.traces.stimuli import Driven, Trace
 from rtl_grader.types.netlist import Netlist
@@ -54,6 +55,7 @@ def prove(pair: Pair, design: Driven, cpu_s: float) -> Proof:
     spec = {
         "values": dict(design.values),
         "golden": places(pair.context, golden),
+        "golden_has_data": hdl_files(pair.golden) != pair.golden,
         "clocks": list(design.clocks),
         "resets": design.levels,
         "cpu_s": cpu_s,

@@ -185,6 +185,7 @@ def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> di
         "clocks": list(design.clocks),
         "resets": design.levels,
         "cpu_s": judging.proof_cpu_s,
+        "golden_has_data": hdl_files(golden) != golden,
     }
     proof = "" if judging.proof == "never" else judging.proof
     unproved = _unproved(grader, problem, golden) if proof else ""

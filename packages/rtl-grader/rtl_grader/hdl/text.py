@@ -8,7 +8,7 @@ trainer's process.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, zip_longest
@@ -37,6 +37,8 @@ _DECLARED = re.compile(
 )
 _INITIAL = re.compile(r"\binitial\b")
 _STIMULUS = re.compile(r"\$(?:finish|stop|dump[a-z]+)\b|#\s*[\w.]|@")
+
+Words = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,8 @@ def compact(text: str) -> str:
 
     Strings stay whole, and line ends stay if there is a directive, which ends with its line.
     """
+    if "`__LINE__" in text:
+        return text
     pattern = re.compile(r"\S+|\n" if "`" in text else r"\S+", re.A)
     words = ["\n"]
     at = 0
@@ -152,6 +156,11 @@ def compact(text: str) -> str:
     words += pattern.findall(text, at)
     distinct = [word for before, word in pairwise(words) if word != "\n" or before != "\n"]
     return " ".join(distinct).rstrip()
+
+
+def compact_files(files: Mapping[str, str]) -> Words:
+    """(path, compact text) of each file, the same for two copies of a design."""
+    return tuple(sorted((path, compact(text)) for path, text in files.items()))
 
 
 def macros_of(text: str) -> list[str]:

@@ -19,7 +19,14 @@ from rtl_grader.traces.stimuli import Driven, Stimuli, widths
 from rtl_grader.verilog_templates import verilog_templates
 
 JUDGE = ("judge.py", "tracing.py", "comparing.py")
-PROVER = ("prover.py", "deciding.py", "miter.py", "structure.py", "verilog_text.py")
+PROVER = (
+    "prover.py",
+    "deciding.py",
+    "miter.py",
+    "structure.py",
+    "tracing.py",
+    "verilog_text.py",
+)
 """Scripts that judge an answer, and those that prove that it equals the golden one."""
 SETTLE = 1_000
 """Nanoseconds from a change of inputs to the look at the outputs."""

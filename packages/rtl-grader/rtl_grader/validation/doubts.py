@@ -16,12 +16,13 @@ from statistics import median
 
 from attrs import define, field
 
-from rtl_grader.equivalence.consensus import Files, Words, by_consensus, words_of
+from rtl_grader.equivalence.consensus import Files, by_consensus
 from rtl_grader.equivalence.differential import compare, harness_inputs
 from rtl_grader.equivalence.effort import Effort
 from rtl_grader.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_grader.equivalence.proof import netlist
 from rtl_grader.grading.grader import Grader
+from rtl_grader.hdl.text import Words, compact_files
 from rtl_grader.traces.stimuli import Trace
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Problem
@@ -56,7 +57,7 @@ def audit_passes(
     else:
         comparisons = []
         for files in answers:
-            if words_of(files) == words_of(golden):
+            if compact_files(files) == compact_files(golden):
                 same = Comparison("equal", "the golden answer's own text", "proof")
                 comparisons.append(same)
             else:
@@ -118,7 +119,7 @@ class DesignCache:
     ) -> tuple[Netlist | None, float]:
         """Netlist of a design, and the CPU seconds spent on it now. Raises InfrastructureError if the
         executor fails."""
-        key = problem.fingerprint, words_of(files)
+        key = problem.fingerprint, compact_files(files)
         if key in self.netlists:
             return self.netlists[key], 0.0
         try:
@@ -164,12 +165,12 @@ class Doubts:
         `sizes` adds netlists, whose synthesis takes as long as a proof.
         """
         if problem.golden is None:
-            if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.has_time(share):
+            if len(set(map(compact_files, answers))) < LEAST_TEXTS or not self.has_time(share):
                 return [None] * len(answers)
             return list(self._audit(grader, problem, answers, sizes))
         results: list[Comparison | None] = []
         for files in answers:
-            key = problem.fingerprint, words_of(files)
+            key = problem.fingerprint, compact_files(files)
             if key not in self.comparisons and self.has_time(share):
                 (self.comparisons[key],) = self._audit(grader, problem, [files], sizes)
             results.append(self.comparisons.get(key))

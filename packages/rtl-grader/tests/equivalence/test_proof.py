@@ -39,6 +39,13 @@ endmodule
 """
 NEGEDGE = "module m(input clk, input rst, input d, output reg q, output reg r);\n  always @(negedge clk) if (rst) q <= 0; else q <= d;\n"
 NEGEDGE += "  always @(posedge clk) if (rst) r <= 0; else r <= q;\nendmodule\n"
+ROM = """\
+module m(input a, input en, output [7:0] y);
+  reg [7:0] word [0:1];
+  initial $readmemh("FILE", word);
+  assign y = en ? word[a] : 8'd7;
+endmodule
+"""
 LATCH = "module m(input g, input d, output reg q);\n  always_comb if (g) q = d;\nendmodule\n"
 
 
@@ -290,3 +297,45 @@ def test_outputs_without_a_driver_count_for_nothing(grader):
     assert "drives none of its outputs" in proof(grader, empty, empty).why
     no_output = "module m(input a);\nendmodule\n"
     assert "has no outputs" in told(grader, no_output, no_output).detail
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "outcome"),
+    [
+        ("0a 14", None, "equal"),
+        ("0a 14", "0a 14", "equal"),
+        ("0a 14", "0a 15", "different"),
+        (None, None, "equal"),
+    ],
+)
+def test_data_files_are_read_where_a_simulator_looks_for_them(grader, given, own, outcome):
+    golden = ROM.replace("FILE", "data/rom.hex")
+    other = golden.replace("word[a]", "word[a] + 0")
+    files = {"rtl/m.sv": other.replace("data/rom", "own" if own else "rom")}
+    if own:
+        files["rtl/own.hex"] = own
+    problem = problem_of(golden, context={"rtl/data/rom.hex": given} if given else {})
+    pair = Pair.of(grader.executor, problem, {"rtl/m.sv": golden}, files, grader.limits)
+    assert prove(pair, pair.design, 10.0).outcome == outcome
+
+
+def test_a_golden_answer_with_data_of_its_own_is_not_proved_without_them(grader):
+    golden = ROM.replace("FILE", "rom.hex")
+    files = {"rtl/m.sv": golden, "rtl/rom.hex": "0a\n14"}
+    other = {"rtl/m.sv": "module m(input a, input en, output [7:0] y); assign y = 5; endmodule"}
+    pair = Pair.of(grader.executor, problem_of(golden), files, other, grader.limits)
+    found = prove(pair, pair.design, 10.0)
+    assert found.outcome == "undecided"
+    assert "rom.hex" in found.why
+
+
+def test_one_text_is_equal_whatever_a_proof_sees(grader):
+    golden = "module m(input oe, input d, output q); assign q = oe ? d : 1'bz; endmodule\n"
+    assert (
+        told(grader, golden, golden.replace("assign", "// as given\n  assign")).result
+        == "equal"
+    )
+    swapped = told(grader, golden, golden.replace("oe ? d : 1'bz", "!oe ? 1'bz : d"))
+    assert (swapped.result, "a literal" in swapped.detail) == ("same", True)
+    line = golden.replace("? d", "? d ^ (`__LINE__ == 2)")
+    assert told(grader, line, "\n" + line).result == "different"

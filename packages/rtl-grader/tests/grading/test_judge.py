@@ -226,7 +226,7 @@ endmodule
         assert result.passed is passes, result.reasons
         other = {"rtl/design.sv": text}
         comparison = compare(grader.executor, problem, problem.golden, other, grader.limits)
-        assert comparison.result == ("same" if passes else "different"), comparison
+        assert comparison.result == ("equal" if passes else "different"), comparison
     assert "is 8'h45, golden 8'h44" in result.reasons[0]
 
 

@@ -33,6 +33,7 @@ from deciding import UndecidedError, decide, log_text
 from miter import Ports, miter
 from pyosys import libyosys as ys
 from structure import Netlist, same_structure
+from tracing import Design
 from verilog_text import HIDDEN, code_of
 
 _SLANG = (
@@ -46,6 +47,8 @@ _DIRECTIVE = re.compile(
 """A directive that Icarus' preprocessor leaves and another tool may not ignore as Icarus does."""
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
 """Attributes such as `full_case` or `anyconst`, which Yosys obeys and simulators ignore. `@(*)` is not one."""
+_LOADED = re.compile(r'\$readmem[bh]\s*\(\s*"([^"\n]*)"[^;]*')
+"""The load of a data file. Those of a golden answer with data files of its own are not all here."""
 _DIVIDE = """\
 module \\$%s (A, B, Y);
   parameter A_SIGNED = 0, B_SIGNED = 0, A_WIDTH = 1, B_WIDTH = 1, Y_WIDTH = 1;
@@ -159,14 +162,22 @@ def read(spec: dict[str, Any], name: str) -> None:
     with open("divide.v", "w") as rules:
         for kind in ("div", "mod", "divfloor", "modfloor"):
             rules.write(_DIVIDE % (kind, kind))
-    with open(f"{name}.sv", "w") as copy:
-        # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
-        copy.write(re.sub(r"\balways_comb\b", "always @*", _as_simulated(spec, name)))
+    design = Design(spec[name], ())
+    design.prepare()
+    folder = design.word
+    # In a simulator an incomplete `always_comb` keeps its value; Yosys' front ends refuse it.
+    text = re.sub(r"\balways_comb\b", "always @*", _as_simulated(spec, name))
+    if name == "other" or not spec["golden_has_data"]:
+        text = _LOADED.sub(partial(_if_there, folder), text)
+    path = os.path.abspath(f"{name}.sv")
+    with open(path, "w") as copy:
+        copy.write(text)
     reasons: list[str] = []
     called = _CALLED[name]
-    for commands in _ways(spec["top"], spec["values"], name):
+    for commands in _ways(spec["top"], spec["values"], path):
         try:
-            doubts = apart(partial(_read, name, commands), f"Yosys cannot read the {called}")
+            work = partial(_read, name, commands, folder)
+            doubts = apart(work, f"Yosys cannot read the {called}")
         except UndecidedError as error:
             reasons.append(str(error))
             continue
@@ -176,22 +187,31 @@ def read(spec: dict[str, Any], name: str) -> None:
     raise UndecidedError(reasons[0])
 
 
-def _ways(top: str, values: dict[str, int], name: str) -> Iterator[tuple[str, str]]:
+def _if_there(folder: str, load: re.Match[str]) -> str:
+    """The load of a data file; nothing where the file is missing, as in a simulator, which goes on with X."""
+    return load[0] if os.path.exists(os.path.join(folder, load[1])) else ""
+
+
+def _ways(top: str, values: dict[str, int], path: str) -> Iterator[tuple[str, str]]:
     """Commands that read a design in different ways, the best first."""
     slang, chosen = "", ""
     for key, value in values.items():
         slang += f" -G {key}={value}"
         chosen += f" -chparam {key} {value}"
     hierarchy = f"hierarchy -check -top {top}"
-    yield f"{_SLANG} --top {top}{slang} {name}.sv", hierarchy
+    yield f"{_SLANG} --top {top}{slang} {path}", hierarchy
     # Accepts what Icarus accepts and slang does not.
-    yield f"read_verilog -sv {name}.sv", f"{hierarchy}{chosen}"
+    yield f"read_verilog -sv {path}", f"{hierarchy}{chosen}"
 
 
-def _read(name: str, commands: tuple[str, str]) -> list[str]:
-    """Read a design, and return why it is not proved, in words."""
+def _read(name: str, commands: tuple[str, str], folder: str) -> list[str]:
+    """Read a design in the folder that has its data files, and return why it is not proved, in words."""
     design = ys.Design()
-    run(design, *commands, "proc", "flatten", "memory_collect", "opt_clean", "check")
+    here = os.getcwd()
+    os.chdir(folder)
+    run(design, *commands)
+    os.chdir(here)
+    run(design, "proc", "flatten", "memory_collect", "opt_clean", "check")
     run(design, f"write_json {name}.json", *_AS_SIMULATED, f"write_rtlil {name}.il")
     return [words for warning, words in _REFUSED.items() if warning in log_text()]
 
