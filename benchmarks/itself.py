@@ -86,7 +86,8 @@ class Row(NamedTuple):
 def in_groups(result: Row) -> tuple[str, str]:
     """A result and its reason, without what is particular to one design."""
     if result.result == "equal":
-        return ("proved" if result.cpu_s <= 10 else "proved, > 10 s"), ""
+        way = "" if "proved" in result.detail else result.detail
+        return ("proved" if result.cpu_s <= 10 else "proved, > 10 s"), way
     _, separator, why = result.detail.partition("not proved: ")
     reason = why if separator else result.detail
     reason = re.sub(r"\\?[\w$.\\]*[\d_$\\][\w$.\\]*|/\S+", "…", reason)

@@ -68,6 +68,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 
 def make_teacher(folder: Path = FOLDER) -> None:
     """Train the teacher and write its folder."""
+    torch.set_num_threads(1)  # as fast as two, and leaves a core to others
     tokenizer = make_tokenizer()
     old = AutoTokenizer.from_pretrained(model_path("hard-teacher"))
     before = Qwen3ForCausalLM.from_pretrained(model_path("hard-teacher"), dtype=torch.float32)
@@ -128,7 +129,6 @@ def evaluate() -> str:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     if not FOLDER.exists():
         make_teacher()
     print(evaluate())

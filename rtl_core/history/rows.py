@@ -157,23 +157,28 @@ def problem_tables(
     """Rows of `problems` (one per fingerprint) and `run_problems`; a later entry for a problem replaces an
     earlier one."""
     once = list({p.fingerprint: p for p, _, _ in rows}.values())
-    placed = {p.id: (p, split, position) for p, split, position in rows}
-    problems, splits, positions = [
-        list(column) for column in zip(*placed.values(), strict=True)
-    ] or [[], [], []]
     return {
         "problems": table(
             "problems", once, problem_id=[p.id for p in once], record=once, first_seen=now
         ),
-        "run_problems": table(
-            "run_problems",
-            problems,
-            run=run,
-            problem_id=list(placed),
-            split=splits,
-            position=positions,
-        ),
+        "run_problems": run_problems(run, rows),
     }
+
+
+def run_problems(run: str, rows: Sequence[tuple[Problem, str, int | None]]) -> pa.Table:
+    """Rows of `run_problems`; a later entry for a problem replaces an earlier one."""
+    placed = {p.id: (p, split, position) for p, split, position in rows}
+    problems, splits, positions = [
+        list(column) for column in zip(*placed.values(), strict=True)
+    ] or [[], [], []]
+    return table(
+        "run_problems",
+        problems,
+        run=run,
+        problem_id=list(placed),
+        split=splits,
+        position=positions,
+    )
 
 
 def to_verdict(

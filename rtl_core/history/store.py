@@ -141,6 +141,13 @@ class History(Reading):
         with self._writing() as con:
             insert(con, rows.problem_tables(run, rows_, utc_now()), "OR REPLACE")
 
+    def place_problems(
+        self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]
+    ) -> None:
+        """Store another split or position of problems that `record_problems` has stored."""
+        with self._writing() as con:
+            insert(con, {"run_problems": rows.run_problems(run, rows_)}, "OR REPLACE")
+
     def record_validation(self, run: str, rows_: Sequence[ValidationRecord]) -> None:
         """Store validation results, one per problem fingerprint and tools."""
         self._store("validations", rows_, run=run)

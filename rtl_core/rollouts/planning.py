@@ -74,7 +74,7 @@ async def plan_run(session: Session) -> int:
         rows += [
             (session.problems[problem_id], "excluded", None) for problem_id in session.unfit
         ]
-        await recorder.call(history.record_problems, session.run, rows)
+        await recorder.call(history.place_problems, session.run, rows)
         step = 1 + max((state.step for state in planned), default=-1)
         for epoch in missing:
             plans = _plan_epoch(config, ordered, epoch, step)

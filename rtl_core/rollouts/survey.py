@@ -222,7 +222,7 @@ class ValidationAhead:
         if problem_id in session.unfit:
             log_line(f"left out: {problem_id} is {session.unfit[problem_id]}")
             excluded = [(session.problems[problem_id], "excluded", None)]
-            await session.recorder.call(session.history.record_problems, session.run, excluded)
+            await session.recorder.call(session.history.place_problems, session.run, excluded)
 
 
 def level_of_run(session: Session) -> Level:
