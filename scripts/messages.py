@@ -27,7 +27,7 @@ HEAD = """\
 # What does this message mean?
 
 Errors and findings whose remedy takes more than a few words, in the order of their text; `…` stands for a name or a
-number. Not here? Its own line after `->` says all there is to do. Made from the source by `python -m
+number, and messages with one remedy stand together. Not here? Its own line after `->` says all there is to do. Made from the source by `python -m
 scripts.messages`. Words: [glossary](glossary.md).
 
 """
@@ -35,7 +35,12 @@ scripts.messages`. Words: [glossary](glossary.md).
 
 def main() -> None:
     """Write the page, or with `--check` fail if it is not current."""
-    page = HEAD + "".join(f"- **{message}**: {remedy}\n" for message, remedy in rows())
+    by_remedy: dict[str, list[str]] = {}
+    for message, remedy in rows():
+        by_remedy.setdefault(remedy, []).append(f"**{message}**")
+    page = HEAD
+    for remedy, messages in by_remedy.items():
+        page += f"- {', '.join(messages)}: {remedy}\n"
     if sys.argv[1:] == ["--check"]:
         sys.exit(PAGE.read_text() != page and f"{PAGE}: run `python -m scripts.messages`")
     PAGE.write_text(page)

@@ -2,15 +2,15 @@
 
 A room imports only rooms below it, also inside functions. rtl_grader and localtinker import neither each
 other nor rtl-distill, which imports only what their `OPEN` lists. A room holds at most as many expression
-nodes (`ast.expr`, docstrings apart) as the table in docs/architecture.md allows. Nodes measure content: no
+nodes (`ast.expr`, docstrings apart) as scripts/budget.toml allows. Nodes measure content: no
 formatting changes their number. Exits with 1 and names each violation.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 import sys
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,9 +108,7 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
         for room in rooms:
             if nodes[room] > most.get(room, nodes[room]):
                 size = f"{nodes[room]} expression nodes"
-                broken.append(
-                    f"{room} holds {size}, docs/architecture.md gives it {most[room]}"
-                )
+                broken.append(f"{room} holds {size}, scripts/budget.toml gives it {most[room]}")
             names = ", ".join(sorted(below[room], key=str.lower))
             print(f"{room:<24}{nodes[room]:>8} of {most.get(room, 0):>7}  {names}")
         held = sum(nodes[room] for room in rooms)
@@ -169,12 +167,9 @@ def public_modules(root: Path, package: str) -> tuple[str, ...]:
 
 
 def budgets(root: Path) -> dict[str, int]:
-    """Mapping of room to maximum expression nodes, from the rows ``| `room` | 1,200 |`` of
-    docs/architecture.md; empty without that page."""
-    page = root / "docs" / "architecture.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
-    rows = re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|", text, re.M)
-    return {room: int(nodes.replace(",", "")) for room, nodes in rows}
+    """Mapping of room to maximum expression nodes, from scripts/budget.toml; empty without that file."""
+    file = root / "scripts" / "budget.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))["nodes"] if file.exists() else {}
 
 
 def content(tree: ast.AST) -> int:
