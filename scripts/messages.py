@@ -27,8 +27,8 @@ HEAD = """\
 # What does this message mean?
 
 Errors and findings whose remedy takes more than a few words, in the order of their text; `…` stands for a name or a
-number, and messages with one remedy stand together. Not here? Its own line after `->` says all there is to do. Made from the source by `python -m
-scripts.messages`. Words: [glossary](glossary.md).
+number, and messages with one remedy stand together. Not here? Its own line after `->` says all there is to do. Made
+from the source by `python -m scripts.messages`. Words: [glossary](glossary.md).
 
 """
 
