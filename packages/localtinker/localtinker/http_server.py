@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from localtinker.errors import SettingsError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+GRACE_S = 2
+"""How long a server that is stopped waits for its open requests."""
 
 
 def is_loopback(host: str) -> bool:
@@ -42,24 +46,25 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def serve(
-    app: ASGIApp,
-    listener: socket.socket,
-    announce: Callable[[str], None],
-    grace_s: int,
-    lifespan: Literal["on", "off"] = "off",
+def serve(app: ASGIApp, listener: socket.socket, announce: Callable[[str], None]) -> None:
+    """Serve until a signal; open requests then have `GRACE_S` seconds. `announce` receives the URL once the server is
+    ready."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(app, listener, announce))
+
+
+async def _serve(
+    app: ASGIApp, listener: socket.socket, announce: Callable[[str], None]
 ) -> None:
-    """Serve until a signal; open requests then have `grace_s` seconds. `announce` receives the URL once the
-    server is ready."""
     import uvicorn
 
-    config: Any = uvicorn.Config(
+    config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=120,
-        timeout_graceful_shutdown=grace_s,
-        lifespan=lifespan,
+        timeout_graceful_shutdown=GRACE_S,
+        lifespan="on",
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

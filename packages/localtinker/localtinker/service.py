@@ -20,7 +20,7 @@ from localtinker.futures import Answer, Future, FutureStore, Json
 from localtinker.generation import SamplingLoop
 from localtinker.lora import LoraSpec
 from localtinker.models import ServedModel, load_model, room_on
-from localtinker.registry import Blob, Registry, lock_folder, parse_path
+from localtinker.registry import Blob, Registry, lock_folder
 from localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from localtinker.sampling import SampleJob
 from localtinker.settings import Settings
@@ -197,30 +197,14 @@ class Service:
 
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
 
-    def save_weights(self, request: rq.SaveWeights) -> Future:
-        return self._save("save_weights", "weights", request)
-
-    def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
-        """Save the adapter under a name, or as a snapshot for a new sampling client if
-        `sampling_session_seq_id` is given."""
-        return self._save(
-            "save_weights_for_sampler",
-            "sampler_weights",
-            request,
-            request.sampling_session_seq_id,
-        )
-
-    def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
-        """Save the adapter for download (listing.py)."""
+    def save(self, request: rq.SaveWeights) -> Future:
+        """Save a client's adapter under a name or, with `sampling_session_seq_id`, as the unlisted snapshot of the
+        sampling client with this number."""
         if request.age_encryption_recipients:
             raise RequestError("age_encryption_recipients: encryption is not supported")
-        return self._save("save_weights_external", "external_weights", request)
-
-    def _save(
-        self, call: str, kind: str, request: rq.SaveWeights, sampler: int | None = None
-    ) -> Future:
-        """Save a client's adapter; with `sampler`, as the unlisted snapshot of the sampling client with this number."""
         client = self.clients.get(request.model_id)
+        call, kind = request.CALL, request.KIND
+        sampler = request.sampling_session_seq_id
         snapshot = sampler is not None
         optimizer = kind == "weights"
         name = f"ephemeral-{sampler}"
@@ -261,7 +245,6 @@ class Service:
 
     def load_weights(self, request: rq.LoadWeights) -> Future:
         """Load a checkpoint into a live client, or into a new one if `session_id` is given."""
-        parse_path(request.path, "path")
         checkpoint = self.registry.checkpoint(request.path)
         if request.optimizer and not checkpoint.has_optimizer:
             raise RequestError(
@@ -314,8 +297,7 @@ class Service:
 
     def copy_weights(self, request: rq.CopyWeights) -> str:
         """Create a second name for a checkpoint, in a new run that cannot be trained. The files are shared."""
-        parse_path(request.source_path, "source_path")
-        source = self.registry.hold(request.source_path)
+        source = self.registry.hold(request.source_path, "source_path")
         session_id = request.session_id or f"copies-{uuid.uuid4()}"
         run_id = f"{session_id}:train:{request.model_seq_id or 0}"
         self.registry.add_run(run_id, session_id, source.base_model, source.lora, None)
@@ -339,8 +321,7 @@ class Service:
     def _sampled_model(self, base_model: str | None, model_path: str | None) -> ServedModel:
         """Return the base model to sample, which may have the adapter at `model_path`."""
         if model_path is not None:
-            parse_path(model_path, "model_path")
-            checkpoint = self.registry.checkpoint(model_path)
+            checkpoint = self.registry.checkpoint(model_path, "model_path")
             if base_model is not None and base_model != checkpoint.base_model:
                 raise RequestError(
                     f"base_model: {model_path} was trained on {checkpoint.base_model!r}, not {base_model!r}"
