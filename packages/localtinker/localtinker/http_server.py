@@ -29,20 +29,19 @@ def is_loopback(host: str) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket without Nagle's delay, which would add 40 ms to every response. Raises
     SettingsError if that fails."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    is_ipv6 = ":" in host
+    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
-        listener.bind((host, port))
+        listener = socket.create_server(
+            (host, port), family=family, backlog=1024, dualstack_ipv6=is_ipv6
+        )
     except (OSError, OverflowError) as error:
-        listener.close()
         raise SettingsError(
             f"cannot listen on {host}:{port}: {error}",
             "choose another --port; 0 selects a free one",
         ) from error
-    listener.listen(1024)
+    # Connections inherit it. asyncio sets it only on sockets with an explicit protocol.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
