@@ -21,6 +21,7 @@ from localtinker.certify.data import (
     SIGNS,
     TEXTS,
     Floats,
+    Texts,
     datum,
     inputs_of,
     logprobs_of,
@@ -208,7 +209,7 @@ class Bench:
     async def trainer_logprobs(
         self,
         trainer: tinker.TrainingClient,
-        texts: Sequence[Sequence[int]],
+        texts: Texts,
         loss: str = "importance_sampling",
     ) -> list[Floats]:
         """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0,
@@ -233,7 +234,7 @@ class Bench:
         return samples
 
     async def score(
-        self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]] = TEXTS
+        self, sampler: tinker.SamplingClient, sequences: Texts = TEXTS
     ) -> list[Floats]:
         """Return the sampler's log-probabilities of all tokens but the first, with all requests in flight together."""
         requests = [sampler.compute_logprobs(prompt(tokens)) for tokens in sequences]
@@ -241,7 +242,7 @@ class Bench:
         pairs = zip(answers, sequences, strict=True)
         return [scores(answer, len(tokens)) for answer, tokens in pairs]
 
-    async def base_scores(self, sequences: Sequence[Sequence[int]] = TEXTS) -> list[Floats]:
+    async def base_scores(self, sequences: Texts = TEXTS) -> list[Floats]:
         """Return `score` by the base model."""
         return await self.score(await self.base_sampler(), sequences)
 

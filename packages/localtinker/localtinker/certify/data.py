@@ -13,6 +13,8 @@ from tinker import types
 from localtinker.losses import LOSSES, RATIO_MASK
 
 Floats = NDArray[np.float64]
+Texts = Sequence[Sequence[int]]
+"""The tokens of several texts."""
 PROMPT = (40, 41, 42, 43, 44, 45, 46)
 VOCABULARY = 300
 """Upper limit of token ids, so that every model has them."""

@@ -7,7 +7,7 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ import tinker
 import torch
 from tinker import types
 
+from localtinker import models
 from localtinker.certify.bench import ADAM, LEARNING, SCORING, Bench
 from localtinker.certify.cases import NotTriedError, option
 from localtinker.certify.data import (
     PROMPT,
     TEXTS,
     Floats,
+    Texts,
     after_prompt,
     data_for,
     logprobs_of,
@@ -41,14 +43,8 @@ GRADIENT = 5
 """Allowed relative error of a gradient or step, in units of `Server.tolerance`."""
 
 
-@cache
-def _model(folder: Path) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, local_files_only=True
-    )
-    return model.eval()
+_model = cache(partial(models.by_transformers, dtype="float32", device="cpu"))
+"""Folder -> its model."""
 
 
 def folder_of(bench: Bench) -> Path:
@@ -60,7 +56,7 @@ def folder_of(bench: Bench) -> Path:
     return folder
 
 
-async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[Floats]:
+async def by_transformers(bench: Bench, texts: Texts) -> list[Floats]:
     """Return log-probabilities of all tokens but the first, computed by transformers."""
 
     def compute() -> list[Floats]:
@@ -137,7 +133,7 @@ def gradient_by_torch(
 ) -> Tensors:
     """Return the gradient of a loss with respect to the adapter in `folder`, by tensor name, through
     transformers' model with weights W + alpha / r B A."""
-    policy = _model(model).requires_grad_(False)
+    policy = _model(model)
     config = json.loads((folder / "adapter_config.json").read_text())
     tensors = {key: value.requires_grad_() for key, value in read_adapter(folder).items()}
     weights = dict(policy.named_parameters(remove_duplicate=False))
