@@ -13,7 +13,7 @@ Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from localtinker.lora import Pair, Pairs
 from localtinker.modules import rotated
 from localtinker.packing import Layout, chunks
 
-Pair = tuple[nn.Parameter, nn.Parameter]
-"""A [r, in] and B [out, r] of an adapter."""
-Pairs = Mapping[str, Pair]
 Function = Callable[[Tensor], Tensor]
 Place = tuple[Tensor, Tensor]
 """The row of each position [P], and its targets [P, K]."""

@@ -92,7 +92,7 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up
     to the smaller of twice the longest member and eight budgets.
     """
-    blocks: list[tuple[int, list[int]]] = []
+    blocks: list[tuple[int, Sequence[int]]] = []
     for family in families_of(sequences):
         members = list(family.members)
         lengths = [len(sequences[i]) - family.prefix for i in members]
@@ -100,13 +100,13 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
         most = max(budget, min(2 * longest, 8 * budget))
         count = 1 if family.prefix else len(members)
         while count < len(members):
-            largest = max(map(sum, _shares(lengths, count)))
+            largest = max(map(sum, shares(lengths, count)))
             if family.prefix + largest <= most:
                 break
             count += 1
-        shares = _shares(lengths, count)
-        for share, part in zip(shares, _shares(members, count), strict=True):
-            blocks.append((family.prefix + sum(share), part))
+        sizes = map(sum, shares(lengths, count))
+        for size, part in zip(sizes, shares(members, count), strict=True):
+            blocks.append((family.prefix + size, part))
     passes: Passes = []
     size = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
@@ -119,7 +119,7 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     return passes
 
 
-def _shares(values: list[int], count: int) -> list[list[int]]:
+def shares(values: Sequence[int], count: int) -> list[Sequence[int]]:
     """Split a list into `count` consecutive parts of nearly equal length."""
     length = len(values)
     bounds = [length * i // count for i in range(count + 1)]
