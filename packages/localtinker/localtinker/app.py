@@ -182,34 +182,13 @@ def _training_routes(service: Service) -> Routes:
     return {
         "POST /forward_backward": forward_backward,
         "POST /create_custom_loss": create_custom_loss,
-        "POST /get_info": _posted(rq.ModelId, lambda body: _info(service, body.model_id)),
-        "POST /copy_weights": _posted(
-            rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}
-        ),
+        "POST /get_info": _posted(rq.ModelId, service.info),
+        "POST /copy_weights": _posted(rq.CopyWeights, service.copy_weights),
         "POST /create_model": _posted(rq.CreateModel, service.create_model),
-        "POST /unload_model": _posted(
-            rq.ModelId, lambda body: service.unload_model(body.model_id)
-        ),
+        "POST /unload_model": _posted(rq.ModelId, service.unload_model),
         "POST /optim_step": _posted(rq.OptimStep, service.optim_step),
         "POST /save_weights": _posted(rq.SaveWeights, service.save),
         "POST /save_weights_for_sampler": _posted(rq.SaveWeightsForSampler, service.save),
         "POST /save_weights_external": _posted(rq.SaveWeightsExternal, service.save),
         "POST /load_weights": _posted(rq.LoadWeights, service.load_weights),
-    }
-
-
-def _info(service: Service, model_id: str) -> Json:
-    client = service.clients.get(model_id)
-    return {
-        "type": "get_info",
-        "model_id": model_id,
-        "is_lora": True,
-        "lora_rank": client.spec.rank,
-        "model_name": client.base.name,
-        "optimizer_config": {"type": "adamw"},
-        "model_data": {
-            "arch": client.base.model.config.model_type,
-            "model_name": client.base.name,
-            "tokenizer_id": str(client.base.path.resolve()),
-        },
     }

@@ -233,8 +233,9 @@ def sampling_options(
         ids |= model.eos_ids
     if params.top_k == 0:
         raise RequestError("sampling_params.top_k: must be at least 1, or -1 for no limit")
-    if request.topk_sample_logprobs > model.vocab_size:
-        raise RequestError(f"topk_sample_logprobs: at most the vocabulary, {model.vocab_size}")
+    for name in ("topk_sample_logprobs", "topk_prompt_logprobs"):
+        if getattr(request, name) > model.vocab_size:
+            raise RequestError(f"{name}: at most the vocabulary, {model.vocab_size}")
     # Logits divided by a tiny temperature overflow.
     temperature = params.temperature if params.temperature >= _LEAST_TEMPERATURE else 0.0
     return SamplingOptions(
@@ -257,21 +258,16 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
             raise RequestError(
                 f"prompt_logprobs_last_n: must be between 1 and len(prompt) - 1 = {prompt_length - 1}"
             )
-    if request.topk_prompt_logprobs > model.vocab_size:
-        raise RequestError(f"topk_prompt_logprobs: at most the vocabulary, {model.vocab_size}")
     if request.prompt_alt_tokens_k:
         raise RequestError(
             "prompt_alt_tokens_k: alternative tokens of a prompt are not supported"
         )
-    targets, cells = None, None
-    if request.target_prompt_logprobs is not None:
-        targets, cells = _targets(request.target_prompt_logprobs, prompt_length, model)
+    targets = request.target_prompt_logprobs
     return PromptOptions(
         bool(request.prompt_logprobs),
         request.topk_prompt_logprobs,
         last_n,
-        targets,
-        cells,
+        *(_targets(targets, prompt_length, model) if targets else ()),
     )
 
 
@@ -281,8 +277,7 @@ def _targets(
     field = "target_prompt_logprobs"
     shape = tensor.shape
     rows = prompt_length - 1
-    fits = shape is not None and shape[:-1] == [rows]
-    if tensor.dtype != "int64" or shape is None or not fits:
+    if tensor.dtype != "int64" or shape is None or shape[:-1] != [rows]:
         raise RequestError(
             f"{field}: must be int64 of shape [len(prompt) - 1, K] = [{rows}, K], got {shape}"
         )

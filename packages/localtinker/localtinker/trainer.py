@@ -242,20 +242,16 @@ def collate(
 
     `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
     """
-    targets = []
-    for datum in data:
-        length = len(datum.tokens_T)
-        target_tokens = datum.inputs["target_tokens"]
-        targets.append(target_tokens.reshape(length, -1))
-    shapes = [target.shape for target in targets]
+    targets = [datum.inputs["target_tokens"] for datum in data]
+    shapes = [(len(target), target.size // len(target)) for target in targets]
     ones = [np.ones(shape) for shape in shapes]
     batch_shape = len(data), *np.max(shapes, axis=0)
 
     def stacked(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
         array = np.zeros(batch_shape, dtype)
-        for row, value, one in zip(array, values, ones, strict=True):
-            length, width = one.shape
-            row[:length, :width] = value.reshape(one.shape)
+        for row, value, shape in zip(array, values, shapes, strict=True):
+            length, width = shape
+            row[:length, :width] = value.reshape(shape)
         return torch.from_numpy(array)
 
     inputs = {"target_tokens": stacked(targets, np.int64)}
