@@ -33,7 +33,7 @@ from localtinker.certify.data import (
 )
 from localtinker.client.failures import kind_of
 from localtinker.client.session import closed_at_the_end, find_credential
-from localtinker.errors import CredentialError, SettingsError
+from localtinker.errors import SettingsError
 from localtinker.losses import RATIO_MASK
 
 ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
@@ -82,14 +82,7 @@ class Server:
     @cached_property
     def credential(self) -> tuple[AuthTokenProvider, str]:
         """The key and its source. Raises CredentialError if there is none."""
-        try:
-            return find_credential(self.api_key)
-        except CredentialError as error:
-            why = f" that can be used: {error.message}" if error.message else ""
-            hint = "export TINKER_API_KEY=tml-..., or store a key with `tinker auth login`"
-            raise CredentialError(
-                f"there is no key for the Tinker service{why}", hint
-            ) from error
+        return find_credential(self.api_key)
 
     @property
     def name(self) -> str:
