@@ -161,7 +161,7 @@ class Service:
             self.clients.create(model_id, request.session_id, base, spec, request.user_metadata)
             return {"model_id": model_id, "type": "create_model"}
 
-        return self._submit("create_model", ("model", model_id, 0), run)
+        return self._submit("create_model", _key(model_id, 0), run)
 
     def _open_session(self, session_id: str) -> None:
         if self.registry.session(session_id)["finished"]:
@@ -206,10 +206,10 @@ class Service:
 
     def optim_step(self, request: rq.OptimStep) -> Future:
         self.clients.get(request.model_id)
-        params = request.adam_params.model_dump()
 
         def run() -> Json:
-            return {"metrics": self.clients.live(request.model_id).optim_step(params)}
+            model = self.clients.live(request.model_id)
+            return {"metrics": model.optim_step(request.adam_params)}
 
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
 
@@ -270,11 +270,10 @@ class Service:
         spec = LoraSpec.model_validate_json(checkpoint.lora)
         session_id = request.session_id
         model_id = request.model_id
-        key = None
         if session_id is not None:
             self._open_session(session_id)
             model_id = f"{session_id}:train:{request.model_seq_id}"
-            key = ("model", model_id, 0)
+            key = _key(model_id, 0)
         elif model_id is None:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
         else:
