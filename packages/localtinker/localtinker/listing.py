@@ -20,7 +20,7 @@ from localtinker.routing import DOWNLOADS, Downloads, Routes, iso, page
 
 def run_routes(registry: Registry) -> Routes:
     async def sessions(request: Request) -> Json:
-        return {"sessions": page(request, registry.sessions())[0]}
+        return page(request, "sessions", registry.sessions())
 
     async def session(request: Request) -> Json:
         session_id = request.path_params["session_id"]
@@ -53,8 +53,7 @@ def run_routes(registry: Registry) -> Routes:
         }
 
     async def training_runs(request: Request) -> Json:
-        rows, cursor = page(request, registry.runs())
-        return {"training_runs": [run_json(row) for row in rows], "cursor": cursor}
+        return page(request, "training_runs", registry.runs(), run_json)
 
     async def training_run(request: Request) -> Json:
         return run_json(registry.run(request.path_params["run_id"]))
@@ -75,8 +74,7 @@ def run_routes(registry: Registry) -> Routes:
 
 def checkpoint_routes(registry: Registry) -> Routes:
     async def checkpoints(request: Request) -> Json:
-        rows, cursor = page(request, registry.checkpoints(), 100)
-        return {"checkpoints": [_checkpoint_json(c) for c in rows], "cursor": cursor}
+        return page(request, "checkpoints", registry.checkpoints(), _checkpoint_json, 100)
 
     async def delete_checkpoint(request: Request) -> Response:
         registry.delete_checkpoint(_path(request))

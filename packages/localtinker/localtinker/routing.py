@@ -85,12 +85,20 @@ def number(query: Mapping[str, str], name: str, default: str = "") -> int:
     return int(text)
 
 
-def page(request: Request, rows: list[Any], limit: int = 20) -> tuple[list[Any], Json]:
-    """Return the requested page of a list, of `limit` rows by default, and its cursor."""
+def page(
+    request: Request,
+    name: str,
+    rows: list[Any],
+    to_json: Callable[[Any], Any] | None = None,
+    limit: int = 20,
+) -> Json:
+    """Return the requested page of a list under its name, of `limit` rows by default, and its cursor. `to_json` is
+    called for the rows of the page only."""
     offset = number(request.query_params, "offset", "0")
     limit = number(request.query_params, "limit", str(limit))
     cursor = {"offset": offset, "limit": limit, "total_count": len(rows)}
-    return rows[offset : offset + limit], cursor
+    shown = rows[offset : offset + limit]
+    return {name: list(map(to_json, shown)) if to_json else shown, "cursor": cursor}
 
 
 class Downloads:

@@ -124,7 +124,7 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
 
 def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
     """Return the token ids of a chunk list, int64. Raises RequestError for an image or audio chunk."""
-    parts = []
+    parts = [np.zeros(0, np.int32)]
     for chunk in chunks:
         kind = chunk.WhichOneof("chunk")
         if kind != "encoded_text":
@@ -132,8 +132,6 @@ def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
         if len(chunk.encoded_text.tokens) % 4:
             raise RequestError(f"{where}: tokens must be 32-bit numbers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
-    if not parts:
-        return np.zeros(0, np.int64)
     return np.concatenate(parts).astype(np.int64)
 
 

@@ -76,8 +76,7 @@ async def checkpoints(bridge: Bridge, body: Json, request: Request) -> Json:
     for run in runs:
         rows += await bridge.saved(run["training_run_id"])
     rows.sort(key=lambda row: row["time"], reverse=True)
-    rows, cursor = page(request, rows, 100)
-    return {"checkpoints": rows, "cursor": cursor}
+    return page(request, "checkpoints", rows, limit=100)
 
 
 async def set_ttl(bridge: Bridge, body: Json, request: Request) -> Response:
