@@ -262,13 +262,12 @@ class DenseTraining:
         P is the number of positions of all sequences; several positions share a row where a prefix is shared.
         """
         weight_VH = self._head.effective()
-        mask_BL = torch.zeros(targets_BLK.shape[:2], dtype=torch.bool)
-        for mask_L, rows in zip(mask_BL, layout.rows, strict=True):
-            mask_L[: len(rows)] = True
+        length = targets_BLK.shape[1]
+        places = [np.arange(len(rows)) + i * length for i, rows in enumerate(layout.rows)]
         # Sort positions by row, so that those of a chunk of rows are adjacent.
         rows_P = torch.from_numpy(np.concatenate(layout.rows))
         row_P, order_P = rows_P.sort(stable=True)
-        place_P = mask_BL.flatten().nonzero()[order_P, 0]
+        place_P = torch.from_numpy(np.concatenate(places))[order_P]
         targets = targets_BLK.flatten(0, 1)
         fitting = LOGIT_BYTES // (len(weight_VH) * weight_VH.itemsize)
         logp = []
