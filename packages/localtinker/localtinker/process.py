@@ -141,23 +141,23 @@ class LocalTinker(Child):
         models: Mapping[str, Path],
         state: Path,
         *,
-        port: int = 0,
         api_key: str | None = None,
         timeout_s: float = 300.0,
         **options: Any,
     ) -> None:
         options = {name: value for name, value in options.items() if value is not None}
-        settings = Settings(models=dict(models), state=state, port=port, **options)
+        settings = Settings(models=dict(models), state=state, **options)
         self.state = settings.state
         log_path = self.state / "service.log"
         super().__init__(settings, log_path, api_key=api_key, timeout_s=timeout_s)
 
 
 class Bridge(Child):
-    """The bridge to an engine at `upstream`, on a loopback port (0: a free one), with a random key.
+    """The bridge to an engine at `upstream`, on a loopback port, with a random key.
 
-    `upstream_key` is the engine's own key, if it has one; `models`: see `BridgeSettings`. Restarted with the same
-    `port` and `api_key`, existing clients continue. An engine that starts or trains may take 300 s to tell what it is.
+    `upstream_key` is the engine's own key, if it has one; `options` are further fields of `BridgeSettings`. Restarted
+    with the same `port` and `api_key`, existing clients continue. An engine that starts or trains may take 300 s
+    to tell what it is.
     """
 
     MODULE = "localtinker.bridge"
@@ -168,13 +168,12 @@ class Bridge(Child):
         upstream: str,
         log_path: Path,
         *,
-        port: int = 0,
         api_key: str | None = None,
         upstream_key: str | None = None,
-        models: Mapping[str, Path] | None = None,
         timeout_s: float = 330.0,
+        **options: Any,
     ) -> None:
-        settings = BridgeSettings(upstream=upstream, port=port, models=dict(models or {}))
+        settings = BridgeSettings(upstream=upstream, **options)
         super().__init__(
             settings, log_path, api_key=api_key, timeout_s=timeout_s, upstream_key=upstream_key
         )
