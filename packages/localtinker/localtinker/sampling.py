@@ -220,6 +220,13 @@ class Batch:
         """Sample one more token for every live row."""
         raise NotImplementedError
 
+    def _drop_stopped(self) -> list[int]:
+        """Drop the rows that have stopped. Returns the former numbers of the others."""
+        keep = [i for i, row in enumerate(self.rows) if not row.done]
+        self.rows = [self.rows[i] for i in keep]
+        self._tokens_B = [self._tokens_B[i] for i in keep]
+        return keep
+
     def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
         """Sample and record one token per row."""
         tokens, logprobs = choose(logits_BV, rows, self._vocabulary.size)
