@@ -73,8 +73,7 @@ class Projection:
         if self._bias is not None:
             y += self._bias
         if not self._merges:
-            for part, pair in self._adapted(y):
-                lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+            for part, _, (lora_a, lora_b) in self._adapted(y):
                 inner = torch.mm(x, lora_a.t())
                 part.addmm_(inner, lora_b.t(), alpha=self._scaling)
         return y
@@ -84,8 +83,7 @@ class Projection:
         if weight is None:
             weight = self.effective()
         dx = torch.mm(dy, weight)
-        for part, pair in self._adapted(dy):
-            lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+        for part, pair, (lora_a, lora_b) in self._adapted(dy):
             through_a = torch.mm(x, lora_a.t()).mul_(self._scaling)
             through_b = torch.mm(part, lora_b).mul_(self._scaling)
             d_lora_a = torch.mm(through_b.t(), x)
@@ -96,12 +94,12 @@ class Projection:
                 dx.addmm_(through_b, lora_a)
         return dx
 
-    def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, Pair]]:
-        """Yield the part of y [N, out] of each layer with an adapter, and its (A, B)."""
+    def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, Pair, list[Tensor]]]:
+        """Yield the part of y [N, out] of each layer with an adapter, its (A, B), and these in the layer's type."""
         parts = y.split(self._sizes, -1)
         for part, pair in zip(parts, self._pairs, strict=True):
             if pair is not None:
-                yield part, pair
+                yield part, pair, [p.detach().to(self.dtype) for p in pair]
 
 
 def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -190,18 +191,14 @@ class Layout:
         """Return causal attention softmax(q k^T / sqrt(D)) v within each sequence, [N, heads D]."""
         q, k, v = (states.transpose(0, 1).unsqueeze(0) for states in (q_NHD, k_NHD, v_NHD))
         grouped = q.shape[1] != k.shape[1]
+        attend = partial(F.scaled_dot_product_attention, enable_gqa=grouped)
         parts = []
         for shared, own in self.spans:
             shares = shared.start < shared.stop
             for rows in (shared,) if shares else own:
-                part = F.scaled_dot_product_attention(
-                    q[:, :, rows],
-                    k[:, :, rows],
-                    v[:, :, rows],
-                    is_causal=True,
-                    enable_gqa=grouped,
+                parts.append(
+                    attend(q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=True)
                 )
-                parts.append(part)
             if not shares:
                 continue
             for rows in own:
@@ -211,12 +208,11 @@ class Layout:
                     count = end - start
                     visible = keys.shape[2] - (rows.stop - end)
                     mask = torch.ones(count, visible, dtype=torch.bool, device=q.device)
-                    part = F.scaled_dot_product_attention(
+                    part = attend(
                         q[:, :, start:end],
                         keys[:, :, :visible],
                         values[:, :, :visible],
                         attn_mask=mask.tril_(visible - count),
-                        enable_gqa=grouped,
                     )
                     parts.append(part)
         attended = torch.cat(parts, 2)[0]
