@@ -1,6 +1,5 @@
 """An engine that answers at once: SkyRL 0.4.0's routes, and what the SDK 0.38 needs to talk to it directly."""
 
-import asyncio
 import json
 import sys
 from itertools import count
@@ -12,7 +11,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from localtinker import http_server
-from localtinker.bridge.engines import API, _faces
+from localtinker.bridge.engines import _faces
+from localtinker.settings import API
 from localtinker.wire import (
     SampledSequence,
     decode_train_request,
@@ -136,7 +136,7 @@ def main() -> None:
         routes=[Route("/{rest:path}", engine.answer, methods=["GET", "POST", "DELETE"])]
     )
     listener = http_server.listen("127.0.0.1", int(sys.argv[1]))
-    sys.exit(run(lambda: asyncio.run(http_server.serve(app, listener, announce, grace_s=1))))
+    sys.exit(run(lambda: http_server.serve(app, listener, announce)))
 
 
 if __name__ == "__main__":

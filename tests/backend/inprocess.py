@@ -139,8 +139,8 @@ class InProcessTrainer:
             "overwrite": True,
         }
         with errors_of_ours(TrainerLostError):
-            state = self._service.save_weights(rq.SaveWeights(**saved))
-            sampler = self._service.save_weights_for_sampler(rq.SaveWeightsForSampler(**saved))
+            state = self._service.save(rq.SaveWeights(**saved))
+            sampler = self._service.save(rq.SaveWeightsForSampler(**saved))
             return Checkpoint(
                 (await answer_of(state))["path"], (await answer_of(sampler))["path"]
             )

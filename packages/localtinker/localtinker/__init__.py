@@ -19,6 +19,7 @@ modules are the server:
 
     __main__.py  entry point of the process       http_server.py  sockets and server loop
     app.py        HTTP routes                     listing.py   routes that list and download saved weights
+    routing.py    keys, error answers, downloads  checks.py    checks of tokens and batches; both also of the bridge
     service.py    request handling                requests.py  validation: a bad request gets a 4xx that names the field
     wire.py       the SDK's protobuf <-> numpy    futures.py   pending answers and the long poll
     registry.py   persistent state: SQLite and adapter files

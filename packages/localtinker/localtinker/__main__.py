@@ -8,8 +8,6 @@ read the command line.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import gc
 import os
 import sys
@@ -47,8 +45,7 @@ def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) 
     app = create_app(Service(settings), key)
     # The default of 5 ms is too long for the event loop to wait for the compute thread.
     sys.setswitchinterval(0.001)
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(http_server.serve(app, listener, announce, grace_s=2, lifespan="on"))
+    http_server.serve(app, listener, announce)
 
 
 if __name__ == "__main__":

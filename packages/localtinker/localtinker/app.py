@@ -1,12 +1,8 @@
-"""HTTP routes of the Tinker API under /api/v1, as SDK 0.38 calls them.
-
-Plain Starlette: FastAPI would add a tenth to the start-up time and double the time of a small request.
-"""
+"""HTTP routes of the Tinker API under /api/v1, as SDK 0.38 calls them."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
 import uuid
@@ -15,24 +11,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from localtinker import requests as rq
 from localtinker.devices import give_back_free_memory
 from localtinker.errors import RequestError
 from localtinker.futures import Future, Json
-from localtinker.listing import (
-    DOWNLOADS,
-    Handler,
-    Routes,
-    checkpoint_routes,
-    download_routes,
-    run_routes,
-)
+from localtinker.listing import checkpoint_routes, download_routes, run_routes
 from localtinker.losses import UNAVAILABLE
+from localtinker.routing import Handler, Routes, application, protobuf
 from localtinker.service import Service
 from localtinker.wire import decode_train_request
 
@@ -53,42 +41,14 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
         service.stop()
 
     # Routes are searched in this order, so the most frequent calls come first.
-    handlers = {
+    routes = {
         **_sampling_routes(service),
         **_training_routes(service),
         **_session_routes(service),
     }
-    for routes in (run_routes, checkpoint_routes, download_routes):
-        handlers |= routes(service.registry)
-    return Starlette(
-        routes=[_route(name, handler, api_key) for name, handler in handlers.items()],
-        exception_handlers={RequestError: _error_response, HTTPException: _error_response},
-        lifespan=lifespan,
-    )
-
-
-def _route(name: str, handler: Handler, api_key: str | None) -> Route:
-    """Return the route for a method and path. All but downloads, whose URLs are signed, require the key."""
-    method, path = name.split()
-    key = None
-    if api_key is not None and not path.startswith(DOWNLOADS):
-        key = api_key.encode()
-
-    async def endpoint(request: Request) -> Response:
-        presented = request.headers.get("X-API-Key", "").encode()
-        if key is not None and not hmac.compare_digest(presented, key):
-            raise RequestError("X-API-Key: missing or not this service's key", status=401)
-        answer = await handler(request)
-        return answer if isinstance(answer, Response) else JSONResponse(answer)
-
-    return Route(f"/api/v1{path}", endpoint, methods=[method])
-
-
-async def _error_response(request: Request, error: Exception) -> Response:
-    if isinstance(error, RequestError):
-        return JSONResponse({"detail": error.message}, status_code=error.status)
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"detail": error.detail}, status_code=error.status_code)
+    for more in (run_routes, checkpoint_routes, download_routes):
+        routes |= more(service.registry)
+    return application(routes, "service", api_key, {}, lifespan)
 
 
 async def _housekeeping(service: Service) -> None:
@@ -135,7 +95,7 @@ def _sampling_routes(service: Service) -> Routes:
                 return JSONResponse(body, status_code=408)
         future.retrieved_at = time.monotonic()
         if isinstance(future.answer, bytes):
-            return Response(future.answer, media_type="application/x-protobuf")
+            return protobuf(future.answer)
         return JSONResponse(future.answer)
 
     async def sampler(request: Request) -> Json:
@@ -222,38 +182,13 @@ def _training_routes(service: Service) -> Routes:
     return {
         "POST /forward_backward": forward_backward,
         "POST /create_custom_loss": create_custom_loss,
-        "POST /get_info": _posted(rq.ModelId, lambda body: _info(service, body.model_id)),
-        "POST /copy_weights": _posted(
-            rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}
-        ),
+        "POST /get_info": _posted(rq.ModelId, service.info),
+        "POST /copy_weights": _posted(rq.CopyWeights, service.copy_weights),
         "POST /create_model": _posted(rq.CreateModel, service.create_model),
-        "POST /unload_model": _posted(
-            rq.ModelId, lambda body: service.unload_model(body.model_id)
-        ),
+        "POST /unload_model": _posted(rq.ModelId, service.unload_model),
         "POST /optim_step": _posted(rq.OptimStep, service.optim_step),
-        "POST /save_weights": _posted(rq.SaveWeights, service.save_weights),
-        "POST /save_weights_for_sampler": _posted(
-            rq.SaveWeightsForSampler, service.save_weights_for_sampler
-        ),
-        "POST /save_weights_external": _posted(
-            rq.SaveWeightsExternal, service.save_weights_external
-        ),
+        "POST /save_weights": _posted(rq.SaveWeights, service.save),
+        "POST /save_weights_for_sampler": _posted(rq.SaveWeightsForSampler, service.save),
+        "POST /save_weights_external": _posted(rq.SaveWeightsExternal, service.save),
         "POST /load_weights": _posted(rq.LoadWeights, service.load_weights),
-    }
-
-
-def _info(service: Service, model_id: str) -> Json:
-    client = service.clients.get(model_id)
-    return {
-        "type": "get_info",
-        "model_id": model_id,
-        "is_lora": True,
-        "lora_rank": client.spec.rank,
-        "model_name": client.base.name,
-        "optimizer_config": {"type": "adamw"},
-        "model_data": {
-            "arch": client.base.model.config.model_type,
-            "model_name": client.base.name,
-            "tokenizer_id": str(client.base.path.resolve()),
-        },
     }

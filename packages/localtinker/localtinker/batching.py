@@ -148,15 +148,13 @@ class GenerationBatch(Batch):
         """Drop the slots of stopped rows."""
         if self._cache is None:
             return
-        keep = [i for i, row in enumerate(self.rows) if not row.done]
+        keep = self._drop_stopped()
         if len(keep) == self._cache.slots:
             return
         if keep:
             self._cache.select(torch.tensor(keep, device=self.decoder.device))
         else:
             self._cache = None
-        self.rows = [self.rows[i] for i in keep]
-        self._tokens_B = [self._tokens_B[i] for i in keep]
         self._positions_B = [self._positions_B[i] for i in keep]
         self._requests = requests_of(self.rows)
 
@@ -238,10 +236,9 @@ class LockstepBatch(Batch):
     def step(self) -> None:
         for row in self.rows:
             row.done = row.done or row.request.cancelled.is_set()
-        live = [i for i, row in enumerate(self.rows) if not row.done]
-        if len(live) < len(self.rows):
-            self.rows = [self.rows[i] for i in live]
-            self._tokens_B = [self._tokens_B[i] for i in live]
+        count = len(self.rows)
+        live = self._drop_stopped()
+        if len(live) < count:
             if not live:
                 self._cache = None
                 return

@@ -135,12 +135,12 @@ def bridge(
         localtinker bridge http://gpu7:8000 --model Qwen/Qwen3-8B=models/Qwen3-8B
     """
     from localtinker.bridge.app import serve
-    from localtinker.settings import UPSTREAM_KEY, BridgeSettings, parse_models
+    from localtinker.settings import BridgeSettings, parse_models
 
     key = key_for(host)
     folders = parse_models(model or [])
     settings = BridgeSettings(upstream=url, models=folders, host=host, port=port)
-    serve(settings, key, os.environ.get(UPSTREAM_KEY) or None, announcer(key))
+    serve(settings, key, announcer(key))
 
 
 def key_for(host: str) -> str:

@@ -13,7 +13,7 @@ Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from localtinker.lora import Pair, Pairs
 from localtinker.modules import rotated
 from localtinker.packing import Layout, chunks
 
-Pair = tuple[nn.Parameter, nn.Parameter]
-"""A [r, in] and B [out, r] of an adapter."""
-Pairs = Mapping[str, Pair]
 Function = Callable[[Tensor], Tensor]
 Place = tuple[Tensor, Tensor]
 """The row of each position [P], and its targets [P, K]."""
@@ -75,8 +73,7 @@ class Projection:
         if self._bias is not None:
             y += self._bias
         if not self._merges:
-            for part, pair in self._adapted(y):
-                lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+            for part, _, (lora_a, lora_b) in self._adapted(y):
                 inner = torch.mm(x, lora_a.t())
                 part.addmm_(inner, lora_b.t(), alpha=self._scaling)
         return y
@@ -86,8 +83,7 @@ class Projection:
         if weight is None:
             weight = self.effective()
         dx = torch.mm(dy, weight)
-        for part, pair in self._adapted(dy):
-            lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+        for part, pair, (lora_a, lora_b) in self._adapted(dy):
             through_a = torch.mm(x, lora_a.t()).mul_(self._scaling)
             through_b = torch.mm(part, lora_b).mul_(self._scaling)
             d_lora_a = torch.mm(through_b.t(), x)
@@ -98,12 +94,12 @@ class Projection:
                 dx.addmm_(through_b, lora_a)
         return dx
 
-    def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, Pair]]:
-        """Yield the part of y [N, out] of each layer with an adapter, and its (A, B)."""
+    def _adapted(self, y: Tensor) -> Iterator[tuple[Tensor, Pair, list[Tensor]]]:
+        """Yield the part of y [N, out] of each layer with an adapter, its (A, B), and these in the layer's type."""
         parts = y.split(self._sizes, -1)
         for part, pair in zip(parts, self._pairs, strict=True):
             if pair is not None:
-                yield part, pair
+                yield part, pair, [p.detach().to(self.dtype) for p in pair]
 
 
 def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
@@ -264,13 +260,12 @@ class DenseTraining:
         P is the number of positions of all sequences; several positions share a row where a prefix is shared.
         """
         weight_VH = self._head.effective()
-        mask_BL = torch.zeros(targets_BLK.shape[:2], dtype=torch.bool)
-        for mask_L, rows in zip(mask_BL, layout.rows, strict=True):
-            mask_L[: len(rows)] = True
+        length = targets_BLK.shape[1]
+        places = [np.arange(len(rows)) + i * length for i, rows in enumerate(layout.rows)]
         # Sort positions by row, so that those of a chunk of rows are adjacent.
         rows_P = torch.from_numpy(np.concatenate(layout.rows))
         row_P, order_P = rows_P.sort(stable=True)
-        place_P = mask_BL.flatten().nonzero()[order_P, 0]
+        place_P = torch.from_numpy(np.concatenate(places))[order_P]
         targets = targets_BLK.flatten(0, 1)
         fitting = LOGIT_BYTES // (len(weight_VH) * weight_VH.itemsize)
         logp = []

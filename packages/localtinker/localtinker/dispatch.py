@@ -14,7 +14,7 @@ import itertools
 import logging
 import os
 import signal
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,6 +94,7 @@ class _Process:
 
     connection: Connection
     parts: dict[int, _Part] = field(default_factory=dict)
+    outbox: list[Task] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -106,9 +107,12 @@ class _Process:
     def has_room(self, part: _Part) -> bool:
         return not self.parts or self.rows + part.rows <= MAX_ROWS
 
-    def send(self, tasks: list[Task]) -> None:
-        with contextlib.suppress(OSError):  # it has died; `_read` notices
-            self.connection.send(tasks)
+    def send(self) -> None:
+        """Send the outbox, in one message, so that the process batches what is in it."""
+        if self.outbox:
+            with contextlib.suppress(OSError):  # it has died; `_read` notices
+                self.connection.send(self.outbox)
+            self.outbox = []
 
 
 class SamplingProcesses:
@@ -187,33 +191,27 @@ class SamplingProcesses:
         if self._patience is not None:
             self._patience[0].cancel()
             self._patience = None
-        outgoing: dict[int, list[Task]] = defaultdict(list)
         while self._queue:
             part = self._queue[0]
-            free = [i for i, process in enumerate(self._processes) if process.has_room(part)]
+            free = [process for process in self._processes if process.has_room(part)]
             if not free:
                 break
-            index = min(free, key=lambda i: self._processes[i].cost)
+            process = min(free, key=lambda process: process.cost)
             number = next(self._numbers)
-            self._processes[index].parts[number] = self._queue.popleft()
-            outgoing[index].append((number, (part.weights, part.job)))
-        for (
-            index,
-            tasks,
-        ) in outgoing.items():  # in one message, so that the process batches them
-            self._processes[index].send(tasks)
+            process.parts[number] = self._queue.popleft()
+            process.outbox.append((number, (part.weights, part.job)))
+        for process in self._processes:
+            process.send()
 
     def _drop(self, request: _Request) -> None:
         """Remove the parts of a cancelled or failed request from the queue and the processes."""
         request.done = True
         self._queue = deque(part for part in self._queue if part.request is not request)
         for process in self._processes:
-            parts = process.parts.items()
-            cancellations: list[Task] = [
-                (number, None) for number, part in parts if part.request is request
-            ]
-            if cancellations:
-                process.send(cancellations)
+            for number, part in process.parts.items():
+                if part.request is request:
+                    process.outbox.append((number, None))
+            process.send()
 
     def _start_one(self) -> None:
         try:

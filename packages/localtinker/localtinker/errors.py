@@ -27,7 +27,7 @@ class StartError(LocalTinkerError):
 
 
 class CredentialError(LocalTinkerError):
-    """There is no usable key. The message is empty if none was found, else the reason."""
+    """There is no usable key."""
 
 
 class DownloadError(LocalTinkerError):

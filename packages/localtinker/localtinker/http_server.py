@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from localtinker.errors import SettingsError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+GRACE_S = 2
+"""How long a server that is stopped waits for its open requests."""
 
 
 def is_loopback(host: str) -> bool:
@@ -25,41 +29,41 @@ def is_loopback(host: str) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket without Nagle's delay, which would add 40 ms to every response. Raises
     SettingsError if that fails."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    is_ipv6 = ":" in host
+    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
-        listener.bind((host, port))
+        listener = socket.create_server(
+            (host, port), family=family, backlog=1024, dualstack_ipv6=is_ipv6
+        )
     except (OSError, OverflowError) as error:
-        listener.close()
         raise SettingsError(
             f"cannot listen on {host}:{port}: {error}",
             "choose another --port; 0 selects a free one",
         ) from error
-    listener.listen(1024)
+    # Connections inherit it. asyncio sets it only on sockets with an explicit protocol.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
-async def serve(
-    app: ASGIApp,
-    listener: socket.socket,
-    announce: Callable[[str], None],
-    grace_s: int,
-    lifespan: Literal["on", "off"] = "off",
+def serve(app: ASGIApp, listener: socket.socket, announce: Callable[[str], None]) -> None:
+    """Serve until a signal; open requests then have `GRACE_S` seconds. `announce` receives the URL once the server is
+    ready."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(app, listener, announce))
+
+
+async def _serve(
+    app: ASGIApp, listener: socket.socket, announce: Callable[[str], None]
 ) -> None:
-    """Serve until a signal; open requests then have `grace_s` seconds. `announce` receives the URL once the
-    server is ready."""
     import uvicorn
 
-    config: Any = uvicorn.Config(
+    config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=120,
-        timeout_graceful_shutdown=grace_s,
-        lifespan=lifespan,
+        timeout_graceful_shutdown=GRACE_S,
+        lifespan="on",
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -82,7 +82,9 @@ def target_modules(model: Any, spec: LoraSpec) -> list[str]:
     ]
 
 
-Pairs = dict[str, tuple[nn.Parameter, nn.Parameter]]
+Pair = tuple[nn.Parameter, nn.Parameter]
+"""A [r, in] and B [out, r] of an adapter."""
+Pairs = dict[str, Pair]
 
 
 class AdapterBank:
@@ -143,10 +145,12 @@ class AdapterBank:
 
     def load(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Overwrite the weights of `name`. Raises KeyError if a tensor is missing, RuntimeError if a shape is wrong."""
+        saved = pairs_by_module(tensors)
         with torch.no_grad():
             for target, (lora_a, lora_b) in self.pairs(name).items():
-                lora_a.copy_(tensors[f"{PREFIX}{target}.lora_A.weight"])
-                lora_b.copy_(tensors[f"{PREFIX}{target}.lora_B.weight"])
+                saved_a, saved_b = saved[target]
+                lora_a.copy_(saved_a)
+                lora_b.copy_(saved_b)
 
     def pairs(self, name: str) -> Pairs:
         """Return a mapping of module name to the trainable (A [r, in], B [out, r]) of an adapter."""

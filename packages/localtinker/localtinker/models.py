@@ -137,7 +137,7 @@ def load_model(
         model: Any = load_dense(path, getattr(torch, dtype), device)
         dense = model is not None
         if not dense:
-            model = _by_transformers(path, dtype, device)
+            model = by_transformers(path, dtype, device)
         vocabulary, eos_id = _tokenizer(path, model.config.model_type)
         eos_ids = _eos_ids(path, model, eos_id)
     # Errors of many kinds; `tokenizers` raises a bare Exception for a damaged file.
@@ -170,7 +170,7 @@ def load_model(
     )
 
 
-def _by_transformers(path: Path, dtype: str, device: str) -> Any:
+def by_transformers(path: Path, dtype: str, device: str) -> Any:
     """Load a model with transformers, without dropout even in training mode."""
     from transformers import AutoModelForCausalLM
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -92,7 +93,7 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up
     to the smaller of twice the longest member and eight budgets.
     """
-    blocks: list[tuple[int, list[int]]] = []
+    blocks: list[tuple[int, Sequence[int]]] = []
     for family in families_of(sequences):
         members = list(family.members)
         lengths = [len(sequences[i]) - family.prefix for i in members]
@@ -100,13 +101,13 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
         most = max(budget, min(2 * longest, 8 * budget))
         count = 1 if family.prefix else len(members)
         while count < len(members):
-            largest = max(map(sum, _shares(lengths, count)))
+            largest = max(map(sum, shares(lengths, count)))
             if family.prefix + largest <= most:
                 break
             count += 1
-        shares = _shares(lengths, count)
-        for share, part in zip(shares, _shares(members, count), strict=True):
-            blocks.append((family.prefix + sum(share), part))
+        sizes = map(sum, shares(lengths, count))
+        for size, part in zip(sizes, shares(members, count), strict=True):
+            blocks.append((family.prefix + size, part))
     passes: Passes = []
     size = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
@@ -119,7 +120,7 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     return passes
 
 
-def _shares(values: list[int], count: int) -> list[list[int]]:
+def shares(values: Sequence[int], count: int) -> list[Sequence[int]]:
     """Split a list into `count` consecutive parts of nearly equal length."""
     length = len(values)
     bounds = [length * i // count for i in range(count + 1)]
@@ -190,18 +191,14 @@ class Layout:
         """Return causal attention softmax(q k^T / sqrt(D)) v within each sequence, [N, heads D]."""
         q, k, v = (states.transpose(0, 1).unsqueeze(0) for states in (q_NHD, k_NHD, v_NHD))
         grouped = q.shape[1] != k.shape[1]
+        attend = partial(F.scaled_dot_product_attention, enable_gqa=grouped)
         parts = []
         for shared, own in self.spans:
             shares = shared.start < shared.stop
             for rows in (shared,) if shares else own:
-                part = F.scaled_dot_product_attention(
-                    q[:, :, rows],
-                    k[:, :, rows],
-                    v[:, :, rows],
-                    is_causal=True,
-                    enable_gqa=grouped,
+                parts.append(
+                    attend(q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=True)
                 )
-                parts.append(part)
             if not shares:
                 continue
             for rows in own:
@@ -211,12 +208,11 @@ class Layout:
                     count = end - start
                     visible = keys.shape[2] - (rows.stop - end)
                     mask = torch.ones(count, visible, dtype=torch.bool, device=q.device)
-                    part = F.scaled_dot_product_attention(
+                    part = attend(
                         q[:, :, start:end],
                         keys[:, :, :visible],
                         values[:, :, :visible],
                         attn_mask=mask.tril_(visible - count),
-                        enable_gqa=grouped,
                     )
                     parts.append(part)
         attended = torch.cat(parts, 2)[0]

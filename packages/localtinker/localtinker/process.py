@@ -37,17 +37,24 @@ class Child:
     """The server's name in messages."""
 
     def __init__(
-        self, settings: BaseModel, log_path: Path, *, api_key: str | None, timeout_s: float
+        self,
+        settings: BaseModel,
+        log_path: Path,
+        *,
+        api_key: str | None,
+        timeout_s: float,
+        upstream_key: str | None = None,
     ) -> None:
         self._settings = settings
         self._timeout_s = timeout_s
-        self._environment: dict[str, str] = {}
+        self._upstream_key = upstream_key or ""
         self.api_key = api_key or f"tml-local-{secrets.token_hex(16)}"
         self.log_path = log_path
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        self._start()
 
     def _start(self) -> None:
-        keys = {"TINKER_API_KEY": self.api_key, **self._environment}
+        keys = {"TINKER_API_KEY": self.api_key, UPSTREAM_KEY: self._upstream_key}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self.MODULE, self._settings.model_dump_json()],
@@ -114,10 +121,8 @@ class Child:
         )
 
     def _reap(self) -> None:
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        with self._process:  # closes its pipes and waits for its end
+            pass
 
 
 class LocalTinker(Child):
@@ -136,24 +141,23 @@ class LocalTinker(Child):
         models: Mapping[str, Path],
         state: Path,
         *,
-        port: int = 0,
         api_key: str | None = None,
         timeout_s: float = 300.0,
         **options: Any,
     ) -> None:
         options = {name: value for name, value in options.items() if value is not None}
-        settings = Settings(models=dict(models), state=state, port=port, **options)
+        settings = Settings(models=dict(models), state=state, **options)
         self.state = settings.state
         log_path = self.state / "service.log"
         super().__init__(settings, log_path, api_key=api_key, timeout_s=timeout_s)
-        self._start()
 
 
 class Bridge(Child):
-    """The bridge to an engine at `upstream`, on a loopback port (0: a free one), with a random key.
+    """The bridge to an engine at `upstream`, on a loopback port, with a random key.
 
-    `upstream_key` is the engine's own key, if it has one; `models`: see `BridgeSettings`. Restarted with the same
-    `port` and `api_key`, existing clients continue. An engine that starts or trains may take 300 s to tell what it is.
+    `upstream_key` is the engine's own key, if it has one; `options` are further fields of `BridgeSettings`. Restarted
+    with the same `port` and `api_key`, existing clients continue. An engine that starts or trains may take 300 s
+    to tell what it is.
     """
 
     MODULE = "localtinker.bridge"
@@ -164,29 +168,32 @@ class Bridge(Child):
         upstream: str,
         log_path: Path,
         *,
-        port: int = 0,
         api_key: str | None = None,
         upstream_key: str | None = None,
-        models: Mapping[str, Path] | None = None,
         timeout_s: float = 330.0,
+        **options: Any,
     ) -> None:
-        settings = BridgeSettings(upstream=upstream, port=port, models=dict(models or {}))
-        super().__init__(settings, log_path, api_key=api_key, timeout_s=timeout_s)
-        self._environment = {UPSTREAM_KEY: upstream_key or ""}
-        self._start()
+        settings = BridgeSettings(upstream=upstream, **options)
+        super().__init__(
+            settings, log_path, api_key=api_key, timeout_s=timeout_s, upstream_key=upstream_key
+        )
 
 
 class _Kept(Child):
     """A child that is restarted after a crash, at the same address and with the same key.
 
-    `on_restart` is called from a thread with a message for the user. If the child cannot start (such as with
-    a full disk), the reason is reported and the start retried, as long as the run lives.
+    Takes the arguments of the child, and `on_restart`, which is called from a thread with a message for the user. If
+    the child cannot start (such as with a full disk), the reason is reported and the start retried, as long as the run
+    lives.
     """
 
     KEPT_AS: ClassVar[str]
     """The child's name in the messages to `on_restart`."""
 
-    def _keep(self, on_restart: Callable[[str], None]) -> None:
+    def __init__(
+        self, *arguments: Any, on_restart: Callable[[str], None], **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
         self._on_restart = on_restart
         self.restarts = 0
         self._stopping = threading.Event()
@@ -240,30 +247,8 @@ class KeptTinker(_Kept, LocalTinker):
 
     KEPT_AS = "the embedded Tinker service"
 
-    def __init__(
-        self,
-        models: Mapping[str, Path],
-        state: Path,
-        *,
-        on_restart: Callable[[str], None],
-        **options: Any,
-    ) -> None:
-        super().__init__(models, state, **options)
-        self._keep(on_restart)
-
 
 class KeptBridge(_Kept, Bridge):
     """A `Bridge` that is restarted after a crash. What it knew of open clients it asks the engine again."""
 
     KEPT_AS = "the bridge to the engine"
-
-    def __init__(
-        self,
-        upstream: str,
-        log_path: Path,
-        *,
-        on_restart: Callable[[str], None],
-        **options: Any,
-    ) -> None:
-        super().__init__(upstream, log_path, **options)
-        self._keep(on_restart)

@@ -249,10 +249,10 @@ class Registry:
             raise
         return name, sum(file.stat().st_size for file in files)
 
-    def hold(self, path: str) -> SavedWeights:
-        """Return the live checkpoint at a tinker:// path, and protect its blob from deletion until `release_blob`."""
+    def hold(self, path: str, field: str = "path") -> SavedWeights:
+        """Return `checkpoint`, and protect its blob from deletion until `release_blob`."""
         with self._lock:
-            checkpoint = self.checkpoint(path)
+            checkpoint = self.checkpoint(path, field)
             self._holds[checkpoint.blob] += 1
             return checkpoint
 
@@ -305,11 +305,16 @@ class Registry:
             self.release_blob(files.blob)
         return path
 
-    def checkpoint(self, path: str) -> SavedWeights:
-        """Return the live checkpoint at a tinker:// path."""
+    def checkpoint(self, path: str, field: str = "path") -> SavedWeights:
+        """Return the live checkpoint at a tinker:// path. Raises RequestError that names `field` if it is no such path,
+        and NotFoundError."""
+        if not _PATH.fullmatch(path):
+            raise RequestError(
+                f"{field}: {path!r} is not a tinker path (tinker://RUN/{'|'.join(KINDS)}/NAME)"
+            )
         rows = self._run(f"{_LIVE} and path = ?2", self._clock(), path)
         if not rows:
-            raise NotFoundError(f"path: no checkpoint {path!r} on this service")
+            raise NotFoundError(f"{field}: no checkpoint {path!r} on this service")
         return SavedWeights(**rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
@@ -319,12 +324,12 @@ class Registry:
         return [SavedWeights(**row) for row in self._run(sql, self._clock(), run_id)]
 
     def update_checkpoint(self, path: str, **changes: Any) -> None:
-        self.checkpoint(path)
+        self.checkpoint(path, "checkpoint_id")
         columns = ", ".join(f"{column} = ?" for column in changes)
         self._run(f"update checkpoints set {columns} where path = ?", *changes.values(), path)
 
     def delete_checkpoint(self, path: str) -> None:
-        self.checkpoint(path)
+        self.checkpoint(path, "checkpoint_id")
         self._run("delete from checkpoints where path = ?", path)
         self.collect_garbage()
 
@@ -370,17 +375,6 @@ def _usable(file: Path) -> Iterator[None]:
             "check its permissions and the free space; if it is damaged, restore it, or move its "
             "folder away to start without saved weights",
         ) from error
-
-
-def parse_path(path: str, field: str) -> tuple[str, str, str]:
-    """Return (run, kind, name) of a tinker:// path. Raises RequestError that names `field`."""
-    match = _PATH.fullmatch(path)
-    if match is None:
-        raise RequestError(
-            f"{field}: {path!r} is not a tinker path (tinker://RUN/{'|'.join(KINDS)}/NAME)"
-        )
-    run, kind, name = match.groups()
-    return run, kind, name
 
 
 def _flush(path: Path) -> None:

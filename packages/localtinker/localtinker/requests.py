@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from localtinker.checks import check_data, check_tokens
 from localtinker.errors import RequestError
 from localtinker.futures import Json
 from localtinker.lora import LoraSpec
@@ -16,7 +17,7 @@ from localtinker.losses import LOSSES, UNAVAILABLE
 from localtinker.models import ServedModel
 from localtinker.registry import MAX_TTL, MIN_TTL
 from localtinker.sampling import PromptOptions, SamplingOptions
-from localtinker.wire import Cells, TrainDatum, TrainRequest, densify
+from localtinker.wire import Cells, TrainRequest, densify
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
 MAX_SAMPLES = 1024
@@ -72,20 +73,32 @@ class OptimStep(_Request):
 
 
 class SaveWeights(Ttl):
+    """A request to save an adapter: `CALL` is its route, `KIND` what is saved."""
+
+    CALL: ClassVar = "save_weights"
+    KIND: ClassVar = "weights"
+
     model_id: str
     path: str | None = None
     seq_id: int | None = None
     overwrite: bool = False
     user_metadata: dict[str, str] | None = None
+    sampling_session_seq_id: int | None = None
+    age_encryption_recipients: list[str] | None = None
 
 
 class SaveWeightsForSampler(SaveWeights):
-    sampling_session_seq_id: int | None = None
+    CALL: ClassVar = "save_weights_for_sampler"
+    KIND: ClassVar = "sampler_weights"
 
 
 class SaveWeightsExternal(SaveWeights):
+    """For download (listing.py)."""
+
+    CALL: ClassVar = "save_weights_external"
+    KIND: ClassVar = "external_weights"
+
     path: str = Field(min_length=1)
-    age_encryption_recipients: list[str] | None = None
 
 
 class LoadWeights(_Request):
@@ -180,14 +193,6 @@ def parse(kind: type[T], body: bytes) -> T:
         raise RequestError(f"{where}: {first['msg']}", status=422) from error
 
 
-def number(query: Mapping[str, str], name: str, default: str = "") -> int:
-    """Return a query parameter as an integer >= 0. Raises RequestError (422) for anything else."""
-    text = query.get(name, default)
-    if not text.isdecimal():
-        raise RequestError(f"{name}: {text!r} is not a whole number", status=422)
-    return int(text)
-
-
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         message = (
@@ -198,30 +203,10 @@ def check_name(name: str) -> str:
 
 
 def check_prompt(prompt: Prompt, model: ServedModel) -> list[int]:
-    """Return the tokens of a prompt, checked by `_check_tokens`."""
+    """Return the tokens of a prompt, checked by `check_tokens`."""
     tokens = [token for chunk in prompt.chunks for token in chunk.tokens]
-    _check_tokens("prompt", tokens, model)
+    check_tokens("prompt", tokens, model)
     return tokens
-
-
-def _check_tokens(where: str, tokens: Sequence[int] | np.ndarray, model: ServedModel) -> None:
-    """Check for at least one token, no more than the context, and ids within the vocabulary."""
-    if len(tokens) == 0:
-        raise RequestError(f"{where}: needs at least one token")
-    if len(tokens) > model.max_context:
-        raise RequestError(
-            f"{where}: {len(tokens)} tokens, but {model.name!r} takes at most {model.max_context}"
-        )
-    if isinstance(tokens, np.ndarray):
-        lowest = tokens.min()
-        highest = tokens.max()
-    else:
-        lowest = min(tokens)
-        highest = max(tokens)
-    if lowest < 0 or highest >= model.vocab_size:
-        raise RequestError(
-            f"{where}: token ids must be in [0, {model.vocab_size}) for {model.name!r}"
-        )
 
 
 def sampling_options(
@@ -248,8 +233,9 @@ def sampling_options(
         ids |= model.eos_ids
     if params.top_k == 0:
         raise RequestError("sampling_params.top_k: must be at least 1, or -1 for no limit")
-    if request.topk_sample_logprobs > model.vocab_size:
-        raise RequestError(f"topk_sample_logprobs: at most the vocabulary, {model.vocab_size}")
+    for name in ("topk_sample_logprobs", "topk_prompt_logprobs"):
+        if getattr(request, name) > model.vocab_size:
+            raise RequestError(f"{name}: at most the vocabulary, {model.vocab_size}")
     # Logits divided by a tiny temperature overflow.
     temperature = params.temperature if params.temperature >= _LEAST_TEMPERATURE else 0.0
     return SamplingOptions(
@@ -272,21 +258,16 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
             raise RequestError(
                 f"prompt_logprobs_last_n: must be between 1 and len(prompt) - 1 = {prompt_length - 1}"
             )
-    if request.topk_prompt_logprobs > model.vocab_size:
-        raise RequestError(f"topk_prompt_logprobs: at most the vocabulary, {model.vocab_size}")
     if request.prompt_alt_tokens_k:
         raise RequestError(
             "prompt_alt_tokens_k: alternative tokens of a prompt are not supported"
         )
-    targets, cells = None, None
-    if request.target_prompt_logprobs is not None:
-        targets, cells = _targets(request.target_prompt_logprobs, prompt_length, model)
+    targets = request.target_prompt_logprobs
     return PromptOptions(
         bool(request.prompt_logprobs),
         request.topk_prompt_logprobs,
         last_n,
-        targets,
-        cells,
+        *(_targets(targets, prompt_length, model) if targets else ()),
     )
 
 
@@ -296,8 +277,7 @@ def _targets(
     field = "target_prompt_logprobs"
     shape = tensor.shape
     rows = prompt_length - 1
-    fits = shape is not None and shape[:-1] == [rows]
-    if tensor.dtype != "int64" or shape is None or not fits:
+    if tensor.dtype != "int64" or shape is None or shape[:-1] != [rows]:
         raise RequestError(
             f"{field}: must be int64 of shape [len(prompt) - 1, K] = [{rows}, K], got {shape}"
         )
@@ -337,49 +317,16 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
             raise RequestError(
                 f"loss_fn_config[{key!r}]: must be a finite number, got {value!r}"
             )
-    if not request.data:
-        raise RequestError("data: needs at least one datum")
+    check_data(request, loss.required, model)
     names = set(request.data[0].inputs)
+    known = ("target_tokens", *loss.required, *loss.optional)
+    for name in names:
+        if name not in known:
+            raise RequestError(
+                f"data[0].loss_fn_inputs: {request.loss_fn} has no input {name!r} (known: {', '.join(known)})"
+            )
     for index, datum in enumerate(request.data):
-        _check_datum(f"data[{index}]", datum, request.loss_fn, model)
         if set(datum.inputs) != names:
             raise RequestError(
                 f"data[{index}].loss_fn_inputs: keys differ from those of data[0] ({sorted(names)})"
-            )
-
-
-def _check_datum(where: str, datum: TrainDatum, loss_fn: str, model: ServedModel) -> None:
-    loss = LOSSES[loss_fn]
-    length = len(datum.tokens_T)
-    _check_tokens(f"{where}.model_input", datum.tokens_T, model)
-    for name in ("target_tokens", *loss.required):
-        if name not in datum.inputs:
-            raise RequestError(f"{where}.loss_fn_inputs: {loss_fn} needs {name!r}")
-    targets = datum.inputs["target_tokens"]
-    fits = targets.ndim in (1, 2) and targets.shape[0] == length
-    if not fits or targets.size == 0:
-        raise RequestError(
-            f"{where}.loss_fn_inputs['target_tokens']: shape {list(targets.shape)} does not fit a "
-            f"model_input of {length} tokens"
-        )
-    whole = targets.dtype.kind == "i"
-    if not whole or not 0 <= targets.min() <= targets.max() < model.vocab_size:
-        raise RequestError(
-            f"{where}.loss_fn_inputs['target_tokens']: must be token ids in [0, {model.vocab_size})"
-        )
-    names = ("target_tokens", *loss.required, *loss.optional)
-    for name, value in datum.inputs.items():
-        if name not in names:
-            raise RequestError(
-                f"{where}.loss_fn_inputs: {loss_fn} has no input {name!r} (known: {', '.join(names)})"
-            )
-        if value.shape != targets.shape:
-            raise RequestError(
-                f"{where}.loss_fn_inputs[{name!r}]: shape {list(value.shape)} differs from "
-                f"target_tokens' {list(targets.shape)}"
-            )
-        is_float = value.dtype.kind == "f"
-        if is_float and not np.isfinite(value).all():
-            raise RequestError(
-                f"{where}.loss_fn_inputs[{name!r}]: contains a number that is not finite"
             )

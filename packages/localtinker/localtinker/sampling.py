@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from localtinker.errors import RequestError
+from localtinker.packing import shares
 from localtinker.wire import Cells, PromptScores, SampledSequence, encode_sample_response
 
 Take = Callable[[bytes | Exception], None]
@@ -87,15 +87,14 @@ class SampleJob:
     def split(self, count: int) -> list[SampleJob]:
         """Split into `count` parts of nearly equal size, in the order of the samples. The first part scores
         the prompt."""
-        bounds = [self.num_samples * i // count for i in range(count + 1)]
         parts = [
             replace(
                 self,
-                num_samples=end - start,
-                first_sample=self.first_sample + start,
+                num_samples=len(numbers),
+                first_sample=self.first_sample + numbers[0],
                 prompt_options=PromptOptions(),
             )
-            for start, end in itertools.pairwise(bounds)
+            for numbers in shares(range(self.num_samples), count)
         ]
         parts[0].prompt_options = self.prompt_options
         return parts
@@ -220,6 +219,13 @@ class Batch:
     def step(self) -> None:
         """Sample one more token for every live row."""
         raise NotImplementedError
+
+    def _drop_stopped(self) -> list[int]:
+        """Drop the rows that have stopped. Returns the former numbers of the others."""
+        keep = [i for i, row in enumerate(self.rows) if not row.done]
+        self.rows = [self.rows[i] for i in keep]
+        self._tokens_B = [self._tokens_B[i] for i in keep]
+        return keep
 
     def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
         """Sample and record one token per row."""

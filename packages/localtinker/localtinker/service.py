@@ -20,7 +20,7 @@ from localtinker.futures import Answer, Future, FutureStore, Json
 from localtinker.generation import SamplingLoop
 from localtinker.lora import LoraSpec
 from localtinker.models import ServedModel, load_model, room_on
-from localtinker.registry import Blob, Registry, lock_folder, parse_path
+from localtinker.registry import Blob, Registry, SavedWeights, lock_folder
 from localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from localtinker.sampling import SampleJob
 from localtinker.settings import Settings
@@ -161,14 +161,30 @@ class Service:
             self.clients.create(model_id, request.session_id, base, spec, request.user_metadata)
             return {"model_id": model_id, "type": "create_model"}
 
-        return self._submit("create_model", ("model", model_id, 0), run)
+        return self._submit("create_model", _key(model_id, 0), run)
 
     def _open_session(self, session_id: str) -> None:
         if self.registry.session(session_id)["finished"]:
             raise RequestError(f"session_id: session {session_id!r} is finished", status=410)
 
-    def unload_model(self, model_id: str) -> Future:
-        self.clients.get(model_id)
+    def info(self, request: rq.ModelId) -> Json:
+        client = self.clients.get(request.model_id)
+        return {
+            "type": "get_info",
+            "model_id": client.model_id,
+            "is_lora": True,
+            "lora_rank": client.spec.rank,
+            "model_name": client.base.name,
+            "optimizer_config": {"type": "adamw"},
+            "model_data": {
+                "arch": client.base.model.config.model_type,
+                "model_name": client.base.name,
+                "tokenizer_id": str(client.base.path.resolve()),
+            },
+        }
+
+    def unload_model(self, request: rq.ModelId) -> Future:
+        model_id = self.clients.get(request.model_id).model_id
 
         def run() -> Json:
             self.clients.drop(model_id)
@@ -190,37 +206,21 @@ class Service:
 
     def optim_step(self, request: rq.OptimStep) -> Future:
         self.clients.get(request.model_id)
-        params = request.adam_params.model_dump()
 
         def run() -> Json:
-            return {"metrics": self.clients.live(request.model_id).optim_step(params)}
+            model = self.clients.live(request.model_id)
+            return {"metrics": model.optim_step(request.adam_params)}
 
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
 
-    def save_weights(self, request: rq.SaveWeights) -> Future:
-        return self._save("save_weights", "weights", request)
-
-    def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
-        """Save the adapter under a name, or as a snapshot for a new sampling client if
-        `sampling_session_seq_id` is given."""
-        return self._save(
-            "save_weights_for_sampler",
-            "sampler_weights",
-            request,
-            request.sampling_session_seq_id,
-        )
-
-    def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
-        """Save the adapter for download (listing.py)."""
+    def save(self, request: rq.SaveWeights) -> Future:
+        """Save a client's adapter under a name or, with `sampling_session_seq_id`, as the unlisted snapshot of the
+        sampling client with this number."""
         if request.age_encryption_recipients:
             raise RequestError("age_encryption_recipients: encryption is not supported")
-        return self._save("save_weights_external", "external_weights", request)
-
-    def _save(
-        self, call: str, kind: str, request: rq.SaveWeights, sampler: int | None = None
-    ) -> Future:
-        """Save a client's adapter; with `sampler`, as the unlisted snapshot of the sampling client with this number."""
         client = self.clients.get(request.model_id)
+        call, kind = request.CALL, request.KIND
+        sampler = request.sampling_session_seq_id
         snapshot = sampler is not None
         optimizer = kind == "weights"
         name = f"ephemeral-{sampler}"
@@ -261,25 +261,19 @@ class Service:
 
     def load_weights(self, request: rq.LoadWeights) -> Future:
         """Load a checkpoint into a live client, or into a new one if `session_id` is given."""
-        parse_path(request.path, "path")
         checkpoint = self.registry.checkpoint(request.path)
         if request.optimizer and not checkpoint.has_optimizer:
             raise RequestError(
                 f"optimizer: {request.path} was saved for sampling, without optimizer state"
             )
-        base = self.model(request.base_model or checkpoint.base_model, "base_model")
+        base = self._base_of(checkpoint, request.base_model, "base_model")
         spec = LoraSpec.model_validate_json(checkpoint.lora)
         session_id = request.session_id
         model_id = request.model_id
-        key = None
         if session_id is not None:
             self._open_session(session_id)
-            if request.base_model not in (None, checkpoint.base_model):
-                raise RequestError(
-                    f"base_model: {request.path} was trained on {checkpoint.base_model!r}"
-                )
             model_id = f"{session_id}:train:{request.model_seq_id}"
-            key = ("model", model_id, 0)
+            key = _key(model_id, 0)
         elif model_id is None:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
         else:
@@ -312,14 +306,13 @@ class Service:
 
         return self._submit("load_weights", key, run)
 
-    def copy_weights(self, request: rq.CopyWeights) -> str:
+    def copy_weights(self, request: rq.CopyWeights) -> Json:
         """Create a second name for a checkpoint, in a new run that cannot be trained. The files are shared."""
-        parse_path(request.source_path, "source_path")
-        source = self.registry.hold(request.source_path)
+        source = self.registry.hold(request.source_path, "source_path")
         session_id = request.session_id or f"copies-{uuid.uuid4()}"
         run_id = f"{session_id}:train:{request.model_seq_id or 0}"
         self.registry.add_run(run_id, session_id, source.base_model, source.lora, None)
-        return self.registry.add_checkpoint(
+        path = self.registry.add_checkpoint(
             run_id,
             source.kind,
             source.name,
@@ -327,6 +320,7 @@ class Service:
             ttl_seconds=request.ttl_seconds,
             user_metadata=source.user_metadata,
         )
+        return {"tinker_path": path}
 
     # Sampling ---------------------------------------------------------------------------------------------------
     def create_sampling_session(self, request: rq.CreateSamplingSession) -> Json:
@@ -339,16 +333,19 @@ class Service:
     def _sampled_model(self, base_model: str | None, model_path: str | None) -> ServedModel:
         """Return the base model to sample, which may have the adapter at `model_path`."""
         if model_path is not None:
-            parse_path(model_path, "model_path")
-            checkpoint = self.registry.checkpoint(model_path)
-            if base_model is not None and base_model != checkpoint.base_model:
-                raise RequestError(
-                    f"base_model: {model_path} was trained on {checkpoint.base_model!r}, not {base_model!r}"
-                )
-            return self.model(checkpoint.base_model, "model_path")
+            checkpoint = self.registry.checkpoint(model_path, "model_path")
+            return self._base_of(checkpoint, base_model, "model_path")
         if base_model is None:
             raise RequestError("base_model: set base_model or model_path")
         return self.model(base_model, "base_model")
+
+    def _base_of(self, saved: SavedWeights, name: str | None, field: str) -> ServedModel:
+        """Return the base model of saved weights. Raises RequestError if a request gives another `name`."""
+        if name not in (None, saved.base_model):
+            raise RequestError(
+                f"base_model: {saved.path} was trained on {saved.base_model!r}, not {name!r}"
+            )
+        return self.model(saved.base_model, field)
 
     def sample(self, request: rq.Sample) -> Future:
         """Queue a sampling or scoring request. Its weights are protected from changes until it is done."""

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from localtinker.errors import SettingsError
 from localtinker.http_server import is_loopback
 
+API = "/api/v1"
+"""Path above all calls of Tinker's protocol."""
 MAX_CONTEXT = 32768
 """Default of the longest sequence served, in tokens."""
 UPSTREAM_KEY = "TINKER_UPSTREAM_API_KEY"
@@ -25,20 +27,24 @@ def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
     return min(most, own)
 
 
-class Settings(BaseModel):
-    """Settings of a service.
-
-    A `host` other than loopback needs a key; `port` 0 takes a free one. For `device` see
-    `devices.device_for`. A training client unused for `idle_s` moves to disk. `sampling_processes` sample
-    small models; None: as many as `threads`, none on a GPU; 0: none.
-    """
+class _ServerSettings(BaseModel):
+    """Where a server listens. A `host` other than loopback needs a key; `port` 0 takes a free one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    models: dict[str, Path]
-    state: Path
     host: str = "127.0.0.1"
     port: int = 0
+
+
+class Settings(_ServerSettings):
+    """Settings of a service.
+
+    For `device` see `devices.device_for`. A training client unused for `idle_s` moves to disk.
+    `sampling_processes` sample small models; None: as many as `threads`, none on a GPU; 0: none.
+    """
+
+    models: dict[str, Path]
+    state: Path
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = Field(default_factory=lambda: min(2, os.cpu_count() or 1), ge=1)
@@ -49,17 +55,12 @@ class Settings(BaseModel):
     housekeeping_s: float = 15.0
 
 
-class BridgeSettings(BaseModel):
-    """Settings of a bridge to the engine at `upstream`. A `host` other than loopback needs a key; `port` 0
-    takes a free one. `models` are the folders of models that the engine serves, by the engine's names: they tell
-    vocabulary, context and tokenizer, which the engine does not."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class BridgeSettings(_ServerSettings):
+    """Settings of a bridge to the engine at `upstream`. `models` are the folders of models that the engine serves, by
+    the engine's names: they tell vocabulary, context and tokenizer, which the engine does not."""
 
     upstream: str
     models: dict[str, Path] = {}
-    host: str = "127.0.0.1"
-    port: int = 0
 
 
 def parse_models(texts: list[str]) -> dict[str, Path]:

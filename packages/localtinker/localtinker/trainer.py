@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +26,7 @@ from localtinker.losses import LOSSES
 from localtinker.models import ServedModel
 from localtinker.packing import packed_passes, padded, padded_passes
 from localtinker.registry import Registry
+from localtinker.requests import AdamParams
 from localtinker.scoring import gather_logprobs
 from localtinker.wire import TrainDatum, TrainRequest
 
@@ -167,10 +169,10 @@ class TrainingModel:
         parts = [checkpoint(head, *piece, use_reentrant=False) for piece in pieces]
         return torch.cat(parts, 1)
 
-    def optim_step(self, params: dict) -> dict[str, float]:
+    def optim_step(self, params: AdamParams) -> dict[str, float]:
         """Take one AdamW step with the accumulated gradients and clear them.
 
-        `params` are the SDK's AdamParams. The reported gradient norm is that before clipping. Without
+        The reported gradient norm is that before clipping. Without
         gradients nothing changes.
         """
         gradients = [p.grad for p in self._parameters if p.grad is not None]
@@ -181,16 +183,14 @@ class TrainingModel:
             raise RequestError(
                 f"optim_step: the gradient norm is {norm}; the gradients were dropped and no weight was changed"
             )
-        if params["grad_clip_norm"] > 0:
-            torch.nn.utils.clip_grads_with_norm_(
-                self._parameters, params["grad_clip_norm"], total
-            )
+        if params.grad_clip_norm > 0:
+            torch.nn.utils.clip_grads_with_norm_(self._parameters, params.grad_clip_norm, total)
         for group in self._optimizer.param_groups:
             group.update(
-                lr=params["learning_rate"],
-                betas=(params["beta1"], params["beta2"]),
-                eps=params["eps"],
-                weight_decay=params["weight_decay"],
+                lr=params.learning_rate,
+                betas=(params.beta1, params.beta2),
+                eps=params.eps,
+                weight_decay=params.weight_decay,
             )
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
@@ -204,8 +204,7 @@ class TrainingModel:
         write_adapter(folder, self.tensors(), self.spec, str(self.base.path))
         if optimizer:
             flat = {"parameters": torch.tensor(len(self._parameters))}
-            for index, parameter in enumerate(self._parameters):
-                state = self._optimizer.state.get(parameter, {})
+            for index, state in self._optimizer.state_dict()["state"].items():
                 for key, value in state.items():
                     copy = value.detach().cpu().contiguous().clone()
                     flat[f"{index}.{key}"] = copy
@@ -217,14 +216,13 @@ class TrainingModel:
         self._optimizer = torch.optim.AdamW(self._parameters, foreach=True)
         self._optimizer.zero_grad(set_to_none=True)
         if optimizer:
-            flat = read_tensors(folder / "optimizer.safetensors")
-            for index, parameter in enumerate(self._parameters):
-                if f"{index}.step" in flat:
-                    state = {"step": flat[f"{index}.step"]}
-                    for key in ("exp_avg", "exp_avg_sq"):
-                        moment = flat[f"{index}.{key}"]
-                        state[key] = moment.to(parameter.device)
-                    self._optimizer.state[parameter] = state
+            states: dict[int, dict[str, Tensor]] = defaultdict(dict)
+            for name, tensor in read_tensors(folder / "optimizer.safetensors").items():
+                index, _, key = name.partition(".")
+                if key:
+                    states[int(index)][key] = tensor
+            fresh = self._optimizer.state_dict()
+            self._optimizer.load_state_dict({**fresh, "state": states})
 
 
 def _trained_positions(datum: TrainDatum) -> int:
@@ -242,20 +240,16 @@ def collate(
 
     `weights` defaults to 1. Other inputs in `names` are included if the first datum has them.
     """
-    targets = []
-    for datum in data:
-        length = len(datum.tokens_T)
-        target_tokens = datum.inputs["target_tokens"]
-        targets.append(target_tokens.reshape(length, -1))
-    shapes = [target.shape for target in targets]
+    targets = [datum.inputs["target_tokens"] for datum in data]
+    shapes = [(len(target), target.size // len(target)) for target in targets]
     ones = [np.ones(shape) for shape in shapes]
     batch_shape = len(data), *np.max(shapes, axis=0)
 
     def stacked(values: Sequence[np.ndarray], dtype: type[np.generic] = np.float32) -> Tensor:
         array = np.zeros(batch_shape, dtype)
-        for row, value, one in zip(array, values, ones, strict=True):
-            length, width = one.shape
-            row[:length, :width] = value.reshape(one.shape)
+        for row, value, shape in zip(array, values, shapes, strict=True):
+            length, width = shape
+            row[:length, :width] = value.reshape(shape)
         return torch.from_numpy(array)
 
     inputs = {"target_tokens": stacked(targets, np.int64)}

@@ -18,22 +18,17 @@ from localtinker.errors import RequestError
 
 def _sdk_messages() -> Any:
     """Load the SDK's `tinker.proto.tinker_public_pb2` from its file, because importing it by name would
-    import the whole SDK.
-
-    Both ways give the same protobuf classes. If the file is missing, import it by name, whose error says
-    what is missing.
-    """
-    name = "tinker.proto.tinker_public_pb2"
+    import the whole SDK. Both ways give the same protobuf classes."""
     sdk = importlib.util.find_spec("tinker")
-    for folder in (sdk and sdk.submodule_search_locations) or ():
-        parts = name.split(".")[1:]
-        file = Path(folder, *parts).with_suffix(".py")
-        spec = importlib.util.spec_from_file_location(name, file)
-        if file.is_file() and spec is not None and spec.loader is not None:
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            return module
-    return importlib.import_module(name)
+    assert sdk is not None
+    assert sdk.origin is not None
+    file = Path(sdk.origin).with_name("proto") / "tinker_public_pb2.py"
+    spec = importlib.util.spec_from_file_location("tinker.proto.tinker_public_pb2", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 if TYPE_CHECKING:
@@ -129,7 +124,7 @@ def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequ
 
 def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
     """Return the token ids of a chunk list, int64. Raises RequestError for an image or audio chunk."""
-    parts = []
+    parts = [np.zeros(0, np.int32)]
     for chunk in chunks:
         kind = chunk.WhichOneof("chunk")
         if kind != "encoded_text":
@@ -137,8 +132,6 @@ def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
         if len(chunk.encoded_text.tokens) % 4:
             raise RequestError(f"{where}: tokens must be 32-bit numbers")
         parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
-    if not parts:
-        return np.zeros(0, np.int64)
     return np.concatenate(parts).astype(np.int64)
 
 

@@ -46,10 +46,7 @@ def credential(service: TinkerService) -> tuple[AuthTokenProvider, str]:
     try:
         provider, source = find_credential(service.key)
     except CredentialError as error:
-        why = f" that can be used: {error.message}" if error.message else ""
-        raise PolicyError(
-            f"there is no key for the Tinker service{why}", sign_in(service)
-        ) from error
+        raise PolicyError(error.message, sign_in(service)) from error
     return provider, TEACHER_KEY if service.key else source
 
 

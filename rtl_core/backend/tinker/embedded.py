@@ -183,18 +183,18 @@ def describe_saved(service: TinkerService, path: str, key: str) -> Saved:
 def copy_saved_weights(service: TinkerService) -> None:
     """Copy saved weights that the run names from other runs in its `run.directory` to its own state folder.
     They keep their path. Raises PolicyError if no run has them."""
-    from localtinker.registry import Registry, parse_path
+    from localtinker.registry import Registry
 
-    sources = [(key, path, *_find(service, path, key)) for key, path in service.weights.items()]
-    sources = [source for source in sources if source[2] != service.state]
+    sources = [_find(service, path, key) for key, path in service.weights.items()]
+    sources = [source for source in sources if source[0] != service.state]
     if not sources:
         return
     registry = Registry(service.state)
     try:
-        for key, path, folder, saved in sources:
+        for folder, saved in sources:
             copy = partial(shutil.copytree, saved.folder(folder), dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
             checkpoint = saved.model_copy(update={"blob": blob, "size_bytes": size})
-            registry.add_checkpoint(*parse_path(path, key), checkpoint)
+            registry.add_checkpoint(saved.run_id, saved.kind, saved.name, checkpoint)
     finally:
         registry.close()

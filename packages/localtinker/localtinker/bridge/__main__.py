@@ -11,14 +11,12 @@ import sys
 
 from localtinker.bridge.app import serve
 from localtinker.child import announce, run
-from localtinker.settings import UPSTREAM_KEY, BridgeSettings
+from localtinker.settings import BridgeSettings
 
 
 def main() -> None:
     settings = BridgeSettings.model_validate_json(sys.argv[1])
-    serve(
-        settings, os.environ["TINKER_API_KEY"], os.environ.get(UPSTREAM_KEY) or None, announce
-    )
+    serve(settings, os.environ["TINKER_API_KEY"], announce)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,11 @@ from importlib.resources import files
 from typing import Any
 
 FROZEN_SAMPLERS = "frozen_samplers"
-SEVERAL_MODELS = "several_models"
 SEVERAL_TARGETS = "several_targets"
 TOPK_SCORES = "topk_scores"
 EXPIRY = "expiry"
 OPTIMIZER = "optimizer"
 CLIPPING = "grad_clip"
-CISPO_BOUNDS = "cispo_bounds"
 SAMPLE_FIRST = "sample_before_training"
 LOSS = "loss:"
 """Prefix of the keys of losses."""

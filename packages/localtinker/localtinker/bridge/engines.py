@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 from localtinker.bridge import capabilities
 from localtinker.errors import LocalTinkerError
+from localtinker.settings import API
 
 if TYPE_CHECKING:
     import httpx
 
-API = "/api/v1"
 CLOUD = "thinkingmachines.dev"
 _PROBE = "which-backend"
 """A role that no backend trains: its error tells the backend, and nothing is created."""
@@ -52,10 +52,11 @@ class Engine:
 
     def as_json(self) -> dict[str, Any]:
         """The answer of `GET /api/v1/local/engine`."""
-        known = vars(self)
         return {
             "engine": self.name,
-            **{key: known[key] for key in ("version", "backend", "lacks")},
+            "version": self.version,
+            "backend": self.backend,
+            "lacks": self.lacks,
         }
 
 

@@ -20,11 +20,11 @@ from localtinker.bridge.upstream import (
     NOT_NUMBERS,
     Answer,
     FailedError,
-    Json,
     PendingError,
     UnreachableError,
 )
 from localtinker.errors import RequestError
+from localtinker.futures import Json
 from localtinker.wire import pb
 
 SHARE = 2.0**-17

@@ -5,9 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from localtinker.bridge.capabilities import FROZEN_SAMPLERS, TOPK_SCORES
-from localtinker.bridge.state import Bridge, check_tokens, model_of
-from localtinker.bridge.upstream import Json
+from localtinker.bridge.state import Bridge, model_of
+from localtinker.checks import check_tokens
 from localtinker.errors import NotFoundError, RequestError
+from localtinker.futures import Json
 
 NEW_OPTIONS = ("topk_sample_logprobs", "target_prompt_logprobs", "prompt_alt_tokens_k")
 
@@ -41,8 +42,8 @@ def _check_request(body: Json, bridge: Bridge) -> int:
     limits = bridge.limits()
     check_tokens("prompt", tokens, limits)
     params = body["sampling_params"]
-    if limits and params.get("max_tokens") is None:
-        params["max_tokens"] = max(limits.context - len(tokens), 1)
+    if limits.folder and params.get("max_tokens") is None:
+        params["max_tokens"] = max(limits.max_context - len(tokens), 1)
     if isinstance(params.get("stop"), str):
         params["stop"] = [params["stop"]]
     if body.setdefault("num_samples", 1) < 1 or params.get("temperature", 1) < 0:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import io
 import tarfile
-from datetime import UTC, datetime, timedelta
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +11,10 @@ from starlette.responses import Response
 from localtinker.bridge.capabilities import EXPIRY
 from localtinker.bridge.promises import EXTERNAL
 from localtinker.bridge.state import Bridge
-from localtinker.bridge.upstream import Json
-from localtinker.errors import NotFoundError, RequestError
+from localtinker.errors import RequestError
+from localtinker.futures import Json
+from localtinker.routing import Downloads, page
 
-DOWNLOADS = "/local/external"
-"""Requests below this path are signed instead of having the key."""
 PAGE = 500
 
 
@@ -69,23 +65,18 @@ async def weights_info(bridge: Bridge, body: Json, request: Request) -> Json:
 
 async def checkpoints(bridge: Bridge, body: Json, request: Request) -> Json:
     """List what all training clients saved, the newest first."""
-    query, upstream = request.query_params, bridge.upstream
     runs: list[Json] = []
     rows: list[Json] = []
     while len(runs) % PAGE == 0:
-        page = (
-            await upstream.send(f"GET /training_runs?limit={PAGE}&offset={len(runs)}")
-        ).json()
-        if not page["training_runs"]:
+        listing = f"GET /training_runs?limit={PAGE}&offset={len(runs)}"
+        more = (await bridge.upstream.send(listing)).json()["training_runs"]
+        if not more:
             break
-        runs += page["training_runs"]
+        runs += more
     for run in runs:
-        saved = await upstream.send(f"GET /training_runs/{run['training_run_id']}/checkpoints")
-        rows += saved.json()["checkpoints"]
+        rows += await bridge.saved(run["training_run_id"])
     rows.sort(key=lambda row: row["time"], reverse=True)
-    offset, limit = int(query.get("offset", 0)), int(query.get("limit", 100))
-    cursor = {"offset": offset, "limit": limit, "total_count": len(rows)}
-    return {"checkpoints": rows[offset : offset + limit], "cursor": cursor}
+    return page(request, "checkpoints", rows, limit=100)
 
 
 async def set_ttl(bridge: Bridge, body: Json, request: Request) -> Response:
@@ -96,30 +87,23 @@ async def set_ttl(bridge: Bridge, body: Json, request: Request) -> Response:
 
 
 async def external_urls(bridge: Bridge, body: Json, request: Request) -> Json:
-    base = f"{request.base_url}api/v1{DOWNLOADS}/{_signature(bridge, request)}"
-    place = "{run}/{name}".format(**request.path_params)
-    expires = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    urls = {file: f"{base}/{place}/{file}" for file in await _files(bridge, request)}
-    return {"urls": urls, "expires": expires}
+    return _downloads(bridge).urls(request, await _files(bridge, request))
 
 
 async def external_file(bridge: Bridge, body: Json, request: Request) -> Response:
-    params = request.path_params
-    signature = _signature(bridge, request)
-    if not hmac.compare_digest(params["signature"].encode(), signature.encode()):
-        raise NotFoundError("signature: this URL is not from this bridge")
-    content = (await _files(bridge, request))[params["file"]]
+    _downloads(bridge).check(request)
+    content = (await _files(bridge, request))[request.path_params["file"]]
     return Response(content, media_type="application/octet-stream")
 
 
-def _signature(bridge: Bridge, request: Request) -> str:
-    place = "{run}/{name}".format(**request.path_params)
-    return hmac.new(bridge.key.encode(), place.encode(), hashlib.sha256).hexdigest()
+def _downloads(bridge: Bridge) -> Downloads:
+    """Signed with the key, so that URLs survive a restart."""
+    return Downloads(bridge.key.encode())
 
 
 async def _files(bridge: Bridge, request: Request) -> dict[str, bytes]:
     """Return the files of a saved adapter, by their path in its archive."""
-    path = "/training_runs/{run}/checkpoints/{mark}{name}/download"
+    path = "/training_runs/{run_id}/checkpoints/{mark}{name}/download"
     path = path.format(mark=EXTERNAL, **request.path_params)
     archive = (await bridge.upstream.send(f"GET {path}")).content()
     files = {}

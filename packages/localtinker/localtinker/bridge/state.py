@@ -17,13 +17,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
 from localtinker.bridge.engines import Engine
-from localtinker.bridge.upstream import Json, Upstream
-from localtinker.errors import NotFoundError, RequestError
+from localtinker.bridge.upstream import Upstream
+from localtinker.errors import NotFoundError
+from localtinker.futures import Json
 from localtinker.settings import context_of
 
 
@@ -40,17 +40,18 @@ class Client:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of the model in a folder: the size of its vocabulary, and its context in tokens."""
+    """Of a model: the size of its vocabulary, and its context in tokens. There are none without its folder."""
 
-    folder: Path
-    vocabulary: int
-    context: int
+    name: str
+    folder: Path | None = None
+    vocab_size: int = 1 << 30
+    max_context: int = 1 << 30
 
     @classmethod
-    def of(cls, folder: Path) -> Limits:
+    def of(cls, name: str, folder: Path) -> Limits:
         config = json.loads((folder / "config.json").read_text())
         text = SimpleNamespace(**config.get("text_config", config))
-        return cls(folder, text.vocab_size, context_of(text, most=1 << 30))
+        return cls(name, folder, text.vocab_size, context_of(text, most=1 << 30))
 
 
 @dataclass
@@ -125,33 +126,27 @@ class Bridge:
         self.work[promise] = asyncio.create_task(work)
         return {"request_id": promise}
 
-    def limits(self) -> Limits | None:
+    def limits(self) -> Limits:
         """Return those of the served model. An engine with several has none, because a request may not name its."""
-        return self.folders.get(self.engine.models[0]) if len(self.engine.models) == 1 else None
+        none = Limits(self.engine.name)
+        models = self.engine.models
+        return self.folders.get(models[0], none) if len(models) == 1 else none
+
+    async def saved(self, model: str) -> list[Json]:
+        """Return the engine's list of what a training client saved."""
+        listing = await self.upstream.send(f"GET /training_runs/{model}/checkpoints")
+        rows: list[Json] = listing.json()["checkpoints"]
+        return rows
 
     async def saved_for_sampling(self, model: str) -> list[str]:
         """Return the paths of a training client's sampler weights, the newest last."""
-        listing = (await self.upstream.send(f"GET /training_runs/{model}/checkpoints")).json()
-        rows = sorted(listing["checkpoints"], key=lambda row: row["time"])
+        rows = sorted(await self.saved(model), key=lambda row: row["time"])
         return [row["tinker_path"] for row in rows if "/sampler_weights/" in row["tinker_path"]]
 
 
 def model_of(path: str) -> str:
     """Return the engine's id of the client that saved weights."""
     return path.removeprefix("tinker://").partition("/")[0]
-
-
-def check_tokens(where: str, tokens: Any, limits: Limits | None) -> None:
-    """Raise RequestError for no tokens, more than the context, or ids beyond the vocabulary. The engine would
-    compute with them, and fail at the result or answer nonsense."""
-    ids = np.asarray(tokens)
-    context, vocabulary = (limits.context, limits.vocabulary) if limits else (1 << 30, 1 << 30)
-    if not 0 < len(ids) <= context:
-        raise RequestError(
-            f"{where}: {len(ids)} tokens; there must be at least one, and at most the context"
-        )
-    if ids.min() < 0 or ids.max() >= vocabulary:
-        raise RequestError(f"{where}: a token id is beyond the vocabulary")
 
 
 Handler = Callable[[Bridge, Json, Request], Awaitable[Json | Response]]

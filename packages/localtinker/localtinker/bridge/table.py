@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from localtinker.bridge.capabilities import table
 from localtinker.bridge.state import Bridge, Handler
-from localtinker.bridge.upstream import Json
-
-
-class Row(NamedTuple):
-    """A translated call; see `table.toml`."""
-
-    call: str
-    since: str
-    instead: str
-    handler: Handler
+from localtinker.futures import Json
+from localtinker.settings import API
 
 
 async def client_config(bridge: Bridge, body: Json, request: Request) -> Json:
@@ -31,7 +22,7 @@ async def nothing_to_do(bridge: Bridge, body: Json, request: Request) -> Json:
 
 
 async def capabilities(bridge: Bridge, body: Json, request: Request) -> Json:
-    contexts = {name: limits.context for name, limits in bridge.folders.items()}
+    contexts = {name: limits.max_context for name, limits in bridge.folders.items()}
     names = bridge.engine.models
     models = [{"model_name": m, "max_context_length": contexts.get(m)} for m in names]
     return {"supported_models": models}
@@ -43,16 +34,17 @@ async def engine(bridge: Bridge, body: Json, request: Request) -> Json:
 
 async def unchanged(bridge: Bridge, body: Json, request: Request) -> Response:
     """Pass on a call without a row."""
-    path = str(request.url).partition("/api/v1")[2]
+    path = str(request.url).partition(API)[2]
     content = body if request.method == "POST" else b""
     answer = await bridge.upstream.send(f"{request.method} {path}", content)
     return Response(answer.body, answer.for_sdk, media_type=answer.kind)
 
 
-def rows() -> list[Row]:
-    made = []
+def handlers() -> dict[str, Handler]:
+    """Return a mapping of translated call to its handler."""
+    by_call = {}
     for row in table()["row"]:
         place, _, name = row["handler"].partition(".")
         module = import_module(f"localtinker.bridge.{place}")
-        made.append(Row(**{**row, "handler": getattr(module, name)}))
-    return made
+        by_call[row["call"]] = getattr(module, name)
+    return by_call

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,11 @@ from starlette.requests import Request
 
 from localtinker.bridge.capabilities import CLIPPING, LOSS, SEVERAL_TARGETS
 from localtinker.bridge.promises import SHARE, WEIGHT, failure
-from localtinker.bridge.state import Bridge, Client, check_tokens
-from localtinker.bridge.upstream import FailedError, Json, UnreachableError
+from localtinker.bridge.state import Bridge, Client
+from localtinker.bridge.upstream import FailedError, UnreachableError
+from localtinker.checks import check_data
 from localtinker.errors import RequestError
+from localtinker.futures import Json
 from localtinker.losses import LOSSES
 from localtinker.wire import TrainDatum, TrainRequest, decode_train_request, pb
 
@@ -63,9 +64,8 @@ async def _open(bridge: Bridge, body: Json, own_id: str) -> Json:
                 await _clear_place(bridge, body)
             client = Client(await _created(bridge, body))
         bridge.sessions[session] = [*(bridge.sessions.get(session) or []), client]
-        if (
-            "path" not in body
-        ):  # the SDK takes the id from the answer: the engine's, which needs no memory
+        if "path" not in body:
+            # The SDK takes the id from the answer: the engine's, which needs no memory.
             bridge.clients[client.model] = client
             return {"model_id": client.model}
         bridge.clients[own_id] = client
@@ -149,23 +149,11 @@ def _check_batch(batch: TrainRequest, bridge: Bridge) -> None:
     if LOSS + batch.loss_fn in lacks:
         raise RequestError(f"loss_fn: {lacks[LOSS + batch.loss_fn]}")
     loss = LOSSES.get(batch.loss_fn)
-    needed = {"target_tokens", *(loss.required if loss else ())}
-    for index, datum in enumerate(batch.data):
-        where = f"data[{index}].loss_fn_inputs"
-        missing = sorted(needed - datum.inputs.keys())
-        if missing:
-            raise RequestError(f"{where}: {batch.loss_fn} needs {missing[0]!r}")
-        for name, values in datum.inputs.items():
-            _check_input(f"{where}.{name}", values, len(datum.tokens_T), lacks)
-        for tokens in (datum.tokens_T, datum.inputs["target_tokens"]):
-            check_tokens(where, tokens, bridge.limits())
-
-
-def _check_input(where: str, values: np.ndarray, length: int, lacks: Mapping[str, str]) -> None:
-    if values.ndim > 1 and SEVERAL_TARGETS in lacks:
-        raise RequestError(f"{where}: {lacks[SEVERAL_TARGETS]}")
-    if len(values) != length or not np.isfinite(values).all():
-        raise RequestError(f"{where}: must be {length} finite numbers, one for each token")
+    check_data(batch, loss.required if loss else (), bridge.limits())
+    if SEVERAL_TARGETS in lacks:
+        for index, datum in enumerate(batch.data):
+            if datum.inputs["target_tokens"].ndim > 1:
+                raise RequestError(f"data[{index}].loss_fn_inputs: {lacks[SEVERAL_TARGETS]}")
 
 
 async def optim_step(bridge: Bridge, body: Json, request: Request) -> Json:

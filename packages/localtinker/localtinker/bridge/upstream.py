@@ -10,8 +10,9 @@ from typing import Any
 
 import pyqwest
 
-from localtinker.bridge.engines import API
 from localtinker.errors import RequestError
+from localtinker.futures import Json
+from localtinker.settings import API
 
 NOT_NUMBERS = "as after a token beyond the vocabulary or a prompt beyond the context"
 LONG_POLL_S = 30.0
@@ -28,7 +29,6 @@ NEWER = (
 )
 """Fields of requests that SDK 0.25 has not: TuFT refuses them. The bridge honours or refuses those that matter."""
 BROKEN = (ConnectionError, pyqwest.ReadError, pyqwest.WriteError, pyqwest.RemoteProtocolError)
-Json = dict[str, Any]
 
 
 class UnreachableError(Exception):

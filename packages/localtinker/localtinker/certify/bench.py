@@ -19,7 +19,9 @@ from tinker.lib._auth_token_provider import AuthTokenProvider
 from localtinker.certify.data import (
     PROMPT,
     SIGNS,
+    TEXTS,
     Floats,
+    Texts,
     datum,
     inputs_of,
     logprobs_of,
@@ -31,7 +33,7 @@ from localtinker.certify.data import (
 )
 from localtinker.client.failures import kind_of
 from localtinker.client.session import closed_at_the_end, find_credential
-from localtinker.errors import CredentialError, SettingsError
+from localtinker.errors import SettingsError
 from localtinker.losses import RATIO_MASK
 
 ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
@@ -80,14 +82,7 @@ class Server:
     @cached_property
     def credential(self) -> tuple[AuthTokenProvider, str]:
         """The key and its source. Raises CredentialError if there is none."""
-        try:
-            return find_credential(self.api_key)
-        except CredentialError as error:
-            why = f" that can be used: {error.message}" if error.message else ""
-            hint = "export TINKER_API_KEY=tml-..., or store a key with `tinker auth login`"
-            raise CredentialError(
-                f"there is no key for the Tinker service{why}", hint
-            ) from error
+        return find_credential(self.api_key)
 
     @property
     def name(self) -> str:
@@ -140,26 +135,24 @@ class Bench:
         )
         return client
 
-    async def base_sampler(self) -> tinker.SamplingClient:
-        client: tinker.SamplingClient = await self.service.create_sampling_client(
-            base_model=self.server.name
-        )
+    async def sampler(self, **weights: Any) -> tinker.SamplingClient:
+        """Open a sampling client, by `model_path` or `base_model`."""
+        client: tinker.SamplingClient = await self.service.create_sampling_client(**weights)
         return client
 
+    async def base_sampler(self) -> tinker.SamplingClient:
+        return await self.sampler(base_model=self.server.name)
+
     async def sample_once(self, **weights: Any) -> None:
-        """Open a sampling client, by `model_path` or `base_model`, and draw a token with it."""
-        client = await self.service.create_sampling_client(**weights)
-        await client.sample(prompt(PROMPT), 1, params(1))
+        """Open a `sampler`, and draw a token with it."""
+        await self.sample(await self.sampler(**weights), 1, 1)
 
     async def sampler_of(
         self, trainer: tinker.TrainingClient, name: str
     ) -> tinker.SamplingClient:
         """Save sampler weights and open a sampling client on them, as a run does."""
         path = await self.save(trainer.save_weights_for_sampler, name)
-        client: tinker.SamplingClient = await self.service.create_sampling_client(
-            model_path=path
-        )
-        return client
+        return await self.sampler(model_path=path)
 
     async def save(self, method: Callable[..., Awaitable[Any]], name: str, **more: Any) -> str:
         """Save weights by a method of a training client. Returns their path."""
@@ -197,7 +190,7 @@ class Bench:
     ) -> list[types.Datum]:
         """Return `policy_data` that the trainer itself could have sampled."""
         texts = sequences(len(signs))
-        return policy_data(signs, await self.trainer_logprobs(trainer, texts))
+        return policy_data(await self.trainer_logprobs(trainer, texts), signs)
 
     async def learner(self) -> tuple[tinker.TrainingClient, list[types.Datum]]:
         """Return a training client after two steps, and the data of these steps."""
@@ -209,7 +202,7 @@ class Bench:
     async def trainer_logprobs(
         self,
         trainer: tinker.TrainingClient,
-        texts: Sequence[Sequence[int]],
+        texts: Texts,
         loss: str = "importance_sampling",
     ) -> list[Floats]:
         """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0,
@@ -234,13 +227,17 @@ class Bench:
         return samples
 
     async def score(
-        self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]
+        self, sampler: tinker.SamplingClient, sequences: Texts = TEXTS
     ) -> list[Floats]:
         """Return the sampler's log-probabilities of all tokens but the first, with all requests in flight together."""
         requests = [sampler.compute_logprobs(prompt(tokens)) for tokens in sequences]
         answers = await asyncio.gather(*requests)
         pairs = zip(answers, sequences, strict=True)
         return [scores(answer, len(tokens)) for answer, tokens in pairs]
+
+    async def base_scores(self, sequences: Texts = TEXTS) -> list[Floats]:
+        """Return `score` by the base model."""
+        return await self.score(await self.base_sampler(), sequences)
 
     def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
         """Assert that two lists of log-probabilities are equal within the tolerance. Returns their

@@ -13,6 +13,8 @@ from tinker import types
 from localtinker.losses import LOSSES, RATIO_MASK
 
 Floats = NDArray[np.float64]
+Texts = Sequence[Sequence[int]]
+"""The tokens of several texts."""
 PROMPT = (40, 41, 42, 43, 44, 45, 46)
 VOCABULARY = 300
 """Upper limit of token ids, so that every model has them."""
@@ -45,11 +47,10 @@ TEXTS = sequences()
 
 def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
     """Return a training datum of a complete sequence. Each input has a value for every token but the first."""
-    arrays: dict[str, NDArray[Any]] = {}
-    arrays["target_tokens"] = np.asarray(full[1:], np.int64)
+    tensor = types.TensorData.from_numpy
+    tensors = {"target_tokens": tensor(np.asarray(full[1:], np.int64))}
     for name, values in inputs.items():
-        arrays[name] = np.asarray(list(values), np.float32)
-    tensors = {name: types.TensorData.from_numpy(values) for name, values in arrays.items()}
+        tensors[name] = tensor(np.asarray(list(values), np.float32))
     return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs=tensors)
 
 
@@ -78,7 +79,7 @@ def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
     return data
 
 
-def policy_data(signs: Sequence[float], q: Sequence[Floats]) -> list[types.Datum]:
+def policy_data(q: Sequence[Floats], signs: Sequence[float] = SIGNS) -> list[types.Datum]:
     """Return data with one advantage per sequence, so that the direction of a step is known."""
     data = []
     for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True):

@@ -29,6 +29,7 @@ from localtinker.certify.examination import Examination, Outcome, Result
 from localtinker.client import weights
 from localtinker.client.failures import first_refusal
 from localtinker.errors import SettingsError
+from localtinker.quiet import quiet
 
 CASE_S, WHOLE_S, CLEANING_S, CONNECT_S = 300.0, 3600.0, 60.0, 20.0
 """Timeouts of a case, of all cases, of deleting what they saved, and of a connection."""
@@ -178,14 +179,12 @@ def _repeated_errors() -> Iterator[list[str]]:
         return False
 
     log = logging.getLogger("httpx")
-    level = log.level
     log.addFilter(read)
-    log.setLevel(logging.INFO)
     try:
-        yield messages
+        with quiet(logging.INFO, log.name):
+            yield messages
     finally:
         log.removeFilter(read)
-        log.setLevel(level)
 
 
 def _verdict(error: BaseException, case: Case, server: Server) -> tuple[Outcome, str]:

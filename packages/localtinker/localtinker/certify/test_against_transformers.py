@@ -7,7 +7,7 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ import tinker
 import torch
 from tinker import types
 
+from localtinker import models
 from localtinker.certify.bench import ADAM, LEARNING, SCORING, Bench
 from localtinker.certify.cases import NotTriedError, option
 from localtinker.certify.data import (
     PROMPT,
     TEXTS,
     Floats,
+    Texts,
     after_prompt,
     data_for,
     logprobs_of,
@@ -31,7 +33,7 @@ from localtinker.certify.data import (
     variants,
 )
 from localtinker.client.weights import download_external
-from localtinker.lora import pairs_by_module
+from localtinker.lora import pairs_by_module, read_adapter
 from localtinker.losses import LOSSES
 
 Tensors = dict[str, torch.Tensor]
@@ -41,14 +43,8 @@ GRADIENT = 5
 """Allowed relative error of a gradient or step, in units of `Server.tolerance`."""
 
 
-@cache
-def _model(folder: Path) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, local_files_only=True
-    )
-    return model.eval()
+_model = cache(partial(models.by_transformers, dtype="float32", device="cpu"))
+"""Folder -> its model."""
 
 
 def folder_of(bench: Bench) -> Path:
@@ -60,7 +56,7 @@ def folder_of(bench: Bench) -> Path:
     return folder
 
 
-async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[Floats]:
+async def by_transformers(bench: Bench, texts: Texts) -> list[Floats]:
     """Return log-probabilities of all tokens but the first, computed by transformers."""
 
     def compute() -> list[Floats]:
@@ -91,7 +87,7 @@ async def test_prompt_scores(bench: Bench) -> str:
     """The log-probabilities of texts equal those of transformers with the model's folder."""
     texts = sequences(6, seed=2)
     reference = await by_transformers(bench, texts)
-    scores = await bench.score(await bench.base_sampler(), texts)
+    scores = await bench.base_scores(texts)
     return bench.compare(scores, reference, "scores and those of transformers")
 
 
@@ -112,12 +108,9 @@ async def adapter(
     bench: Bench, trainer: tinker.TrainingClient, name: str, folder: Path
 ) -> Tensors:
     """Download the trained adapter to `folder`. Returns its tensors."""
-    from safetensors.torch import load_file
-
-    await download_external(
-        bench.rest, await bench.save(trainer.save_weights_external, name), folder
-    )
-    tensors: Tensors = await asyncio.to_thread(load_file, folder / "adapter_model.safetensors")
+    path = await bench.save(trainer.save_weights_external, name)
+    await download_external(bench.rest, path, folder)
+    tensors = await asyncio.to_thread(read_adapter, folder)
     return {key: value.double() for key, value in tensors.items()}
 
 
@@ -140,14 +133,9 @@ def gradient_by_torch(
 ) -> Tensors:
     """Return the gradient of a loss with respect to the adapter in `folder`, by tensor name, through
     transformers' model with weights W + alpha / r B A."""
-    from safetensors.torch import load_file
-
-    policy = _model(model).requires_grad_(False)
+    policy = _model(model)
     config = json.loads((folder / "adapter_config.json").read_text())
-    tensors = {
-        key: value.requires_grad_()
-        for key, value in load_file(folder / "adapter_model.safetensors").items()
-    }
+    tensors = {key: value.requires_grad_() for key, value in read_adapter(folder).items()}
     weights = dict(policy.named_parameters(remove_duplicate=False))
     scaling = config["lora_alpha"] / config["r"]
 

@@ -196,7 +196,7 @@ async def test_top_p(bench: Bench) -> str:
 @case("compute_logprobs", needs=SAMPLING, without="no teacher, and no check of the trainer")
 async def test_compute_logprobs(bench: Bench) -> str:
     """All tokens of a sequence but the first have a log-probability."""
-    scores = await bench.score(await bench.base_sampler(), TEXTS)
+    scores = await bench.base_scores()
     return f"{sum(map(len, scores))} tokens"
 
 
@@ -315,7 +315,7 @@ async def test_optim_step(bench: Bench) -> str:
     texts = sequences(len(signs))
     before = await bench.trainer_logprobs(trainer, texts)
     adam = types.AdamParams(learning_rate=1e-3)
-    await bench.step(trainer, policy_data(signs, before), 3, adam)
+    await bench.step(trainer, policy_data(before, signs), 3, adam)
     after = await bench.trainer_logprobs(trainer, texts)
     # Both may become less likely, because they share weights.
     changes = zip(after, before, strict=True)

@@ -18,7 +18,6 @@ from localtinker.certify.bench import LEARNING, SAVING, SCORING, Bench
 from localtinker.certify.cases import case, option
 from localtinker.certify.data import (
     PROMPT,
-    SIGNS,
     TEXTS,
     after_prompt,
     data_for,
@@ -102,11 +101,11 @@ async def test_custom_loss(bench: Bench) -> str:
 async def test_untrained(bench: Bench) -> str:
     """Trainer and sampler of a new adapter have the base model's log-probabilities."""
     trainer = await bench.trainer()
-    base = await bench.score(await bench.base_sampler(), TEXTS)
-    fresh = await bench.score(await bench.sampler_of(trainer, "fresh"), TEXTS)
+    base = await bench.base_scores()
+    fresh = await bench.score(await bench.sampler_of(trainer, "fresh"))
     bench.compare(fresh, base, "a new adapter's and the base model's log-probabilities")
     return bench.compare(
-        await bench.step(trainer, policy_data(SIGNS, base)),
+        await bench.step(trainer, policy_data(base)),
         base,
         "the trainer's and the base model's log-probabilities",
     )
@@ -120,22 +119,22 @@ async def test_untrained(bench: Bench) -> str:
 async def test_agree(bench: Bench) -> str:
     """After steps, a sampler of the new weights has the trainer's log-probabilities, not the old ones."""
     trainer = await bench.trainer()
-    base = await bench.score(await bench.base_sampler(), TEXTS)
-    await bench.step(trainer, policy_data(SIGNS, base), 2)
+    base = await bench.base_scores()
+    await bench.step(trainer, policy_data(base), 2)
     sampler = await bench.sampler_of(trainer, "stepped")
-    scores = await bench.score(sampler, TEXTS)
+    scores = await bench.score(sampler)
     differences = np.concatenate(scores) - np.concatenate(base)
     movement = np.abs(differences).mean()
     assert movement > 1e-3, (
         f"two steps move the sampler's log-probabilities by {movement:.1e} in the mean: it has old weights"
     )
     bench.compare(
-        await bench.score(await bench.base_sampler(), TEXTS),
+        await bench.base_scores(),
         base,
         "the base model's scores after steps",
     )
     return bench.compare(
-        await bench.step(trainer, policy_data(SIGNS, base)),
+        await bench.step(trainer, policy_data(base)),
         scores,
         "the trainer's and the sampler's log-probabilities",
     )
@@ -149,15 +148,15 @@ async def test_agree(bench: Bench) -> str:
 async def test_frozen(bench: Bench) -> str:
     """A sampler opened before steps has the same log-probabilities after them, while a newer one is in use."""
     trainer = await bench.trainer()
-    base = await bench.score(await bench.base_sampler(), TEXTS)
-    await bench.step(trainer, policy_data(SIGNS, base))
+    base = await bench.base_scores()
+    await bench.step(trainer, policy_data(base))
     early = await bench.sampler_of(trainer, "early")
-    before = await bench.score(early, TEXTS)
-    await bench.step(trainer, policy_data(SIGNS, base), 3)
+    before = await bench.score(early)
+    await bench.step(trainer, policy_data(base), 3)
     late = await bench.sampler_of(trainer, "late")
-    await bench.score(late, TEXTS)
+    await bench.score(late)
     return bench.compare(
-        await bench.score(early, TEXTS),
+        await bench.score(early),
         before,
         "a sampler's log-probabilities before and after steps",
     )

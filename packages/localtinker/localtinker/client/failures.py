@@ -55,9 +55,7 @@ def first_refusal(error: Exception, url: str, source: str) -> tuple[str, str] | 
         return None
     late = isinstance(error, (TimeoutError, tinker.APITimeoutError))
     body = error.body if isinstance(error, tinker.APIStatusError) else None
-    reason = None
-    if isinstance(body, dict):
-        reason = body.get("detail") or body.get("message")
+    reason = isinstance(body, dict) and (body.get("detail") or body.get("message"))
     detail = " ".join(str(reason).split())[:200]
     text = TEXTS[kind].format(
         url=url,

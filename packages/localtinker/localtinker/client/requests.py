@@ -26,8 +26,7 @@ REQUEST_S = 30.0
 async def supported_models(url: str, auth: AuthTokenProvider) -> dict[str, SupportedModel]:
     """Return the models that the server lists, by name. Needs a paid account. Raises SDK errors."""
     async with client(url, auth) as http:
-        capabilities = await http.service.get_server_capabilities()
-    models = capabilities.supported_models
+        models = (await http.service.get_server_capabilities()).supported_models
     return {model.model_name: model for model in models if model.model_name}
 
 

@@ -33,10 +33,14 @@ def find_credential(api_key: str | None = None) -> tuple[AuthTokenProvider, str]
             return provider, "what TINKER_CREDENTIAL_CMD prints"
         by_variable = ApiKeyAuthProvider.create_or_env()
     except (OSError, ValueError, tinker.TinkerError) as error:
-        # A stored file may be unreadable or have other content.
-        missing = str(error) == MISSING_API_KEY_MESSAGE
-        reason = "" if missing else str(error).splitlines()[0]
-        raise CredentialError(reason) from error
+        why = ""
+        if str(error) != MISSING_API_KEY_MESSAGE:
+            # A stored file may be unreadable or have other content.
+            why = f" that can be used: {str(error).splitlines()[0]}"
+        raise CredentialError(
+            f"there is no key for the Tinker service{why}",
+            "export TINKER_API_KEY=tml-..., or store a key with `tinker auth login`",
+        ) from error
     return provider, "TINKER_API_KEY" if by_variable else "the key of `tinker auth login`"
 
 

@@ -80,9 +80,8 @@ async def _download(url: str, folder: Path, file: str) -> Path:
         raise DownloadError(f"the service named a file outside the folder: {file!r}")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.part")
-    timeout = httpx.Timeout(30, read=300)
     async with (
-        httpx.AsyncClient(timeout=timeout, follow_redirects=True) as http,
+        httpx.AsyncClient(timeout=httpx.Timeout(30, read=300), follow_redirects=True) as http,
         http.stream("GET", url) as response,
     ):
         response.raise_for_status()

@@ -18,15 +18,16 @@ from starlette.testclient import TestClient
 
 from localtinker.bridge import capabilities
 from localtinker.bridge.app import create_app
-from localtinker.bridge.engines import API, Engine
+from localtinker.bridge.engines import Engine
 from localtinker.bridge.state import Bridge, Limits
 from localtinker.bridge.upstream import Upstream
+from localtinker.settings import API
 from rtl_core.tinymodels import model_path
 
 FOLDER = Path(__file__).parent / "recorded"
 SKYRL = os.environ.get("SKYRL_URL")
 KEY = "tml-test"
-STUDENT = Limits.of(model_path("student"))
+STUDENT = Limits.of("student", model_path("student"))
 
 
 class Response(NamedTuple):

@@ -17,11 +17,12 @@ from benchmarks.bridge import instant_engine
 from benchmarks.instant_engine import openapi
 from localtinker.bridge import promises, recognise
 from localtinker.bridge.app import create_app
-from localtinker.bridge.engines import API, EngineError, OtherVersionError, _faces
+from localtinker.bridge.engines import EngineError, OtherVersionError, _faces
 from localtinker.bridge.state import Bridge as BridgeState
 from localtinker.bridge.upstream import Upstream
 from localtinker.errors import RequestError, StartError
 from localtinker.process import Bridge, KeptBridge
+from localtinker.settings import API
 from tests.waiting import wait_for
 
 SAYS = _faces()["Tinker API Mock"]["says"]

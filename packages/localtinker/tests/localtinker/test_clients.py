@@ -118,7 +118,7 @@ def test_a_finished_session_releases_its_training_clients(tinker_service):
 
 def test_a_training_client_parked_on_disk_continues_as_if_it_had_stayed(student, tmp_path):
     clients = Clients(Registry(tmp_path), micro_tokens=512)
-    adam = types.AdamParams(learning_rate=2e-3).model_dump()
+    adam = types.AdamParams(learning_rate=2e-3)
 
     def train(name, *, step=True):
         outputs, _ = clients.live(name).forward_backward(train_request(random_sequences(4)))

@@ -129,7 +129,7 @@ def test_an_adapter_trains_and_samples_alike(served):
     spec = LoraSpec(rank=4, seed=1)
     training = TrainingModel("run", model, spec, micro_tokens=64)
     sequences = [[*p, *p[::-1], 17] for p in PROMPTS]
-    adam = AdamParams(learning_rate=5e-3).model_dump()
+    adam = AdamParams(learning_rate=5e-3)
 
     forward, backward = (train_request(sequences, forward_only=only) for only in (True, False))
     before = training.forward_backward(forward)[0]["logprobs"]
