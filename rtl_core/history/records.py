@@ -20,8 +20,11 @@ from rtl_core.learning.reward import Reward
 from rtl_core.learning.spans import SpanArray
 from rtl_core.types.numbers import Count, Share
 from rtl_core.types.rollout import Kind, PolicyName, Rollout
+from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Verdict
 
+PlacedProblem = tuple[Problem, str, int | None]
+"""A problem, its split, and its position in the curriculum, if it has one there."""
 EndedBy = Literal["signal", "request"]
 RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "paused"]
 StepStatus = Literal["planned", "trained"]
@@ -51,6 +54,10 @@ class RunSettings(BaseModel):
     student: str = ""
     teacher: str = ""
     problems_hash: str = ""
+
+    def setting(self, section: str, key: str, default: Any = None) -> Any:
+        """The value of a key of the configuration; `default` where the run has none."""
+        return self.config.get(section, {}).get(key, default)
 
 
 class RunRecord(RunSettings):

@@ -49,7 +49,7 @@ class Choice(BaseModel):
         """Mapping of problem id to rollouts; with `passed` only those that passed."""
         rollouts: dict[str, list[str]] = defaultdict(list)
         values = {"run": run, "passed": passed, **self.model_dump()}
-        for row in history.query(_CHOSEN, values).to_pylist():
+        for row in history.rows(_CHOSEN, values):
             rollouts[row["problem_id"]].append(row["rollout"])
         return dict(rollouts)
 
@@ -80,7 +80,7 @@ def texts_of(
 ) -> dict[str, list[str]]:
     """Mapping of text to rollouts with that text, `among` these rollouts of one problem."""
     rollouts: dict[str, list[str]] = defaultdict(list)
-    for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
+    for row in history.rows(_TEXTS, {"run": run, "problem_id": problem_id}):
         if row["rollout"] in among:
             rollouts[row["text"]].append(row["rollout"])
     return rollouts
