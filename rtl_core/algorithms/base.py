@@ -21,6 +21,7 @@ from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.credit import Components, Credit, GroupCredit
+from rtl_core.types.numbers import Floats
 from rtl_grader.registry import Registry
 
 Inputs = dict[str, NDArray[Any]]
@@ -34,7 +35,7 @@ class Group:
     answers: Sequence[StoredRollout]
 
     @property
-    def earned_G(self) -> NDArray[np.float64]:
+    def earned_G(self) -> Floats:
         """Reward of each answer. Raises RuntimeError if one has no verdict."""
         if missing := [stored.rollout.key for stored in self.answers if stored.reward is None]:
             raise RuntimeError(f"{missing[0]} has no verdict; it must not be trained on")

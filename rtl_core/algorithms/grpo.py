@@ -12,6 +12,7 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import Scale, token_advantages
 from rtl_core.learning.credit import Components, GroupCredit, Rules, credit
 from rtl_core.learning.kl import unsure
+from rtl_core.types.numbers import Floats
 
 
 @ALGORITHMS.register("grpo")
@@ -88,7 +89,7 @@ class Grpo(Algorithm):
             heard_T=self.heard_T(answer),
         )
 
-    def heard_T(self, answer: StoredRollout) -> NDArray[np.float64]:
+    def heard_T(self, answer: StoredRollout) -> Floats:
         """1 at each token where the teacher is heard, 0 elsewhere (learning/kl.py)."""
         heard_T = unsure(
             np.array(answer.rollout.logprobs_T), self.config.learning.kl_unsure_below

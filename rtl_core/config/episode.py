@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
+from rtl_core.types.numbers import Count
 from rtl_core.types.rollout import Kind
 from rtl_grader.types.section import Section
 
@@ -28,14 +29,14 @@ class Bounds(Section):
 
     turns: int = Field(default=30, ge=1, le=1000)
     """Maximum number of model turns. A turn may contain several tool calls."""
-    tokens: int = Field(default=32_768, ge=1)
+    tokens: Count = 32_768
     """Maximum number of tokens the model may write over all turns."""
-    seconds: float = Field(default=300.0, gt=0)
+    seconds: PositiveFloat = 300.0
     """Time limit for the programs of all calls together. Counts computing and sleeping, not waiting for a
     busy machine."""
     call_seconds: float = Field(default=30.0, gt=0, le=600)
     """Time limit for one program, counted in the same way."""
-    calls: int = Field(default=8, ge=1)
+    calls: Count = 8
     """Maximum number of calls carried out per turn. Further calls return an error."""
     result_bytes: int = Field(default=8_000, ge=400)
     """Maximum size of a call's result, in bytes. The middle of a longer result is left out."""
@@ -43,7 +44,7 @@ class Bounds(Section):
     """Maximum size of a call's arguments, in bytes."""
     workspace_bytes: int = Field(default=16 << 20, ge=1_000)
     """Maximum total size of the workspace's files."""
-    files: int = Field(default=500, ge=1)
+    files: Count = 500
     """Maximum number of files in the workspace."""
     tools: tuple[ToolName, ...] | None = None
     """The tools offered. Default: all that the sandbox has. With an empty list (`[]`) the first turn

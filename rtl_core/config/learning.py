@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, field_validator
 
 from localtinker.losses import CLIP, LOSSES, UNAVAILABLE, policy_losses
 from rtl_core.config.url import EndpointUrl
@@ -16,6 +16,7 @@ from rtl_core.learning.distributions import Divergence, Tail
 from rtl_core.learning.health import METRICS
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 from rtl_core.learning.schedule import KlSchedule, scheduled
+from rtl_core.types.numbers import Count, Share
 from rtl_grader.types.section import Section
 from rtl_grader.words import did_you_mean
 
@@ -53,19 +54,19 @@ class LearningSection(Section):
     staleness: int = Field(default=0, ge=0, le=8)
     """Maximum number of train steps by which the sampling weights lag behind. 0: on-policy, one step after
     the other. n: the next n steps are sampled, graded and scored while one step trains."""
-    reward_weight: float = Field(default=1.0, ge=0)
+    reward_weight: NonNegativeFloat = 1.0
     """Weight of the reward's advantage. 0: distillation only."""
-    kl_weight: float = Field(default=0.5, ge=0)
+    kl_weight: NonNegativeFloat = 0.5
     """λ: weight of the per-token reverse KL to the teacher. 0 in every step: RL only, no teacher needed."""
     kl_schedule: KlSchedule = "constant"
     """`constant`; `linear` or `cosine` from `kl_weight` at the first step to `final_kl_weight` at the last;
     `target`: start at `kl_weight` and adjust after each step to keep the KL at `kl_target`."""
-    final_kl_weight: float = Field(default=0.0, ge=0)
+    final_kl_weight: NonNegativeFloat = 0.0
     """With `linear` and `cosine`: λ at the end of the schedule."""
-    kl_schedule_part: float = Field(default=1.0, gt=0, le=1)
+    kl_schedule_part: Share = 1.0
     """With `linear` and `cosine`: fraction of the run's steps, supervised steps included, after which λ
     stays at `final_kl_weight`."""
-    kl_target: float | None = Field(default=None, gt=0)
+    kl_target: PositiveFloat | None = None
     """With `target`: target KL to the teacher per token, in nats."""
     kl_gain: float = Field(default=0.1, gt=0, le=2)
     """With `target`: gain of the controller. λ changes by at most a fifth of this fraction per step."""
@@ -93,7 +94,7 @@ class LearningSection(Section):
     forward pass, either."""
     jensen_shannon_beta: float = Field(default=0.5, gt=0, lt=1)
     """With `jensen_shannon`: β, the teacher's weight in the mixture."""
-    choices_stored_above: float = Field(default=1.0, ge=0)
+    choices_stored_above: NonNegativeFloat = 1.0
     """With `distribution_distillation`: store the teacher's three likeliest tokens where the KL is at least
     this many nats."""
     teacher_reads: Literal["answer", "thoughts"] = "answer"
@@ -101,13 +102,13 @@ class LearningSection(Section):
     also its `thoughts`, where the teacher's template puts them. A teacher with the student's tokens reads all."""
     kl_discount: float = Field(default=0.0, ge=0, le=1)
     """γ: discount factor with which the KL of later tokens counts towards a token."""
-    kl_clamp: float | None = Field(default=None, gt=0)
+    kl_clamp: PositiveFloat | None = None
     """Clip each token's KL to plus or minus this many nats. Default: no clipping."""
     baseline: Baseline = "group_mean"
     """Baseline of a rollout's reward: the mean of its group, or the mean of the group's other rollouts."""
     normalise_std: bool = False
     """Divide a group's advantages by their standard deviation. `gdpo` and `max_rl` have their own scale."""
-    replacements: int = Field(default=1, ge=0)
+    replacements: NonNegativeInt = 1
     """With λ = 0: how often a group without advantages (equal rewards; with `gdpo` equal in each term), which
     teaches nothing, may be replaced by another problem in its step."""
     replace_with_kl: bool = False
@@ -116,9 +117,9 @@ class LearningSection(Section):
     truncated: Truncated = "keep"
     """Answers cut at the token limit and episodes ended by a limit of `[episode]`: `keep` their reward,
     `mask` them out of loss and baseline, or `penalise` them."""
-    overlong_penalty: float = Field(default=0.5, ge=0)
+    overlong_penalty: NonNegativeFloat = 0.5
     """With `penalise`: penalty of a truncated answer, in units of reward."""
-    overlong_buffer: int = Field(default=0, ge=0)
+    overlong_buffer: NonNegativeInt = 0
     """With `penalise`: number of tokens before the limit over which the penalty rises from 0."""
     self_hint: Literal["golden", "verdict"] = "golden"
     """With `self_distillation`: hint shown to the student when it scores its own answers. `golden`: the
@@ -127,10 +128,10 @@ class LearningSection(Section):
     self_weights: Literal["start", "current"] = "start"
     """With `self_distillation`: weights used for scoring. `start`: those after the warm start, frozen.
     `current`: those that sampled the answer."""
-    warm_start_steps: int = Field(default=0, ge=0)
+    warm_start_steps: NonNegativeInt = 0
     """Number of initial supervised steps (cross entropy) on answers that are not the student's: off-policy
     distillation."""
-    warm_start_problems: int | None = Field(default=None, ge=1)
+    warm_start_problems: Count | None = None
     """Problems in each supervised step. Default: `curriculum.problems_per_step`. A problem has few distinct
     answers to imitate, so a step of 48 problems reads about as much as one of 8 groups of 6."""
     warm_start_source: Literal["teacher", "golden", "endpoint"] = "teacher"
@@ -141,15 +142,15 @@ class LearningSection(Section):
     OPENAI_API_KEY."""
     warm_start_model: str | None = Field(default=None, min_length=1)
     """With `endpoint`: name of the model there, and of its price in the price list."""
-    warm_start_max_tokens: int | None = Field(default=None, ge=1)
+    warm_start_max_tokens: Count | None = None
     """With `endpoint`: maximum tokens that the model writes for one answer, thoughts included. Default:
     `sampling.max_tokens`, which also bounds what the student imitates."""
-    warm_start_answers: int | None = Field(default=None, ge=1)
+    warm_start_answers: Count | None = None
     """Answers sampled from the teacher or the endpoint per problem of a supervised step. Default:
     `sampling.group_size`. Equal answers count once, and those of a confident teacher are all alike."""
     warm_start_passing_only: bool = True
     """Imitate only those answers of the teacher or the endpoint that pass."""
-    warm_start_learning_rate: float | None = Field(default=None, gt=0)
+    warm_start_learning_rate: PositiveFloat | None = None
     """Adam's learning rate in the warm start. Default: `learning_rate` without decay."""
     doubtful: Doubtful = "keep"
     """Treatment of passes contradicted by a proof, by a simulation beside the golden answer or by the other
@@ -166,21 +167,21 @@ class LearningSection(Section):
     permute_teacher: bool = False
     """Control experiment: give each rollout the teacher's scores of another one, token by token. Remaining
     improvement is not due to the teacher."""
-    learning_rate: float = Field(default=4e-5, gt=0)
+    learning_rate: PositiveFloat = 4e-5
     """Adam's learning rate at the first step."""
-    final_learning_rate_share: float = Field(default=1.0, gt=0, le=1)
+    final_learning_rate_share: Share = 1.0
     """Final learning rate as a fraction of `learning_rate`, reached linearly at the last planned step. 1: constant."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Adam's decay rate of the first moment."""
     beta2: float = Field(default=0.95, ge=0, lt=1)
     """Adam's decay rate of the second moment."""
-    eps: float = Field(default=1e-8, gt=0)
+    eps: PositiveFloat = 1e-8
     """Adam's epsilon."""
-    grad_clip_norm: float = Field(default=0.0, ge=0)
+    grad_clip_norm: NonNegativeFloat = 0.0
     """Maximum gradient norm. 0: no clipping."""
-    max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
+    max_sampler_trainer_kl: PositiveFloat = 0.5
     """Stop the run when the KL between sampler and trainer exceeds this value (healthy: below 0.01)."""
-    max_sampler_trainer_difference: float = Field(default=0.25, gt=0)
+    max_sampler_trainer_difference: PositiveFloat = 0.25
     """Stop the run when the log-probabilities of answers that the current weights sampled differ from the
     trainer's, on average and in either direction, by more than this share of the trainer's mean plus 0.02
     nats. The first step is checked before it is applied."""
@@ -297,22 +298,22 @@ class CurriculumSection(Section):
     """`easy_to_hard`: by measured pass rate, label, golden size and interface size. `shuffled`: random.
     `pools`: draw each RL step from an easy, a normal and a hard pool that are updated with the run's own
     pass rates."""
-    problems_per_step: int = Field(default=8, ge=1)
+    problems_per_step: Count = 8
     """Problems in each train step."""
-    measure_samples: int = Field(default=0, ge=0)
+    measure_samples: NonNegativeInt = 0
     """Answers sampled from student and teacher for each training problem before the first step. Problems
     are then ordered by pass rate. 0: no measurement."""
     pool_weights: dict[Pool, float] = Field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
     """With `pools`: relative probability of each pool."""
-    easy_from: float = Field(default=0.75, gt=0, le=1)
+    easy_from: Share = 0.75
     """With `pools`: a problem at or above this pass rate is easy."""
-    hard_below: float = Field(default=0.25, gt=0, le=1)
+    hard_below: Share = 0.25
     """With `pools`: a problem below this pass rate is hard."""
-    window: int = Field(default=2, ge=1)
+    window: Count = 2
     """With `pools`: number of a problem's latest groups that its pass rate is computed from."""
-    rest_after: int = Field(default=2, ge=0)
+    rest_after: NonNegativeInt = 2
     """With `pools`: a problem pauses after this many consecutive groups that all passed or all failed. 0: never."""
-    rest_steps: int = Field(default=20, ge=1)
+    rest_steps: Count = 20
     """With `pools`: number of steps for which such a problem pauses."""
     quarantine: bool = False
     """Skip a problem whose answers cannot be graded (after `grading.retries`) instead of stopping the run.
@@ -339,9 +340,9 @@ class HealthSection(Section):
     ranges: dict[str, SafeRange] = Field(default_factory=dict)
     """Safe ranges of step metrics, such as `{"optim/entropy" = {min = 0.02}}`. A run that leaves its range
     saves everything and stops."""
-    patience: int = Field(default=3, ge=1)
+    patience: Count = 3
     """Number of consecutive steps that a metric must be out of range."""
-    accept_up_to_step: int = Field(default=0, ge=0)
+    accept_up_to_step: NonNegativeInt = 0
     """Do not check steps up to this number (counted from 1). To resume a stopped run, set it to the step at
     which the run stopped."""
 

@@ -32,7 +32,7 @@ _NUMBER = r"[-+]?(?:[0-9.][\w.+-]*|inf|nan)"
 
 def _value_pattern(annotation: Any) -> str:
     """Regular expression for what follows a key in a `section.key=value` text, as far as a schema can say it."""
-    kinds = get_args(annotation)
+    kinds = tuple(getattr(kind, "__origin__", kind) for kind in get_args(annotation))
     if get_origin(annotation) is Literal:
         values = "|".join(kinds)
     elif annotation is bool or kinds == (bool, NoneType):

@@ -7,7 +7,14 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    model_validator,
+)
 
 from rtl_core.config.episode import Bounds
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
@@ -20,6 +27,7 @@ from rtl_core.prompting.chat import Chat
 from rtl_core.starter.source import (
     StarterSource as StarterSource,  # registered, also without metadata of the package
 )
+from rtl_core.types.numbers import Count, Share
 from rtl_core.types.rollout import Kind
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import SplitBy
@@ -37,7 +45,7 @@ class RunSection(Section):
     evaluate --model`)."""
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     """Seed for splits, order, sampling (if the service supports it) and LoRA initialisation."""
-    epochs: int = Field(default=2, ge=1)
+    epochs: Count = 2
     """Number of passes over the training problems."""
     directory: Path = Path("runs")
     """Parent folder of the run's files: its report and, with the embedded service, its weights are in
@@ -62,12 +70,12 @@ class ProblemsSection(Section):
     problems of one design together, such as CVDP's of one IP, those sharing an RTL module, and
     near-duplicates by text, golden answer or code. `id`: split single problems, as releases before this key
     did; runs that they began continue so unless the configuration sets the key."""
-    validation_mutants: int = Field(default=2, ge=0)
+    validation_mutants: NonNegativeInt = 2
     """Number of mutants of the golden answer that must fail before a problem is trained on. 0: skip this check."""
     validate_first: bool = False
     """Validate all problems before sampling starts, so that the plan counts only fit ones. Off: validate
     each problem before its first use and replace an unfit one by its neighbour in the curriculum."""
-    weak_ceiling: float = Field(default=0.0, ge=0)
+    weak_ceiling: NonNegativeFloat = 0.0
     """Maximum reward for problems whose harness is weak, that is, also passes wrong designs. 0: do not
     train on them. A value below the reward of a pass limits the influence of weak harnesses. Held-out
     problems are never weak."""
@@ -120,11 +128,11 @@ class PromptingSection(Section):
 
 
 class SamplingSection(Section):
-    group_size: int = Field(default=4, ge=1)
+    group_size: Count = 4
     """Rollouts per problem and step."""
-    max_tokens: int = Field(default=4096, ge=1)
+    max_tokens: Count = 4096
     """Maximum length of a completion, in tokens."""
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: PositiveFloat = 1.0
     """Sampling temperature in training, and in evaluations unless `evaluation.temperature` is set. The KL
     is correct only at 1."""
     seeded: bool = False
@@ -133,17 +141,17 @@ class SamplingSection(Section):
 
 
 class EvaluationSection(Section):
-    samples: int = Field(default=4, ge=1)
+    samples: Count = 4
     """Answers sampled per held-out problem."""
     k: tuple[int, ...] = Field(default=(1, 4), min_length=1)
     """Values of k for pass@k."""
-    temperature: float | None = Field(default=None, ge=0)
+    temperature: NonNegativeFloat | None = None
     """Sampling temperature in evaluations; 0: the likeliest answer. Default: `sampling.temperature`. Below 1
     the model makes fewer random errors than in training."""
-    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_p: Share = 1.0
     """Nucleus sampling in evaluations: draw from the smallest set of likeliest tokens with this total
     probability. Training uses 1."""
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: Count | None = None
     """Maximum length of a completion in evaluations, in tokens. Default: `sampling.max_tokens`."""
     weights: str | None = Field(default=None, pattern=r"^tinker://.+")
     """With `run.purpose = evaluation`: saved weights to sample from instead of the base model `tinker.student`."""
@@ -153,10 +161,10 @@ class EvaluationSection(Section):
     agentic: bool = False
     """With `run.purpose = evaluation`: after single-shot answers also run episodes, in which the model
     works with tools (`[episode]`)."""
-    at_once: int = Field(default=8, ge=1)
+    at_once: Count = 8
     """With an endpoint, `agentic` or `learning.episodes`: number of concurrent conversations, also in
     training. Their programs share the cores."""
-    every: int = Field(default=0, ge=0)
+    every: NonNegativeInt = 0
     """Evaluate every n steps, in addition to before and after training. 0: only before and after."""
     after_warm_start: bool = False
     """Also evaluate after the warm start, to separate its effect from that of the later steps."""
@@ -173,12 +181,12 @@ class BackendSection(Section):
 
 
 class CheckpointsSection(Section):
-    keep_last: int = Field(default=3, ge=1)
+    keep_last: Count = 3
     """Number of latest steps whose weights are kept on the service."""
-    keep_best: int = Field(default=1, ge=0)
+    keep_best: NonNegativeInt = 1
     """Number of steps with the best held-out pass@1 whose weights are kept. pass@1 is the mean over the
     held-out problems of all sources."""
-    keep_every: int = Field(default=0, ge=0)
+    keep_every: NonNegativeInt = 0
     """Also keep the weights of every n-th step. 0: none."""
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
     """Days until saved weights expire on the service. The final weights of a finished run never expire."""
@@ -192,10 +200,10 @@ class CheckpointsSection(Section):
 class CostSection(Section):
     prices: Path | None = None
     """Your own price list. Default: the dated list in the package."""
-    budget_usd: float | None = Field(default=None, gt=0)
+    budget_usd: PositiveFloat | None = None
     """Save everything and stop before a step that would raise the run's total cost above this, in US
     dollars. A step is assumed to cost as much as those before it."""
-    budget_hours: float | None = Field(default=None, gt=0)
+    budget_hours: PositiveFloat | None = None
     """Save everything and stop after this many hours. The same command resumes the run with a new budget of
     as many hours."""
 

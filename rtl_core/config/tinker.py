@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from rtl_core.types.numbers import Count
 from rtl_grader.types.section import Section
 
 
@@ -32,7 +33,7 @@ class TinkerSection(Section):
     teachers: dict[str, str] = Field(default_factory=dict)
     """Teachers for the problems of single sources: mapping of a problem's `source` (`starter`, `cvdp`,
     `cvdp-agentic`, ...) to a model or saved weights. All other problems use `teacher`."""
-    lora_rank: int = Field(default=32, ge=1)
+    lora_rank: Count = 32
     """Rank of the LoRA adapter. Tinker's cloud accepts only powers of two."""
     start_from: str | None = None
     """Saved state (`tinker://RUN/weights/NAME`) from which the student starts, instead of a new adapter.
@@ -42,7 +43,7 @@ class TinkerSection(Section):
     """Mapping of model name to a folder on this machine. With `local` the model is loaded from it; the
     package's tiny models (`student`, `teacher`, ...) and those of `rtl-distill admin fetch-model` need no entry.
     Otherwise only the tokenizer is loaded from it (default: the hub)."""
-    local_threads: int = Field(default=2, ge=1)
+    local_threads: Count = 2
     """With `local`: number of CPU threads of the service."""
     local_device: str = "auto"
     """With `local`: device of the models: `cpu`, `cuda`, `cuda:N`, or `auto` (a GPU if there is one and a

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, ValidationError
 
 from rtl_core.errors import ConfigError
 from rtl_grader.words import did_you_mean
@@ -67,10 +67,10 @@ class ModelPrice(BaseModel):
     """Prices of one model in USD per million tokens; None for unused kinds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    prefill: float | None = Field(default=None, ge=0)
-    cached: float | None = Field(default=None, ge=0)
-    sample: float | None = Field(default=None, ge=0)
-    train: float | None = Field(default=None, ge=0)
+    prefill: NonNegativeFloat | None = None
+    cached: NonNegativeFloat | None = None
+    sample: NonNegativeFloat | None = None
+    train: NonNegativeFloat | None = None
 
 
 class Prices(BaseModel):

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.columns import Row, from_row, key_conditions, read
@@ -232,7 +233,7 @@ class Reading(Transactions):
 
 
 def known_keys(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
+    con: DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> list[str]:
     """The keys among `keys` that `table` contains."""
     stored: list[str] = []
@@ -243,7 +244,7 @@ def known_keys(
 
 
 def _stored_rollouts(
-    con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]
+    con: DuckDBPyConnection, condition: str, params: Sequence[Any]
 ) -> list[StoredRollout]:
     """The rollouts that meet the condition, each with everything that later stages recorded."""
     heads = read(con, "rollouts", f"{condition} ORDER BY problem_id, sample", params)
@@ -296,7 +297,7 @@ def _stored_rollouts(
 
 
 def _by_key(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
+    con: DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> dict[str, Row]:
     parts = key_conditions(column, keys)
     rows = (row for condition, chunk in parts for row in read(con, table, condition, chunk))
@@ -304,7 +305,7 @@ def _by_key(
 
 
 def _lists(
-    con: duckdb.DuckDBPyConnection,
+    con: DuckDBPyConnection,
     table: str,
     keys: Iterable[str],
     steps: Sequence[int],

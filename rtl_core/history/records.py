@@ -12,15 +12,19 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
 
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
 from rtl_core.learning.reward import Reward
 from rtl_core.learning.spans import SpanArray
+from rtl_core.types.numbers import Count, Share
 from rtl_core.types.rollout import Kind, PolicyName, Rollout
+from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Verdict
 
+PlacedProblem = tuple[Problem, str, int | None]
+"""A problem, its split, and its position in the curriculum, if it has one there."""
 EndedBy = Literal["signal", "request"]
 RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "paused"]
 StepStatus = Literal["planned", "trained"]
@@ -43,13 +47,17 @@ class RunSettings(BaseModel):
     the changed ones."""
 
     model_config = ConfigDict(frozen=True)
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] = {}
     """The whole effective configuration, JSON-serialisable."""
     config_hash: str = ""
     seed: int = 0
     student: str = ""
     teacher: str = ""
     problems_hash: str = ""
+
+    def setting(self, section: str, key: str, default: Any = None) -> Any:
+        """The value of a key of the configuration; `default` where the run has none."""
+        return self.config.get(section, {}).get(key, default)
 
 
 class RunRecord(RunSettings):
@@ -58,7 +66,7 @@ class RunRecord(RunSettings):
     name: str = Field(min_length=1)
     created_at: datetime = Field(default_factory=utc_now)
     status: RunStatus = "created"
-    versions: dict[str, str] = Field(default_factory=dict)
+    versions: dict[str, str] = {}
     """Package, tool or image -> version or digest."""
     message: str | None = None
     """Why it stopped, in words."""
@@ -97,7 +105,7 @@ class AuditFinding(BaseModel):
     depth: int | None = None
     """Number of clock cycles for which equality is proved, if it is bounded."""
     cpu_s: float = 0.0
-    trace: list[dict[str, int]] = Field(default_factory=list)
+    trace: list[dict[str, int]] = []
     """The shortest inputs that show a difference: the value of each input, step by step."""
     cells: int | None = None
     flip_flops: int | None = None
@@ -116,7 +124,7 @@ class AuditRecord(AuditFinding):
     key: str
     """Hash of golden answer, effort and tools: the same key gives the same result."""
     executor: str
-    tools: dict[str, str] = Field(default_factory=dict)
+    tools: dict[str, str] = {}
     audited_at: datetime = Field(default_factory=utc_now)
 
 
@@ -124,7 +132,7 @@ class StepPlan(BaseModel):
     """The problems of a train step, in order."""
 
     model_config = ConfigDict(frozen=True)
-    step: int = Field(ge=0)
+    step: NonNegativeInt
     problem_ids: tuple[str, ...]
 
 
@@ -154,14 +162,14 @@ class StepRecord(BaseModel):
     step: int
     state_path: str
     sampler_path: str
-    examples: int = Field(ge=0)
+    examples: NonNegativeInt
     """Number of answers that were sent for training."""
-    train_tokens: int = Field(ge=0)
+    train_tokens: NonNegativeInt
     """Their tokens, P + T − 1 each, which the train step is charged for."""
-    times: dict[str, float] = Field(default_factory=dict)
+    times: dict[str, float] = {}
     """Stage (`sample`, `grade`, `score`, `train`, `store`, `total`) -> wall seconds. Stages overlap, so
     they may add up to more than `total`."""
-    metrics: dict[str, float] = Field(default_factory=dict)
+    metrics: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +221,13 @@ class Conditions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     template: str | None = None
     """Prompt template."""
-    temperature: float | None = Field(default=None, ge=0)
+    temperature: NonNegativeFloat | None = None
     """Sampling temperature."""
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_p: Share | None = None
     """Sampling top_p."""
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: Count | None = None
     """Maximum tokens of an answer."""
-    turns: int | None = Field(default=None, ge=1)
+    turns: Count | None = None
     """Maximum turns of an episode with tools; None for single-shot answers."""
 
     @property
@@ -244,12 +252,12 @@ class EvaluationFigures(BaseModel):
     pass_at_1: float | None = None
     lo: float | None = None
     hi: float | None = None
-    pass_at_k: dict[int, float] = Field(default_factory=dict)
-    by_difficulty: dict[str, float] = Field(default_factory=dict)
-    by_family: dict[str, float] = Field(default_factory=dict)
-    left_out: dict[str, int | list[str]] = Field(default_factory=dict)
+    pass_at_k: dict[int, float] = {}
+    by_difficulty: dict[str, float] = {}
+    by_family: dict[str, float] = {}
+    left_out: dict[str, int | list[str]] = {}
     """Reason why problems are excluded from the results -> which, or how many if they have no name."""
-    errata: dict[str, str] = Field(default_factory=dict)
+    errata: dict[str, str] = {}
     """Problem in the results with a known fault of its published set -> what is wrong."""
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from rtl_core.history.columns import columns_of, from_row, table
-from rtl_core.history.records import TeacherRecord
+from rtl_core.history.records import PlacedProblem, TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import Rollout
-from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 
 PLACE_COLUMNS = ("run", "purpose", "evaluation", "epoch", "step", "problem_id")
@@ -152,7 +151,7 @@ def teacher_tables(
 
 
 def problem_tables(
-    run: str, rows: Sequence[tuple[Problem, str, int | None]], now: datetime
+    run: str, rows: Sequence[PlacedProblem], now: datetime
 ) -> dict[str, pa.Table]:
     """Rows of `problems` (one per fingerprint) and `run_problems`; a later entry for a problem replaces an
     earlier one."""
@@ -165,7 +164,7 @@ def problem_tables(
     }
 
 
-def run_problems(run: str, rows: Sequence[tuple[Problem, str, int | None]]) -> pa.Table:
+def run_problems(run: str, rows: Sequence[PlacedProblem]) -> pa.Table:
     """Rows of `run_problems`; a later entry for a problem replaces an earlier one."""
     placed = {p.id: (p, split, position) for p, split, position in rows}
     problems, splits, positions = [

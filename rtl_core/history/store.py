@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
+from duckdb import DuckDBPyConnection
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import rows
@@ -34,6 +34,7 @@ from rtl_core.history.records import (
     EndedBy,
     EvaluationRecord,
     MessageRecord,
+    PlacedProblem,
     RunRecord,
     RunSettings,
     RunStatus,
@@ -45,7 +46,6 @@ from rtl_core.history.records import (
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import Rollout
-from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Verdict
 from rtl_grader.validation.record import ValidationRecord
 
@@ -134,16 +134,12 @@ class History(Reading):
 
     # -- problems
 
-    def record_problems(
-        self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]
-    ) -> None:
+    def record_problems(self, run: str, rows_: Sequence[PlacedProblem]) -> None:
         """Store (problem, split, position in the curriculum or None), replacing earlier entries of a problem."""
         with self._writing() as con:
             insert(con, rows.problem_tables(run, rows_, utc_now()), "OR REPLACE")
 
-    def place_problems(
-        self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]
-    ) -> None:
+    def place_problems(self, run: str, rows_: Sequence[PlacedProblem]) -> None:
         """Store another split or position of problems that `record_problems` has stored."""
         with self._writing() as con:
             insert(con, {"run_problems": rows.run_problems(run, rows_)}, "OR REPLACE")
@@ -346,9 +342,7 @@ class History(Reading):
         with self._writing() as con:
             insert(con, {name: table(name, records, **explicit)}, conflict)
 
-    def _places(
-        self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]
-    ) -> dict[str, rows.Place]:
+    def _places(self, con: DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
         """Mapping of rollout key to its place. Raises HistoryError for a rollout that is not stored."""
         places: dict[str, rows.Place] = {}
         for condition, chunk in key_conditions("rollout", keys):
@@ -362,7 +356,7 @@ class History(Reading):
         return places
 
 
-def _replace(con: duckdb.DuckDBPyConnection, head: str, tables: Mapping[str, pa.Table]) -> None:
+def _replace(con: DuckDBPyConnection, head: str, tables: Mapping[str, pa.Table]) -> None:
     """Insert facts about rollouts, after deleting earlier facts about those rollouts that the table `head` contains."""
     keys = tables[head].column("rollout").to_pylist()
     for condition, chunk in key_conditions("rollout", known_keys(con, head, keys)):

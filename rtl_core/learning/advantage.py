@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.learning.kl import FloatArray, discounted_future_sum, k1
+from rtl_core.types.numbers import Floats
 
 Baseline = Literal["group_mean", "leave_one_out"]
 Scale = Literal["none", "std", "mean"]
@@ -30,7 +31,7 @@ SURE = 0.95
 
 def group_advantages(
     rewards_G: FloatArray, *, baseline: Baseline = "group_mean", scale: Scale = "none"
-) -> NDArray[np.float64]:
+) -> Floats:
     """Advantages of the G rollouts of one problem; all zero when all rewards are equal.
 
     `leave_one_out` subtracts the mean of the other rollouts, which gives `G/(G−1)` times the group-centred value.
@@ -44,7 +45,7 @@ def group_advantages(
         )
     if np.ptp(rewards_G) < 1e-12:  # rounding must not turn equal rewards into a signal
         return np.zeros_like(rewards_G)
-    centred_G: NDArray[np.float64] = rewards_G - rewards_G.mean()
+    centred_G: Floats = rewards_G - rewards_G.mean()
     if baseline == "leave_one_out":
         centred_G = centred_G * (rewards_G.size / (rewards_G.size - 1))
     match scale:
@@ -57,7 +58,7 @@ def group_advantages(
 
 def component_advantages(
     values_GC: FloatArray, weights_C: FloatArray, *, baseline: Baseline = "group_mean"
-) -> NDArray[np.float64]:
+) -> Floats:
     """Advantages of the G rollouts of one problem from C components of their rewards: each component is
     normalised within the group by itself, and the results are summed with their weights."""
     advantages_G = np.zeros(len(values_GC))

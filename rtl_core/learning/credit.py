@@ -39,6 +39,7 @@ from rtl_core.learning.advantage import (
     group_advantages,
 )
 from rtl_core.learning.kl import FloatArray
+from rtl_core.types.numbers import Floats
 
 Truncated = Literal["keep", "mask", "penalise"]
 Doubtful = Literal["keep", "mask", "zero"]
@@ -59,8 +60,8 @@ class Credit:
 class GroupCredit(NamedTuple):
     """Credit of the G answers of a group; all arrays have shape (G,)."""
 
-    rewards_G: NDArray[np.float64]
-    advantages_G: NDArray[np.float64]
+    rewards_G: Floats
+    advantages_G: Floats
     counts_G: NDArray[np.bool_]
 
     def answers(self) -> list[Credit]:
@@ -88,11 +89,11 @@ class Rules:
 class Components(NamedTuple):
     """The C weighted terms of the rewards of G answers."""
 
-    values_GC: NDArray[np.float64]
-    weights_C: NDArray[np.float64]
+    values_GC: Floats
+    weights_C: Floats
 
     def without(
-        self, none_G: NDArray[np.bool_], penalty_G: NDArray[np.float64], penalty: float
+        self, none_G: NDArray[np.bool_], penalty_G: Floats, penalty: float
     ) -> Components:
         """Return the components with every term 0 for the answers of `none_G`, and the penalty as another term."""
         values_GC = np.where(none_G[:, None], 0.0, self.values_GC)
@@ -117,7 +118,7 @@ def credit(
         doubtful_G: whether each is a doubtful pass; None if no pass was audited.
         components: the terms of the rewards, to normalise each by itself; None: only their sum.
     """
-    rewards_G: NDArray[np.float64] = np.array(earned_G, np.float64)
+    rewards_G: Floats = np.array(earned_G, np.float64)
     doubts_G = np.zeros(len(rewards_G), bool)
     if doubtful_G is not None and rules.doubtful != "keep":
         doubts_G = np.asarray(doubtful_G, bool)
@@ -145,9 +146,7 @@ def credit(
     return GroupCredit(rewards_G, rules.reward_weight * advantages_G, counts_G)
 
 
-def overlong_penalty(
-    lengths_G: Sequence[int], cut_G: Sequence[bool], rules: Rules
-) -> NDArray[np.float64]:
+def overlong_penalty(lengths_G: Sequence[int], cut_G: Sequence[bool], rules: Rules) -> Floats:
     """Penalty of each of G answers, from 0 to `rules.penalty`; with a buffer of 0, only truncated answers have one.
 
     Raises:

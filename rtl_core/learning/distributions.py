@@ -32,10 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.learning.kl import FloatArray
+from rtl_core.types.numbers import Floats
 
 Divergence = Literal["reverse", "forward", "jensen_shannon"]
 Tail = Literal["bucket", "renormalise"]
-Floats = NDArray[np.float64]
 LEAST_REST = 1e-5
 """Minimum probability of the bucket; smaller values are rounding errors of float32."""
 

@@ -26,7 +26,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from rtl_core.types.numbers import Floats
 
 SUFFIX = "_equal_difficulty"
 """Suffix of a step's metric for its value at equal difficulty."""
@@ -35,8 +36,6 @@ SMOOTHING = 4.0
 """Number of answers at the overall rate to add to each fifth."""
 ABILITY_SD, SPREAD, DRIFT = 3.0, 1.5, 0.02
 """Logits; `DRIFT` logits²."""
-
-Floats = NDArray[np.float64]
 
 
 class Groups(NamedTuple):

@@ -12,7 +12,9 @@ from functools import cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from rtl_core.types.numbers import Floats
 
 _legendre = cache(np.polynomial.legendre.leggauss)
 """Nodes and weights of an integral from −1 to 1."""
@@ -114,7 +116,7 @@ def unpaired_difference(first: Interval, second: Interval) -> Interval:
     return Interval(gap, gap - down, gap + up, min(first.n, second.n))
 
 
-def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[np.float64]:
+def _sign_sums(sizes_M: Floats, seed: int, draws: int) -> Floats:
     """Sums of the sizes under all sign patterns, or under `draws` random ones."""
     m = sizes_M.size
     if m <= EXACT_UP_TO:
@@ -124,7 +126,7 @@ def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[n
     return (2.0 * patterns - 1.0) @ sizes_M
 
 
-def _bootstrap(values_P: NDArray[np.float64], seed: int, draws: int) -> tuple[float, float]:
+def _bootstrap(values_P: Floats, seed: int, draws: int) -> tuple[float, float]:
     """95 % percentile interval of the mean over resampled problems."""
     rng = np.random.default_rng(seed)
     rows = max(1, 2_000_000 // values_P.size)  # blocks of at most 16 MB

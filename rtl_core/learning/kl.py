@@ -22,26 +22,28 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
+from rtl_core.types.numbers import Floats
+
 FloatArray = NDArray[np.floating]
 
 
-def k1(student_T: FloatArray, teacher_T: FloatArray) -> NDArray[np.float64]:
+def k1(student_T: FloatArray, teacher_T: FloatArray) -> Floats:
     """`s − q` per token, in nats; shapes (T,) -> (T,)."""
     return np.asarray(student_T, np.float64) - np.asarray(teacher_T, np.float64)
 
 
-def k2(student_T: FloatArray, teacher_T: FloatArray) -> NDArray[np.float64]:
+def k2(student_T: FloatArray, teacher_T: FloatArray) -> Floats:
     """`(s − q)² / 2` per token, in nats; shapes (T,) -> (T,)."""
     return k1(student_T, teacher_T) ** 2 / 2
 
 
-def k3(student_T: FloatArray, teacher_T: FloatArray) -> NDArray[np.float64]:
+def k3(student_T: FloatArray, teacher_T: FloatArray) -> Floats:
     """`exp(q − s) − 1 − (q − s)` per token, in nats; shapes (T,) -> (T,)."""
     log_ratio_T = -k1(student_T, teacher_T)
     return np.expm1(log_ratio_T) - log_ratio_T
 
 
-def discounted_future_sum(values_T: FloatArray, discount: float) -> NDArray[np.float64]:
+def discounted_future_sum(values_T: FloatArray, discount: float) -> Floats:
     """`Σ_{u ≥ t} γ^(u−t) v_u` for each t; γ = 0 gives the values themselves."""
     out_T = np.asarray(values_T, np.float64).copy()
     if discount:
@@ -50,7 +52,7 @@ def discounted_future_sum(values_T: FloatArray, discount: float) -> NDArray[np.f
     return out_T
 
 
-def unsure(student_T: FloatArray, below: float | None) -> NDArray[np.float64]:
+def unsure(student_T: FloatArray, below: float | None) -> Floats:
     """`1[exp(s_t) < below]` for the student's log-probabilities s_t of its sampled tokens; 1 everywhere if
     `below` is None.
 

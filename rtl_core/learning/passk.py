@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rtl_core.learning.intervals import Interval, mean_interval
+from rtl_core.types.numbers import Floats
 
 
-def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
+def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> Floats:
     """Unbiased pass@k of P problems, with `n_P` samples each, of which `c_P` passed: 1 − C(n−c, k) / C(n, k).
 
     Computed as 1 − Π_{i=n−c+1..n} (1 − k/i), which does not overflow (Chen et al. 2021, arXiv:2107.03374, section 2.1).

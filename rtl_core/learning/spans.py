@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.learning.kl import FloatArray
+from rtl_core.types.numbers import Floats
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """What a decoder puts in place of bytes that are no text; it may stand for different bytes."""
@@ -151,9 +152,7 @@ def _by_window(words: list[str], other: list[str]) -> Iterator[tuple[int, int, i
         a, b = next_a, next_b
 
 
-def token_scores(
-    student_T: FloatArray, teacher_U: FloatArray, spans_S4: SpanArray
-) -> NDArray[np.float64]:
+def token_scores(student_T: FloatArray, teacher_U: FloatArray, spans_S4: SpanArray) -> Floats:
     """Return q' of the student's T tokens, by the formulas above.
 
     Args:

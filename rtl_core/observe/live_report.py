@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rtl_core.history.connection import own_readers
+from rtl_core.types.tell import Tell
 
 EVERY_S = 300.0
 """Seconds between two reports."""
@@ -41,7 +41,7 @@ class LiveReport:
         history: Path,
         run: str,
         path: Path,
-        tell: Callable[[str], None],
+        tell: Tell,
         every_s: float = EVERY_S,
     ) -> None:
         self._command = [

@@ -8,7 +8,6 @@ once if the service refuses or is unreachable.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +15,7 @@ from typing import Any, Self
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
+from rtl_core.types.tell import Tell
 
 PATIENCE_S = 30.0
 """Seconds that the end of a run waits for the last metrics to be sent."""
@@ -31,9 +31,7 @@ class Tracker:
     configured and wandb is not installed.
     """
 
-    def __init__(
-        self, history: History, config: RunConfig, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, history: History, config: RunConfig, tell: Tell) -> None:
         self._history, self._config = history, config
         self._sent_path = config.run.folder / "wandb.sent"
         self._work = threading.Event()

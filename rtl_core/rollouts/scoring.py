@@ -28,6 +28,7 @@ from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
 from rtl_core.rollouts.batch import Batch, teacher_of
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import Session
+from rtl_core.types.numbers import Floats
 from rtl_grader.extraction.thoughts import without_thoughts
 from rtl_grader.prompts import Message
 from rtl_grader.types.problem import Problem
@@ -171,7 +172,7 @@ def _record(
     )
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Floats) -> float:
     return float(values.mean()) if values.size else 0.0
 
 

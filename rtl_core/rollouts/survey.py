@@ -45,7 +45,7 @@ GROUP BY p.fingerprint
 def teacher_samples(history: History) -> dict[str, list[str]]:
     """Mapping of problem fingerprint to the passing samples of teachers, also of those behind endpoints, over
     all runs of a history."""
-    return {row["fingerprint"]: row["texts"] for row in history.query(_SAMPLES).to_pylist()}
+    return {row["fingerprint"]: row["texts"] for row in history.rows(_SAMPLES)}
 
 
 @define(eq=False)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.backend.base import Adam, Check, Checkpoint, Datum, Logprobs, StepResult, Trainer
@@ -40,6 +39,7 @@ from rtl_core.rollouts.metrics import (
 from rtl_core.rollouts.planning import pool_metrics
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
+from rtl_core.types.numbers import Floats
 from rtl_grader.progress import log_line
 
 DRIFT = "optim/kl_sample_train_v1"
@@ -209,7 +209,7 @@ async def against_choices(
         Datum(d.prompt_P, d.tokens_T, {}, np.asarray(d.inputs["teacher_tokens"], np.int64))
         for d in datums
     ]
-    logprobs: Sequence[NDArray[np.float64] | None] = [None] * len(targets)
+    logprobs: Sequence[Floats | None] = [None] * len(targets)
     read = 0
     if algorithm.config.learning.reads_trainer:
         logprobs = await trainer.logprobs(targets)
@@ -284,7 +284,7 @@ def kl_weight_of(config: RunConfig, history: History, step: int, steps: int) -> 
     if learning.kl_schedule != "target":
         return learning.kl_weight_at(step, steps)
     assert learning.kl_target is not None, "the configuration was checked"
-    before = history.query(_LAST, [config.run.name, step]).to_pylist()
+    before = history.rows(_LAST, [config.run.name, step])
     if not before:
         return learning.kl_weight
     lowest, highest = learning.kl_weight_bounds

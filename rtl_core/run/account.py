@@ -47,8 +47,7 @@ async def weights_left(history: History, config: RunConfig) -> tuple[Table, dict
 
     folders = {config.run.directory}
     for record in history.runs():
-        section = record.config.get("run", {})
-        folders.add(Path(section.get("directory", config.run.directory)))
+        folders.add(Path(record.setting("run", "directory", config.run.directory)))
     known = {known_id(path.parent) for folder in folders for path in folder.glob("*/id")}
     own, recorded = known_id(config.run.folder), set(history.column(_PATHS))
     groups = defaultdict(list)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
 from rtl_core.run.retention import best_steps, kept_steps, retention_of
+from rtl_core.types.tell import Tell
 from rtl_grader.words import counted
 
 COMPARED = 8
@@ -97,7 +98,7 @@ def recorded_answers(
         "longest": LONGEST,
         "compared": COMPARED,
     }
-    return [ServedAnswer(**row) for row in history.query(_RECORDED, values).to_pylist()]
+    return [ServedAnswer(**row) for row in history.rows(_RECORDED, values)]
 
 
 def difference(model: Any, served: Sequence[ServedAnswer]) -> Difference:
@@ -193,7 +194,7 @@ def choose(history: History, config: RunConfig, which: str) -> StepState:
 
 
 async def _adapter(
-    config: RunConfig, state: StepState, folder: Path, tell: Callable[[str], None]
+    config: RunConfig, state: StepState, folder: Path, tell: Tell
 ) -> Sequence[Path]:
     """Write the adapter of a step into `folder`. Returns the files."""
     if state.state_path is None:
@@ -204,7 +205,7 @@ async def _adapter(
 
 
 async def export_adapter(
-    history: History, config: RunConfig, which: str, folder: Path, tell: Callable[[str], None]
+    history: History, config: RunConfig, which: str, folder: Path, tell: Tell
 ) -> list[Path]:
     """Write the adapter of a step and its model card into `folder`. Returns the files.
 
@@ -228,7 +229,7 @@ async def export_merged(
     config: RunConfig,
     which: str,
     folder: Path,
-    tell: Callable[[str], None],
+    tell: Tell,
     *,
     base: Path | None = None,
     dtype: Dtype | None = None,
@@ -311,7 +312,7 @@ async def _scored_now(
     config: RunConfig,
     state: StepState,
     provider: Provider,
-    tell: Callable[[str], None],
+    tell: Tell,
 ) -> list[ServedAnswer]:
     """Start the embedded service and return answers of the run, scored by the weights of a step."""
     tell(

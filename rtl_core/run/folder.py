@@ -85,7 +85,7 @@ def flow_run_page(history: History, run: str) -> str | None:
 def report_path(history: History, runs: Sequence[str]) -> Path:
     """Path of the report of a run, in its folder, or of a comparison of several, beside the history. So is that of a
     run whose folder is not on this machine."""
-    folder = history.existing_run(runs[0]).config.get("run", {}).get("directory", "")
+    folder = history.existing_run(runs[0]).setting("run", "directory", "")
     if len(runs) == 1 and Path(folder, runs[0]).is_dir():
         return Path(folder, runs[0], "report.html")
     return history.path.with_name(f"report-{'-'.join(runs)}.html")

@@ -180,7 +180,7 @@ def measured(
     }
     try:
         reader = history or History(config.run.history, read_only=True)
-        (row,) = reader.query(_MEASURED, student).to_pylist()
+        (row,) = reader.rows(_MEASURED, student)
     except HistoryError as error:
         notes.append(f"no measurements: {error.message}")
         return None

@@ -8,12 +8,13 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from rtl_core.config import RunConfig
+from rtl_core.types.tell import Tell
 
 POLL_S = 1.0
 
@@ -24,9 +25,7 @@ def lock_path(config: RunConfig) -> Path:
 
 
 @asynccontextmanager
-async def run_lock(
-    path: Path, holder: dict[str, Any], on_wait: Callable[[str], None]
-) -> AsyncIterator[None]:
+async def run_lock(path: Path, holder: dict[str, Any], on_wait: Tell) -> AsyncIterator[None]:
     """Hold the lock at `path`, waiting while another process holds it.
 
     Args:

@@ -61,8 +61,8 @@ def model_card(
     """
     run, steps = config.run.name, state.step + 1
     result, these = run_result(history, run), _of_these_weights(history, run, steps)
-    (work,) = history.query(_WORK, [run, state.step]).to_pylist()
-    counts = history.query(_COUNTS, [run]).to_pylist()
+    (work,) = history.rows(_WORK, [run, state.step])
+    counts = history.rows(_COUNTS, [run])
     licence, merged = base_licence(config, merged_from), merged_from is not None
     parts = by_source(history, these) if these else {}
     template = config.prompting.template

@@ -24,6 +24,7 @@ from rtl_core.config import RunConfig
 from rtl_core.episodes.tools import definitions
 from rtl_core.errors import HistoryError, InfrastructureError, PolicyError
 from rtl_core.history.connection import hurried
+from rtl_core.history.records import PlacedProblem
 from rtl_core.history.store import History
 from rtl_core.prompting.calls import ToolChat
 from rtl_core.run.check.machine import problems_of
@@ -38,13 +39,13 @@ from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.run.signals import call_on_signal, cancel_later
 from rtl_core.run.state import Graders, Policy, RunProgress
+from rtl_core.types.tell import Tell
 from rtl_grader.grading.cache import MOST_CACHED, MemoryCache
 from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.progress import at_intervals, log_line, progress
 from rtl_grader.settings import Cluster, executor_of, grader_of, graders_of
-from rtl_grader.types.problem import Problem
 from rtl_grader.words import first_lines
 
 HEARTBEAT_S = 30.0
@@ -190,7 +191,7 @@ async def _record_start(session: Session) -> None:
     splits = {
         (row.problem_id, row.fingerprint): row.split for row in history.problems_of(session.run)
     }
-    rows: list[tuple[Problem, str, int | None]] = []
+    rows: list[PlacedProblem] = []
     for split, problems in (("train", loaded.train), ("heldout", loaded.heldout)):
         for problem in problems:
             if splits.get((problem.id, problem.fingerprint)) not in (split, "excluded"):
@@ -265,7 +266,7 @@ async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
 
 
 async def _bases_of_teachers(
-    config: RunConfig, backend: Backend, tell: Callable[[str], None] | None
+    config: RunConfig, backend: Backend, tell: Tell | None
 ) -> dict[str, str]:
     """Mapping of saved weights that are teachers to their base model. With `tell`, missing weights are
     logged and left out instead of raised."""

@@ -7,7 +7,7 @@ import random
 from rtl_core.errors import ProblemError
 from rtl_core.starter import families, hard_families
 from rtl_core.starter.record import record_of
-from rtl_core.starter.spec import DOCUMENT, Family, Spec, Split, Tier
+from rtl_core.starter.spec import DOCUMENT, Family, Spec, Split, Tier, families_in
 from rtl_grader.problems.cvdp import problem_from_record
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import did_you_mean
@@ -27,8 +27,8 @@ __all__ = [
 ]
 MAX_DRAWS = 1000
 FAMILIES: dict[Tier, list[Family]] = {
-    "starter": families.FAMILIES,
-    "hard": hard_families.FAMILIES,
+    "starter": families_in(families),
+    "hard": families_in(hard_families),
 }
 BY_NAME: dict[str, Family] = {
     family.name: family for tier in FAMILIES.values() for family in tier

@@ -142,7 +142,7 @@ def _facts(family: Family, spec: Spec, digest: str) -> dict[str, Any]:
             "active_low": spec.active_low,
             "asynchronous": spec.asynchronous,
             "reset_state": family.reset_state,
-            "bursts": family.bursts(spec),
+            "bursts": family.bursts_of(spec),
         }
     return facts
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
 
 from rtl_core.starter import names
 from rtl_grader.types.problem import Difficulty
@@ -29,7 +32,9 @@ Words = tuple[int, ...]
 Template = str | Mapping[str, str]
 """Text with `{names}` of roles, of the variant and of `terms_of`, or such a text for each option."""
 NO_TERMS: Mapping[str, str] = {}
-Reference = TypeVar("Reference", bound=Callable[..., Any])
+Step = tuple[Any, Words]
+"""State after the next rising clock edge, and current outputs."""
+Reference = Callable[[int, str, Any, Words], Step]
 DOCUMENT = "docs/specification.md"
 """Path of the specification, for problems whose prompt does not contain it."""
 
@@ -94,6 +99,7 @@ def terms_of(spec: Spec) -> dict[str, object]:
         "index_msb": index_bits - 1,
         "count_bits": count_bits,
         "count_msb": count_bits - 1,
+        "states": 1 << spec.width,
         "sum_bits": spec.width + 1,
         "product_bits": 2 * spec.width,
         "option": spec.option,
@@ -106,11 +112,10 @@ def terms_of(spec: Spec) -> dict[str, object]:
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A kind of design from which specifications are drawn. To add one, decorate a reference model with
-    `@easy`, `@medium` or `@hard`.
-    """
+    """A kind of design from which specifications are drawn. To add one, write a reference model and a table of its
+    name in the TOML file beside it."""
 
-    reference: Callable[[int, str, Any, Words], tuple[Any, Words]]
+    reference: Reference
     """The design in Python: (width, option, state, inputs) -> (state after the next rising edge, current
     outputs), inputs and outputs in header order. Its source text becomes part of the harness, so it may use
     only its arguments and builtins.
@@ -118,8 +123,8 @@ class Family:
     difficulty: Difficulty
     roles: tuple[str, ...]
     """Textbook port names in header order, without clock and reset."""
-    textbook: tuple[str, str | None]
-    """Module name and option that a textbook would show; None if all options are equally common."""
+    textbook: tuple[str, ...]
+    """Module name that a textbook would show, and its option, unless all are equally common."""
     sizes: Template
     """Widths in bits of the data inputs, `->`, and those of the outputs, in header order."""
     describe: Template
@@ -133,27 +138,29 @@ class Family:
     """Data widths in bits: they include 8, the textbook's, or are `(1,)` for a family without a width."""
     reset_state: Any = None
     """State of the reference model after reset; None for a combinational family."""
-    bursts: Callable[[Spec], list[tuple[Words, int]]] = lambda spec: []
-    """(inputs, clock cycles) that take the design through all its states while the inputs are held, for
-    states that random inputs do not reach in a thousand cycles."""
+    bursts: Template = ""
+    """Inputs, `->`, and for how many clock cycles they are held to take the design through all its states, if random
+    inputs do not reach these in a thousand cycles."""
     parameterised: Template | None = None
     """Module header with a parameter, the last role, that sets the width; None without a parameter."""
 
     @classmethod
     def of(
         cls,
-        families: list[Family],
+        reference: Reference,
         options: Sequence[str] | Mapping[str, Mapping[str, str]] = ("",),
+        widths: Sequence[int] = (WIDTHS[0], WIDTHS[-1]),
         **facts: Any,
-    ) -> Callable[[Reference], Reference]:
-        """Decorator that adds the family of a reference model to `families`. `options`: its variants."""
+    ) -> Family:
+        """The family of a reference model from its table. `options`: its variants; `widths`: first and last one."""
         variants = options if isinstance(options, Mapping) else dict.fromkeys(options, NO_TERMS)
-
-        def add(reference: Reference) -> Reference:
-            families.append(cls(reference, variants=variants, **facts))
-            return reference
-
-        return add
+        first, last = widths
+        fields: dict[str, Any] = {
+            name: tuple(fact) if isinstance(fact, list) else fact
+            for name, fact in facts.items()
+        }
+        every = tuple(range(first, last + 1))
+        return cls(reference, variants=variants, widths=every, **fields)
 
     @property
     def name(self) -> str:
@@ -203,6 +210,13 @@ class Family:
             )
         return signals
 
+    def bursts_of(self, spec: Spec) -> list[tuple[Words, int]]:
+        """(inputs, clock cycles) of each burst."""
+        if not self.bursts:
+            return []
+        inputs, _, cycles = self._fill(self.bursts, spec).partition("->")
+        return [(tuple(map(int, inputs.split())), int(cycles))]
+
     def header(self, spec: Spec) -> list[Signal]:
         """All ports in header order."""
         signals = self.signals(spec)
@@ -220,11 +234,9 @@ class Family:
 
     def textbook_spec(self, spec: Spec) -> Spec:
         """The specification that a textbook answer fits: its names, 8 bits, `rst_n` asynchronous active low."""
-        module, option = self.textbook
+        module, option, *_ = (*self.textbook, spec.option)
         width = TEXTBOOK_WIDTH if TEXTBOOK_WIDTH in self.widths else spec.width
-        return Spec(
-            self.name, module, self.roles, width, spec.option if option is None else option
-        )
+        return Spec(self.name, module, self.roles, width, option)
 
     def widths_of(self, split: Split) -> tuple[int, ...]:
         """Widths of a split; all widths for a family with fewer than eight."""
@@ -261,6 +273,14 @@ class Family:
             active_low=active_low,
             asynchronous=rng.random() < 0.5,
         )
+
+
+def families_in(models: ModuleType) -> list[Family]:
+    """The families of a module's reference models, from the TOML file beside it, in its order."""
+    text = Path(str(models.__file__)).with_suffix(".toml").read_text(encoding="utf-8")
+    return [
+        Family.of(getattr(models, name), **table) for name, table in tomllib.loads(text).items()
+    ]
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,3 +20,7 @@ class Finding:
     """What to do if the level is not `ok`."""
     passing: bool = False
     """Whether a wrong finding may be temporary, such as a busy service."""
+
+
+Findings = Iterator[Finding]
+"""What a check yields."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rtl_core.algorithms.base import chosen
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.kl import k1
 from rtl_core.run.folder import config_of
+from rtl_core.types.numbers import Floats
 
 MOST = 3_000
 """Maximum tokens per page."""
@@ -32,7 +32,7 @@ class Overlay:
     name: str
     title: str
     about: str
-    values: NDArray[np.float64] | None = None
+    values: Floats | None = None
     missing: str = ""
     good: bool = False
     shades: tuple[float, ...] = SHADES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rtl_core.cost.tokens import no_price, total_dollars
 from rtl_core.errors import ConfigError
 from rtl_core.run.check.prompts import PreflightInput
 from rtl_core.run.forecast import Forecast, forecast, prices_of
-from rtl_core.types.finding import Finding, Level
+from rtl_core.types.finding import Finding, Findings, Level
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
 
@@ -24,7 +24,7 @@ SPARE_BYTES = 10_000_000
 """For the report and logs."""
 
 
-def cost(inputs: PreflightInput) -> Iterator[Finding]:
+def cost(inputs: PreflightInput) -> Findings:
     """Whether the budget can be watched; with prompts, maximum and likely cost, and whether the budget covers them."""
     config = inputs.config
     try:
@@ -83,7 +83,7 @@ class Need:
     most: float
 
 
-def disk(inputs: PreflightInput) -> Iterator[Finding]:
+def disk(inputs: PreflightInput) -> Findings:
     """Whether the run's folders are writable, and free space against the history and the weights kept by an
     embedded service."""
     config, plan = inputs.config, _forecast(inputs)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 
 import httpx
@@ -18,7 +18,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, UserError
 from rtl_core.history.connection import connect
 from rtl_core.run.check.prompts import PreparedPrompts, compare
-from rtl_core.types.finding import Finding
+from rtl_core.types.finding import Finding, Findings
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.grading.executors import Executor
 from rtl_grader.grading.executors.toolchain import shortcomings
@@ -64,7 +64,7 @@ def data(
     loaded: LoadedProblems,
     unfit: Mapping[str, str],
     by_source: Mapping[str, str] | None = None,
-) -> Iterator[Finding]:
+) -> Findings:
     """Number of problems by source, with the algorithm of those that `by_source` names, and problems that
     cannot be used."""
     about = "data set"
@@ -114,7 +114,7 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
     return findings, executor
 
 
-def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
+def tools(loaded: LoadedProblems, executor: Executor) -> Findings:
     """Problems whose harness needs a tool or module that the executor lacks."""
     if executor.derives_images:  # with the requirements of each harness
         return
@@ -135,7 +135,7 @@ def parity(
     tokenizers: dict[str, Tokenizer],
     prepared: PreparedPrompts,
     loaded: LoadedProblems,
-) -> Iterator[Finding]:
+) -> Findings:
     """Whether every model tokenizes the prompts like the student or, if not, how spans of text align the tokens."""
     models = wanted_models(config)
     _, *others = tokenizers.items()
@@ -148,7 +148,7 @@ def parity(
             yield Finding("tokenizer", "ok", f"{key} and student: {text}")
 
 
-def history(config: RunConfig) -> Iterator[Finding]:
+def history(config: RunConfig) -> Findings:
     """Whether the run's history file, if there is one, can be used."""
     path = config.run.history
     if path.exists():

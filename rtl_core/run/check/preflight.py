@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from rtl_core.backend.base import Provider, Readiness
@@ -18,7 +18,7 @@ from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.prompts import PreflightInput, context, known_good, prepare, sizes
 from rtl_core.run.check.readiness import saved_weights
 from rtl_core.run.conversations import endpoint_of, in_daemon_thread
-from rtl_core.types.finding import Finding
+from rtl_core.types.finding import Finding, Findings
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import LoadedProblems
 
@@ -28,7 +28,7 @@ has no timeout."""
 Result = TypeVar("Result")
 
 
-def small_pays(inputs: PreflightInput) -> Iterator[Finding]:
+def small_pays(inputs: PreflightInput) -> Findings:
     """Warn if small designs earn more and a harness may pass incomplete designs, which are small."""
     problems = inputs.config.problems
     if problems.weak_ceiling:
@@ -59,7 +59,7 @@ def served_by_endpoint(config: RunConfig) -> list[Finding]:
     return [check_serves(endpoint.url, endpoint.model)] if endpoint else []
 
 
-def preflight_findings(inputs: PreflightInput) -> Iterator[Finding]:
+def preflight_findings(inputs: PreflightInput) -> Findings:
     """Run the checks that need prompts, before anything is sampled."""
     for check in CHECKS:
         yield from check(inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rtl_core.backend.base import Readiness
@@ -14,7 +14,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import Chat, thinks_by_name
 from rtl_core.prompting.reading import Agreement, Reader, agreement
-from rtl_core.types.finding import Finding
+from rtl_core.types.finding import Finding, Findings
 from rtl_core.types.tokenizer import Tokenizer
 from rtl_grader.problems.problem_set import LoadedProblems
 from rtl_grader.prompts import Message
@@ -197,7 +197,7 @@ class PreflightInput:
         return f"; {count:,} further prompts are measured when they are used" if count else ""
 
 
-def context(inputs: PreflightInput) -> Iterator[Finding]:
+def context(inputs: PreflightInput) -> Findings:
     """Whether prompt and answer fit the context of each model.
 
     An error if an actual prompt with its answer does not fit. Only a warning if just the configured limits
@@ -248,7 +248,7 @@ def _lower(limit: int, prompt: int, answer: int) -> str:
     return lower
 
 
-def sizes(inputs: PreflightInput) -> Iterator[Finding]:
+def sizes(inputs: PreflightInput) -> Findings:
     """Whether `sampling.max_tokens` suits the thinking mode, and what happens to truncated answers."""
     config = inputs.config
     answer, truncated = config.sampling.max_tokens, config.learning.truncated
@@ -288,7 +288,7 @@ def sizes(inputs: PreflightInput) -> Iterator[Finding]:
         yield Finding("sizes", "warning", text, remedy)
 
 
-def known_good(inputs: PreflightInput) -> Iterator[Finding]:
+def known_good(inputs: PreflightInput) -> Findings:
     """Whether there are golden answers to imitate, or to show to a self-teacher."""
     learning, train = inputs.config.learning, inputs.loaded.train
     without = sum(not problem.has_whole_golden for problem in train)
@@ -308,7 +308,7 @@ def known_good(inputs: PreflightInput) -> Iterator[Finding]:
 
 def _few_goldens(
     inputs: PreflightInput, without: int, key: str, remedy: str, consequence: str
-) -> Iterator[Finding]:
+) -> Findings:
     """An error if no training problem has a golden answer, which `key` needs; a warning if some have none."""
     total = len(inputs.loaded.train)
     if without == total:

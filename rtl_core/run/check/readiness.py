@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 from rtl_core.backend.base import Provider, Readiness
 from rtl_core.backend.start import check_start
@@ -12,16 +12,15 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, HistoryError, PolicyError
 from rtl_core.history.store import History
 from rtl_core.run.folder import has_begun
-from rtl_core.types.finding import Finding
+from rtl_core.types.finding import Finding, Findings
+from rtl_core.types.tell import Tell
 
 PATIENCE_S = 30.0
 """Seconds for which transient errors are retried."""
 PAUSE_S = 3.0
 
 
-async def ready(
-    provider: Provider, config: RunConfig, tell: Callable[[str], None]
-) -> Readiness:
+async def ready(provider: Provider, config: RunConfig, tell: Tell) -> Readiness:
     """Check the backend before a run, retrying for a while if it is busy or out of reach.
 
     Raises:
@@ -40,7 +39,7 @@ async def ready(
         await asyncio.sleep(PAUSE_S)
 
 
-def refuse_or_log(findings: Iterable[Finding], tell: Callable[[str], None]) -> None:
+def refuse_or_log(findings: Iterable[Finding], tell: Tell) -> None:
     """Log the findings, and raise one error for all that are wrong.
 
     Raises:
@@ -69,7 +68,7 @@ def refuse_or_log(findings: Iterable[Finding], tell: Callable[[str], None]) -> N
     raise kind("\n".join(lines))
 
 
-def saved_weights(config: RunConfig, readiness: Readiness) -> Iterator[Finding]:
+def saved_weights(config: RunConfig, readiness: Readiness) -> Findings:
     """Findings on the saved weights that the configuration names. A run that has started has its own copy
     of its starting weights."""
     for key, weights in readiness.saved.items():
