@@ -205,15 +205,14 @@ def _evaluate(options: dict[str, Any]) -> None:
     run, model, db, card = (options[key] for key in ("run", "model", "db", "card"))
     sampling = {key: options[key] for key in ("temperature", "top_p", "max_tokens")}
     if model is None:
-        arguments = (
-            run,
-            str(db),
-            options["policy"] or "student",
-            options["split"] or "heldout",
-            options["samples"] or 8,
-            options["step"],
-            {"template": options["template"], **sampling},
-        )
+        from rtl_core.history.records import Conditions
+        from rtl_core.rollouts.evaluation import config_for
+
+        split, step = options["split"] or "heldout", options["step"]
+        other = Conditions(template=options["template"], **sampling)
+        config_for(db, run, split, other, step)  # what it refuses, before anything is opened
+        policy, samples = options["policy"] or "student", options["samples"] or 8
+        arguments = (run, str(db), policy, split, samples, step, other)
         key = run_flow(
             "rtl_distill.flows.evaluate:evaluate", *arguments, title=f"evaluate {run}"
         )
@@ -271,6 +270,11 @@ def _refuse_mistakes(options: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{', '.join(conflicts)} cannot be combined with {other}",
             "`rtl-distill evaluate --help` shows which options belong together",
+        )
+    if options["policy"] == "teacher" and options["step"] is not None:
+        raise ConfigError(
+            "--step cannot be combined with --policy teacher",
+            "a step is one of the student's: omit one of them",
         )
     if options["endpoint"] is not None and options["base_url"] is not None:
         raise ConfigError(

@@ -55,7 +55,7 @@ async def evaluate(
     Returns:
         The key of the evaluation in the history.
     """
-    settings = evaluation.config_for(Path(history), run, split, other)
+    settings = evaluation.config_for(Path(history), run, split, other, step)
     if policy == "student":
         settings = evaluation.without_teachers(settings)
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:

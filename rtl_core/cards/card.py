@@ -98,13 +98,15 @@ class Card(BaseModel):
     verdicts: str
     """SHA-256 (hex) over the digests of `problems`."""
     provenance: dict[str, Any]
-    """When, with which seeds and versions."""
+    """When, with which seed and versions, besides those of `protocol`; and which problems of a set were edited."""
 
     @model_validator(mode="after")
-    def _has_pass_at_1(self) -> Card:
+    def _has_pass_at_1_of_a_model(self) -> Card:
         whole = self.figures.get(WHOLE)
         if 1 not in self.kinds or whole is None or 1 not in whole.pass_at:
             raise ValueError("pass@1 over all problems is missing")
+        if "name" not in self.model:
+            raise ValueError("the model has no name")
         return self
 
 

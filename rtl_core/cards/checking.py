@@ -26,6 +26,7 @@ from rtl_core.cards.card import (
 )
 from rtl_core.cards.settings import departures
 from rtl_core.config.load import shipped_configs
+from rtl_core.config.models import EvaluationSection
 from rtl_core.errors import ProblemError
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Conditions
@@ -84,14 +85,21 @@ def check_card(
 
 
 def _samples(card: Card) -> Iterator[str]:
-    """An evaluation has all answers of each problem; a part of them can be chosen so that it passes."""
-    evaluation = card.protocol.settings.get("evaluation")
-    samples = evaluation.get("samples") if isinstance(evaluation, dict) else None
+    """An evaluation has all answers of each problem and a figure for each k; a part of them can be chosen so that it
+    passes."""
+    try:
+        section = EvaluationSection.model_validate(card.protocol.settings.get("evaluation"))
+    except ValidationError as error:
+        yield f"card, protocol, settings, evaluation: {error.errors()[0]['msg']}"
+        return
+    ks = {1, *(k for k in section.k if k <= section.samples)}
+    if ks != card.kinds.keys():
+        yield f"card, kinds: has k {sorted(card.kinds)}, but the card's settings ask for {sorted(ks)}"
     for name, one in card.problems.items():
         has = sorted(one.verdicts)
-        if len(has) != samples or has != [*range(len(has))]:
+        if len(has) != section.samples or has != [*range(len(has))]:
             numbers = ", ".join(map(str, has))
-            yield f"{name}: has samples {numbers}, but the card's settings ask for {samples}"
+            yield f"{name}: has samples {numbers}, but the card's settings ask for {section.samples}"
 
 
 def _departures(card: Card) -> Iterator[str]:

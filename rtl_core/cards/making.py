@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rtl_core.cards.card import OF_RUN, Card, Protocol, derived, labels_of, verdicts_path
+from rtl_core.cards.card import (
+    OF_RUN,
+    Card,
+    Protocol,
+    derived,
+    labels_of,
+    read_card,
+    verdicts_path,
+)
 from rtl_core.cards.rendering import FORMS
 from rtl_core.cards.settings import departures, settings_of
 from rtl_core.config import RunConfig
@@ -21,12 +29,18 @@ from rtl_core.run.folder import config_of
 from rtl_grader.files import replacing
 from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record
+from rtl_grader.problems.errata import edited
+
+_SAMPLING = {"samples", "temperature", "top_p", "max_tokens"}
+"""Settings of sampling that may be an evaluation's own."""
 
 
 def check_path(path: Path) -> None:
-    """Raise ConfigError if a card cannot have this name."""
+    """Raise ConfigError if a card cannot have this name, ProblemError if it would replace a file that is no card."""
     if path.suffix not in FORMS:
         raise ConfigError(f"--card {path}: unknown form", f"end it in {', '.join(FORMS)}")
+    if (file := path.with_suffix(".json")).exists():
+        read_card(file)
 
 
 def write_cards(
@@ -96,9 +110,11 @@ def card_of(
         },
         provenance={
             "finished": str(record.finished_at),
-            "seeds": {"sampling": run.seed, "harness": config.grading.seed},
+            "split": record.split,
+            "seed of sampling": run.seed,
             "each answer has its seed": config.sampling.seeded,
             "versions": run.versions,
+            "data": edited(problems.values()),
         },
         **derived(records, labels, {1, *record.pass_at_k}),
     )
@@ -132,7 +148,10 @@ def _protocol(config: RunConfig, record: EvaluationRecord, file: Path | None) ->
     settings = {**settings_of(config), "conditions": record.conditions}
     if record.kind == "single attempt":
         del settings["episode"]
-    settings["evaluation"]["samples"] = record.samples
+    own = record.model_dump(include=_SAMPLING, exclude_none=True)
+    settings["evaluation"].update(own)
+    if record.template:
+        settings["prompting"]["template"] = record.template
     return Protocol(
         name=file.stem if file else OF_RUN,
         hash=sha256_of(settings),

@@ -23,7 +23,8 @@ def headline(card: Card) -> str:
 
 def title(card: Card) -> str:
     """What a card says, in one line."""
-    return f"{card.model.get('name')} by {card.protocol.name}: {headline(card)}"
+    changed = " with changed settings" if card.protocol.departs else ""
+    return f"{card.model['name']} by {card.protocol.name}{changed}: {headline(card)}"
 
 
 def tables(card: Card) -> list[Table]:

@@ -27,6 +27,7 @@ from duckdb import DuckDBPyConnection
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import schema, undo
 from rtl_core.history.signals import signals_later
+from rtl_grader.words import did_you_mean
 
 WRITE_PATIENCE_S = 600.0
 """Timeout of a writer that waits for the file: a program that keeps it open for a while must not end a run of days."""
@@ -87,9 +88,10 @@ def connect(
     with _locks.setdefault(path, threading.RLock()):
         if not path.exists():
             if read_only:
+                files = (file.name for file in path.parent.glob("*.duckdb"))
+                how = "start a run first, or name the file (--db, or run.history for a run)"
                 raise HistoryError(
-                    f"there is no history at {path}",
-                    "start a run first, or name the file (--db, or run.history for a run)",
+                    f"there is no history at {path}", did_you_mean(path.name, files, how)
                 )
             create_file(path)
         if not read_only and _identity(path) not in _checked:

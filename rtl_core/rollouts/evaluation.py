@@ -12,7 +12,7 @@ import numpy as np
 
 from rtl_core.config import RunConfig
 from rtl_core.config.episode import Bounds
-from rtl_core.errors import HistoryError, PolicyError, ProblemError
+from rtl_core.errors import ConfigError, HistoryError, PolicyError, ProblemError
 from rtl_core.history.records import OWN, Conditions, EvaluationRecord, StoredRollout, utc_now
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval
@@ -69,16 +69,32 @@ class EvaluationPlan:
 
 
 def config_for(
-    path: Path, run: str, split: Literal["heldout", "test"] = "heldout", other: Conditions = OWN
+    path: Path,
+    run: str,
+    split: Literal["heldout", "test"] = "heldout",
+    other: Conditions = OWN,
+    step: int | None = None,
 ) -> RunConfig:
     """Return the configuration that a run was started with, but with `split` held out and evaluations under
-    `other` conditions.
+    `other` conditions, of the weights after `step` steps (None: the newest).
 
     Raises:
-        HistoryError: there is no such run.
-        ConfigError: a source of the run has no such split.
+        HistoryError: there is no such run, or it has not trained that far.
+        ConfigError: a source of the run has no such split, or an endpoint gave the run's answers.
     """
-    config = config_of(History(path, read_only=True), run)
+    history = History(path, read_only=True)
+    config = config_of(history, run)
+    steps = len(history.trained_steps(run))
+    if step is not None and step > steps:
+        raise HistoryError(
+            f"run {run!r} has trained {counted(steps, 'step')}, not {step}",
+            f"choose --step from 0 (before training) to {steps}, or omit it",
+        )
+    if config.evaluation.endpoint:
+        raise ConfigError(
+            f"run {run!r} evaluated a model behind an endpoint",
+            "evaluate it with other settings by --model, --endpoint and --problems",
+        )
     data = config.model_dump(mode="json")
     data["problems"]["sources"] = [
         source.with_split(split) for source in config.problems.sources
@@ -133,25 +149,15 @@ def plan_at(
     samples: int,
     other: Conditions = OWN,
 ) -> EvaluationPlan:
-    """Plan the evaluation of a trained run's policy at a step; None means the newest weights. `other`: see
-    `config_for`.
-
-    Raises:
-        HistoryError: the run has not trained that far.
-    """
+    """Plan the evaluation of a trained run's policy at a step; None means the newest weights. `step`, `other`: see
+    `config_for`."""
     run, history, split = session.run, session.history, session.loaded.heldout_split
     kind = session.config.kind
     if policy == "teacher":
         return EvaluationPlan(policy, 0, split, samples, None, other, kind)
     trained = history.trained_steps(run)
-    steps = len(trained)
     if step is None:
-        step = steps
-    if not 0 <= step <= steps:
-        raise HistoryError(
-            f"run {run!r} has trained {counted(steps, 'step')}, not {step}",
-            "choose --step within that",
-        )
+        step = len(trained)
     if step:
         path = trained[step - 1].sampler_path
     else:

@@ -47,7 +47,8 @@ def evaluated(
 ) -> None:
     """Record a finished evaluation of a model with two answers to each of the first `given` problems; without
     `judge` (a grader) their verdicts are given."""
-    own = ["problems.sources=[{kind='starter'}]", "tinker.student=student", *more]
+    own = ["problems.sources=[{kind='starter'}]", "tinker.student=student"]
+    own += ["evaluation.k=[1, 2]", *more]
     config = load_config(protocol, evaluation_overrides(protocol, own, 2, name), {})
     history.start_run(
         RunRecord(name=name, config=config.model_dump(mode="json"), student="student")
@@ -126,7 +127,7 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written):
     assert card.protocol.name == "cvdp"
     samples, k, sources = card.protocol.departs
     assert samples == "cvdp, evaluation, samples: 5, 2"
-    assert k == "cvdp, evaluation, k: [1, 5], [1]"
+    assert k == "cvdp, evaluation, k: [1, 5], [1, 2]"
     assert sources.startswith("cvdp, problems, sources: [{'kind': 'cvdp', 'categories': ")
     assert "starter" in sources
     assert [one.passed for one in card.problems.values()] == [
@@ -150,7 +151,7 @@ def test_markdown_and_page_show_the_card(written, history):
     text = (written / "one.md").read_text()
     assert (
         text.splitlines()[0]
-        == "# student by cvdp: pass@1 50.0 % \\[0.0, 100.0\\], single attempt, 3 problems"
+        == "# student by cvdp with changed settings: pass@1 50.0 % \\[0.0, 100.0\\], single attempt, 3 problems"
     )
     assert "| all: all problems | 3 | pass@2 | 66.7 %" in text
     assert "2 attempts |" in text
@@ -203,6 +204,32 @@ def test_a_card_is_checked_with_the_problems_that_its_protocol_reads(name, tmp_p
     assert check_card(card, problems=again[:1])[1] == []
     (fault,) = check_card(card, problems=again)[1]
     assert f"{len(again) - 1} of the given problems have neither" in fault
+
+
+def test_settings_that_an_evaluation_has_of_its_own_are_the_cards(history, tmp_path):
+    record = history.evaluation("one/student/00000/heldoutx2")
+    own = record.model_copy(update={"temperature": 0.9, "template": "table", "split": "test"})
+    history.record_evaluation(own)
+    (file, *_) = write_cards(history, own.key, tmp_path / "card.json")
+    history.record_evaluation(record)
+    card = read_sealed(file)
+    settings = card.protocol.settings
+    assert (settings["evaluation"]["temperature"], settings["prompting"]["template"]) == (
+        0.9,
+        "table",
+    )
+    assert settings["conditions"] == ["template table", "temperature 0.9"]
+    assert card.provenance["split"] == "test"
+    assert check_card(file)[1] == []
+
+
+def test_a_card_says_that_problems_of_a_published_set_were_edited(tmp_path):
+    problem = PROBLEMS[0].model_copy(update={"id": "verilog_eval_Prob001_zero"})
+    history = History(tmp_path / "h.duckdb")
+    evaluated(history, "edited", (2,), given=[problem])
+    (file, *_) = write_cards(history, "edited", tmp_path / "card.json")
+    (line,) = read_sealed(file).provenance["data"]
+    assert line.startswith("1 problem with the ids of VerilogEval")
 
 
 def test_known_faults_of_a_set_have_a_figure_without_them(history, tmp_path):
@@ -263,6 +290,14 @@ def no_settings(card):
     card["protocol"]["hash"] = sha256_of(card["protocol"]["settings"])
 
 
+def without_k(card):
+    del card["kinds"]["2"]
+
+
+def another_k(card):
+    card["kinds"]["3"] = "3 attempts"
+
+
 def no_number(card):
     card["figures"]["all: all problems"]["pass_at"]["1"]["mean"] = float("nan")
 
@@ -278,6 +313,8 @@ ALTERED = {
     "departures": (silent, "card, protocol, departs: is silent about cvdp, evaluation, samples: 5, 2"),
     "samples": (more_samples, f"{FIRST}: has samples 0, 1, but the card's settings ask for 3"),
     "no settings": (no_settings, "card, protocol, settings, grading: Input should be"),
+    "a k left out": (without_k, "card, kinds: has k [1], but the card's settings ask for [1, 2]"),
+    "a k too many": (another_k, "card, kinds: has k [1, 2, 3], but the card's settings ask for [1, 2]"),
     "no number": (no_number, "card, figures, all: all problems, pass_at, 1, mean: nan, 0.5 by the verdicts"),
 }  # fmt: skip
 
@@ -410,11 +447,15 @@ def test_labels_and_what_is_left_out_are_compared_with_the_data(folder):
         ("[]", "is no card: it has no field `card`"),
         ('{"card": 99}', "is a card of version 99; this rtl-distill reads up to 1"),
         ('{"card": 1}', "is no card: model: Field required"),
+        ("no name", "the model has no name"),
     ],
 )
-def test_what_is_no_card_is_refused(tmp_path, text, said):
-    path = tmp_path / "one.json"
-    path.write_text(text)
+def test_what_is_no_card_is_refused(folder, text, said):
+    path = folder / "one.json"
+    if text == "no name":
+        alter(path, lambda card: card["model"].pop("name"))
+    else:
+        path.write_text(text)
     for words in (("grade", "reproduce", path), ("compare", path, path)):
         error = invoke(*words).exception
         assert isinstance(error, ProblemError)
@@ -427,6 +468,9 @@ def test_missing_files_and_other_forms_are_said(folder):
     assert f"cannot read the verdicts {folder / 'one.verdicts.jsonl'}" in str(error)
     error = invoke("evaluate", "demo", "--card", folder / "x.pdf").exception
     assert "unknown form" in str(error)
+    (folder / "data.json").write_text("{}")
+    error = invoke("evaluate", "demo", "--card", folder / "data.md").exception
+    assert f"{folder / 'data.json'} is no card" in str(error)
     error = invoke("compare", folder / "one.json", "demo").exception
     assert "cannot read the card demo" in str(error)
 

@@ -11,6 +11,8 @@ from rtl_core.config import load_config
 from rtl_core.config.load import shipped_configs
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ConfigError
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
 from rtl_core.rollouts.batch import sampling_of
 from rtl_grader.errors import ProblemError
 from rtl_grader.problems.sources import load_problems
@@ -233,9 +235,39 @@ def test_a_source_of_the_protocols_kind_is_read_as_its_own(protocol, kind, tmp_p
             "--model: no run in runs has tinker://a/weights/b",
         ),
         (["demo", "--template", "exakt"], "no template 'exakt'"),
+        (
+            ["--policy", "teacher", "demo", "--step", "1"],
+            "cannot be combined with --policy teacher",
+        ),
+        (["demo", "--db", "no/such.duckdb"], "there is no history at"),
     ],
 )
 def test_mistakes_are_reported_before_anything_starts(given, told):
     done = invoke("evaluate", *given)
     assert done.exit_code != 0
     assert told in str(done.exception.message)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "told"),
+    [
+        ("demo", ["--step", "99"], "run 'demo' has trained 0 steps, not 99"),
+        ("cvdp", [], "run 'cvdp' evaluated a model behind an endpoint"),
+    ],
+)
+def test_a_run_is_asked_what_it_has_before_anything_starts(
+    name, words, told, tmp_path, monkeypatch
+):
+    history = History(tmp_path / "h.duckdb")
+    served = ["evaluation.endpoint=http://localhost:1/v1", "tinker.student=any"]
+    config = (
+        load_config("demo") if name == "demo" else load_config(CVDP, served, check_files=False)
+    )
+    history.start_run(
+        RunRecord(name=name, config=config.model_dump(mode="json"), student="any")
+    )
+    monkeypatch.setattr(
+        "rtl_distill.cli.flow.run_flow", lambda *_, **__: pytest.fail("it starts")
+    )
+    error = invoke("evaluate", name, *words, "--db", history.path).exception
+    assert told in str(error)

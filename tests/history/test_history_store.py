@@ -311,8 +311,11 @@ def test_a_batch_is_all_or_nothing(history, tmp_path):
 
 
 def test_a_reader_can_neither_write_nor_create(tmp_path, demo):
+    (tmp_path / "history.duckdb").touch()
     with pytest.raises(HistoryError, match="no history at"):
         History(tmp_path / "absent.duckdb", read_only=True).runs()
+    with pytest.raises(HistoryError, match=r"did you mean history\.duckdb"):
+        History(tmp_path / "histroy.duckdb", read_only=True).runs()
     assert not (tmp_path / "absent.duckdb").exists()
     reader = History(demo.path, read_only=True)
     with pytest.raises(HistoryError, match="opened as read-only"):

@@ -100,8 +100,10 @@ def test_each_altered_field_is_reported(records, tmp_path):
 def test_a_false_record_with_a_valid_digest_is_found_by_grading(records, tmp_path):
     paid = sealed({**records[1], "outcome": "passed", "passed": True})
     moved = sealed({**records[0], "conditions": {**records[0]["conditions"], "seed": 5}})
-    (outcome,), (key,) = found_in(tmp_path, [paid, moved])
+    called = sealed({**records[1], "passed": True})
+    (outcome, passed), (key,), (alone,) = found_in(tmp_path, [paid, moved, called])
     assert outcome == ("other outcome", f"outcome passed, now {records[1]['outcome']}")
+    assert passed == alone == ("other outcome", "passed True, now False")
     assert key[0] == "altered"
     assert key[1].startswith("key")
 

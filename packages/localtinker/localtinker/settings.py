@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,13 @@ def check_models(models: dict[str, Path]) -> None:
     """Raise SettingsError if a path is not a model folder. Called before slow imports."""
     for name, path in models.items():
         if not (path / "config.json").is_file():
+            beside = (file.parent.name for file in path.parent.glob("*/config.json"))
+            near = get_close_matches(path.name, beside, 1)
             raise SettingsError(
                 f"model {name!r}: no config.json in {path}",
-                "give the folder of a transformers model",
+                f"did you mean {path.with_name(*near)}?"
+                if near
+                else "give the folder of a transformers model",
             )
 
 

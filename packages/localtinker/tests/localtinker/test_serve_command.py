@@ -56,6 +56,7 @@ def test_invalid_options_give_a_one_line_error(models_by_name, tmp_path, monkeyp
     student = str(models_by_name["student"])
     for arguments, message in (
         (("--model", str(tmp_path)), "no config.json"),
+        (("--model", student.replace("student", "studnt")), f"did you mean {student}"),
         (("--model", student, "--dtype", "int4"), "'int4' is not one of"),
         (("--model", student, "--host", "0.0.0.0"), "a key is required"),
     ):

@@ -23,7 +23,7 @@ from rtl_grader.types.verdict import Outcome, Stage, Verdict
 Record = dict[str, Any]
 """The JSON object of one answer, as in a file of verdicts."""
 _SEAL = ("sums", "digest")
-_RESULT = ("outcome", "tests_passed", "tests_total", "mismatches")
+_RESULT = ("outcome", "passed", "tests_passed", "tests_total", "mismatches")
 _MEASURES = "tests_passed tests_total reasons mismatches wall_s cpu_s cpu_limit_s"
 _VALUES = (*_MEASURES.split(), "executor", "tools", "seed")
 """Fields that a record and its verdict share by name."""
