@@ -88,7 +88,7 @@ def run(history: History, name: str, page: int, against: Against) -> Values:
         purposes = history.rows(
             "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1"
             " UNION ALL SELECT 'episodes', count(*) FROM episodes WHERE run = $run HAVING count(*) > 0 ORDER BY 1",
-            {"run": name},
+            run=name,
         )
     return {
         "record": record,
@@ -125,7 +125,9 @@ def step(history: History, filters: Filters, order: str) -> Values:
             metrics = history.step_metrics(filters.run, step_, step_).get(step_, {})
             near = history.column(
                 "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
-                {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
+                run=filters.run,
+                a=step_ - 1,
+                b=step_ + 1,
             )
     if not rows and filters.page == 0 and record.status != "running":
         raise HistoryError(
@@ -154,7 +156,8 @@ def group(history: History, filters: Filters) -> Values:
             "FROM verdicts WHERE run = $run"
             " AND problem_id = $problem AND purpose = 'train' AND outcome <> "
             "'infrastructure_error' GROUP BY step ORDER BY step DESC LIMIT 40",
-            {"run": filters.run, "problem": filters.problem},
+            run=filters.run,
+            problem=filters.problem,
         )[::-1]
     if not rows:
         raise HistoryError(
@@ -236,8 +239,10 @@ def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
-    """Everything about a rollout."""
+def rollout(
+    history: History, key: str, against: str, overlay: str, start: int, waves: bool = False
+) -> Values:
+    """Everything about a rollout; `waves`: also its waveform, which the page then asks for."""
     details = one.details_of(history, key)
     stored = details.stored
     overlays = tokens.overlays(history, stored, details.metrics)
@@ -285,6 +290,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "total": total(details.messages),
         "ended": questions.ended(history, key) or stored.rollout.stop_reason,
         "most_text": MOST_TEXT,
+        "waves": waves,
     }
 
 
