@@ -67,14 +67,14 @@ def home(history: History, chosen: list[str], against: Against) -> Values:
         )
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
-    return {
-        "runs": rows,
-        "drawn": drawn,
-        "colours": colours,
-        "charts": curves,
-        "against": against,
-        "live": live,
-    }
+    return Values(
+        runs=rows,
+        drawn=drawn,
+        colours=colours,
+        charts=curves,
+        against=against,
+        live=live,
+    )
 
 
 def run(history: History, name: str, page: int, against: Against) -> Values:
@@ -90,19 +90,19 @@ def run(history: History, name: str, page: int, against: Against) -> Values:
             " UNION ALL SELECT 'episodes', count(*) FROM episodes WHERE run = $run HAVING count(*) > 0 ORDER BY 1",
             run=name,
         )
-    return {
-        "record": record,
-        "charts": curves,
-        "against": against,
-        "note": EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
-        "evaluations": [*reversed(mine), *(e for e in every if e.policy != "student")],
-        "steps": steps[:PAGE],
-        "more": len(steps) > PAGE,
-        "page": page,
-        "purposes": purposes,
-        "live": record.status == "running",
-        "flow_run": flow_run_page(history, name),
-    }
+    return Values(
+        record=record,
+        charts=curves,
+        against=against,
+        note=EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
+        evaluations=[*reversed(mine), *(e for e in every if e.policy != "student")],
+        steps=steps[:PAGE],
+        more=len(steps) > PAGE,
+        page=page,
+        purposes=purposes,
+        live=record.status == "running",
+        flow_run=flow_run_page(history, name),
+    )
 
 
 def pictures(history: History, name: str) -> Values:
@@ -110,7 +110,11 @@ def pictures(history: History, name: str) -> Values:
     record = history.existing_run(name)
     with history.reading():
         charts = figures.pictures(Source(history, name))
-    return {"record": record, "charts": charts, "live": record.status == "running"}
+    return Values(
+        record=record,
+        charts=charts,
+        live=record.status == "running",
+    )
 
 
 def step(history: History, filters: Filters, order: str) -> Values:
@@ -134,16 +138,16 @@ def step(history: History, filters: Filters, order: str) -> Values:
             f"no rollouts of run {filters.run!r} are stored for it",
             "go back to the run's steps",
         )
-    return {
-        "record": record,
-        "filters": filters,
-        "groups": rows[:PAGE],
-        "more": len(rows) > PAGE,
-        "order": order,
-        "metrics": metrics,
-        "near": near,
-        "live": record.status == "running" and not filters.evaluation,
-    }
+    return Values(
+        record=record,
+        filters=filters,
+        groups=rows[:PAGE],
+        more=len(rows) > PAGE,
+        order=order,
+        metrics=metrics,
+        near=near,
+        live=record.status == "running" and not filters.evaluation,
+    )
 
 
 def group(history: History, filters: Filters) -> Values:
@@ -164,12 +168,12 @@ def group(history: History, filters: Filters) -> Values:
             f"no rollouts of problem {filters.problem!r} are stored for it",
             "go back to the run's steps",
         )
-    return {
-        "filters": filters,
-        "rollouts": rows,
-        "prompt": record and record["prompt"],
-        "visits": visits,
-    }
+    return Values(
+        filters=filters,
+        rollouts=rows,
+        prompt=record and record["prompt"],
+        visits=visits,
+    )
 
 
 def rollouts(history: History, filters: Filters) -> Values:
@@ -183,14 +187,14 @@ def rollouts(history: History, filters: Filters) -> Values:
         rows = questions.rollouts(history, filters)
         total = questions.count(history, filters)
         choices = questions.choices(history, filters.run)
-    return {
-        "filters": filters,
-        "rollouts": rows,
-        "total": total,
-        "runs": names,
-        "choices": choices,
-        "size": PAGE,
-    }
+    return Values(
+        filters=filters,
+        rollouts=rows,
+        total=total,
+        runs=names,
+        choices=choices,
+        size=PAGE,
+    )
 
 
 def wrong(history: History, name: str) -> Values:
@@ -199,14 +203,14 @@ def wrong(history: History, name: str) -> Values:
     record = history.existing_run(name)
     source = Source(history, name)
     tables = (reasons, never_solved, audited, doubtful, regrades, harness)
-    return {
-        "record": record,
-        "charts": draw(source, figures.outcomes),
-        "live": record.status == "running",
-        "flips": failures.flips(history, name),
-        "tables": draw(source, *tables),
-        "alike": partial(_alike, name),
-    }
+    return Values(
+        record=record,
+        charts=draw(source, figures.outcomes),
+        live=record.status == "running",
+        flips=failures.flips(history, name),
+        tables=draw(source, *tables),
+        alike=partial(_alike, name),
+    )
 
 
 def mistakes(history: History, name: str) -> Values:
@@ -218,7 +222,12 @@ def mistakes(history: History, name: str) -> Values:
         *draw([source], gain_parts.causes),
         *draw(source, gain_parts.levels, levels, named),
     ]
-    return {"run": name, "charts": charts, "tables": tables, "alike": partial(_alike, name)}
+    return Values(
+        run=name,
+        charts=charts,
+        tables=tables,
+        alike=partial(_alike, name),
+    )
 
 
 def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
@@ -262,36 +271,36 @@ def rollout(
     required, verdict = details.problem.interface if details.problem else None, stored.verdict
     keys = [row["rollout"] for row in details.group]
     at = keys.index(key) if key in keys else 0
-    return {
-        "details": details,
-        "stored": stored,
-        "r": stored.rollout,
-        "files": [(path, text, code.coloured(text)) for path, text in files.items()],
-        "against": against,
-        "differences": [
+    return Values(
+        details=details,
+        stored=stored,
+        r=stored.rollout,
+        files=[(path, text, code.coloured(text)) for path, text in files.items()],
+        against=against,
+        differences=[
             (path, code.difference(other.get(path, ""), files.get(path, "")))
             for path in ({**files, **other} if against else ())
         ],
-        "ports": interface_rows(required, verdict.mismatches)
+        ports=interface_rows(required, verdict.mismatches)
         if required and verdict and verdict.mismatches
         else [],
-        "overlays": overlays,
-        "overlay": overlays[overlay],
-        "tokens": tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
-        "strongest": tokens.strongest(overlays, overlay, texts),
-        "choices": choices,
-        "read": tokens.read_by_teacher(stored, overlays["kl"], read_texts),
-        "named": texts is not None,
-        "start": start,
-        "most_tokens": tokens.MOST,
-        "previous": keys[at - 1] if at > 0 else None,
-        "next": keys[at + 1] if at + 1 < len(keys) else None,
-        "conversation": _conversation(details.messages),
-        "total": total(details.messages),
-        "ended": questions.ended(history, key) or stored.rollout.stop_reason,
-        "most_text": MOST_TEXT,
-        "waves": waves,
-    }
+        overlays=overlays,
+        overlay=overlays[overlay],
+        tokens=tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
+        strongest=tokens.strongest(overlays, overlay, texts),
+        choices=choices,
+        read=tokens.read_by_teacher(stored, overlays["kl"], read_texts),
+        named=texts is not None,
+        start=start,
+        most_tokens=tokens.MOST,
+        previous=keys[at - 1] if at > 0 else None,
+        next=keys[at + 1] if at + 1 < len(keys) else None,
+        conversation=_conversation(details.messages),
+        total=total(details.messages),
+        ended=questions.ended(history, key) or stored.rollout.stop_reason,
+        most_text=MOST_TEXT,
+        waves=waves,
+    )
 
 
 def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]:
@@ -311,14 +320,17 @@ def waves(history: History, key: str) -> Values:
     try:
         window = waves_of(history, key)
     except UserError as error:
-        return {"error": error.message, "hint": error.hint}
+        return Values(
+            error=error.message,
+            hint=error.hint,
+        )
     stored = history.rollout(window.rollout)
     recorded = stored.verdict.outcome.value if stored and stored.verdict else None
-    return {
-        "error": None,
-        "waves": window,
-        "drawing": drawing.draw(window),
-        "recorded": recorded,
-        "row": drawing.ROW,
-        "head": drawing.HEAD,
-    }
+    return Values(
+        error=None,
+        waves=window,
+        drawing=drawing.draw(window),
+        recorded=recorded,
+        row=drawing.ROW,
+        head=drawing.HEAD,
+    )
