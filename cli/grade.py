@@ -238,5 +238,5 @@ def audit(
     else:
         console.print(render(history, name, summary))
     refuse_failed("the executor", "passes", outcome.failed)
-    if strict and summary.whole.different:
+    if strict and summary.doubtful:
         raise typer.Exit(1)

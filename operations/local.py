@@ -25,6 +25,7 @@ import httpx
 import psutil
 
 from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.types.tell import Tell
 from rtl_distill.operations.loopback import past_proxy
 
 MARK = "RTL_DISTILL_DEPLOYMENT"
@@ -103,7 +104,7 @@ class LocalDeployment:
         return None
 
 
-def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], None]) -> None:
+def up(deployment: LocalDeployment, prefect_file: Path, tell: Tell) -> None:
     """Start server, pool, deployments and worker, unless they are already running.
 
     Raises:
@@ -153,9 +154,7 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
     (deployment.folder / "env.sh").write_text("".join(lines))
 
 
-def down(
-    deployment: LocalDeployment, tell: Callable[[str], None], grace_s: float = 30.0
-) -> list[int]:
+def down(deployment: LocalDeployment, tell: Tell, grace_s: float = 30.0) -> list[int]:
     """Stop worker, runs and server, in this order, so that ending runs can still report to the server.
 
     Returns the ids of processes that had to be killed, ideally none.
@@ -174,9 +173,7 @@ def down(
     return survivors
 
 
-def _stop_part(
-    deployment: LocalDeployment, part: str, tell: Callable[[str], None], grace_s: float
-) -> None:
+def _stop_part(deployment: LocalDeployment, part: str, tell: Tell, grace_s: float) -> None:
     if (pid := deployment.pid_of(part)) is not None:
         tell(f"{part}: stopping")
         _kill([pid], signal.SIGTERM)

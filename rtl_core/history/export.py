@@ -121,7 +121,7 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
 def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[Line]:
     prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
     sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
-    conversations = set(history.column(sql, {"run": run}))
+    conversations = set(history.column(sql, run=run))
     places: list[int | str] = [s.step for s in history.steps(run)]
     kinds = {e.key: e.kind for e in history.evaluations(run)}
     for place in [*places, *kinds]:

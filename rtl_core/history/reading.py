@@ -123,7 +123,7 @@ class Reading(Transactions):
         """Mapping of step to metrics by name, for the trained steps from `first` to `last` (None: the last
         one), in order."""
         metrics: dict[int, dict[str, float]] = {}
-        for row in self.rows(_METRICS, {"run": run, "first": first, "last": last}):
+        for row in self.rows(_METRICS, run=run, first=first, last=last):
             metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
         return metrics
 
@@ -155,12 +155,12 @@ class Reading(Transactions):
         if stored := self.rollout(key):
             return stored
         sql = "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6"
-        similar = self.column(sql, {"key": key})
+        similar = self.column(sql, key=key)
         if len(similar) == 1 and (stored := self.rollout(similar[0])):
             return stored
         hint = f"it could be {', '.join(similar)}"
         if not similar:
-            nearest = self.column(_NEAREST_ROLLOUTS, {"key": key})
+            nearest = self.column(_NEAREST_ROLLOUTS, key=key)
             hint = did_you_mean(key, nearest, "`rtl-distill view` shows all")
         raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
 
@@ -221,14 +221,14 @@ class Reading(Transactions):
                 str(error), "`rtl-distill query --schema` prints all tables and views"
             ) from error
 
-    def rows(self, sql: str, params: Params = None) -> list[Row]:
-        """The rows of such a statement."""
-        rows: list[Row] = self.query(sql, params).to_pylist()
+    def rows(self, sql: str, params: Params = None, /, **named: Any) -> list[Row]:
+        """The rows of such a statement; `named` are its `$name` parameters."""
+        rows: list[Row] = self.query(sql, params or named or None).to_pylist()
         return rows
 
-    def column(self, sql: str, params: Params = None) -> list[Any]:
-        """The first column of such a statement's result."""
-        values: list[Any] = self.query(sql, params).column(0).to_pylist()
+    def column(self, sql: str, params: Params = None, /, **named: Any) -> list[Any]:
+        """The first column of such a statement's result; `named` as in `rows`."""
+        values: list[Any] = self.query(sql, params or named or None).column(0).to_pylist()
         return values
 
 

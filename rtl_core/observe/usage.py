@@ -63,7 +63,7 @@ def spent(
 
     Samples that a crash lost before they were recorded, and repeated train steps, are not counted.
     """
-    (trained,) = history.rows(_TRAINED, {"run": run, "every": every})
+    (trained,) = history.rows(_TRAINED, run=run, every=every)
     return _usage(
         history, config, int(trained["tokens"]), run=run, step=None, purpose=None, every=every
     )
@@ -106,7 +106,7 @@ def _usage(
     """Tokens of sampling and scoring the groups that `_GROUPS` selects, and of training on `train_tokens`."""
     student = config.tinker.student
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
-    for group in history.rows(_GROUPS, {"evaluation": None, **place}):
+    for group in history.rows(_GROUPS, **{"evaluation": None, **place}):
         teacher = config.tinker.teacher_of(group["source"])
         if group["policy"] == "endpoint":  # each answer is a request of its own, billed in full
             asked = Tokens(prefill=group["prompts"], sample=sum(group["completions"]))

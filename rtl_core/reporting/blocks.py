@@ -12,7 +12,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.theme import Spec, axis, faded, layout
+from rtl_core.reporting.theme import Spec, axis, faded, layout, part
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Source:
     @cached_property
     def _trained(self) -> dict[str, int]:
         """Number of `epochs` with trained steps, and of `steps` up to the last trained one (at least 1)."""
-        (row,) = self.history.rows(_TRAINED, {"run": self.run})
+        (row,) = self.history.rows(_TRAINED, run=self.run)
         return row
 
     def width(self, most: int = 40) -> int:
@@ -233,31 +233,19 @@ def curve(
     **more: Any,
 ) -> Spec:
     """A line trace; `colour` is a role, `hover` Plotly's format of a value, `more` other properties of the trace."""
-    return {
-        "type": "scatter",
-        "mode": "lines" if len(x) > 1 else "markers",  # a line of one point is invisible
-        "name": plain(name),
-        "x": x,
-        "y": y,
-        "line": {"color": colour, "width": width, "dash": dash},
-        "hovertemplate": hover,
-        **more,
-    }
+    more.setdefault(
+        "mode", "lines" if len(x) > 1 else "markers"
+    )  # a line of one point is invisible
+    style = {"color": colour, "width": width, "dash": dash}
+    return part("line", name=plain(name), x=x, y=y, line=style, hovertemplate=hover, **more)
 
 
 def bar(
     name: str, x: Sequence[Any], y: Sequence[Any], colour: str, hover: str, **more: Any
 ) -> Spec:
     """A bar trace, with the parameters of `curve`."""
-    return {
-        "type": "bar",
-        "name": name,
-        "x": x,
-        "y": y,
-        "marker": {"color": colour, "line": {"width": 0}},
-        "hovertemplate": hover,
-        **more,
-    }
+    marker = {"color": colour}
+    return part("bar", name=name, x=x, y=y, marker=marker, hovertemplate=hover, **more)
 
 
 def rates(
@@ -273,26 +261,22 @@ def rates(
     """A trace of points with their intervals as error bars."""
     thin = size < 10
     bars = {
-        "type": "data",
-        "symmetric": False,
         "array": [i.hi - i.mean for i in intervals],
         "arrayminus": [i.mean - i.lo for i in intervals],
         "color": colour,
         "thickness": 1.3 if thin else 2.5,
         "width": 0 if thin else 6,
     }
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "cliponaxis": False,
-        "name": name,
-        "x": [i.mean for i in intervals],
-        "y": y,
-        "error_x": bars,
-        "marker": {"size": size, "color": colour},
-        "hovertemplate": hover,
+    return part(
+        "rates",
+        name=name,
+        x=[i.mean for i in intervals],
+        y=y,
+        error_x=bars,
+        marker={"size": size, "color": colour},
+        hovertemplate=hover,
         **more,
-    }
+    )
 
 
 def band(
@@ -309,19 +293,15 @@ def band(
     """A line with its interval as a band behind it: two traces with one legend entry. `formats` are those of
     a value and of its interval's ends, `more` other properties of the line."""
     edge = [i.hi for i in intervals] + [i.lo for i in reversed(intervals)]
-    shade = {
-        "type": "scatter",
-        "x": [*x, *reversed(x)],
-        "y": edge,
-        "fill": "toself",
-        "fillcolor": faded(role),
-        "mode": "lines",
-        "line": {"width": 0, "color": role},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "legendgroup": name,
-        "name": f"{name}, 95 %",
-    }
+    shade = part(
+        "shade",
+        x=[*x, *reversed(x)],
+        y=edge,
+        fillcolor=faded(role),
+        line={"color": role},
+        legendgroup=name,
+        name=f"{name}, 95 %",
+    )
     value, end = formats
     line = curve(
         name,

@@ -48,7 +48,7 @@ class Curve:
 def curves_of(history: History, run: str) -> Iterator[Curve]:
     """The curves for which a run has data."""
     names = [metric + suffix for metric in METRICS.values() for suffix in ("", SUFFIX)]
-    rows = history.rows(_POINTS, {"run": run, "names": names})
+    rows = history.rows(_POINTS, run=run, names=names)
     points = {row["name"]: (row["steps"], row["y"]) for row in rows}
     for quantity, metric in METRICS.items():
         equal = points.get(metric + SUFFIX)

@@ -158,8 +158,8 @@ def run_result(history: History, run: str) -> RunResult:
     record = history.existing_run(run)
     done = [view_of(history, e) for e in scheduled_evaluations(history, run)]
     # Without training, the only evaluation of the model is the result.
-    trains = record.config.get("run", {}).get("purpose", "train") == "train"
-    warm = record.config.get("learning", {}).get("warm_start_steps", 0)
+    trains = record.setting("run", "purpose", "train") == "train"
+    warm = record.setting("learning", "warm_start_steps", 0)
     parts = {
         source: _result(views, trains, warm)
         for source, views in _by_source(history, run, done).items()
@@ -180,7 +180,7 @@ def _by_source(
     problems: dict[str, set[str]] = defaultdict(set)
     evaluated = {problem for view in done for problem in view.counts}
     sql = "SELECT problem_id, source FROM run_problems WHERE run = $run"
-    for row in history.rows(sql, {"run": run}):
+    for row in history.rows(sql, run=run):
         if row["problem_id"] in evaluated:
             problems[row["source"]].add(row["problem_id"])
     views = {}
@@ -210,7 +210,7 @@ def _result(
 def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
     """The finished evaluations of a run on its own held-out split and with its own settings, with any
     number of samples: only these are comparable. Raises HistoryError for an unknown run."""
-    sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
+    sources = history.existing_run(run).setting("problems", "sources", [])
     splits = (source["heldout_split"] for source in sources if "heldout_split" in source)
     own = ("done", next(splits, "heldout"), list[str]())
     return [e for e in history.evaluations(run) if (e.status, e.split, e.conditions) == own]
@@ -219,7 +219,7 @@ def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
 def scheduled_evaluations(history: History, run: str) -> list[EvaluationRecord]:
     """The run's own evaluations with the number of samples of its configuration; all of them if it has no
     such setting."""
-    samples = history.existing_run(run).config.get("evaluation", {}).get("samples")
+    samples = history.existing_run(run).setting("evaluation", "samples")
     return [e for e in own_evaluations(history, run) if samples is None or e.samples == samples]
 
 
@@ -240,7 +240,7 @@ def paired_rates(
 
 def same_problems(history: History, first: str, second: str) -> set[str]:
     """Ids of problems with the same prompt, context and harness in both runs; rates on others are not comparable."""
-    return set(history.column(_SAME_PROBLEMS, {"first": first, "second": second}))
+    return set(history.column(_SAME_PROBLEMS, first=first, second=second))
 
 
 def over_warm_start(result: RunResult) -> str | None:
@@ -258,18 +258,15 @@ def over_warm_start(result: RunResult) -> str | None:
 def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
     """Load a finished evaluation with its results by problem."""
     counts = counts_of(history, record)
-    place = {"run": record.run, "evaluation": record.key}
-    rows = history.rows(INTERFACE_SQL, place)
+    rows = history.rows(INTERFACE_SQL, run=record.run, evaluation=record.key)
     interfaces = {r["problem_id"]: r["share"] for r in rows if r["problem_id"] in counts}
     return EvaluationView(record, counts, interfaces)
 
 
 def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     """Mapping of problem to (samples, passed) for an evaluation."""
-    place = {"run": record.run, "evaluation": record.key}
-    return {
-        r["problem_id"]: (r["samples"], r["passed"]) for r in history.rows(PROBLEMS_SQL, place)
-    }
+    rows = history.rows(PROBLEMS_SQL, run=record.run, evaluation=record.key)
+    return {r["problem_id"]: (r["samples"], r["passed"]) for r in rows}
 
 
 def by_name(record: EvaluationRecord) -> tuple[dict[str, str], dict[str, int]]:
@@ -281,7 +278,7 @@ def by_name(record: EvaluationRecord) -> tuple[dict[str, str], dict[str, int]]:
 
 def cost_of(history: History, record: EvaluationRecord) -> Row:
     """What an evaluation spent, as the columns of `COST_SQL`."""
-    (cost,) = history.rows(COST_SQL, {"evaluation": record.key})
+    (cost,) = history.rows(COST_SQL, evaluation=record.key)
     return cost
 
 

@@ -68,7 +68,7 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
         parts.append(evaluations)
     following = next((s for s in steps if s.status == "planned"), None)
     if following is not None and not ended(run):
-        row = history.rows(_STAGES_SQL, {"run": run.name, "step": following.step})[0]
+        row = history.rows(_STAGES_SQL, run=run.name, step=following.step)[0]
         answers = counted(row["sampled"], "answer")
         counts = f"{answers} sampled, {row['graded']} graded, {row['scored']} scored"
         problems = counted(len(following.problem_ids), "problem")
@@ -90,7 +90,7 @@ def _heartbeat(run: RunRecord) -> Text:
 
 
 def _remaining(history: History, run: str, left: int) -> Text:
-    (mean,) = history.column(_RECENT_SQL, {"run": run})
+    (mean,) = history.column(_RECENT_SQL, run=run)
     words = f"about {duration(mean * left)} left" if mean and left else ""
     return Text(words, style="dim")
 

@@ -11,7 +11,7 @@ from rtl_core.errors import ToolMissingError
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Figure
 from rtl_core.reporting.figures import sections
-from rtl_core.reporting.theme import Spec, Theme, resolve
+from rtl_core.reporting.theme import Spec, Theme, part, resolve
 
 
 def write_pngs(
@@ -64,18 +64,11 @@ def drawing(figure: Figure, theme: Theme) -> Spec:
     """The figure as a standalone Plotly specification: colours resolved, with its title and an opaque background."""
     title = "<br>".join(textwrap.wrap(figure.title, 70))
     margin = figure.layout.get("margin", {})
-    layout = {
-        **figure.layout,
+    own = part(
+        "png",
         **size(figure),
-        "paper_bgcolor": "@card",
-        "margin": {**margin, "t": margin.get("t", 34) + 44},
-        "title": {
-            "text": f"<b>{title}</b>",
-            "x": 0.02,
-            "xanchor": "left",
-            "y": 0.97,
-            "yanchor": "top",
-            "font": {"size": 15},
-        },
-    }
+        margin={**margin, "t": margin.get("t", 34) + 44},
+        title={"text": f"<b>{title}</b>"},
+    )
+    layout = {**figure.layout, **own}
     return {"data": resolve(figure.data, theme), "layout": resolve(layout, theme)}

@@ -113,7 +113,7 @@ def page(
 
     figures = [b for section in filled for b in section.blocks if isinstance(b, Figure)]
     data = {
-        "outcomes": {name: list(pair) for name, pair in OUTCOMES.items()},
+        "outcomes": OUTCOMES,
         "figures": [figure.drawing for figure in figures],
         "browser": browser,
     }
@@ -157,7 +157,7 @@ def safe_json(value: Any) -> str:
 
 def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     """(name, value) pairs for the head of the page."""
-    (counts,) = history.rows(_COUNTS, {"run": run.name})
+    (counts,) = history.rows(_COUNTS, run=run.name)
     pairs = [("rollouts", f"{counts['rollouts']:,}")]
     if counts["planned"]:
         pairs.insert(0, ("steps", f"{counts['trained']} of {counts['planned']}"))

@@ -42,7 +42,7 @@ def level_of(history: History, rollout: Rollout) -> str | None:
     """The kind of failure, and whether another answer of the run solved the problem; None if the answer did
     not fail."""
     sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key AND run = $run AND step = $step"
-    rows = history.rows(sql, {"key": rollout.key, "run": rollout.run, "step": rollout.step})
+    rows = history.rows(sql, key=rollout.key, run=rollout.run, step=rollout.step)
     for row in rows:
         other = "another answer" if row["solvable"] else "no answer"
         return f"{row['level']}; {other} of the run solves the problem"

@@ -48,9 +48,8 @@ def sample(history: History, run: str, always: Sequence[str] = ()) -> Row:
     Every outcome of every tenth of the run and of every evaluation is drawn in turn, up to the limits above.
     """
     sql = "SELECT count(*) FROM verdicts WHERE run = $run"
-    (total,) = history.column(sql, {"run": run})
-    limits = {"run": run, "most": MOST_ROLLOUTS}
-    chosen = history.column(_CHOOSE, limits)
+    (total,) = history.column(sql, run=run)
+    chosen = history.column(_CHOOSE, run=run, most=MOST_ROLLOUTS)
     keys = list(dict.fromkeys([*always, *chosen]))[:MOST_ROLLOUTS]
     rows = _rows(history, keys)
     rollouts, problems, size = [], {}, 0

@@ -19,35 +19,12 @@ Spec = dict[str, Any]
 _PAGE = files("rtl_core.reporting") / "page"
 PALETTE: dict[str, list[str]] = tomllib.loads((_PAGE / "palette.toml").read_text("utf-8"))
 """Role -> (light, dark)."""
-_LAYOUT: Spec = json.loads((_PAGE / "layout.json").read_text("utf-8"))
+_PARTS: dict[str, Spec] = json.loads((_PAGE / "parts.json").read_text("utf-8"))
 LINES = 6
-OUTCOMES: dict[str, tuple[str, str]] = {
-    "passed": ("@good", "passed"),
-    "tests_failed": ("@mixed", "tests failed"),
-    "interface_mismatch": ("@bad", "interface mismatch"),
-    "compile_failed": ("@compile", "compile failed"),
-    "no_answer": ("@silent", "no answer"),
-    "timeout": ("@slow", "timeout"),
-    "rejected": ("@ink", "rejected"),
-    "not_tested": ("@line0", "not tested"),
-    "infrastructure_error": ("@teacher", "infrastructure error"),
-}
-"""Outcome -> (colour role, words), in display order."""
-
-LEVELS: dict[str, str] = {
-    "no answer": "@silent",
-    "refused": "@ink",
-    "does not parse": "@compile",
-    "wrong interface": "@bad",
-    "does not elaborate": "@before",
-    "times out": "@slow",
-    "X on outputs": "@teacher",
-    "reset wrong": "@line0",
-    "off by a cycle": "@mixed",
-    "wrong in most checks": "@hard",
-    "wrong in some checks": "@medium",
-    "wrong in corner values only": "@easy",
-}
+_RESULTS = tomllib.loads((_PAGE / "outcomes.toml").read_text("utf-8"))
+OUTCOMES: dict[str, list[str]] = _RESULTS["outcomes"]
+"""Outcome -> [colour role, words], in display order."""
+LEVELS: dict[str, str] = _RESULTS["levels"]
 """Level of a failed answer (view `failure_levels`) -> colour role, from the least to the most advanced answers."""
 
 
@@ -84,8 +61,18 @@ def resolve(value: Any, theme: Theme) -> Any:
 
 
 def layout(**changes: Any) -> Spec:
-    """The common layout of all figures (page/layout.json) with changes."""
-    return _changed(_LAYOUT, changes)
+    """The common layout of all figures with changes."""
+    return part("layout", **changes)
+
+
+def dots(**changes: Any) -> Spec:
+    """The layout of a figure with pass@1 from left to right, in rows, with changes."""
+    return layout(**part("dots", **changes))
+
+
+def part(kind: str, /, **changes: Any) -> Spec:
+    """A part of a figure (page/parts.json), such as a kind of trace, with changes."""
+    return _changed(_PARTS[kind], changes)
 
 
 def _changed(base: Spec, changes: Spec) -> Spec:
@@ -103,5 +90,3 @@ def axis(title: str, **changes: Any) -> Spec:
 
 
 PERCENT = {"tickformat": ".0%", "range": [0, 1.02]}
-SHARES = {"tickformat": ".0%", "range": [-0.03, 1.03], "showgrid": True}
-"""The axis of dots, which are whole at 0 and 1."""

@@ -191,7 +191,7 @@ class _Audit:
 
     def _work(self, tally: Tally) -> Iterator[_Work]:
         """Yield the distinct answers that have not been audited, problem by problem."""
-        rows = self.history.rows(_KNOWN, {"run": self.run})
+        rows = self.history.rows(_KNOWN, run=self.run)
         keys = {row["rollout"]: row["key"] for row in rows}
         for problem_id, rollouts in sorted(self.passes.items()):
             problem = self.problems[problem_id]

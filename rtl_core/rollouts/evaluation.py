@@ -85,7 +85,7 @@ def config_for(
     history = History(path, read_only=True)
     config = config_of(history, run)
     steps = len(history.trained_steps(run))
-    if step is not None and step > steps:
+    if step is not None and not 0 <= step <= steps:
         raise HistoryError(
             f"run {run!r} has trained {counted(steps, 'step')}, not {step}",
             f"choose --step from 0 (before training) to {steps}, or omit it",

@@ -42,54 +42,55 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
     distinct = {(r.problem_id, r.text) for r in rollouts}
     n_own = sum(r.n_own for r in rollouts)
 
-    def valid(stage: Stage) -> Any:
-        return np.mean([v.stage(stage).status == "passed" for v in verdicts])
+    def valid(stage: Stage) -> list[bool]:
+        return [v.stage(stage).status == "passed" for v in verdicts]
 
-    metrics: dict[str, Any] = {
-        "env/all/reward/total": np.mean(
-            [s.reward.total for s in stored if s.reward is not None]
-        ),
+    means: dict[str, Sequence[Any]] = {
+        "env/all/reward/total": [s.reward.total for s in stored if s.reward is not None],
         "env/all/format_valid": valid(Stage.FORMAT),
         "env/all/interface_valid": valid(Stage.INTERFACE),
         "env/all/syntax_valid": valid(Stage.SYNTAX),
-        "env/all/tests_passed": np.mean([v.passed for v in verdicts]),
-        "env/all/ac_tokens_per_turn": np.mean([r.n_own / (r.n_turns or 1) for r in rollouts]),
+        "env/all/tests_passed": [v.passed for v in verdicts],
+        "env/all/ac_tokens_per_turn": [r.n_own / (r.n_turns or 1) for r in rollouts],
+        "env/all/truncated": [r.stop_reason == "length" for r in rollouts],
+        "groups/no_signal": [not has_signal(batch, p) for p in problems],
+        "staleness/mean": behind,
+        "grade/cached": [v.cached for v in verdicts],
+    }
+    metrics: dict[str, Any] = {
         # Over all answers; the datums lack groups without signal and merge equal answers. Tokens from tools
         # have log-probability 0.
         "optim/entropy": -sum(sum(r.logprobs_T) for r in rollouts) / max(1, n_own),
-        "env/all/truncated": np.mean([r.stop_reason == "length" for r in rollouts]),
         "env/all/duplicates": 1 - len(distinct) / len(rollouts),
         **{
             f"groups/{kind}": mix[kind] / len(groups)
             for kind in ("all_good", "mixed", "all_bad")
         },
-        "groups/no_signal": np.mean([not has_signal(batch, p) for p in problems]),
         "groups/replaced": len(batch.substitutes),
         "groups/quarantined": len(batch.quarantined),
-        "staleness/mean": np.mean(behind),
         "staleness/max": max(behind),
-        "grade/cached": np.mean([v.cached for v in verdicts]),
     }
     if doubts := [s.audit == "different" for s in stored if s.audit is not None]:
-        metrics |= {
-            "passes/looked_at": len(doubts) / sum(v.passed for v in verdicts),
-            "passes/doubtful": np.mean(doubts),
-        }
+        metrics["passes/looked_at"] = len(doubts) / sum(v.passed for v in verdicts)
+        means["passes/doubtful"] = doubts
     if episodes := [r for r in rollouts if r.ended is not None]:
-        metrics |= {
-            "episodes/turns": np.mean([r.n_turns for r in episodes]),
-            "episodes/submitted": np.mean([r.ended == "submitted" for r in episodes]),
-            "episodes/tokens": np.mean([r.n_own for r in episodes]),
-            "episodes/tool_tokens": np.mean([len(r.tokens_T) - r.n_own for r in episodes]),
+        means |= {
+            "episodes/turns": [r.n_turns for r in episodes],
+            "episodes/submitted": [r.ended == "submitted" for r in episodes],
+            "episodes/tokens": [r.n_own for r in episodes],
+            "episodes/tool_tokens": [len(r.tokens_T) - r.n_own for r in episodes],
         }
+    metrics |= {name: np.mean(values) for name, values in means.items()}
     metrics |= span_metrics(stored)
     if teacher := [s.teacher for s in stored if s.teacher is not None and s.teacher.n_tokens]:
         tokens = [t.n_tokens for t in teacher]
-        metrics |= {
-            "teacher_kl": np.average([t.k1_mean for t in teacher], weights=tokens),
-            "teacher_kl/k2": np.average([t.k2_mean for t in teacher], weights=tokens),
-            "teacher_kl/k3": np.average([t.k3_mean for t in teacher], weights=tokens),
+        names = {
+            "teacher_kl": "k1_mean",
+            "teacher_kl/k2": "k2_mean",
+            "teacher_kl/k3": "k3_mean",
         }
+        for name, mean in names.items():
+            metrics[name] = np.average([getattr(t, mean) for t in teacher], weights=tokens)
     return {name: float(value) for name, value in metrics.items()}
 
 
@@ -176,8 +177,9 @@ def equal_difficulty_metrics(session: Session, batch: Batch) -> dict[str, float]
     ]
     weights = config.reward.weights.values()
     low, span = sum(min(weight, 0.0) for weight in weights), sum(map(abs, weights))
-    values = {"run": run, "step": step, "evaluations": evaluations, "low": low, "span": span}
-    rows = history.rows(_ANSWERS, values)
+    rows = history.rows(
+        _ANSWERS, run=run, step=step, evaluations=evaluations, low=low, span=span
+    )
     last = rows[-1] if rows else {}
     if last.get("purpose") != "train" or last["step"] != step:
         return {}

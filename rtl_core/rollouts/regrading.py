@@ -96,7 +96,7 @@ class Regrading:
         return Table("", "Verdicts that changed", "", _HEADER, rows or [["none"]])
 
     def _query(self, sql: str) -> list[dict[str, Any]]:
-        return self.history.rows(sql, {"label": self.label, "run": self.run})
+        return self.history.rows(sql, label=self.label, run=self.run)
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def open_regrading(
                 f"run {run!r} has no graded rollout of that kind",
                 "see `rtl-distill query outcomes`",
             )
-        done = set(history.column(_DONE, {"label": label, "run": run}))
+        done = set(history.column(_DONE, label=label, run=run))
         waiting: dict[str, list[str]] = {}
         n_known = 0
         for name, rollouts in by_problem.items():

@@ -48,8 +48,7 @@ class Choice(BaseModel):
     def of(self, history: History, run: str, *, passed: bool = False) -> dict[str, list[str]]:
         """Mapping of problem id to rollouts; with `passed` only those that passed."""
         rollouts: dict[str, list[str]] = defaultdict(list)
-        values = {"run": run, "passed": passed, **self.model_dump()}
-        for row in history.rows(_CHOSEN, values):
+        for row in history.rows(_CHOSEN, run=run, passed=passed, **self.model_dump()):
             rollouts[row["problem_id"]].append(row["rollout"])
         return dict(rollouts)
 
@@ -80,7 +79,7 @@ def texts_of(
 ) -> dict[str, list[str]]:
     """Mapping of text to rollouts with that text, `among` these rollouts of one problem."""
     rollouts: dict[str, list[str]] = defaultdict(list)
-    for row in history.rows(_TEXTS, {"run": run, "problem_id": problem_id}):
+    for row in history.rows(_TEXTS, run=run, problem_id=problem_id):
         if row["rollout"] in among:
             rollouts[row["text"]].append(row["rollout"])
     return rollouts

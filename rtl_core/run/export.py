@@ -89,16 +89,17 @@ def recorded_answers(
             model's own log-probabilities.
     """
     training, evaluation = config.sampling.temperature, config.evaluation.temperature
-    values = {
-        "run": config.run.name,
-        "steps": steps,
-        "any": any_temperature,
-        "training": training,
-        "evaluation": training if evaluation is None else evaluation,
-        "longest": LONGEST,
-        "compared": COMPARED,
-    }
-    return [ServedAnswer(**row) for row in history.rows(_RECORDED, values)]
+    rows = history.rows(
+        _RECORDED,
+        run=config.run.name,
+        steps=steps,
+        any=any_temperature,
+        training=training,
+        evaluation=training if evaluation is None else evaluation,
+        longest=LONGEST,
+        compared=COMPARED,
+    )
+    return [ServedAnswer(**row) for row in rows]
 
 
 def difference(model: Any, served: Sequence[ServedAnswer]) -> Difference:

@@ -173,14 +173,14 @@ def measured(
     that student."""
     if not config.run.history.is_file():
         return None
-    student = {
-        "student": config.tinker.student,
-        "episodes": config.learning.episodes,
-        "whole_answers": config.episode.whole_answers,
-    }
     try:
         reader = history or History(config.run.history, read_only=True)
-        (row,) = reader.rows(_MEASURED, student)
+        (row,) = reader.rows(
+            _MEASURED,
+            student=config.tinker.student,
+            episodes=config.learning.episodes,
+            whole_answers=config.episode.whole_answers,
+        )
     except HistoryError as error:
         notes.append(f"no measurements: {error.message}")
         return None

@@ -178,7 +178,7 @@ def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def results_of(config: RunConfig) -> dict[str, tuple[int, int]]:
     """Problem id -> number of equivalent answers and of graded ones, of the solver's evaluation."""
     history = History(config.run.history, read_only=True)
-    rows = history.rows(_SOLVED, {"run": config.run.name})
+    rows = history.rows(_SOLVED, run=config.run.name)
     return {row["problem_id"]: (row["passed"], row["samples"]) for row in rows}
 
 

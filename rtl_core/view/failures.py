@@ -22,4 +22,4 @@ FROM changes GROUP BY problem_id HAVING lost > 0 ORDER BY lost DESC, visits DESC
 def flips(history: History, run: str) -> list[Row]:
     """Problems that were solved in one visit and not in the next: {problem_id, visits, lost, record of
     {step, passed, n}}."""
-    return history.rows(_FLIPS, {"run": run, "most": MOST})
+    return history.rows(_FLIPS, run=run, most=MOST)

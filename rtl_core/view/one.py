@@ -64,7 +64,7 @@ def details_of(history: History, key: str) -> RolloutDetails:
         record = history.problem_record(r.run, r.problem_id)
         problem = None if record is None else Problem.model_validate(record)
         group = history.rows(
-            _GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}
+            _GROUP, **place, step=r.step, evaluation=r.evaluation, purpose=r.purpose
         )
         details = RolloutDetails(
             stored,
@@ -76,7 +76,7 @@ def details_of(history: History, key: str) -> RolloutDetails:
             audit_of(history, r.key),
             history.rows(
                 "SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key",
-                {"key": r.key},
+                key=r.key,
             ),
             level_of(history, r),
             messages=history.messages(r.key),
@@ -89,8 +89,7 @@ def details_of(history: History, key: str) -> RolloutDetails:
             ),
             None,
         )
-        parameters = {**place, "step": r.step, "rollout": r.key, "here": here}
-        for row in history.rows(_PASSING, parameters):
+        for row in history.rows(_PASSING, **place, step=r.step, rollout=r.key, here=here):
             details.others["passing"] = (row["rollout"], row["text"])
     if problem is not None:
         details.answer = answer_to(problem, r.text)

@@ -67,14 +67,14 @@ def home(history: History, chosen: list[str], against: Against) -> Values:
         )
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
-    return {
-        "runs": rows,
-        "drawn": drawn,
-        "colours": colours,
-        "charts": curves,
-        "against": against,
-        "live": live,
-    }
+    return Values(
+        runs=rows,
+        drawn=drawn,
+        colours=colours,
+        charts=curves,
+        against=against,
+        live=live,
+    )
 
 
 def run(history: History, name: str, page: int, against: Against) -> Values:
@@ -88,21 +88,21 @@ def run(history: History, name: str, page: int, against: Against) -> Values:
         purposes = history.rows(
             "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1"
             " UNION ALL SELECT 'episodes', count(*) FROM episodes WHERE run = $run HAVING count(*) > 0 ORDER BY 1",
-            {"run": name},
+            run=name,
         )
-    return {
-        "record": record,
-        "charts": curves,
-        "against": against,
-        "note": EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
-        "evaluations": [*reversed(mine), *(e for e in every if e.policy != "student")],
-        "steps": steps[:PAGE],
-        "more": len(steps) > PAGE,
-        "page": page,
-        "purposes": purposes,
-        "live": record.status == "running",
-        "flow_run": flow_run_page(history, name),
-    }
+    return Values(
+        record=record,
+        charts=curves,
+        against=against,
+        note=EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
+        evaluations=[*reversed(mine), *(e for e in every if e.policy != "student")],
+        steps=steps[:PAGE],
+        more=len(steps) > PAGE,
+        page=page,
+        purposes=purposes,
+        live=record.status == "running",
+        flow_run=flow_run_page(history, name),
+    )
 
 
 def pictures(history: History, name: str) -> Values:
@@ -110,7 +110,11 @@ def pictures(history: History, name: str) -> Values:
     record = history.existing_run(name)
     with history.reading():
         charts = figures.pictures(Source(history, name))
-    return {"record": record, "charts": charts, "live": record.status == "running"}
+    return Values(
+        record=record,
+        charts=charts,
+        live=record.status == "running",
+    )
 
 
 def step(history: History, filters: Filters, order: str) -> Values:
@@ -125,23 +129,25 @@ def step(history: History, filters: Filters, order: str) -> Values:
             metrics = history.step_metrics(filters.run, step_, step_).get(step_, {})
             near = history.column(
                 "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
-                {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
+                run=filters.run,
+                a=step_ - 1,
+                b=step_ + 1,
             )
     if not rows and filters.page == 0 and record.status != "running":
         raise HistoryError(
             f"no rollouts of run {filters.run!r} are stored for it",
             "go back to the run's steps",
         )
-    return {
-        "record": record,
-        "filters": filters,
-        "groups": rows[:PAGE],
-        "more": len(rows) > PAGE,
-        "order": order,
-        "metrics": metrics,
-        "near": near,
-        "live": record.status == "running" and not filters.evaluation,
-    }
+    return Values(
+        record=record,
+        filters=filters,
+        groups=rows[:PAGE],
+        more=len(rows) > PAGE,
+        order=order,
+        metrics=metrics,
+        near=near,
+        live=record.status == "running" and not filters.evaluation,
+    )
 
 
 def group(history: History, filters: Filters) -> Values:
@@ -154,19 +160,20 @@ def group(history: History, filters: Filters) -> Values:
             "FROM verdicts WHERE run = $run"
             " AND problem_id = $problem AND purpose = 'train' AND outcome <> "
             "'infrastructure_error' GROUP BY step ORDER BY step DESC LIMIT 40",
-            {"run": filters.run, "problem": filters.problem},
+            run=filters.run,
+            problem=filters.problem,
         )[::-1]
     if not rows:
         raise HistoryError(
             f"no rollouts of problem {filters.problem!r} are stored for it",
             "go back to the run's steps",
         )
-    return {
-        "filters": filters,
-        "rollouts": rows,
-        "prompt": record and record["prompt"],
-        "visits": visits,
-    }
+    return Values(
+        filters=filters,
+        rollouts=rows,
+        prompt=record and record["prompt"],
+        visits=visits,
+    )
 
 
 def rollouts(history: History, filters: Filters) -> Values:
@@ -180,14 +187,14 @@ def rollouts(history: History, filters: Filters) -> Values:
         rows = questions.rollouts(history, filters)
         total = questions.count(history, filters)
         choices = questions.choices(history, filters.run)
-    return {
-        "filters": filters,
-        "rollouts": rows,
-        "total": total,
-        "runs": names,
-        "choices": choices,
-        "size": PAGE,
-    }
+    return Values(
+        filters=filters,
+        rollouts=rows,
+        total=total,
+        runs=names,
+        choices=choices,
+        size=PAGE,
+    )
 
 
 def wrong(history: History, name: str) -> Values:
@@ -196,14 +203,14 @@ def wrong(history: History, name: str) -> Values:
     record = history.existing_run(name)
     source = Source(history, name)
     tables = (reasons, never_solved, audited, doubtful, regrades, harness)
-    return {
-        "record": record,
-        "charts": draw(source, figures.outcomes),
-        "live": record.status == "running",
-        "flips": failures.flips(history, name),
-        "tables": draw(source, *tables),
-        "alike": partial(_alike, name),
-    }
+    return Values(
+        record=record,
+        charts=draw(source, figures.outcomes),
+        live=record.status == "running",
+        flips=failures.flips(history, name),
+        tables=draw(source, *tables),
+        alike=partial(_alike, name),
+    )
 
 
 def mistakes(history: History, name: str) -> Values:
@@ -215,7 +222,12 @@ def mistakes(history: History, name: str) -> Values:
         *draw([source], gain_parts.causes),
         *draw(source, gain_parts.levels, levels, named),
     ]
-    return {"run": name, "charts": charts, "tables": tables, "alike": partial(_alike, name)}
+    return Values(
+        run=name,
+        charts=charts,
+        tables=tables,
+        alike=partial(_alike, name),
+    )
 
 
 def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
@@ -236,8 +248,10 @@ def _alike(run: str, table: str, row: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
-    """Everything about a rollout."""
+def rollout(
+    history: History, key: str, against: str, overlay: str, start: int, waves: bool = False
+) -> Values:
+    """Everything about a rollout; `waves`: also its waveform, which the page then asks for."""
     details = one.details_of(history, key)
     stored = details.stored
     overlays = tokens.overlays(history, stored, details.metrics)
@@ -257,35 +271,36 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
     required, verdict = details.problem.interface if details.problem else None, stored.verdict
     keys = [row["rollout"] for row in details.group]
     at = keys.index(key) if key in keys else 0
-    return {
-        "details": details,
-        "stored": stored,
-        "r": stored.rollout,
-        "files": [(path, text, code.coloured(text)) for path, text in files.items()],
-        "against": against,
-        "differences": [
+    return Values(
+        details=details,
+        stored=stored,
+        r=stored.rollout,
+        files=[(path, text, code.coloured(text)) for path, text in files.items()],
+        against=against,
+        differences=[
             (path, code.difference(other.get(path, ""), files.get(path, "")))
             for path in ({**files, **other} if against else ())
         ],
-        "ports": interface_rows(required, verdict.mismatches)
+        ports=interface_rows(required, verdict.mismatches)
         if required and verdict and verdict.mismatches
         else [],
-        "overlays": overlays,
-        "overlay": overlays[overlay],
-        "tokens": tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
-        "strongest": tokens.strongest(overlays, overlay, texts),
-        "choices": choices,
-        "read": tokens.read_by_teacher(stored, overlays["kl"], read_texts),
-        "named": texts is not None,
-        "start": start,
-        "most_tokens": tokens.MOST,
-        "previous": keys[at - 1] if at > 0 else None,
-        "next": keys[at + 1] if at + 1 < len(keys) else None,
-        "conversation": _conversation(details.messages),
-        "total": total(details.messages),
-        "ended": questions.ended(history, key) or stored.rollout.stop_reason,
-        "most_text": MOST_TEXT,
-    }
+        overlays=overlays,
+        overlay=overlays[overlay],
+        tokens=tokens.tokens_from(stored, overlays, overlay, texts, choices, start),
+        strongest=tokens.strongest(overlays, overlay, texts),
+        choices=choices,
+        read=tokens.read_by_teacher(stored, overlays["kl"], read_texts),
+        named=texts is not None,
+        start=start,
+        most_tokens=tokens.MOST,
+        previous=keys[at - 1] if at > 0 else None,
+        next=keys[at + 1] if at + 1 < len(keys) else None,
+        conversation=_conversation(details.messages),
+        total=total(details.messages),
+        ended=questions.ended(history, key) or stored.rollout.stop_reason,
+        most_text=MOST_TEXT,
+        waves=waves,
+    )
 
 
 def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]:
@@ -305,14 +320,17 @@ def waves(history: History, key: str) -> Values:
     try:
         window = waves_of(history, key)
     except UserError as error:
-        return {"error": error.message, "hint": error.hint}
+        return Values(
+            error=error.message,
+            hint=error.hint,
+        )
     stored = history.rollout(window.rollout)
     recorded = stored.verdict.outcome.value if stored and stored.verdict else None
-    return {
-        "error": None,
-        "waves": window,
-        "drawing": drawing.draw(window),
-        "recorded": recorded,
-        "row": drawing.ROW,
-        "head": drawing.HEAD,
-    }
+    return Values(
+        error=None,
+        waves=window,
+        drawing=drawing.draw(window),
+        recorded=recorded,
+        row=drawing.ROW,
+        head=drawing.HEAD,
+    )

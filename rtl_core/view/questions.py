@@ -190,10 +190,10 @@ def runs_with_counts(history: History) -> list[Row]:
 
 def steps(history: History, run: str, page: int) -> list[Row]:
     """A page of the run's steps, newest first, plus one row if there are further pages."""
-    numbers = history.column(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE})
+    numbers = history.column(_SHOWN, run=run, most=PAGE + 1, skip=page * PAGE)
     if not numbers:
         return []
-    return history.rows(_STEPS, {"run": run, "low": min(numbers), "high": max(numbers)})
+    return history.rows(_STEPS, run=run, low=min(numbers), high=max(numbers))
 
 
 def groups(history: History, filters: Filters, order: str) -> list[Row]:
@@ -208,7 +208,7 @@ def groups(history: History, filters: Filters, order: str) -> list[Row]:
     sql = _GROUPS.format(
         facts=_facts(place), where=where, order=orders.get(order, "min(r.rowid)")
     )
-    return history.rows(sql, {**values, "most": PAGE + 1, "skip": filters.page * PAGE})
+    return history.rows(sql, **values, most=PAGE + 1, skip=filters.page * PAGE)
 
 
 def count(history: History, filters: Filters) -> int:
@@ -249,4 +249,4 @@ def ended(history: History, key: str) -> str | None:
 
 def choices(history: History, run: str) -> dict[str, list[str]]:
     """The possible values of the filters for a run."""
-    return {name: history.column(sql, {"run": run}) for name, sql in _CHOICES.items()}
+    return {name: history.column(sql, run=run) for name, sql in _CHOICES.items()}

@@ -33,6 +33,7 @@ from rtl_core.reporting.figures.held_out import Against
 from rtl_core.reporting.report import safe_json
 from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import LEVELS, OUTCOMES, PALETTE, css_variables
+from rtl_core.types.tell import Tell
 from rtl_core.view import code, one, pages
 from rtl_core.view.links import group_link, link, rollout_link, step_link
 from rtl_core.view.questions import Filters, Name, Page
@@ -126,13 +127,18 @@ class _Renderer:
         return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
 
     def page(
-        self, request: Request, template: str, values: Callable[[], pages.Values]
+        self, request: Request, build: Callable[..., pages.Values], *arguments: Any
     ) -> Response:
+        """The page that the function `build` of pages.py describes, in the template of its name."""
         key = str(request.url), self.stamp()
         with self._guard:
             if key in self._pages:
                 return HTMLResponse(self._pages[key])
-        page = self.fill(template, **{"live": False, **values()}, stamp=key[1])
+        page = self.fill(
+            f"{build.__name__}.html",
+            **{"live": False, **build(self.history, *arguments)},
+            stamp=key[1],
+        )
         with self._guard:
             self._pages[key] = page
         return HTMLResponse(page)
@@ -167,49 +173,44 @@ def _answer_errors(app: FastAPI, renderer: _Renderer) -> None:
 
 
 def _answer_pages(app: FastAPI, renderer: _Renderer) -> None:
-    history = renderer.history
-
     @app.get("/")
     def home(
         request: Request,
         runs: Annotated[list[str] | None, Query(max_length=50)] = None,
         against: Against = "step",
     ) -> Response:
-        chosen = runs or []
-        return renderer.page(request, "home.html", lambda: pages.home(history, chosen, against))
+        return renderer.page(request, pages.home, runs or [], against)
 
     @app.get("/run")
     def run(request: Request, run: Name, page: Page = 0, against: Against = "step") -> Response:
-        return renderer.page(
-            request, "run.html", lambda: pages.run(history, run, page, against)
-        )
+        return renderer.page(request, pages.run, run, page, against)
 
     @app.get("/pictures")
     def pictures(request: Request, run: Name) -> Response:
-        return renderer.page(request, "pictures.html", lambda: pages.pictures(history, run))
+        return renderer.page(request, pages.pictures, run)
 
     @app.get("/step")
     def step(request: Request, filters: ListFilters) -> Response:
         if not filters.evaluation and not filters.step.isdecimal():
             raise HTTPException(400, "a step is a number; an evaluation is named by its key")
         order = request.query_params.get("order", "")
-        return renderer.page(request, "step.html", lambda: pages.step(history, filters, order))
+        return renderer.page(request, pages.step, filters, order)
 
     @app.get("/group")
     def group(request: Request, filters: ListFilters) -> Response:
-        return renderer.page(request, "group.html", lambda: pages.group(history, filters))
+        return renderer.page(request, pages.group, filters)
 
     @app.get("/rollouts")
     def rollouts(request: Request, filters: ListFilters) -> Response:
-        return renderer.page(request, "rollouts.html", lambda: pages.rollouts(history, filters))
+        return renderer.page(request, pages.rollouts, filters)
 
     @app.get("/wrong")
     def wrong(request: Request, run: Name) -> Response:
-        return renderer.page(request, "wrong.html", lambda: pages.wrong(history, run))
+        return renderer.page(request, pages.wrong, run)
 
     @app.get("/mistakes")
     def mistakes(request: Request, run: Name) -> Response:
-        return renderer.page(request, "mistakes.html", lambda: pages.mistakes(history, run))
+        return renderer.page(request, pages.mistakes, run)
 
     @app.get("/rollout")
     def rollout(
@@ -222,11 +223,7 @@ def _answer_pages(app: FastAPI, renderer: _Renderer) -> None:
     ) -> Response:
         # A link on another website must not start a simulator.
         waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
-        return renderer.page(
-            request,
-            "rollout.html",
-            lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves},
-        )
+        return renderer.page(request, pages.rollout, key, against, overlay, token, waves)
 
 
 def _answer_waves(app: FastAPI, renderer: _Renderer) -> None:
@@ -298,7 +295,7 @@ def _static() -> dict[str, tuple[str, str]]:
     }
 
 
-def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
+def serve(history: History, port: int, announce: Tell) -> None:
     """Serve the view until Ctrl-C; `announce` receives its address once it accepts requests."""
     listener = http_server.listen("127.0.0.1", port)
     threading.Thread(target=_warm, daemon=True).start()

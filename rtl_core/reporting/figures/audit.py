@@ -47,6 +47,8 @@ SELECT a.rollout, a.method, a.detail, count(*) OVER () AS found
 FROM audits a JOIN verdicts v USING (rollout)
 WHERE a.run = $run AND a.result = 'different' AND v.outcome = 'passed' ORDER BY a.rollout LIMIT $most
 """
+_RESULTS = {"equal": "proved", "same": "same", "different": "doubtful", "unknown": "unknown"}
+"""Result of an audit -> its name in tables."""
 _SIZES = ("q1", "q2", "q3", "levels")
 MOST = 20
 """Maximum doubtful passes that are listed."""
@@ -57,31 +59,24 @@ class Slice:
     """Audited passes of some problems. Equal answers count individually."""
 
     name: str
-    equal: int
-    """Proved equal to the golden answer."""
-    same: int
-    """No difference found to the golden answer, or to the majority."""
-    different: int
-    unknown: int
+    results: Counter[str]
+    """Number of passes by result: proved `equal` to the golden answer, the `same` in all that was tried, `different`
+    from it or from the majority, `unknown`."""
 
     @property
     def counts(self) -> dict[str, int]:
         """Number of passes, in total and by result."""
-        by_result = {
-            "proved": self.equal,
-            "same": self.same,
-            "doubtful": self.different,
-            "unknown": self.unknown,
-        }
-        return {"passes": sum(by_result.values()), **by_result}
+        counts = {words: self.results[result] for result, words in _RESULTS.items()}
+        return {"passes": self.results.total(), **counts}
 
     @property
     def doubtful(self) -> Interval | None:
         """Share of doubtful passes among those with a known result, with Wilson's 95 % interval."""
-        known = self.equal + self.same + self.different
+        known = self.results.total() - self.results["unknown"]
         if not known:
             return None
-        return Interval(self.different / known, *wilson(self.different, known), known)
+        doubtful = self.results["different"]
+        return Interval(doubtful / known, *wilson(doubtful, known), known)
 
     def as_json(self) -> dict[str, Any]:
         share = self.doubtful
@@ -107,7 +102,7 @@ class AuditSummary:
     def in_words(self) -> str:
         """The counts in one line."""
         counts = self.whole.counts
-        names = ("passes", "proved", "doubtful", *(["unknown"] if self.whole.unknown else []))
+        names = ("passes", "proved", "doubtful", *["unknown"] * bool(counts["unknown"]))
         return ", ".join(f"{counts[name]} {name}" for name in names)
 
     def as_json(self) -> dict[str, Any]:
@@ -121,7 +116,7 @@ class AuditSummary:
 
 def audit_summary(history: History, run: str) -> AuditSummary | None:
     """The audit results of a run; None without an audit."""
-    rows = history.rows(AUDITS_SQL, {"run": run})
+    rows = history.rows(AUDITS_SQL, run=run)
     return summary_of(rows) if rows else None
 
 
@@ -135,8 +130,8 @@ def summary_of(rows: list[Row]) -> AuditSummary:
         for name in names:
             counts[name][row["result"]] += 1
     whole, *parts = (
-        Slice(name, c["equal"], c["same"], c["different"], c["unknown"])
-        for name, c in [("all", counts.pop("all", Counter())), *sorted(counts.items())]
+        Slice(*named)
+        for named in [("all", counts.pop("all", Counter())), *sorted(counts.items())]
     )
     doubtful = tuple(
         {name: row[name] for name in ("rollout", "problem_id", "method", "detail")}
@@ -248,7 +243,7 @@ def render(history: History, run: str, summary: AuditSummary) -> RenderableType:
         lines.append(f"and {len(summary.doubtful) - MOST} more: rtl-distill query audit")
     reasons = itertools.islice(summary.unknown.items(), MOST)
     lines += [f"unknown, {n} passes: {why}" for why, n in reasons]
-    for words, *rates in corrected(history.rows(DESERVED_SQL, {"run": run})):
+    for words, *rates in corrected(history.rows(DESERVED_SQL, run=run)):
         every, sure = map(rate_in_words, rates)
         lines.append(f"pass@1 of {words}: {every}, without doubtful passes {sure}")
     return Group(rich_table(table_of(summary)), *(Text(visible(line)) for line in lines))

@@ -57,7 +57,7 @@ def blocks(source: Source) -> list[Block]:
 def tables_of(history: History, run: str) -> list[Table]:
     """The tables of a run that only evaluates; empty for any other run, and before its evaluation has ended."""
     result = run_result(history, run)
-    purpose = history.existing_run(run).config.get("run", {}).get("purpose")
+    purpose = history.existing_run(run).setting("run", "purpose")
     if purpose != "evaluation" or result.after is None:
         return []
     source = Source(history, run)

@@ -33,7 +33,7 @@ from rtl_core.reporting.evaluations import (
 from rtl_core.reporting.figures.gain_parts import causes
 from rtl_core.reporting.figures.held_out import Against, held_out
 from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
-from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, SHARES, axis, faded, layout, line
+from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, dots, faded, line
 from rtl_grader.words import visible
 
 
@@ -117,17 +117,7 @@ def results(sources: list[Source]) -> Figure:
         "Held-out pass@1",
         "Student before, student after and teacher, one row per run; bars are 95 % intervals over problems.",
         data,
-        layout(
-            xaxis=axis("pass@1", **SHARES),
-            hovermode="closest",
-            margin={"l": 110},
-            yaxis={
-                "range": [len(sources) - 0.5, -0.5],
-                "type": "category",
-                "ticklabelstandoff": 6,
-                "tickfont": {"size": 13, "color": "@ink"},
-            },
-        ),
+        dots(yaxis={"range": [len(sources) - 0.5, -0.5], "type": "category"}),
         height=150 + 42 * len(sources),
         wide=True,
     )

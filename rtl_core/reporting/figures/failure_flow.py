@@ -8,7 +8,7 @@ from rtl_core.history.columns import Row
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.reporting.blocks import Figure, Source
 from rtl_core.reporting.evaluations import scheduled_evaluations
-from rtl_core.reporting.theme import LEVELS, Spec, faded, layout
+from rtl_core.reporting.theme import LEVELS, Spec, faded, layout, part
 
 Node = tuple[int, str]
 """A column, from 1, and a level in it."""
@@ -85,18 +85,7 @@ def _spread(source: Source) -> list[EvaluationRecord]:
 def _heading(step: int, x: float) -> Spec:
     """The annotation above a column of the flow diagram."""
     sides = {0.0: "left", 1.0: "right"}
-    return {
-        "text": f"step {step}",
-        "x": x,
-        "y": 1.0,
-        "xref": "paper",
-        "yref": "paper",
-        "yanchor": "bottom",
-        "yshift": 8,
-        "showarrow": False,
-        "xanchor": sides.get(x, "center"),
-        "font": {"color": "@muted"},
-    }
+    return part("heading", text=f"step {step}", x=x, xanchor=sides.get(x, "center"))
 
 
 def _sankey(rows: list[Row], sizes: dict[Node, float], across: list[float]) -> Spec:
@@ -110,27 +99,21 @@ def _sankey(rows: list[Row], sizes: dict[Node, float], across: list[float]) -> S
     labels = [
         f"{level.removeprefix('wrong in ')} {sizes[place, level]:.0%}" for place, level in nodes
     ]
-    return {
-        "type": "sankey",
-        "arrangement": "snap",
-        "valueformat": ".1%",
-        "textfont": {"color": "@ink", "size": 12},
-        "node": {
+    return part(
+        "sankey",
+        node={
             "label": labels,
             "color": [roles[level] for _, level in nodes],
             "x": [0.001 + 0.998 * across[place - 1] for place, _ in nodes],
             "y": _stacked(nodes, sizes),
-            "pad": 14,
-            "thickness": 14,
-            "line": {"width": 0},
         },
-        "link": {
+        link={
             "source": list(map(nodes.index, sources)),
             "target": list(map(nodes.index, targets)),
             "value": [r["share"] for r in rows],
             "color": [faded(roles[r["became"]], 0.3) for r in rows],
         },
-    }
+    )
 
 
 def _stacked(nodes: list[Node], sizes: dict[Node, float]) -> list[float]:

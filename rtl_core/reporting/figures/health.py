@@ -23,7 +23,7 @@ from rtl_core.reporting.blocks import (
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric, single
 from rtl_core.reporting.text import cell
-from rtl_core.reporting.theme import Spec, axis, layout
+from rtl_core.reporting.theme import Spec, axis, layout, part
 
 # One value of each trained step: its loss by trained token (by token of the whole sequences where the service does
 # not count trained ones), or its gradient norm.
@@ -144,9 +144,7 @@ def loss(source: Source) -> Figure:
 def gradient_norm(source: Source) -> Figure:
     """The norm of the gradient, and above which it is clipped."""
     steps, norms = values(source.ask(_TRAINED.format(value=_NORM)), "step", "value")
-    clip = (
-        source.history.existing_run(source.run).config.get("learning", {}).get("grad_clip_norm")
-    )
+    clip = source.history.existing_run(source.run).setting("learning", "grad_clip_norm")
     caption = "Norm of the gradient, before clipping."
     if clip:
         caption += f" Where it is above {clip:g} (dotted), it is scaled down to that."
@@ -183,8 +181,7 @@ def length(source: Source) -> Figure:
 
 def right_axis(title: str, **changes: Any) -> Spec:
     """A second axis, at the right of a figure."""
-    beside = {"overlaying": "y", "side": "right", "rangemode": "tozero", "showgrid": False}
-    spec: Spec = layout(yaxis=axis(title, **beside, **changes))["yaxis"]
+    spec: Spec = layout(yaxis=axis(title, **part("right", **changes)))["yaxis"]
     return spec
 
 

@@ -14,7 +14,7 @@ from rtl_core.reporting.blocks import (
 )
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.health import pools
-from rtl_core.reporting.theme import Spec, axis, layout
+from rtl_core.reporting.theme import axis, layout, part
 
 ROWS = 120
 """Maximum problems in the curriculum figure, evenly spaced."""
@@ -55,27 +55,14 @@ def curriculum(source: Source) -> Figure | None:
         visits = [cell.get((problem, epoch)) for problem, _ in problems]
         grid.append([float(r["passed"] / r["samples"]) if r else None for r in visits])
         words.append([_visit(*pair) for pair in zip(problems, visits, strict=True)])
-    trace: Spec = {
-        "type": "heatmap",
-        "x": [plain(p) for p, _ in problems],
-        "y": [f"epoch {e + 1}" for e in epochs],
-        "z": grid,
-        "customdata": words,
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": [[0, "@heat0"], [1, "@heat1"]],
-        "xgap": 1 if len(problems) < 90 else 0,
-        "ygap": 2,
-        "hoverongaps": False,
-        "hovertemplate": "%{x}, %{y}<br>%{customdata}<extra></extra>",
-        "colorbar": {
-            "thickness": 10,
-            "tickformat": ".0%",
-            "outlinewidth": 0,
-            "tickfont": {"color": "@muted", "size": 11},
-            "len": 1,
-        },
-    }
+    trace = part(
+        "heatmap",
+        x=[plain(p) for p, _ in problems],
+        y=[f"epoch {e + 1}" for e in epochs],
+        z=grid,
+        customdata=words,
+        xgap=1 if len(problems) < 90 else 0,
+    )
     return Figure(
         "curriculum",
         "Curriculum",

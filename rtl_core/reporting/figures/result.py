@@ -32,7 +32,7 @@ from rtl_core.reporting.evaluations import (
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.by_problem import by_problem
 from rtl_core.reporting.figures.held_out import Against, held_out
-from rtl_core.reporting.theme import PERCENT, SHARES, Spec, axis, layout
+from rtl_core.reporting.theme import PERCENT, Spec, axis, dots, layout
 from rtl_grader.words import counted
 
 _KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
@@ -53,8 +53,8 @@ SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND
 )
 def blocks(source: Source) -> list[Block]:
     result = run_result(source.history, source.run)
-    config = source.history.existing_run(source.run).config
-    if not result.views or config.get("run", {}).get("purpose") == "evaluation":
+    run = source.history.existing_run(source.run)
+    if not result.views or run.setting("run", "purpose") == "evaluation":
         return []
     first: list[Callable[..., Block | None]] = [forest, pass_at_k, table, by_problem]
     then = [partial(by_label, label=label) for label in ("difficulty", "family")]
@@ -103,15 +103,9 @@ def forest(source: Source, result: RunResult) -> Figure:
         f"{counted(record.samples, 'sample')} each, {record.kind}. Bars: 95 % interval over problems (Student's "
         "t on per-problem rates)." + (f" {MIXTURE}" if result.mixed else ""),
         data,
-        layout(
-            xaxis=axis("pass@1", **SHARES),
-            yaxis={
-                "tickfont": {"size": 13, "color": "@ink"},
-                "ticklabelstandoff": 6,
-                "range": [-0.6, len(data) - 0.3],
-            },
+        dots(
+            yaxis={"range": [-0.6, len(data) - 0.3]},
             showlegend=False,
-            hovermode="closest",
             margin={"t": 8, "l": 220 if result.mixed else 110},
         ),
         height=210 + 40 * max(0, len(data) - 3),
@@ -212,17 +206,13 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         "Mean over the problems of each row, with 95 % intervals over problems (Wilson's where "
         "all problems have the same rate).",
         data,
-        layout(
-            xaxis=axis("pass@1", **SHARES),
+        dots(
             showlegend=len(result.views) > 1,
-            hovermode="closest",
-            margin={"l": 110},
             yaxis={
-                "ticklabelstandoff": 6,
                 "tickvals": list(row.values()),
                 "ticktext": [plain(g) for g in groups],
                 "range": [-0.6, len(groups) - 0.4],
-                "tickfont": {"size": 12, "color": "@ink"},
+                "tickfont": {"size": 12},
                 "showgrid": False,
             },
         ),
