@@ -28,6 +28,7 @@ HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
 HDL_SUFFIXES = (".v", ".sv", *HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
+_UP = re.compile(r"(?:\.\.?/)*")
 _GENERATED = re.compile(r"(?<=\})[\w.:]+\$\d+")
 """pyslang's names of structs and unions."""
 
@@ -76,11 +77,28 @@ def is_valid(sources: Files) -> bool:
 def _compilation(
     sources: Files, settings: slang_ast.CompilationOptions
 ) -> slang_ast.Compilation:
-    tree, _manager, options = syntax_tree(sources)
+    tree, _manager, options = syntax_tree(_in_one_folder(sources))
     options.compilationOptions = settings
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
     return compilation
+
+
+def _in_one_folder(sources: Files) -> dict[str, str]:
+    """The HDL files with `|` for each slash in their paths. An include names the file whose path ends as it says, the
+    shortest of several, so that macros of a header in a folder count in widths."""
+    hdl = hdl_files(sources)
+
+    def flat(match: re.Match[str]) -> str:
+        end = _UP.sub("/", match[1] or "|", count=1)
+        paths = [path for path in hdl if f"/{path}".endswith(end)]
+        return f'`include "{_flat(min(paths, key=len))}"' if paths else match[0]
+
+    return {_flat(path): _INCLUDE.sub(flat, text) for path, text in hdl.items()}
+
+
+def _flat(path: str) -> str:
+    return path.replace("/", "|")
 
 
 def syntax_tree(

@@ -105,7 +105,10 @@ def judged_problem(
         sources, top, InterfaceSource.GOLDEN, keep=lambda name, in_header: in_header
     )
     if interface is None:
-        raise ValueError(f"the ports of the golden answer's module {top} cannot be read")
+        raise ValueError(
+            f"the ports of the golden answer's module {top} cannot be read: "
+            "does each parameter have a default?"
+        )
     prompt = with_header(prompt, "\n".join(golden.values()), interface, header)
     if interface.parameters:
         named = {word for text in documents(prompt, context) for word in WORD.findall(text)}

@@ -49,6 +49,16 @@ module alu(input [31:0] a, b, input [3:0] op, output reg [31:0] y, output reg ov
   end
 endmodule
 """
+LATCH = """\
+module latch(input en, input [3:0] d, output reg [3:0] q);
+  always @* if (en) q = d;
+endmodule
+"""
+SELECT = """\
+module select(input s, a, b, output reg y);
+  always @(s or a or b) y = s ? a : b;
+endmodule
+"""
 WIDE_FIFO = FIFO.replace("7:0", "15:0")
 
 
@@ -61,6 +71,9 @@ WIDE_FIFO = FIFO.replace("7:0", "15:0")
         (ALU, "y[31] != a[31];", "y[31] != a[31] && b != 32'h80000000;"),
         (ALU, "y = a + b;", "y = &a[15:0] && b == 1 ? {a[31:16], 16'h0} : a + b;"),
         (ALU, "y = a & b;", "y = a[31:16] == 16'hc0de ? b : a & b;"),
+        (LATCH, "@*", "@(posedge en)"),
+        (SELECT, "s or a or b", "s or a"),
+        (SELECT, "s or a or b", "posedge s or negedge s or posedge b or negedge b"),
         (WIDE_FIFO, "<= din", "<= wp[3:0] == 5 && din == 16'hc0de ? 0 : din"),
     ],
     ids=[
@@ -70,6 +83,9 @@ WIDE_FIFO = FIFO.replace("7:0", "15:0")
         "least operand",
         "carry",
         "one value of 16 bits",
+        "edge for a level",
+        "missing in a sensitivity list",
+        "edges of all inputs but one",
         "one value in one slot",
     ],
 )

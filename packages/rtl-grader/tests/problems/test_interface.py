@@ -62,6 +62,13 @@ def test_an_include_is_followed_only_among_the_given_files(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["in/defs.svh", "../in/defs.svh", "../../top/in/defs.svh"])
+def test_an_include_may_name_folders(name):
+    given = {"top/in/defs.svh": "`define W 7\n", "top/a/in/defs.svh": "`define W 3\n"}
+    text = f'`include "{name}"\nmodule m(input [`W-1:0] u, v); endmodule'
+    assert ports(text, **given) == [("u", "input", 7), ("v", "input", 7)]
+
+
 def test_parameters_with_defaults_and_without_locals():
     text = "module m #(parameter A = 3, parameter real R = 1.5, localparam L = 2, parameter [7:0] B = 8'hAF)(); endmodule"
     found = parse_interface({"a.sv": text}, "m", InterfaceSource.GOLDEN)

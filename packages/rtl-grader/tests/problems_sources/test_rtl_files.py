@@ -7,6 +7,7 @@ from rtl_project import FILES, project, read, reasons
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.problems.judged import JUDGE_FILE
+from rtl_grader.types.answer import Answer
 
 PASS = "module {name} (input a, output y);\n  {body}\n  assign y = !a;\nendmodule\n"
 
@@ -126,7 +127,6 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         marked_dot_sv=PASS.format(name="marked", body="// ```"),
         deep_dot_sv=PASS.format(name="deep", body=f"wire z = {'(' * 9999}a{')' * 9999};"),
     )
-    (folder / "latin.sv").write_bytes(b"module latin (input a); // \xe9\nendmodule\n")
     (folder / "huge.sv").write_text("// " + "x" * (1 << 20))
     outside = tmp_path / "outside.sv"
     outside.write_text(PASS.format(name="outside", body=""))
@@ -143,7 +143,6 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         "old.vhd": "VHDL is not read",
         "deep.sv": "no module of it can be read",
         "marked.sv: marked": "its file has `[MASKED]` or ``` in its text",
-        "latin.sv": "it is not UTF-8",
         "huge.sv": "it is larger than 1 MiB",
         "link.sv": "it is a link out of the folder",
         "far": "it is a link out of the folder",
@@ -162,17 +161,66 @@ def test_a_name_in_two_files_is_taken_from_the_own_file_or_folder(tmp_path):
     project(
         tmp_path,
         one__used_dot_sv=used,
-        two__used_dot_sv=used,
+        two__used_dot_sv=used.replace("!a", "a"),
+        two__in__deep__user_dot_sv=PASS.format(name="user", body="used u (a, y);"),
+        three__used_dot_sv=used,
         one__near_dot_sv=PASS.format(name="near", body="used u (a, y);"),
         far_dot_sv=PASS.format(name="far", body="used u (a, y);"),
     )
     contents = read(tmp_path)
     assert settings(of_module(contents, "near"))["compiled"] == ["rtl/one/used.sv"]
+    assert settings(of_module(contents, "user"))["compiled"] == ["rtl/two/used.sv"]
     assert reasons(contents)["far.sv: far"] == (
-        "used is ambiguous: rtl/one/used.sv and rtl/two/used.sv define it"
+        "used is ambiguous: rtl/one/used.sv and rtl/three/used.sv define it"
     )
     files = {p.targets for p in contents.problems if p.interface.module == "used"}
-    assert files == {("rtl/one/used.sv",), ("rtl/two/used.sv",)}
+    assert len(files) == 3
+    (tmp_path / "two" / "used.sv").write_text(used)
+    assert reasons(read(tmp_path)) == {"tb_top.sv: tb_top": "it has no ports"}
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-8-sig"])
+def test_sources_of_other_editors_and_systems_are_read(tmp_path, encoding):
+    text = PASS.format(name="old", body="// J\u00f6rg").replace("\n", "\r\n")
+    (tmp_path / "OLD.V").write_bytes(text.encode(encoding))
+    (problem, *_) = read(tmp_path).problems
+    assert problem.targets == ("rtl/OLD.v",)
+    assert "// J\u00f6rg\n" in problem.golden["rtl/OLD.v"]
+
+
+ROM = """\
+`include "../../sizes.vh"
+module rom (input clk, input [3:0] at, output reg [`WIDE:0] q);
+  reg [`WIDE:0] mem [0:15];
+  initial $readmemh("mem/rom.hex", mem);
+  always @(posedge clk) q <= mem[at];
+endmodule
+"""
+
+
+@pytest.mark.parametrize("path", ["", "all.f"])
+def test_data_files_and_headers_above_come_with_a_module(tmp_path, grader, path):
+    project(
+        tmp_path,
+        lib__mem__rom_dot_v=ROM,
+        sizes_dot_vh="`define WIDE 3\n",
+        all_dot_f="lib/mem/rom.v +incdir+.",
+    )
+    (tmp_path / "lib" / "mem" / "rom.hex").write_text("\n".join("5a30f19e72b84dc6"))
+    (tmp_path / "lib" / "mem" / "other.hex").write_text("0")
+    rom = of_module(read(tmp_path / path, tasks=("module",)), "rom")
+    assert set(rom.context) == {"rtl/sizes.vh", "rtl/lib/mem/rom.hex"}
+    for text, passes in ((ROM, True), (ROM.replace("[at]", "[at ^ 1]"), False)):
+        verdict = grader.grade(rom, Answer(files={"rtl/lib/mem/rom.v": text}))
+        assert verdict.passed == passes, verdict.reasons
+
+
+def test_what_another_project_defines_is_said_to_be_missing_in_the_own_one(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "a.v").write_text(PASS.format(name="a", body="b u (a, y);"))
+    (tmp_path / "two" / "b.v").write_text(PASS.format(name="b", body=""))
+    assert reasons(read(tmp_path)) == {"a.v: a": "no file of its project defines b"}
 
 
 def test_a_file_whose_macros_are_used_without_an_include_is_compiled_before(tmp_path):

@@ -1,8 +1,9 @@
 """Designs of a set of RTL files: each module with the files that it needs, in the order of their compilation.
 
 A name is looked for in the module's own file first, then in the other files; among several files that define it, in
-those of the same folder. A file whose macros are used without an include is compiled before. Headers are in the
-workspace where the includes find them from `rtl`.
+those of the nearest folder. A file whose macros are used without an include is compiled before. Headers are in the
+workspace where the includes find them from `rtl`, or from the including file's folder where that leads out. Data files
+are those whose names stand in quotes.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from posixpath import dirname, normpath
+from posixpath import basename, commonpath, dirname, normpath
 
 from rtl_grader.problems.rtl.scan import Scan, Unit, scan
 
 MAX_DEPTH = 200
 """Most levels of instances, packages and includes."""
 _PLAIN_PATH = re.compile(r"[\w./+-]+", re.A)
+_STRING = re.compile(r'"([^"\\\n]+)"')
+_UP = re.compile(r"(?:\.\.?/)*")
 _LICENCE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n*]+)")
 
 
@@ -42,6 +45,11 @@ class SourceFile:
         units = {unit.name: unit.uses for unit in self.scan.units}
         return units.get(name, frozenset())
 
+    @cached_property
+    def quoted(self) -> frozenset[str]:
+        """What could be names of data files: the ends of the paths in quotes."""
+        return frozenset(map(basename, _STRING.findall(self.text)))
+
     @property
     def licence(self) -> str:
         """The licence that its head names; empty without one."""
@@ -56,6 +64,9 @@ class Need:
     compiled: dict[str, str] = field(default_factory=dict)
     """In the order of their compilation."""
     headers: dict[str, str] = field(default_factory=dict)
+    """Also data files."""
+    include: set[str] = field(default_factory=set)
+    """Folders that are searched for included files, beside `rtl`."""
 
 
 @dataclass(eq=False)
@@ -70,6 +81,8 @@ class Library:
     """Its name, if there are several. Its modules are held out together."""
     top: str | None = None
     """The module to ask about; None: all."""
+    data: list[SourceFile] = field(default_factory=list)
+    """Files that are no HDL and may be read by a design."""
 
     def modules(self) -> list[tuple[SourceFile, Unit]]:
         """The modules to ask about."""
@@ -129,6 +142,11 @@ class Library:
             if holder not in included and mark not in seen:
                 seen.add(mark)
                 self._add(holder, holder.uses_of(name), need, seen, depth + 1)
+        for source in (file, *included):
+            for name in sorted(source.quoted):
+                if holders := [data for data in self.data if basename(data.path) == name]:
+                    data = _nearest(file, f"the data file {name}", holders)
+                    need.headers[data.path] = data.text
         need.compiled.setdefault(file.path, file.text)
 
     def _include(
@@ -138,14 +156,21 @@ class Library:
         for name in sorted(file.scan.includes):
             own = normpath(f"{dirname(file.path)}/{name}")
             exact = [other for other in self.files if other.path == own]
-            near = [other for other in self.files if other.path.endswith(f"/{name}")]
+            end = _UP.sub("/", name, count=1)
+            near = [other for other in self.files if other.path.endswith(end)]
             holders = exact or near
             if file.scan.has_conditions and not holders:
                 continue
             header = _nearest(file, f"the included file {name}", holders)
             if header.path in within or len(within) > MAX_DEPTH:
                 raise ValueError(f"its includes form a loop at {header.path}")
-            need.headers[normpath(f"rtl/{name}")] = header.text
+            place = normpath(f"rtl/{name}")
+            if place.startswith(".."):
+                place = own
+                need.include.add(dirname(file.path))
+            if place.startswith(".."):
+                raise ValueError(f"the included file {name} leads out of the project")
+            need.headers[place] = header.text
             if header not in included:
                 included.append(header)
                 self._include(header, included, need, (*within, header.path))
@@ -181,14 +206,21 @@ class Library:
 
 
 def _nearest(file: SourceFile, name: str, holders: list[SourceFile]) -> SourceFile:
-    """The file that defines a name for another file. Raises ValueError when none or several do."""
+    """The nearest file that defines a name for another file. Raises ValueError for none and for several, unless their
+    texts are equal."""
     if file in holders:
         return file
-    near = [other for other in holders if dirname(other.path) == dirname(file.path)]
-    nearest = near if len(near) == 1 else holders
-    if not nearest:
+    if not holders:
         raise ValueError(f"no file defines {name}")
-    if len(nearest) > 1:
+    here = dirname(file.path)
+
+    def nearness(other: SourceFile) -> int:
+        place = dirname(other.path)
+        return len(commonpath([here, place])) + (place == here)
+
+    best = max(map(nearness, holders))
+    nearest = [other for other in holders if nearness(other) == best]
+    if len({other.text for other in nearest}) > 1:
         names = " and ".join(other.path for other in nearest[:2])
         raise ValueError(f"{name} is ambiguous: {names} define it")
     return nearest[0]

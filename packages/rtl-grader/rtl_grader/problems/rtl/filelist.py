@@ -35,6 +35,8 @@ class Listing:
 
     files: dict[Path, None] = field(default_factory=dict)
     """RTL and headers."""
+    others: list[Path] = field(default_factory=list)
+    """Files that may be data of the RTL."""
     rows: list[Path] = field(default_factory=list)
     """JSONL files of designs."""
     include: list[Path] = field(default_factory=list)
@@ -83,8 +85,12 @@ def _add_headers(listing: Listing) -> None:
     folders = [*(file.parent for file in listing.files), *listing.include]
     for folder in dict.fromkeys(folders):
         for path in sorted(folder.rglob("*")):
-            if path.suffix in HEADER_SUFFIXES and path.is_file() and not path.is_symlink():
+            if not path.is_file() or path.is_symlink():
+                continue
+            if path.suffix in HEADER_SUFFIXES:
                 listing.files[path] = None
+            elif path.suffix.lower() not in HDL_SUFFIXES:
+                listing.others.append(path)
 
 
 def text_of(path: Path) -> str:
@@ -92,11 +98,15 @@ def text_of(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ValueError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
+        data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if path.suffix.lower() not in HDL_SUFFIXES:
+            raise ValueError("it is not UTF-8") from None
+        text = data.decode("latin-1")  # comments of another time; every byte is a character
     return normal(text)
 
 
@@ -128,8 +138,8 @@ def _add_folder(listing: Listing, root: Path) -> None:
         for path in (Path(folder, name) for name in (*folders, *sorted(names))):
             if path.is_symlink() and not path.resolve().is_relative_to(real):
                 listing.leave_out(path, "it is a link out of the folder")
-            elif path.is_file():
-                listing.takes(path)
+            elif path.is_file() and not listing.takes(path):
+                listing.others.append(path)
 
 
 def _add_filelist(listing: Listing, path: Path, within: tuple[Path, ...]) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rtl_grader.hdl.interface import hdl_files
+from rtl_grader.hdl.interface import HDL_SUFFIXES, hdl_files
 from rtl_grader.hdl.text import code_of
 from rtl_grader.problems.cvdp import FieldError, files_of, text_lines
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
@@ -50,21 +50,41 @@ def _projects(
     for name, files in groups.items():
         folder = root / name
         sources = []
-        for file in files:
-            origin = str(file.relative_to(root))
-            try:
-                text = text_of(file)
-            except ValueError as error:
-                contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
-                continue
-            place = _in_workspace(str(file.relative_to(folder)))
-            source = SourceFile(place, text, origin)
+        quoted: set[str] = set()
+        for source in _read(files, root, folder, contents):
             sources.append(source)
-            if not source.scan.units and _MODULE.search(code_of(text)):
+            quoted |= source.quoted
+            if not source.scan.units and _MODULE.search(code_of(source.text)):
                 contents.left_out.append(
-                    LeftOut(origin, "no module of it can be read", _SOURCE)
+                    LeftOut(source.origin, "no module of it can be read", _SOURCE)
                 )
-        yield Library(sources, {**listing.define, **define}, _licence(folder), project=name)
+        own = [file for file in listing.others if file.is_relative_to(folder)]
+        named = [file for file in own if file.name in quoted]
+        yield Library(
+            sources,
+            {**listing.define, **define},
+            _licence(folder),
+            project=name,
+            data=list(_read(named, root, folder, contents)),
+        )
+
+
+def _read(
+    files: list[Path], root: Path, folder: Path, contents: ProblemSet
+) -> Iterator[SourceFile]:
+    for file in files:
+        origin = str(file.relative_to(root))
+        try:
+            yield SourceFile(_place(file, folder), text_of(file), origin)
+        except ValueError as error:
+            contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
+
+
+def _place(file: Path, folder: Path) -> str:
+    """The path in the workspace of a file of a folder; tools tell Verilog by its suffix in small letters."""
+    suffix = file.suffix.lower()
+    plain = file.with_suffix(suffix) if suffix in HDL_SUFFIXES else file
+    return _in_workspace(str(plain.relative_to(folder)))
 
 
 def _in_workspace(path: str) -> str:

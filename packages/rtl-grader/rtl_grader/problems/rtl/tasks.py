@@ -107,7 +107,9 @@ class RtlDesign:
             golden={path: self.file.text},
             top=self.unit.name,
             context={**need.headers, **need.compiled},
-            compilation=Compilation(list(need.compiled), define=self.library.define),
+            compilation=Compilation(
+                list(need.compiled), sorted(need.include), self.library.define
+            ),
             judging=judging,
             origin=f"{self.library.cluster(self.unit)}: {self.file.origin}",
             licence=self.file.licence or self.library.licence,
