@@ -208,7 +208,8 @@ def _evaluate(options: dict[str, Any]) -> None:
         from rtl_core.history.records import Conditions
         from rtl_core.rollouts.evaluation import config_for
 
-        split, step = options["split"] or "heldout", options["step"]
+        split: Literal["heldout", "test"] = options["split"] or "heldout"
+        step = options["step"]
         other = Conditions(template=options["template"], **sampling)
         config_for(db, run, split, other, step)  # what it refuses, before anything is opened
         policy, samples = options["policy"] or "student", options["samples"] or 8
