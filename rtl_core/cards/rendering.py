@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -35,7 +35,7 @@ def tables(card: Card) -> list[Table]:
         for k, rate in part.pass_at.items()
     ]
     rest = card.model_dump(mode="json", exclude={"problems", "figures"})
-    about = [[name, _words(value)] for name, value in rest.items()]
+    about = [row for name, value in rest.items() for row in _rows(name, value)]
     problems = [
         [name, f"{one.passed} of {len(one.verdicts)}", one.errata, one.fingerprint]
         for name, one in card.problems.items()
@@ -49,10 +49,17 @@ def tables(card: Card) -> list[Table]:
     ]
 
 
-def _words(value: Any) -> str:
+def _rows(name: str, value: Any) -> Iterator[list[str]]:
+    """A row for each value in a section of the card, with the names that lead to it."""
     if isinstance(value, dict):
-        return "; ".join(f"{name}: {_words(one)}" for name, one in value.items())
-    return "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for key, one in value.items():
+            yield from _rows(f"{name}: {key}", one)
+    elif value is None:
+        yield [name, "–"]
+    elif isinstance(value, list):
+        yield [name, "; ".join(map(str, value))]
+    else:
+        yield [name, f"{value:.10g}" if isinstance(value, float) else str(value)]
 
 
 def markdown(card: Card) -> str:

@@ -155,6 +155,8 @@ def test_markdown_and_page_show_the_card(written, history):
     )
     assert "| all: all problems | 3 | pass@2 | 66.7 %" in text
     assert "2 attempts |" in text
+    assert "| spent: answers | 6 |" in text
+    assert "| protocol: settings: evaluation: samples | 2 |" in text
     (page, *_) = write_cards(history, "one", written / "page.html")
     assert "single attempt, 3 problems" in page.read_text()
     assert page.stat().st_size < 200_000
