@@ -151,7 +151,7 @@ def test_a_difference_comes_with_its_inputs_and_a_design_cannot_forge_the_verdic
 def test_every_starter_golden_answer_is_the_same_as_itself(grader):
     for problem in starter_problems("heldout", 18, 0):
         found = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits)
-        assert found.result == "same", (problem.family, found)
+        assert found.result == "equal", (problem.family, found)
 
 
 def test_designs_that_cannot_be_compared_are_unknown(grader):
