@@ -148,10 +148,10 @@ def test_a_difference_comes_with_its_inputs_and_a_design_cannot_forge_the_verdic
 
 
 @pytest.mark.slow
-def test_every_starter_golden_answer_is_the_same_as_itself(grader):
+def test_every_starter_golden_answer_equals_itself(grader):
     for problem in starter_problems("heldout", 18, 0):
         found = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits)
-        assert found.result == "same", (problem.family, found)
+        assert found.result == "equal", (problem.family, found)
 
 
 def test_designs_that_cannot_be_compared_are_unknown(grader):
@@ -236,9 +236,9 @@ endmodule
 def test_a_test_bench_beside_the_design_is_left_out(grader, statement):
     bench = BENCH.format(statement=statement)
     wrong = MIN.replace("a < b", "a < b && a != 13")
-    assert told(grader, MIN, MIN + bench).result == "same"
+    assert told(grader, MIN, MIN + bench).result == "equal"
     assert told(grader, MIN + bench, wrong + bench).result == "different"
-    assert told(grader, MIN + bench, bench + MIN).result == "same"
+    assert told(grader, MIN + bench, bench + MIN).result == "equal"
 
 
 def test_a_golden_answer_that_never_ends_gives_no_verdict(grader):
