@@ -148,7 +148,7 @@ def test_a_difference_comes_with_its_inputs_and_a_design_cannot_forge_the_verdic
 
 
 @pytest.mark.slow
-def test_every_starter_golden_answer_is_the_same_as_itself(grader):
+def test_every_starter_golden_answer_equals_itself(grader):
     for problem in starter_problems("heldout", 18, 0):
         found = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits)
         assert found.result == "equal", (problem.family, found)

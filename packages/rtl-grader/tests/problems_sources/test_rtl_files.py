@@ -198,21 +198,30 @@ endmodule
 """
 
 
-@pytest.mark.parametrize("path", ["", "all.f"])
-def test_data_files_and_headers_above_come_with_a_module(tmp_path, grader, path):
+@pytest.mark.parametrize(
+    ("path", "header", "place"),
+    [
+        ("", "sizes.vh", "rtl/sizes.vh"),
+        ("all.f", "sizes.vh", "rtl/sizes.vh"),
+        ("", "rtl/sizes.vh", "rtl/rtl/sizes.vh"),
+    ],
+)
+def test_data_files_and_headers_above_come_with_a_module(tmp_path, grader, path, header, place):
     project(
         tmp_path,
-        lib__mem__rom_dot_v=ROM,
-        sizes_dot_vh="`define WIDE 3\n",
+        lib__mem__rom_dot_v=(text := ROM.replace("sizes.vh", header)),
         all_dot_f="lib/mem/rom.v +incdir+.",
+        **{header: "`define WIDE 3\n"},
     )
     (tmp_path / "lib" / "mem" / "rom.hex").write_text("\n".join("5a30f19e72b84dc6"))
     (tmp_path / "lib" / "mem" / "other.hex").write_text("0")
     rom = of_module(read(tmp_path / path, tasks=("module",)), "rom")
-    assert set(rom.context) == {"rtl/sizes.vh", "rtl/lib/mem/rom.hex"}
-    for text, passes in ((ROM, True), (ROM.replace("[at]", "[at ^ 1]"), False)):
-        verdict = grader.grade(rom, Answer(files={"rtl/lib/mem/rom.v": text}))
+    assert set(rom.context) == {place, "rtl/lib/mem/rom.hex"}
+    for answer, passes in ((text, True), (text.replace("[at]", "[at ^ 1]"), False)):
+        verdict = grader.grade(rom, Answer(files={"rtl/lib/mem/rom.v": answer}))
         assert verdict.passed == passes, verdict.reasons
+    short = of_module(read(tmp_path / path, max_lines=10), "rom")
+    assert set(short.context) == {place}
 
 
 def test_what_another_project_defines_is_said_to_be_missing_in_the_own_one(tmp_path):

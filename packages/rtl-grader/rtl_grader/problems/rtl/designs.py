@@ -68,6 +68,12 @@ class Need:
     include: set[str] = field(default_factory=set)
     """Folders that are searched for included files, beside `rtl`."""
 
+    @property
+    def lines(self) -> int:
+        """Number of lines."""
+        texts = (*self.headers.values(), *self.compiled.values())
+        return sum(text.count("\n") for text in texts)
+
 
 @dataclass(eq=False)
 class Library:
@@ -157,7 +163,7 @@ class Library:
             own = normpath(f"{dirname(file.path)}/{name}")
             exact = [other for other in self.files if other.path == own]
             end = _UP.sub("/", name, count=1)
-            near = [other for other in self.files if other.path.endswith(end)]
+            near = [other for other in self.files if f"/{other.path}".endswith(end)]
             holders = exact or near
             if file.scan.has_conditions and not holders:
                 continue

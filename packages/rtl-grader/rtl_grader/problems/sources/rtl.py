@@ -105,10 +105,13 @@ class RtlSource(FileSource):
 
     def _problems(self, library: Library, file: SourceFile, unit: Unit) -> list[Problem]:
         need = library.need(file, unit)
-        texts = (file.text, *need.headers.values(), *need.compiled.values())
-        if sum(text.count("\n") for text in texts) > self.max_lines:
-            most = f"max_lines = {self.max_lines}"
-            raise ValueError(f"its file and those that it needs have more lines than {most}")
+        most = self.max_lines - file.text.count("\n")
+        if need.lines > most:  # without the images of memories, which only fill them
+            for data in library.data:
+                need.headers.pop(data.path, None)
+        if need.lines > most:
+            limit = f"max_lines = {self.max_lines}"
+            raise ValueError(f"its file and those that it needs have more lines than {limit}")
         design = RtlDesign(file, unit, need, library)
         masks = Choice(self.per_module, self.mask_tokens, self.seed)
         return design.problems(self.tasks, masks, self.judge)
