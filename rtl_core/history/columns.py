@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import duckdb
 import numpy as np
 import pyarrow as pa
-from duckdb import DuckDBPyConnection
 from pydantic import BaseModel
 
 from rtl_core.history import schema
@@ -122,7 +121,9 @@ def table(name: str, records: Sequence[Any], /, **explicit: Any) -> pa.Table:
     return pa.table(columns)
 
 
-def insert(con: DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "") -> None:
+def insert(
+    con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = ""
+) -> None:
     """Append Arrow tables. `conflict`, such as `OR REPLACE`, doubles the cost of a row: query known keys
     first where possible."""
     for name, incoming in tables.items():
@@ -141,7 +142,7 @@ def key_conditions(column: str, keys: Iterable[str]) -> Iterator[tuple[str, list
 
 
 def read(
-    con: DuckDBPyConnection,
+    con: duckdb.DuckDBPyConnection,
     name: str,
     condition: str = "true",
     params: Sequence[Any] = (),

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import duckdb
-from duckdb import DuckDBPyConnection
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import schema, undo
@@ -44,7 +43,7 @@ own_readers: set[int] = set()
 """Ids of processes that this one started to read histories (observe/live_report.py)."""
 
 _locks: dict[Path, threading.RLock] = {}
-_engines: dict[tuple[Path, int, bool], DuckDBPyConnection] = {}
+_engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
 _checked: set[tuple[Path, int]] = set()
 """Files (path, inode) whose version and views this process has checked."""
 _hurried_at = math.inf
@@ -74,7 +73,7 @@ def hurried() -> Iterator[Callable[[], None]]:
 @contextlib.contextmanager
 def connect(
     path: Path, *, read_only: bool, patience_s: float | None = None
-) -> Iterator[DuckDBPyConnection]:
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a checked connection. Writers create a missing file and renew views of another release; readers do
     neither.
 
@@ -189,7 +188,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def _new_engine(*, read_only: bool) -> DuckDBPyConnection:
+def _new_engine(*, read_only: bool) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB, kept for further connections: attaching a file to it takes 2 ms, starting a new
     one takes 20."""
     engine = duckdb.connect(":memory:", config=_CONFIG)
@@ -201,7 +200,7 @@ def _new_engine(*, read_only: bool) -> DuckDBPyConnection:
 
 
 def _attach(
-    con: DuckDBPyConnection,
+    con: duckdb.DuckDBPyConnection,
     path: Path,
     raised: list[BaseException],
     *,
@@ -273,7 +272,7 @@ def _turnstile(folder: Path, waited_enough: Callable[[], bool]) -> Iterator[None
         os.close(handle)
 
 
-def _detach(con: DuckDBPyConnection) -> None:
+def _detach(con: duckdb.DuckDBPyConnection) -> None:
     """Roll back what was not committed, and close the file. Fails after a commit for which the disk has no
     room: the engine is unusable."""
     with contextlib.suppress(duckdb.TransactionException):
@@ -282,7 +281,9 @@ def _detach(con: DuckDBPyConnection) -> None:
     con.execute("DETACH DATABASE IF EXISTS history").fetchall()
 
 
-def _check(con: DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool) -> None:
+def _check(
+    con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool
+) -> None:
     """Refuse a file of another version; a writer renews the views of another release."""
     views = schema.views_of(con, path)
     if not read_only and views != schema.views_hash():

@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from duckdb import DuckDBPyConnection
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.columns import Row, from_row, key_conditions, read
@@ -233,7 +232,7 @@ class Reading(Transactions):
 
 
 def known_keys(
-    con: DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> list[str]:
     """The keys among `keys` that `table` contains."""
     stored: list[str] = []
@@ -244,7 +243,7 @@ def known_keys(
 
 
 def _stored_rollouts(
-    con: DuckDBPyConnection, condition: str, params: Sequence[Any]
+    con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]
 ) -> list[StoredRollout]:
     """The rollouts that meet the condition, each with everything that later stages recorded."""
     heads = read(con, "rollouts", f"{condition} ORDER BY problem_id, sample", params)
@@ -297,7 +296,7 @@ def _stored_rollouts(
 
 
 def _by_key(
-    con: DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> dict[str, Row]:
     parts = key_conditions(column, keys)
     rows = (row for condition, chunk in parts for row in read(con, table, condition, chunk))
@@ -305,7 +304,7 @@ def _by_key(
 
 
 def _lists(
-    con: DuckDBPyConnection,
+    con: duckdb.DuckDBPyConnection,
     table: str,
     keys: Iterable[str],
     steps: Sequence[int],

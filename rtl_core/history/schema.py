@@ -12,7 +12,6 @@ from functools import cache
 from importlib.resources import files
 
 import duckdb
-from duckdb import DuckDBPyConnection
 
 from rtl_core import __version__
 from rtl_core.errors import HistoryError
@@ -41,7 +40,7 @@ def views_hash() -> str:
     return hashlib.sha256(schema_sql()[1].encode()).hexdigest()[:16]
 
 
-def create(con: DuckDBPyConnection) -> None:
+def create(con: duckdb.DuckDBPyConnection) -> None:
     """Write the schema into an empty database, in one transaction."""
     tables, views = schema_sql()
     now = datetime.now(UTC).replace(tzinfo=None)
@@ -55,7 +54,7 @@ def create(con: DuckDBPyConnection) -> None:
     con.execute("COMMIT")
 
 
-def views_of(con: DuckDBPyConnection, path: object) -> str:
+def views_of(con: duckdb.DuckDBPyConnection, path: object) -> str:
     """Hash of the views of an open database. Raises HistoryError when it is not a history, or has another
     version of the tables."""
     try:
@@ -85,7 +84,7 @@ def views_of(con: DuckDBPyConnection, path: object) -> str:
     return str(views)
 
 
-def renew_views(con: DuckDBPyConnection) -> None:
+def renew_views(con: duckdb.DuckDBPyConnection) -> None:
     """Replace all views of an open, writable database by those of `schema.sql`, in one transaction. After an
     error the caller closes the database, which rolls back."""
     con.execute("BEGIN")

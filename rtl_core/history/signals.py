@@ -12,11 +12,11 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from duckdb import DuckDBPyConnection
+import duckdb
 
 
 @contextlib.contextmanager
-def signals_later(con: DuckDBPyConnection) -> Iterator[list[BaseException]]:
+def signals_later(con: duckdb.DuckDBPyConnection) -> Iterator[list[BaseException]]:
     """Raise the exceptions of SIGINT's and SIGTERM's handlers after the block. They end the running statement of `con`.
 
     Yields the exceptions so far; none in other threads than the main one.

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
-from duckdb import DuckDBPyConnection
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import rows
@@ -342,7 +342,9 @@ class History(Reading):
         with self._writing() as con:
             insert(con, {name: table(name, records, **explicit)}, conflict)
 
-    def _places(self, con: DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
+    def _places(
+        self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]
+    ) -> dict[str, rows.Place]:
         """Mapping of rollout key to its place. Raises HistoryError for a rollout that is not stored."""
         places: dict[str, rows.Place] = {}
         for condition, chunk in key_conditions("rollout", keys):
@@ -356,7 +358,7 @@ class History(Reading):
         return places
 
 
-def _replace(con: DuckDBPyConnection, head: str, tables: Mapping[str, pa.Table]) -> None:
+def _replace(con: duckdb.DuckDBPyConnection, head: str, tables: Mapping[str, pa.Table]) -> None:
     """Insert facts about rollouts, after deleting earlier facts about those rollouts that the table `head` contains."""
     keys = tables[head].column("rollout").to_pylist()
     for condition, chunk in key_conditions("rollout", known_keys(con, head, keys)):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from duckdb import DuckDBPyConnection
+import duckdb
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection
@@ -65,7 +65,7 @@ class Transactions:
             yield
 
     @contextlib.contextmanager
-    def _holding(self, con: DuckDBPyConnection) -> Iterator[None]:
+    def _holding(self, con: duckdb.DuckDBPyConnection) -> Iterator[None]:
         """Let calls of this thread inside the block reuse a connection."""
         connections, path = _own_connections(), self.path.resolve()
         outermost = path not in connections
@@ -89,7 +89,7 @@ class Transactions:
                 self._spent.cpu_s += cpu
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[DuckDBPyConnection]:
+    def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         if self.read_only:
             raise HistoryError(
                 f"{self.path} was opened as read-only",
@@ -110,7 +110,7 @@ class Transactions:
         self._prepared = True
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[DuckDBPyConnection]:
+    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         inner = _own_connections().get(self.path.resolve())
         if inner is not None:
             yield inner
@@ -128,8 +128,8 @@ class Transactions:
             yield con
 
 
-def _own_connections() -> dict[Path, DuckDBPyConnection]:
-    connections: dict[Path, DuckDBPyConnection] = _connections.__dict__.setdefault(
+def _own_connections() -> dict[Path, duckdb.DuckDBPyConnection]:
+    connections: dict[Path, duckdb.DuckDBPyConnection] = _connections.__dict__.setdefault(
         "by_path", {}
     )
     return connections

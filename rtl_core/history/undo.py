@@ -15,7 +15,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from duckdb import DuckDBPyConnection
+import duckdb
 
 from rtl_core.errors import InfrastructureError
 
@@ -29,7 +29,7 @@ def path_of(history: Path) -> Path:
     return history.with_name(f"{history.name}.undo")
 
 
-def keep(con: DuckDBPyConnection, file: BinaryIO, history: Path) -> None:
+def keep(con: duckdb.DuckDBPyConnection, file: BinaryIO, history: Path) -> None:
     """Copy the blocks of `file` that the next commit on `con`, which has this file attached, may overwrite.
 
     Raises InfrastructureError when the disk fails.

@@ -29,6 +29,7 @@ HDL_SUFFIXES = (".v", ".sv", *HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _UP = re.compile(r"(?:\.\.?/)*")
+"""What leads to another folder at the start of an include."""
 _GENERATED = re.compile(r"(?<=\})[\w.:]+\$\d+")
 """pyslang's names of structs and unions."""
 
@@ -90,11 +91,15 @@ def _in_one_folder(sources: Files) -> dict[str, str]:
     hdl = hdl_files(sources)
 
     def flat(match: re.Match[str]) -> str:
-        end = _UP.sub("/", match[1] or "|", count=1)
-        paths = [path for path in hdl if f"/{path}".endswith(end)]
+        paths = [path for path in hdl if is_named(path, match[1] or "|")]
         return f'`include "{_flat(min(paths, key=len))}"' if paths else match[0]
 
     return {_flat(path): _INCLUDE.sub(flat, text) for path, text in hdl.items()}
+
+
+def is_named(path: str, include: str) -> bool:
+    """Whether a path ends as an include says, which may begin with folders above."""
+    return f"/{path}".endswith(_UP.sub("/", include, count=1))
 
 
 def _flat(path: str) -> str:

@@ -39,6 +39,7 @@ _INITIAL = re.compile(r"\binitial\b")
 _STIMULUS = re.compile(r"\$(?:finish|stop|dump[a-z]+)\b|#\s*[\w.]|@")
 
 Words = tuple[tuple[str, str], ...]
+"""(path, compact text) of the files of a design."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def compact(text: str) -> str:
 
 
 def compact_files(files: Mapping[str, str]) -> Words:
-    """(path, compact text) of each file, the same for two copies of a design."""
+    """The files in a form that is the same for two copies of a design."""
     return tuple(sorted((path, compact(text)) for path, text in files.items()))
 
 

@@ -220,8 +220,6 @@ class _Inputs:
     def patterns(self, effort: Effort) -> None:
         """Drive a design without clocks: a latch and a missing name in a sensitivity list show only in some orders
         of the same patterns, and where one input changes alone."""
-        if not self.bits:
-            return self.step()
         vectors = effort.vectors
         if self.bits <= effort.exhaustive_bits:
             patterns = 1 << self.bits
@@ -236,7 +234,6 @@ class _Inputs:
             else:
                 self._draw(2)
             self.step()
-        return None
 
     def _cross(self, most: int) -> None:
         """Every pair, triple, ... of corners, with all values of inputs of few bits, if these are at most `most`."""

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import basename, commonpath, dirname, normpath
 
+from rtl_grader.hdl.interface import is_named
 from rtl_grader.problems.rtl.scan import Scan, Unit, scan
 
 MAX_DEPTH = 200
 """Most levels of instances, packages and includes."""
 _PLAIN_PATH = re.compile(r"[\w./+-]+", re.A)
 _STRING = re.compile(r'"([^"\\\n]+)"')
-_UP = re.compile(r"(?:\.\.?/)*")
 _LICENCE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n*]+)")
 
 
@@ -162,8 +162,7 @@ class Library:
         for name in sorted(file.scan.includes):
             own = normpath(f"{dirname(file.path)}/{name}")
             exact = [other for other in self.files if other.path == own]
-            end = _UP.sub("/", name, count=1)
-            near = [other for other in self.files if f"/{other.path}".endswith(end)]
+            near = [other for other in self.files if is_named(other.path, name)]
             holders = exact or near
             if file.scan.has_conditions and not holders:
                 continue
