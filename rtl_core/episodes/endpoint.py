@@ -20,6 +20,7 @@ from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from rtl_core.prompting.calls import Call
 from rtl_core.types.finding import Finding
+from rtl_grader.progress import log_line
 from rtl_grader.words import did_you_mean
 
 TRIES = 6
@@ -41,7 +42,10 @@ COMPLETE = (
 )
 """Values of `finish_reason` of an answer that its model ended. Of any other it is unknown whether it is whole: cut by a
 limit or a filter, aborted, or not said."""
-_TOO_LONG = re.compile(r"context|too long|max(?:imum)?[\w ]*(?:length|tokens)", re.I)
+OF_ONE = (400, 413, 422)
+"""Statuses of a request that is refused for what it holds: too long for the model's context, or stopped by a filter."""
+PROBE = ({"role": "user", "content": "Answer OK."},)
+"""A conversation that nothing but the settings could make a server refuse."""
 ASK_S = 10.0
 """Seconds within which a server must answer `check`."""
 KEY = "OPENAI_API_KEY"
@@ -81,7 +85,8 @@ class Endpoint:
         tools: Messages = (),
         most_tokens: int | None = None,
     ) -> Reply:
-        """The next turn; cut and empty if the conversation exceeds the model's context.
+        """The next turn; cut and empty if the server refuses this conversation (it exceeds the model's context, or a
+        filter stops it) but answers others with the same settings.
 
         Raises:
             BackendUnavailableError: the endpoint does not answer after several tries.
@@ -101,7 +106,10 @@ class Endpoint:
             body["tools"] = list(tools)
         response = self._post(body)
         status, text = response.status_code, response.text
-        if status == 400 and len(messages) > 2 and _TOO_LONG.search(text):
+        if status in OF_ONE and self._post(body | {"messages": PROBE}).is_success:
+            log_line(
+                f"warning: {self.url} refuses one request, which counts as no answer ({status}): {_shown(text, 300)}"
+            )
             return Reply("", cut=True)
         if status >= 400 or text.lstrip().startswith("<"):  # a web page
             raise PolicyError(

@@ -80,6 +80,25 @@ def test_what_is_no_completion_is_an_error(answer, error):
         reply(answer)
 
 
+LONG = 400, {}, b"This model's maximum context length is 4096 tokens"
+
+
+@pytest.mark.parametrize(
+    "refusal", [LONG, (400, {}, b'{"code": "content_filter"}'), (413, {}, b""), (422, {}, b"")]
+)
+def test_one_conversation_that_is_refused_is_no_answer(refusal, caplog):
+    caplog.set_level("INFO")
+    _, answer = reply(refusal, said(content="OK"))  # with the same settings a short question is answered
+    assert (answer.text, answer.cut) == ("", True)
+    assert f"refuses one request, which counts as no answer ({refusal[0]})" in caplog.text
+
+
+@pytest.mark.parametrize("probe", [LONG, (401, {}, b"expired"), (400, {}, b"no such parameter")])
+def test_settings_that_no_conversation_can_have_are_an_error(probe):
+    with pytest.raises(PolicyError, match="maximum context length"):
+        reply(LONG, probe)
+
+
 def test_an_endless_answer_is_not_read_to_its_end(monkeypatch):
     monkeypatch.setattr(client, "MOST_BYTES", 1000)
     with pytest.raises(MalformedAnswerError, match="more than 1,000 bytes"):
