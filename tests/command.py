@@ -21,7 +21,7 @@ def run(
         if not name.startswith(("HF_", "RTL_DISTILL__"))
     }
     environment = {**plain, "COLUMNS": "200", **(env or {})}
-    return subprocess.run(
+    done = subprocess.run(
         command(*words, sets=sets),
         env=environment,
         capture_output=True,
@@ -29,6 +29,8 @@ def run(
         check=False,
         **how,
     )
+    assert "nanobind" not in done.stderr, "a library's class is held at module level"
+    return done
 
 
 def invoke(*words: object, sets: Iterable[str] = (), **env: str) -> Result:

@@ -88,12 +88,16 @@ LONG = 400, {}, b"This model's maximum context length is 4096 tokens"
 )
 def test_one_conversation_that_is_refused_is_no_answer(refusal, caplog):
     caplog.set_level("INFO")
-    _, answer = reply(refusal, said(content="OK"))  # with the same settings a short question is answered
+    _, answer = reply(
+        refusal, said(content="OK")
+    )  # with the same settings a short question is answered
     assert (answer.text, answer.cut) == ("", True)
     assert f"refuses one request, which counts as no answer ({refusal[0]})" in caplog.text
 
 
-@pytest.mark.parametrize("probe", [LONG, (401, {}, b"expired"), (400, {}, b"no such parameter")])
+@pytest.mark.parametrize(
+    "probe", [LONG, (401, {}, b"expired"), (400, {}, b"no such parameter")]
+)
 def test_settings_that_no_conversation_can_have_are_an_error(probe):
     with pytest.raises(PolicyError, match="maximum context length"):
         reply(LONG, probe)

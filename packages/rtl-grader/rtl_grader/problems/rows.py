@@ -18,7 +18,7 @@ from rtl_grader.problems.cvdp import check_text, text_lines
 from rtl_grader.problems.fetch import RECORD
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    import duckdb
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 SUFFIXES = (*JSON_SUFFIXES, ".csv", ".parquet")
@@ -143,8 +143,8 @@ def _from_duckdb(file: Path, where: str | None) -> Iterator[Row]:
 
 
 def _run(
-    connection: DuckDBPyConnection, query: str, argument: str, file: Path
-) -> DuckDBPyConnection:
+    connection: duckdb.DuckDBPyConnection, query: str, argument: str, file: Path
+) -> duckdb.DuckDBPyConnection:
     """Run a query. Raises ConfigError when it cannot be planned: the condition is wrong."""
     import duckdb
 
@@ -163,7 +163,7 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _connect() -> DuckDBPyConnection:
+def _connect() -> duckdb.DuckDBPyConnection:
     try:
         import duckdb
     except ImportError as error:
