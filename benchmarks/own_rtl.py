@@ -14,7 +14,7 @@ from pathlib import Path
 from rtl_grader.problems.sources.rtl import RtlSource
 
 KINDS = {
-    "no file defines .*": "need what no file defines",
+    "no file of its project defines .*": "need what no file defines",
     ".* is ambiguous: .*": "need what several files define",
     "it is a test bench.*|it has no ports": "test benches",
     "its file and those .*": "too long",

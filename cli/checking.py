@@ -116,11 +116,11 @@ def check(
 
 
 def _estimate_or_why_not(print_estimate: Callable[[], None]) -> None:
-    """Print the estimate, or why there is none. The size of a public set that is not on this machine is known."""
+    """Print the estimate, and why it is missing or has no dollars. The size of a public set that is not on this machine is known."""
     try:
         print_estimate()
     except UserError as error:
-        typer.echo(f"no estimate: {error}")
+        typer.echo(f"estimate: {error}")
 
 
 def _findings(settings: RunConfig, config: str, overrides: list[str]) -> list[Finding]:

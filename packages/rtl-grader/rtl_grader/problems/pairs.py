@@ -107,7 +107,7 @@ def columns_of(row: Fields, own: Fields) -> Columns | None:
     for form in FORMS:
         columns = replace(form, **own)
         needed = (columns.golden, columns.specification[0])
-        if all(_at(row, path) is not None for path in needed):
+        if all(path in row or _at(row, path) is not None for path in needed):
             return columns
     present = ", ".join(map(str, list(row)[:20]))
     raise FieldError(

@@ -103,6 +103,14 @@ def test_broken_lines_are_named_and_the_others_read(tmp_path, monkeypatch):
     assert [entry.reason for entry in contents.left_out] == ["its specification is empty"]
 
 
+def test_a_published_form_without_a_value_is_named_as_that_form(tmp_path):
+    rows = {"instruction": None, "output": "module a; endmodule"}, {"instruction": "Invert.", "output": None}
+    (tmp_path / "few.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    contents = PairsSource(kind="pairs", path=tmp_path / "few.jsonl").read()
+    assert [entry.reason for entry in contents.left_out] == ["its specification is empty"]
+    assert [(line.field, line.reason) for line in contents.broken] == [("output", "is missing")]
+
+
 def test_an_unknown_form_names_its_columns_and_the_keys_to_set(tmp_path):
     (tmp_path / "a.jsonl").write_text(
         json.dumps({"task": "Invert.", "rtl": "x"}) + '\n{"task": 1, "rtl": 2}\n'

@@ -40,7 +40,7 @@ def test_a_package_is_found_by_a_name_in_it_and_a_class_of_the_file_is_none(tmp_
     assert reasons(contents) == {}
     assert {tuple(problem.context) for problem in contents.problems} == {("rtl/p.sv",)}
     (tmp_path / "p.sv").unlink()
-    assert reasons(read(tmp_path)) == {"m.sv: m": "no file defines p"}
+    assert reasons(read(tmp_path)) == {"m.sv: m": "no file of its project defines p"}
     (tmp_path / "m.sv").write_text(
         f"`ifdef SIM\n  import q::*;\n`endif\n{PASS.format(name='m', body='')}"
     )
@@ -136,9 +136,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
     assert {problem.interface.module for problem in contents.problems} == {"count", "top"}
     assert reasons(contents) == {
         "loop.sv: loop": "its includes form a loop at rtl/a.svh",
-        "lost.sv: lost": "no file defines the included file gone.svh",
-        "bare.sv: bare": "no file defines the macro `NOWHERE",
-        "open.sv: open": "no file defines absent",
+        "lost.sv: lost": "no file of its project defines the included file gone.svh",
+        "bare.sv: bare": "no file of its project defines the macro `NOWHERE",
+        "open.sv: open": "no file of its project defines absent",
         "task.sv: \\$display": "its name is no plain name",
         "old.vhd": "VHDL is not read",
         "deep.sv": "no module of it can be read",

@@ -216,7 +216,7 @@ def _nearest(file: SourceFile, name: str, holders: list[SourceFile]) -> SourceFi
     if file in holders:
         return file
     if not holders:
-        raise ValueError(f"no file defines {name}")
+        raise ValueError(f"no file of its project defines {name}")
     here = dirname(file.path)
 
     def nearness(other: SourceFile) -> int:

@@ -86,12 +86,7 @@ class RtlSource(FileSource):
                     contents.problems.extend(self._problems(library, file, unit))
                 except ValueError as error:
                     name = f"{file.origin}: {unit.name}" if unit.name else file.origin
-                    reason = str(error)
-                    if library.project:
-                        reason = reason.replace(
-                            "no file defines", "no file of its project defines"
-                        )
-                    contents.left_out.append(LeftOut(name, reason, SOURCE))
+                    contents.left_out.append(LeftOut(name, str(error), SOURCE))
         if not (contents.problems or contents.left_out or contents.broken):
             raise ProblemError(
                 f"there is no RTL in {self.path}",
