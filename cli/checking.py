@@ -116,7 +116,8 @@ def check(
 
 
 def _estimate_or_why_not(print_estimate: Callable[[], None]) -> None:
-    """Print the estimate, and why it is missing or has no dollars. The size of a public set that is not on this machine is known."""
+    """Print the estimate, and why it is missing or has no dollars. The size of a public set that is not on this
+    machine is known."""
     try:
         print_estimate()
     except UserError as error:

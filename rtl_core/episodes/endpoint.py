@@ -20,7 +20,6 @@ from rtl_core.episodes.episode import Messages, Reply
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from rtl_core.prompting.calls import Call
 from rtl_core.types.finding import Finding
-from rtl_grader.progress import log_line
 from rtl_grader.words import did_you_mean
 
 TRIES = 6
@@ -85,7 +84,7 @@ class Endpoint:
         tools: Messages = (),
         most_tokens: int | None = None,
     ) -> Reply:
-        """The next turn; cut and empty if the server refuses this conversation (it exceeds the model's context, or a
+        """The next turn; refused if the server does not answer this conversation (it exceeds the model's context, or a
         filter stops it) but answers others with the same settings.
 
         Raises:
@@ -107,10 +106,7 @@ class Endpoint:
         response = self._post(body)
         status, text = response.status_code, response.text
         if status in OF_ONE and self._post(body | {"messages": PROBE}).is_success:
-            log_line(
-                f"warning: {self.url} refuses one request, which counts as no answer ({status}): {_shown(text, 300)}"
-            )
-            return Reply("", cut=True)
+            return Reply("", cut=True, refusal=f"refused ({status}): {_shown(text, 300)}")
         if status >= 400 or text.lstrip().startswith("<"):  # a web page
             raise PolicyError(
                 f"{self.url} refuses the request ({status}): {_shown(text, 300)}",

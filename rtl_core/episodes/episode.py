@@ -51,7 +51,7 @@ class Reply:
     """Reasoning that an endpoint returns separately from the text."""
     n_tokens: int = 0
     cut: bool = False
-    """Whether a token limit ended it."""
+    """Whether it is not whole: a token limit ended it, or it was refused."""
     tokens_T: tuple[int, ...] = ()
     """The sampled tokens; empty for an endpoint."""
     logprobs_T: tuple[float, ...] = ()
@@ -63,6 +63,13 @@ class Reply:
     n_cached: int | None = None
     """Tokens of the conversation before the turn that the service read from its cache; None: unknown, as in turns that
     are restored from the history."""
+    refusal: str = ""
+    """What an endpoint said in place of an answer to this conversation."""
+
+    @property
+    def refused(self) -> tuple[Result, ...]:
+        """The refusal, which stands in the history as what the model was told."""
+        return (Result(self.refusal, False),) if self.refusal else ()
 
 
 class Policy(Protocol):
@@ -79,7 +86,7 @@ class Turn:
 
     reply: Reply
     results: tuple[Result, ...] = ()
-    """Without tools: the grader's feedback, if another attempt is allowed."""
+    """Without tools: the grader's feedback, if another attempt is allowed. Of a refused turn the refusal."""
     seconds: float = 0.0
     """Wall time of the policy."""
 
@@ -149,7 +156,7 @@ class Episode:
                 # The last call may be incomplete; without tools a call is text.
                 reply = replace(reply, calls=())
             results = self._results(reply.calls) if offered else self._feedback(reply)
-            turn = Turn(reply, tuple(results), seconds)
+            turn = Turn(reply, reply.refused or tuple(results), seconds)
             on_turn(turn)
             self._append(turn)
         return self.answer
@@ -210,7 +217,7 @@ class Episode:
         if self.tools.submitted:
             return "submitted"
         if turn.reply.cut:
-            return "cut"
+            return "refused" if turn.reply.refusal else "cut"
         if not turn.results:
             return "no call" if self.tools.offered else "submitted"
         if len(self.turns) >= self.bounds.turns:
@@ -310,6 +317,8 @@ def _turn(model: MessageRecord, *others: MessageRecord) -> Turn:
         not model.ok,
         tuple(model.tokens_T),
         tuple(model.logprobs_T),
+        # Nothing else is a word on a turn that is not whole.
+        refusal="" if model.ok else "".join(other.text for other in others),
     )
     results = tuple(
         Result(other.text, other.ok, other.seconds, other.used_s) for other in others

@@ -165,7 +165,7 @@ CREATE TABLE rollouts (
     problem_id   VARCHAR NOT NULL,
     sample       INTEGER NOT NULL,          -- place in the group, from 0
     policy_step  INTEGER NOT NULL,          -- train steps that the sampling weights had seen
-    stop_reason  VARCHAR NOT NULL,          -- stop | length
+    stop_reason  VARCHAR NOT NULL,          -- stop | length | refused
     prompt       VARCHAR NOT NULL,          -- key of `prompts`
     n_prompt     INTEGER NOT NULL,          -- that the model read; as an endpoint counts them, which gives no tokens
     n_tokens     INTEGER NOT NULL,          -- that the model wrote, counted likewise; an episode's are those of all its turns

@@ -21,11 +21,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from traceback import extract_tb
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.types.rollout import StopReason
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome, Stage, Verdict
@@ -61,7 +61,7 @@ class Graded:
     """The model's output, without the end-of-turn token."""
     tokens_T: Sequence[int]
     """T completion tokens, including the end-of-turn token and, in an episode, tool output."""
-    stop_reason: Literal["stop", "length"]
+    stop_reason: StopReason
     netlist: Netlist | None = None
     """Netlist sizes relative to other answers, for an audited pass that is not doubtful."""
     conduct: Conduct | None = None

@@ -22,13 +22,15 @@ SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluat
 WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples
 """
 COST_SQL = """
-SELECT count(*) AS answers, coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
-FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens,
+SELECT count(*) AS answers, coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns,
+       count_if(refused) AS refused
+FROM (SELECT any_value(r.stop_reason) = 'refused' AS refused,
+             coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens,
              coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
       FROM rollouts r LEFT JOIN messages m USING (rollout)
       WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
-"""The answers of an evaluation: their number, and means of the tokens that the model sampled, and of its
-turns. An answer without messages is one turn."""
+"""The answers of an evaluation: their number, means of the tokens that the model sampled, and of its turns, and how
+many an endpoint refused. An answer without messages is one turn."""
 INTERFACE_SQL = """
 SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages
 WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id
@@ -284,7 +286,10 @@ def cost_of(history: History, record: EvaluationRecord) -> Row:
 
 def kind_in_words(record: EvaluationRecord, cost: Row) -> str:
     """What kind of figure an evaluation gives, and the tokens and turns that it spent (`COST_SQL`)."""
-    return f"{record.kind}, {tokens_in_words(cost)} and {cost['turns']:.1f} turns an answer"
+    words = f"{record.kind}, {tokens_in_words(cost)} and {cost['turns']:.1f} turns an answer"
+    if refused := cost["refused"]:
+        words += f"; {refused} of {cost['answers']} answers refused by the endpoint, which count as failed"
+    return words
 
 
 def tokens_in_words(cost: Row) -> str:

@@ -171,6 +171,7 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
     config, recorder, policy_of = session.config, session.recorder, player.policy
     problem = session.problems[problem_id]
     loop = asyncio.get_running_loop()
+    refusals: list[str] = []
     judge = None
     if config.episode.attempts > 1:
         judge = judge_between_attempts(config, session.graders, recorder, batch, problem)
@@ -181,6 +182,7 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
         recorded = session.history.messages(rollout.key)
 
         def record(first: int, turn: Turn) -> None:
+            refusals.extend(filter(None, [turn.reply.refusal]))
             messages = to_messages(rollout.key, first, turn)
             loop.call_soon_threadsafe(recorder.put, "record_messages", messages)
 
@@ -192,6 +194,10 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
     with batch.clock.measure("sample"):
         results = await asyncio.gather(
             *map(conversation, batch.missing(problem_id)), return_exceptions=True
+        )
+    if refusals:
+        log_line(
+            f"warning: {problem_id}: {len(refusals)} of {len(results)} answers count as failed: {refusals[0]}"
         )
     rollouts = [result for result in results if isinstance(result, Rollout)]
     batch.add(map(StoredRollout, rollouts))
@@ -239,9 +245,9 @@ def _converse(
             # A model may write tool calls even though it was given no tools.
             most = max(bounds.tokens, config.longest_answer, config.endpoint_limit)
             reply = replace(policy.reply(single_shot, (), most), calls=())
-            on_turn(Turn(reply, (), time.monotonic() - started))
+            on_turn(Turn(reply, reply.refused, time.monotonic() - started))
         reply = turns[0].reply
-        stop_reason = "length" if reply.cut else "stop"
+        stop_reason = "refused" if reply.refusal else "length" if reply.cut else "stop"
         said: dict[str, Any] = {"text": reply.text, "stop_reason": stop_reason}
         if rollout.policy == "endpoint":
             said |= _of_endpoint(session, rollout.problem_id, reply)
@@ -261,7 +267,8 @@ def _converse(
         "ended": ended,
         "n_turns": len(episode.turns),
     }
-    fields["stop_reason"] = "stop" if ended in ("submitted", "no call") else "length"
+    reasons = {"submitted": "stop", "no call": "stop", "refused": "refused"}
+    fields["stop_reason"] = reasons.get(str(ended), "length")
     if isinstance(policy, Conversation):
         tokens = policy.as_sequence(episode.messages, definitions(episode.tools.offered))
         cached = [turn.reply.n_cached for turn in episode.turns if turn.reply.tokens_T]

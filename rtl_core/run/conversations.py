@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -39,14 +38,13 @@ class OneJobPerCore:
 
 async def in_daemon_thread(function: Callable[[], Result]) -> Result:
     """Return the result of a function that runs in a thread of its own, which delays neither a cancellation
-    nor the end of the process. What it logs goes to the caller's progress."""
+    nor the end of the process."""
     future: Future[Result] = Future()
-    context = contextvars.copy_context()
     future.set_running_or_notify_cancel()  # a thread cannot be cancelled
 
     def run() -> None:
         try:
-            future.set_result(context.run(function))
+            future.set_result(function())
         except BaseException as error:
             future.set_exception(error)
 

@@ -17,9 +17,11 @@ PolicyName = Literal["student", "teacher", "endpoint"]
 Kind = Literal["single attempt", "tools without harness", "feedback of the harness"]
 """What a model had for one answer: one turn; turns with tools, which never run the harness; or also words
 on why an earlier answer failed the harness."""
-Ended = Literal["submitted", "no call", "cut", "turns", "tokens", "seconds"]
-"""Why an episode ended: the model submitted, wrote a turn without a call, or was truncated within a turn;
-or a limit was reached."""
+Ended = Literal["submitted", "no call", "cut", "refused", "turns", "tokens", "seconds"]
+"""Why an episode ended: the model submitted, wrote a turn without a call, was truncated within a turn, or its
+endpoint refused the conversation; or a limit was reached."""
+StopReason = Literal["stop", "length", "refused"]
+"""Why an answer ended; `refused`: an endpoint refused to answer."""
 
 
 class Rollout(BaseModel):
@@ -44,7 +46,7 @@ class Rollout(BaseModel):
     prompt_P: tuple[int, ...]
     tokens_T: tuple[int, ...]
     logprobs_T: tuple[float, ...]
-    stop_reason: Literal["stop", "length"]
+    stop_reason: StopReason
     text: str
     """The decoded completion without its stop token. It begins with what the end of the prompt opened (the
     tag of a thought or the header of a message), so that it can be parsed without the prompt."""

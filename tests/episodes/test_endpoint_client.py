@@ -8,6 +8,7 @@ import pytest
 
 from rtl_core.episodes import endpoint as client
 from rtl_core.episodes.endpoint import Endpoint, check_serves
+from rtl_core.episodes.episode import Turn, to_messages, to_turns
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
 from tests.answering import answering
 from tests.episodes.writer import KEY, MODEL, completion
@@ -86,13 +87,13 @@ LONG = 400, {}, b"This model's maximum context length is 4096 tokens"
 @pytest.mark.parametrize(
     "refusal", [LONG, (400, {}, b'{"code": "content_filter"}'), (413, {}, b""), (422, {}, b"")]
 )
-def test_one_conversation_that_is_refused_is_no_answer(refusal, caplog):
-    caplog.set_level("INFO")
-    _, answer = reply(
-        refusal, said(content="OK")
-    )  # with the same settings a short question is answered
+def test_one_conversation_that_is_refused_is_no_answer(refusal):
+    short = said(content="OK")  # is asked with the same settings
+    _, answer = reply(refusal, short)
     assert (answer.text, answer.cut) == ("", True)
-    assert f"refuses one request, which counts as no answer ({refusal[0]})" in caplog.text
+    assert answer.refusal == f"refused ({refusal[0]}): {refusal[2].decode()}"
+    turn = Turn(answer, answer.refused)
+    assert to_turns(to_messages("", 0, turn)) == [turn]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,32 @@ def test_an_agent_is_compared_with_single_shot_and_its_transcript_is_shown(
 
 
 @pytest.mark.slow
+def test_an_answer_that_the_endpoint_refuses_is_counted_as_such(cvdp, calls, tmp_path):
+    db, filtered = tmp_path / "h.duckdb", (400, b"content_filter")
+    with scripted(calls) as server:
+        # Single attempt, question with the same settings; the same in the first turn of the episode.
+        server.status = [filtered, (200, server.answer({"messages": []}))] * 2
+        done = run(*evaluate(server.url, cvdp, db), "--samples", 1, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (
+        "1 of 1 answers count as failed: refused (400): content_filter"
+        in done.stdout + done.stderr
+    )
+    assert "1 of 1 answers refused by the endpoint" in done.stdout
+    history = History(db, read_only=True)
+    rows = history.query(
+        "SELECT rollout, stop_reason, ended FROM rollouts ORDER BY 3"
+    ).to_pylist()
+    assert [(row["stop_reason"], row["ended"]) for row in rows] == [
+        ("refused", "refused"),
+        ("refused", None),
+    ]
+    for row in rows:
+        said = [(m.who, m.text) for m in history.messages(row["rollout"])]
+        assert said == [("model", ""), ("user", "refused (400): content_filter")]
+
+
+@pytest.mark.slow
 def test_a_local_model_is_evaluated_in_episodes(cvdp, knows_tools, tmp_path):
     db = tmp_path / "h.duckdb"
     model = (

@@ -104,7 +104,10 @@ def test_broken_lines_are_named_and_the_others_read(tmp_path, monkeypatch):
 
 
 def test_a_published_form_without_a_value_is_named_as_that_form(tmp_path):
-    rows = {"instruction": None, "output": "module a; endmodule"}, {"instruction": "Invert.", "output": None}
+    rows = (
+        {"instruction": None, "output": "module a; endmodule"},
+        {"instruction": "Invert.", "output": None},
+    )
     (tmp_path / "few.jsonl").write_text("\n".join(map(json.dumps, rows)))
     contents = PairsSource(kind="pairs", path=tmp_path / "few.jsonl").read()
     assert [entry.reason for entry in contents.left_out] == ["its specification is empty"]
