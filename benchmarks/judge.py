@@ -73,7 +73,7 @@ def answers(problem: Problem, count: int) -> Iterator[tuple[str, Answer]]:
     """Yield (kind, answer): the golden one and mutants."""
     golden = problem.golden or {}
     assert problem.interface is not None
-    if count:
+    if count > 0:
         yield CASES[0], Answer(files=golden)
     for mutant in mutants(golden, problem.interface.module, abs(count), 0):
         yield CASES[1], Answer(files=mutant.files)

@@ -43,13 +43,13 @@ class Effort:
 
     exhaustive_bits: int = 12
     """Combinational designs with at most this many input bits are tested exhaustively."""
-    vectors: int = 4000
+    vectors: int = 8000
     """Random patterns for the others, and at most so many after all patterns."""
-    cycles: int = 80
+    cycles: int = 160
     """Clock cycles of each of the twelve phases with resets now and then."""
-    stretch: int = 120
+    stretch: int = 240
     """Clock cycles of each of the eight stretches without a reset, inputs mostly held."""
-    run: int = 600
+    run: int = 1200
     """Clock cycles of each of six runs without a reset, with single bits held; the first two are twice as long."""
 
     @classmethod
@@ -344,18 +344,18 @@ class _Inputs:
         self.step()
         for _ in range(3):
             self._tick()
-        self._levels(usual)
-        self.step()
         for cycle in range(cycles):
             self._draw(density)
             self.step()
-            for name in self._design.resets:
-                if self._below(24) == 0:
-                    self.toggle(name)
-            self._tick()
-            if cycle % 8 == 7:
+            # Once a cycle: a pulse between two edges resets some right designs and others not.
+            if cycle % 8 == 0:
                 self._levels(usual)
                 self.step()
+            else:
+                for name in self._design.resets:
+                    if self._below(24) == 0:
+                        self.toggle(name)
+            self._tick()
 
     def _ways(self, phase: int) -> dict[str, int]:
         """How each data input behaves in a stretch: 0 and 1 hold it at all zeros or ones, 2 at a random value, 3
