@@ -201,6 +201,17 @@ def test_check_prints_how_each_folder_is_understood(tmp_path):
     assert "1 of 2 folders can be used" in done.stdout
 
 
+def test_check_judges_a_bench_as_validate_does(tmp_path):
+    """The bench takes a constant after one right step, which only the full level of `validate` tries."""
+    bench = BENCH.replace("(y !== ~a)", "(y[0] !== ~a[0])").replace("i < 16", "i < 2")
+    write_files(tmp_path / "a", {**WITH_BENCH, "tb/tb.v": bench})
+    done = invoke("problems", "check", tmp_path, "--validate")
+    weak = "weak: a stub is paid: all outputs constant after one right step"
+    assert weak in done.stdout
+    assert "1 of 1 folders can be used, 1 not fit to train on" in done.stdout
+    assert done.exit_code == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("bench", ["cocotb", "verilog"])
 def test_check_validates_a_new_folder(bench, tmp_path):
