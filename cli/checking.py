@@ -116,8 +116,7 @@ def check(
 
 
 def _estimate_or_why_not(print_estimate: Callable[[], None]) -> None:
-    """Print the estimate, and why it is missing or has no dollars. The size of a public set that is not on this
-    machine is known."""
+    """Print the estimate, and why it is missing or has no dollars. A public set that is not here has a known size."""
     try:
         print_estimate()
     except UserError as error:
@@ -139,7 +138,7 @@ def _findings(settings: RunConfig, config: str, overrides: list[str]) -> list[Fi
         missing = error
     # The findings contain the warnings of these loggers.
     with quiet(logging.ERROR, "rtl_distill", "huggingface_hub"):
-        return asyncio.run(preflight(settings, missing))
+        return asyncio.run(preflight(settings, missing, config))
 
 
 def _print_json(findings: list[Finding]) -> None:

@@ -45,7 +45,7 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
 
         rtl-distill problems list --source cvdp=data/cvdp
     """
-    print_problems(load(config, source))
+    print_problems(load(config, source), bool(source))
 
 
 def show(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from rtl_core.errors import HistoryError
+from rtl_core.errors import ConfigError, HistoryError
 from rtl_distill.cli.arguments import (
     ConfigArgument,
     DbOption,
@@ -52,10 +52,16 @@ def train(
     import asyncio
 
     from rtl_core.config import load_config
+    from rtl_core.run.folder import command_for, pause_path
     from rtl_distill.cli.flow import run_flow
 
     # Checked here too, so that a mistake is reported at once and without a server.
     settings = load_config(config, set_ or [])
+    if pause_path(settings).exists():
+        raise ConfigError(
+            f"run {settings.run.name!r} is paused",
+            f"{command_for(settings, 'resume')} continues it",
+        )
     if (
         settings.backend.name != "tinker"
         or not settings.tinker.is_local
@@ -81,7 +87,7 @@ def pause(run: RunArgument, db: DbOption = None) -> None:
 
         rtl-distill pause nightly
     """
-    from rtl_core.run.folder import config_of, pause_path
+    from rtl_core.run.folder import command_for, config_of, pause_path
     from rtl_core.run.lock import is_held, lock_path
 
     history = open_history(db)
@@ -97,7 +103,7 @@ def pause(run: RunArgument, db: DbOption = None) -> None:
         if running
         else "is not running on this machine and will not start"
     )
-    typer.echo(f"{run} {effect}; `rtl-distill resume {run}` continues it")
+    typer.echo(f"{run} {effect}; {command_for(config, 'resume')} continues it")
 
 
 def resume(
@@ -150,11 +156,14 @@ def set_aside(run: RunArgument, db: DbOption = None) -> None:
 
         rtl-distill admin set-aside nightly && rtl-distill resume nightly
     """
-    from rtl_core.run.folder import config_of
+    from rtl_core.run.folder import command_for, config_of
     from rtl_core.run.lock import is_held, lock_path
 
-    if is_held(lock_path(config_of(open_history(db), run))):
-        raise HistoryError(f"run {run!r} is running", f"stop it first: rtl-distill pause {run}")
+    config = config_of(open_history(db), run)
+    if is_held(lock_path(config)):
+        raise HistoryError(
+            f"run {run!r} is running", f"{command_for(config, 'pause')} stops it"
+        )
     history = open_history(db, forward=True)
     step = next((state.step for state in history.steps(run) if state.status == "planned"), None)
     if step is None:
@@ -162,9 +171,8 @@ def set_aside(run: RunArgument, db: DbOption = None) -> None:
             f"{run!r} has no step that is planned and not trained: there is nothing to set aside"
         )
     count = history.set_step_aside(run, step)
-    typer.echo(
-        f"step {step + 1}: {count} answers are set aside; `rtl-distill resume {run}` samples the step again"
-    )
+    again = f"{command_for(config, 'resume')} samples the step again"
+    typer.echo(f"step {step + 1}: {count} answers are set aside; {again}")
 
 
 BaseOption = Annotated[

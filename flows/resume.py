@@ -110,14 +110,14 @@ async def restart(client: PrefectClient, config: RunConfig, holder: dict[str, An
                 raise ConfigError(
                     f"{config.run.name} had crashed, and the server no longer has its deployment "
                     f"{holder['deployment']}",
-                    f"register it again, or resume with `rtl-distill resume {config.run.name}`",
+                    f"register it again, or resume with {folder.command_for(config, 'resume')}",
                 ) from None
             return True
         if _is_starting(earlier[0]) or not await _confirm_end(client, earlier[0]):
             return False
     raise ConfigError(
         f"{config.run.name} had crashed, and {ATTEMPTS} flow runs in succession died before they worked on it",
-        f"see their logs; `rtl-distill resume {config.run.name}` starts it here",
+        f"see their logs; {folder.command_for(config, 'resume')} starts it here",
     )
 
 

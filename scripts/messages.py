@@ -27,7 +27,7 @@ HEAD = """\
 # What does this message mean?
 
 Errors and findings whose remedy takes more than a few words, in the order of their text; `…` stands for a name or a
-number, and messages with one remedy stand together. Not here? Its own line after `->` says all there is to do. Made
+number, and messages with one remedy stand together. Not here? Its line after `->`, if any, says what to do. Made
 from the source by `python -m scripts.messages`. Words: [glossary](glossary.md).
 
 """
@@ -119,6 +119,10 @@ def _text(node: ast.AST, names: Mapping[str, str]) -> str:
             return _text(joined, names)
         case ast.FormattedValue(value=ast.Call(func=ast.Name(id="command"), args=[name])):
             return command(_text(name, names))
+        case ast.FormattedValue(
+            value=ast.Call(func=ast.Name(id="command_for"), args=[_, name])
+        ):
+            return f"`rtl-distill {_text(name, names)} RUN`"
     return ""
 
 

@@ -20,6 +20,8 @@ from contextvars import ContextVar
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
 
+from rtl_core.errors import UserError
+
 LOG_FILE = "RTL_DISTILL_LOG"
 """Environment variable with a file that also gets the lines (a deployment's worker.log), even after the worker died.
 
@@ -43,6 +45,19 @@ _AGAIN = re.compile(
 )
 _warned_at: list[float] = []
 """When the last such warning was logged."""
+
+
+def _for_a_user(record: logging.LogRecord) -> bool:
+    """Replace a traceback that ends in an error for the user by the error: what is wrong and what to do."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, UserError):
+        record.msg, record.args, record.exc_info = str(error), (), None
+    return True
+
+
+# At once, because a flow may fail before its first line.
+for _name in ("prefect.flow_runs", "prefect.engine"):
+    logging.getLogger(_name).addFilter(_for_a_user)
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def _override_pattern() -> str:
     return rf"^\s*(?:{'|'.join(forms)})$"
 
 
-# A schema of this form, because Prefect prints the constant when it refuses a text; it would print a whole pattern.
+# A schema of this form, because Prefect prints the text that it refuses and this list; it would print a whole pattern.
 Override = Annotated[
     str,
     WithJsonSchema(
@@ -61,7 +61,9 @@ Override = Annotated[
             "type": "string",
             "if": {"pattern": _override_pattern()},
             "else": {
-                "const": "SECTION.KEY=VALUE, with a key of `rtl-distill check --show` and a value of its kind"
+                "enum": [
+                    "SECTION.KEY=VALUE, with a key of `rtl-distill check --show` and a value of its kind"
+                ]
             },
         }
     ),

@@ -19,7 +19,7 @@ from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.reporting.evaluations import by_source, cost_of, kind_in_words, view_of
 from rtl_core.rollouts.batch import Batch, open_batch
-from rtl_core.run.folder import config_of
+from rtl_core.run.folder import command_for, config_of
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Kind, PolicyName
@@ -211,7 +211,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         reasons = "; ".join(f"{_number(of)}: {why}" for why, of in excluded.items())
         raise ProblemError(
             f"no problem could be evaluated ({reasons or 'the split is empty'})",
-            "`rtl-distill query validation` gives the reason for each",
+            f"{command_for(session.config, 'query validation --run')} gives the reason for each",
         )
     faults = {p: errata_of(session.problems[p]) for p in batch.problem_ids}
     n = batch.group_size
@@ -257,7 +257,7 @@ def left_out(session: Session) -> dict[str, int | list[str]]:
     for problem in loaded.heldout:
         if problem.id in unfit:
             names[unfit[problem.id]].append(problem.id)
-    reasons = Counter(f"broken line: {line.field}: {line.reason}" for line in loaded.broken)
+    reasons = Counter(f"broken line: {line.fault}" for line in loaded.broken)
     if not session.trains:
         counts = Counter(problem.source for problem in loaded.heldout)
         for kind, size in published(session.config, counts).items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -32,6 +32,7 @@ from rtl_core.learning.curriculum import (
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import has_signal
+from rtl_core.run.folder import command_for
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
 from rtl_grader.progress import log_line
@@ -60,7 +61,7 @@ async def plan_run(session: Session) -> int:
     train, heldout = session.train, session.heldout
     for use, problems in (("train on", train), ("evaluate on", heldout)):
         if not problems:
-            raise unfit_error(session.unfit, use)
+            raise unfit_error(session, use)
     planned = history.steps(session.run)
     epochs = {state.epoch for state in planned}
     missing = [epoch for epoch in range(config.run.epochs) if epoch not in epochs]
@@ -294,12 +295,12 @@ def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
     return pools.standings(start, [GroupResult(**row) for row in rows], rules)
 
 
-def unfit_error(unfit: Mapping[str, str], use: str) -> ProblemError:
+def unfit_error(session: Session, use: str) -> ProblemError:
     """Return the error for a run without a usable problem; `use` says what for."""
-    reasons = sorted(set(unfit.values()))[:5]
+    reasons = sorted(set(session.unfit.values()))[:5]
     return ProblemError(
         f"no problem is fit to {use}: {'; '.join(reasons)}",
-        "see `rtl-distill query validation`",
+        f"see {command_for(session.config, 'query validation --run')}",
     )
 
 
@@ -321,7 +322,7 @@ def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
     ids, usable_ids = [problem.id for problem in ordered], {problem.id for problem in usable}
     problem_ids = fill_places(state.problem_ids, ids, usable_ids)
     if not problem_ids:
-        raise unfit_error(session.unfit, "train on")
+        raise unfit_error(session, "train on")
     return tuple(problem_ids)
 
 
@@ -341,7 +342,7 @@ def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
     size = config.problems_of_step(step)
     problem_ids = draw(now, step, size, rng, config.curriculum.pool_weights)
     if not problem_ids:
-        raise unfit_error(session.unfit, "train on")
+        raise unfit_error(session, "train on")
     return tuple(problem_ids)
 
 

@@ -131,7 +131,7 @@ def open_regrading(
         if not by_problem:
             raise HistoryError(
                 f"run {run!r} has no graded rollout of that kind",
-                "see `rtl-distill query outcomes`",
+                f"see `rtl-distill query outcomes --run {run}`",
             )
         done = set(history.column(_DONE, label=label, run=run))
         waiting: dict[str, list[str]] = {}

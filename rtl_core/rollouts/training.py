@@ -37,6 +37,7 @@ from rtl_core.rollouts.metrics import (
     warm_start_metrics,
 )
 from rtl_core.rollouts.planning import pool_metrics
+from rtl_core.run.folder import command_for
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.session import Session
 from rtl_core.types.numbers import Floats
@@ -195,7 +196,7 @@ def checked_drift(
             "are not the trainer's, or its log-probabilities are not those of its tokens",
             "the state before this step is kept; check the service (`rtl-distill admin check-service "
             "URL`) or lower learning.learning_rate, then "
-            f"run `rtl-distill admin set-aside {config.run.name}` so that the step is sampled again",
+            f"run {command_for(config, 'admin set-aside')} so that the step is sampled again",
         )
     return metrics
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -97,6 +98,14 @@ def has_begun(history: History, run: str) -> bool:
     return history.last_trained_step(run) is not None or (
         record is not None and record.start_state is not None
     )
+
+
+def command_for(config: RunConfig, words: str) -> str:
+    """The command `rtl-distill WORDS RUN` in backticks, with `--db` unless it finds the run's history without."""
+    path = config.run.history
+    usual = Path(os.environ.get("RTL_DISTILL_DB") or "runs/history.duckdb")
+    where = "" if path.absolute() == usual.absolute() else f" --db {path}"
+    return f"`rtl-distill {words} {config.run.name}{where}`"
 
 
 def pause_path(config: RunConfig) -> Path:

@@ -16,7 +16,7 @@ from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.learning.health import breaches
 from rtl_core.observe.usage import dollars_spent, step_costs
-from rtl_core.run.folder import pause_path
+from rtl_core.run.folder import command_for, pause_path
 from rtl_core.run.session import Session
 
 _TRANSIENT = (
@@ -35,7 +35,7 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
     """
     config, budget = session.config, session.config.cost.budget_usd
     if pause_path(config).exists():
-        return f"paused by request; `rtl-distill resume {session.run}` resumes it"
+        return f"paused by request; {command_for(config, 'resume')} resumes it"
     limit = config.cost.budget_hours
     hours = (time.monotonic() - session.progress.opened_at - service_pause.seconds) / 3600
     if limit is not None and hours >= limit:
@@ -73,7 +73,7 @@ def health_breach(session: Session) -> RunHealthError | None:
     last = max(steps) + 1
     return RunHealthError(
         f"run {session.run} left its safe range after step {last}: {'; '.join(map(str, left))}",
-        f"everything up to step {last} is saved; look at `rtl-distill report {session.run}`, then continue with "
+        f"everything up to step {last} is saved; look at {command_for(session.config, 'report')}, then continue with "
         f"--set health.accept_up_to_step={last}, or with another range in health.ranges",
     )
 

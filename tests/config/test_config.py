@@ -339,6 +339,7 @@ def test_a_trigger_with_an_unknown_key_is_refused_before_a_worker_takes_it(flow)
         with pytest.raises(ValidationError) as refused:
             validate({"overrides": ["run.seed=1", wrong]}, schema, raise_on_error=True)
         assert "overrides[1]" in str(refused.value)
+        assert repr(wrong) in str(refused.value)
         assert "`rtl-distill check --show`" in str(refused.value)
         assert len(str(refused.value)) < 200
 

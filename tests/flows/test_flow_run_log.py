@@ -1,6 +1,7 @@
 """A run's lines reach the log of the triggered flow run, each once, also from subflows, tasks and plain threads."""
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
+from rtl_core.errors import ConfigError
 from rtl_distill.tasks.logs import LOG_FILE, lines_in_flow_run_log
 from rtl_grader.progress import LogProgress
 
@@ -44,6 +46,27 @@ async def told(name: str) -> str:
         await asyncio.to_thread(progress.line, "from a thread with a context")
         await in_a_subflow()
         return str(flow_run.id)
+
+
+def test_an_error_for_the_user_is_logged_with_its_remedy_and_without_a_traceback():
+    from rtl_distill.flows.train import train
+
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logger = logging.getLogger("prefect.flow_runs")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(ConfigError, match="nofile"):
+            asyncio.run(train("nofile.toml"))
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    told = [line.getMessage() for line in records if line.levelno == logging.ERROR]
+    assert told[0].startswith("there is no configuration 'nofile.toml'\n  -> ")
+    assert not any(line.exc_info for line in records)
 
 
 EVERY_LINE = {"from a thread", "from a thread with a context", "from a subflow", "from a task"}

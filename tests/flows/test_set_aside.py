@@ -35,15 +35,16 @@ def test_a_drifting_step_is_sampled_again_once_automatically_and_then_by_a_comma
     ]
     assert history.trained_steps("drift") == []
 
+    where = f" --db {history.path}"
     paused = invoke("pause", "drift", "--db", history.path).output
     assert (
         paused
-        == "drift is not running on this machine and will not start; `rtl-distill resume drift` continues it\n"
+        == f"drift is not running on this machine and will not start; `rtl-distill resume drift{where}` continues it\n"
     )
     invoke("resume", "drift", "--release", "--db", history.path)
     done = invoke("admin", "set-aside", "drift", "--db", history.path)
     assert (done.exit_code, done.output) == (
-        0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step again\n",
+        0, f"step 1: 6 answers are set aside; `rtl-distill resume drift{where}` samples the step again\n",
     )  # fmt: skip
     asyncio.run(train("demo", overrides))
     assert [state.status for state in history.steps("drift")] == ["trained"] * 2

@@ -92,5 +92,5 @@ def test_a_run_that_cannot_be_restarted_is_reported_and_does_not_block_other_run
     with caplog.at_level(logging.INFO, "rtl_distill"):
         assert restarted(history) == ["older"]
     assert "the server no longer has its deployment train/gone" in caplog.text
-    assert "`rtl-distill resume newer`" in caplog.text
+    assert f"`rtl-distill resume newer --db {history.path}`" in caplog.text
     assert str(tmp_path / "newest" / "lock") in caplog.text

@@ -161,6 +161,9 @@ def test_a_run_whose_problems_are_all_unfit_says_why(tmp_path):
             ProblemError, match="no problem is fit to train on: broken: the golden answer fails"
         ):
             await planning.batch_of(session, session.weights.steps[0], validated)
+        error = planning.unfit_error(session, "train on")
+        place = f"--run {session.run} --db {session.config.run.history}"
+        assert error.hint == f"see `rtl-distill query validation {place}`"
 
     in_session(tmp_path, (), drawn)
 

@@ -329,6 +329,20 @@ def test_missing_problems_and_an_unreachable_prefect_server_are_errors_with_a_re
     assert remedy in wrong["remedy"]
 
 
+def test_the_remedy_for_lines_that_cannot_be_read_names_the_configuration(tmp_path):
+    (tmp_path / "few.jsonl").write_text("torn\n")
+    few = f"{{kind = 'pairs', path = '{tmp_path / 'few.jsonl'}'}}"
+    starter = "{kind = 'starter', train = 4, heldout = 2}"
+    own = tmp_path / "own.toml"
+    own.write_text(to_toml(load_config("demo", [f"problems.sources=[{starter}, {few}]"])))
+    done = invoke("check", "--json", own)
+    (remedy,) = (
+        one["remedy"] for one in json.loads(done.stdout) if "few.jsonl:1" in one["text"]
+    )
+    assert f"`rtl-distill problems list --config {own}` names all" in remedy
+    assert "broken: few.jsonl:1" in invoke("problems", "list", "--config", own).stdout
+
+
 def test_published_problems_are_counted_by_source(front, tmp_path, cvdp):
     file = (
         next(cvdp.glob("*example*nonagentic*.jsonl"), None) or sorted(cvdp.glob("*.jsonl"))[0]

@@ -11,6 +11,7 @@ from rtl_core.history.store import History
 from rtl_core.run.folder import check_unchanged, run_record
 from rtl_core.run.opening import open_session
 from rtl_grader.problems.problem_set import LoadedProblems
+from tests.command import invoke
 
 TOOLS = {"iverilog": "13.0", "cocotb": "2.0.1", "image": "sha256:1"}
 
@@ -34,6 +35,23 @@ def check(
     config: RunConfig, history: History, tools: dict[str, str] = TOOLS, *, accept: bool = False
 ) -> None:
     check_unchanged(config, LoadedProblems(), history, tools, accept_changes=accept)
+
+
+def test_training_a_paused_run_names_the_command_that_resumes_it(tmp_path, monkeypatch):
+    started: list[str] = []
+    monkeypatch.setattr(
+        "rtl_distill.cli.flow.run_flow", lambda *_, **__: started.append("flow")
+    )
+    (tmp_path / "nightly").mkdir()
+    (tmp_path / "nightly" / "pause").touch()
+    sets = ["run.name=nightly", f"run.directory={tmp_path}"]
+    with pytest.raises(ConfigError, match="run 'nightly' is paused") as refused:
+        raise invoke("train", sets=sets).exception
+    assert refused.value.hint == "`rtl-distill resume nightly` continues it"
+    own = tmp_path / "h.duckdb"
+    there = invoke("train", sets=[*sets, f"run.history={own}"]).exception
+    assert there.hint == f"`rtl-distill resume nightly --db {own}` continues it"
+    assert not started
 
 
 def test_keys_added_since_a_run_started_are_a_change_unless_they_have_their_defaults(tmp_path):

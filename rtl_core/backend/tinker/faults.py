@@ -93,7 +93,7 @@ KINDS = {
         WeightsGoneError,
         "the Tinker service does not have the requested weights or model ({words})",
         "`rtl-distill admin checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models may be "
-        "retired: `rtl-distill check` lists those that are served",
+        "retired: `rtl-distill check CONFIG` lists those that are served",
         *ANSWERS,
     ),
     "refused": Kind(*REFUSED, *ANSWERS),

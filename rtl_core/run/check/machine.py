@@ -64,9 +64,10 @@ def data(
     loaded: LoadedProblems,
     unfit: Mapping[str, str],
     by_source: Mapping[str, str] | None = None,
+    named: str = "CONFIG",
 ) -> Findings:
     """Number of problems by source, with the algorithm of those that `by_source` names, and problems that
-    cannot be used."""
+    cannot be used. `named`: the configuration, as a command names it."""
     about = "data set"
     train = Counter(problem.source for problem in loaded.train)
     heldout = Counter(problem.source for problem in loaded.heldout)
@@ -75,7 +76,9 @@ def data(
         own = f", algorithm {by_source[source]}" if by_source and source in by_source else ""
         yield Finding(about, "ok", text + own)
     if not loaded.heldout:
-        remedy = "raise heldout_fraction (or heldout) of a source, or add a source"
+        remedy = (
+            "set heldout_fraction (0.2) or heldout of a source, or add one with other designs"
+        )
         yield Finding(about, "wrong", "no problem is held out to evaluate on", remedy)
     for reason in loaded.left_out_in_words:
         yield Finding(about, "ok", f"left out: {reason}")
@@ -86,7 +89,9 @@ def data(
         text = (
             f"{counted(len(loaded.broken), 'line')} cannot be read, such as {loaded.broken[0]}"
         )
-        remedy = "repair or fetch the file; `rtl-distill problems list` names all"
+        remedy = (
+            f"repair or fetch the file; `rtl-distill problems list --config {named}` names all"
+        )
         yield Finding(about, "warning", text, remedy)
 
 

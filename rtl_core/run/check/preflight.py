@@ -65,11 +65,12 @@ def preflight_findings(inputs: PreflightInput) -> Findings:
         yield from check(inputs)
 
 
-async def preflight(config: RunConfig, missing: UserError | None) -> list[Finding]:
+async def preflight(config: RunConfig, missing: UserError | None, named: str) -> list[Finding]:
     """Check everything that a run needs, each thing once, in at most a minute.
 
     Args:
         missing: the error for configured files that do not exist, if any.
+        named: the configuration, as a command names it.
     """
     provider = backend_of(config)
     # Both threads below would import it; its import time must not count towards their timeouts.
@@ -113,7 +114,7 @@ async def preflight(config: RunConfig, missing: UserError | None) -> list[Findin
     if isinstance(loaded, Finding):
         findings.append(loaded)
     else:
-        findings += machine.data(loaded, inputs.unfit, config.learning.by_source)
+        findings += machine.data(loaded, inputs.unfit, config.learning.by_source, named)
     if isinstance(graders, Finding):
         findings.append(graders)
     else:

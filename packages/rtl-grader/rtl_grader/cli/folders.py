@@ -48,11 +48,16 @@ def check(
         ),
     ],
     validate: Annotated[
-        bool, typer.Option("--validate", help="Also run the golden answer, stubs and mutants.")
+        bool,
+        typer.Option(
+            "--validate",
+            help="Also run the golden answer, stubs and mutants, as `validate` does.",
+        ),
     ] = False,
-    mutants: Annotated[int, typer.Option(min=0, help="Mutants of each golden answer.")] = 5,
+    mutants: Annotated[int, typer.Option(min=0, help="Mutants of each golden answer.")] = 20,
 ) -> None:
-    """Say how each folder is understood, or what it lacks; exits with 1 if one cannot be used.
+    """Say how each folder is understood, or what it lacks; exits with 1 if one cannot be used or, with
+    `--validate`, is not fit to train on.
 
     Examples:
 
@@ -69,7 +74,8 @@ def check(
         typer.echo("\n".join(_lines(reading, records)))
     unfit = [record for record in records.values() if not record.status.startswith("fit")]
     broken = len(readings) - len(problems)
-    typer.echo(f"{len(problems)} of {len(readings)} folders can be used")
+    text = f", {len(unfit)} not fit to train on" if unfit else ""
+    typer.echo(f"{len(problems)} of {len(readings)} folders can be used{text}")
     raise typer.Exit(1 if broken or unfit else 0)
 
 
@@ -79,11 +85,11 @@ def _validated(problems: Sequence[Problem], mutants: int) -> Mapping[str, Valida
     from rtl_grader.grading.executors import make_executor
     from rtl_grader.grading.grader import Grader
     from rtl_grader.grading.pool import GraderPool
-    from rtl_grader.validation.level import quick_level
+    from rtl_grader.validation.level import full_level
     from rtl_grader.validation.validate_all import validate_all
 
     with closing(GraderPool(Grader(make_executor("bubblewrap")), 0)) as pool:
-        return validate_all(problems, pool, quick_level(mutants, 1))
+        return validate_all(problems, pool, full_level(mutants))
 
 
 def _lines(reading: Understanding, records: Mapping[str, ValidationRecord]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from rtl_grader.cli.folders import check, new
 from rtl_grader.cli.options import SourceOption
 from rtl_grader.cli.repair import repair
 from rtl_grader.errors import ConfigError, ProblemError
-from rtl_grader.words import did_you_mean, visible
+from rtl_grader.words import counted, did_you_mean, visible
 
 if TYPE_CHECKING:
     from rtl_grader.problems.fetch import FetchRecord
@@ -80,11 +80,16 @@ def list_(source: SourceOption = None) -> None:
 
         rtl-grader problems list --source cvdp=data/cvdp
     """
-    print_problems(load(source))
+    print_problems(load(source), by_option=True)
 
 
-def print_problems(loaded: LoadedProblems) -> None:
-    """Print a line for each problem, counts by source, and what was moved, broken or left out."""
+def print_problems(loaded: LoadedProblems, by_option: bool) -> None:
+    """Print a line for each problem, counts by source, and what was moved, broken or left out.
+
+    `by_option`: the sources were named with `--source`, which holds out nothing of files.
+    """
+    from rtl_grader.problems.problem_set import MEND
+
     table = Table(box=None, pad_edge=False)
     table.add_column("problem", no_wrap=True)
     for name in ("source", "split", "category", "difficulty", "golden", "interface"):
@@ -96,17 +101,24 @@ def print_problems(loaded: LoadedProblems) -> None:
                 p.id, p.source, split, p.category, p.difficulty, golden, _interface(p)
             )
     Console(width=10_000).print(table)  # one line per problem; the terminal folds it
-    typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
+    is_split = bool(loaded.heldout) or not by_option
+    if is_split:
+        typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
+    else:
+        text = "--source holds none out, heldout_fraction of a configuration does"
+        typer.echo(f"{counted(len(loaded.train), 'problem')}; {text}")
     train = Counter(problem.source for problem in loaded.train)
     heldout = Counter(problem.source for problem in loaded.heldout)
     for kind in sorted(train.keys() | heldout.keys()):
         share = heldout[kind] / (train[kind] + heldout[kind])
-        counts = f"{train[kind]} to train on, {heldout[kind]} held out"
-        typer.echo(f"  {kind}: {counts} ({share:.1%})")
+        counts = f"{train[kind]} to train on, {heldout[kind]} held out ({share:.1%})"
+        typer.echo(f"  {kind}: {counts if is_split else train[kind]}")
     for moved in loaded.moved_in_words:
         typer.echo(f"moved: {moved}")
     for broken in loaded.broken_in_words:
         typer.echo(f"broken: {broken}")
+    if loaded.broken:
+        typer.echo(MEND)
     for reason in loaded.left_out_in_words:
         typer.echo(f"left out: {reason}")
 

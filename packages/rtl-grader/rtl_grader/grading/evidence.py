@@ -58,6 +58,10 @@ _COMPILE_ERROR = re.compile(r"(?:error|sorry|syntax|give up|not found|unable|unk
 _PLACE = re.compile(r"^\S+:\d+:")
 _NOISE = re.compile(r"\x1b\[[0-9;]*m|^[ \t]*NoneType: None$| at 0x[0-9a-f]+(?=>)", re.M)
 """Colours, what Python writes in place of a traceback when there is no exception, and addresses of objects."""
+_CONTEXT = re.compile(r"Time: \d+\s+Scope: |Aborting\.\.\.|%Error: .*Verilog \$stop")
+"""What Icarus and Verilator print after the message of `$error` and `$fatal`."""
+_OF_BENCH = ("the test bench ", "the simulation was ended ")
+"""Begin of the line in which the runner of a Verilog bench says why an answer fails, after what was printed."""
 _TRACEBACK = re.compile(
     r"^(.*)Traceback \(most recent call last\):\n(?:\1[ \t].*\n){0,300}\1(\S.*)$"
     r"(?!\n\s*(?:During handling of|The above exception))",
@@ -222,7 +226,7 @@ def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> s
 
 def compile_reasons(text: str) -> Reasons:
     """Error lines of a compiler's output, with paths relative to the workspace."""
-    lines = _lines(text.replace("/code/", ""))
+    lines = _lines(text)
     # A warning about a file or port named error_x is no error.
     others = [line for line in lines if "warning:" not in line]
     errors = [line for line in others if _COMPILE_ERROR.search(_PLACE.sub("", line))]
@@ -246,7 +250,9 @@ def test_reasons(step: StepResult) -> Reasons:
     if not failures:
         reasons = [*exceptions, *filter(_ERROR_LINE.match, lines)]
         without_words = f"{step.name} ended with exit code {step.exit_code}"
-        return _listed(reasons or lines[-3:] or [without_words])
+        last = [line for line in lines[-3:] if not _CONTEXT.match(line)]
+        last.sort(key=lambda line: not line.startswith(_OF_BENCH))
+        return _listed(reasons or last or [without_words])
     # cocotb 1 writes the message only to the log.
     if "Test failed with RANDOM_SEED" not in failures[0]:
         exceptions = []
@@ -286,5 +292,6 @@ def _lines(text: str) -> list[str]:
 
 
 def _listed(lines: list[str]) -> Reasons:
-    """The first few distinct lines, cut to a readable length."""
-    return shortened([" ".join(line.split()) for line in dict.fromkeys(lines)])
+    """The first few distinct lines, with paths relative to the workspace, cut to a readable length."""
+    plain = (" ".join(line.replace("/code/", "").split()) for line in lines)
+    return shortened(list(dict.fromkeys(plain)))

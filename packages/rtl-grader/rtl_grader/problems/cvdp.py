@@ -336,13 +336,20 @@ def check_text(value: Any) -> None:
     json.dumps(value, ensure_ascii=False).encode()
 
 
+def not_json(error: Exception) -> str:
+    """What is wrong with a line of JSON Lines, in words."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"is not JSON: column {error.pos + 1}: {error.msg}"
+    return f"is not JSON: {error}"
+
+
 def text_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, JsonObject | str]]:
     """The same as `json_lines`, for objects whose texts become files: see `check_text`."""
     for number, record in json_lines(file, most):
         try:
             check_text(record)
         except ValueError as error:
-            record = f"is not JSON: {error}"
+            record = not_json(error)
         yield number, record
 
 
@@ -370,7 +377,7 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, JsonObject | st
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                yield number, f"is not JSON: {error}"
+                yield number, not_json(error)
                 continue
             if not isinstance(record, dict):
                 record = f"is a JSON {type(record).__name__}, not an object"

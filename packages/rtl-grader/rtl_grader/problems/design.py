@@ -29,7 +29,7 @@ class Design:
     """The design of a problem. Two problems with the same name or a common module have the same design."""
 
     name: str
-    """Its hash alone decides the side, so a design never changes sides as the set grows."""
+    """Its hash decides the side, so a design of a set that holds some out never changes sides as the set grows."""
     modules: frozenset[str] = frozenset()
     """RTL modules, in lower case, that the problem shows or asks for."""
 

@@ -104,12 +104,20 @@ def columns_of(row: Fields, own: Fields) -> Columns | None:
         return Columns(**own)
     if row.keys() >= _BENCHLS or row.keys() >= _NOTSOTINY:
         return None
+    almost: list[str] = []
     for form in FORMS:
         columns = replace(form, **own)
         needed = (columns.golden, columns.specification[0])
-        if all(path in row or _at(row, path) is not None for path in needed):
+        lacking = [path for path in needed if path not in row and _at(row, path) is None]
+        if not lacking:
             return columns
+        almost += lacking if len(lacking) == 1 else []
     present = ", ".join(map(str, list(row)[:20]))
+    if len(almost) == 1:
+        raise FieldError(
+            almost[0],
+            f"is missing ({present}); the keys `specification` and `golden` name others",
+        )
     raise FieldError(
         "columns",
         f"are those of no published set ({present}); name those of the specification and of the golden "

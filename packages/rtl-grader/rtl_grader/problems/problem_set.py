@@ -13,6 +13,8 @@ from rtl_grader.problems.near_duplicates import STRICT, NearDuplicate, pairs
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import first_lines
 
+MEND = "  -> mend what is broken where its line says; until then it is left out"
+"""Remedy after all that is broken in a set."""
 SplitBy = Literal["design", "id"]
 """What a split keeps together: `problems.split` of a configuration."""
 
@@ -31,9 +33,14 @@ class BrokenLine:
     source: str
     """Short name of the set, as in `Problem.source`."""
 
+    @property
+    def fault(self) -> str:
+        """What is wrong with which field."""
+        return self.reason if self.field == "line" else f"{self.field}: {self.reason}"
+
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}"
-        return f"{place}: {self.id or 'no id'}: {self.field}: {self.reason}"
+        return ": ".join(filter(None, (place, self.id, self.fault)))
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,11 @@ class LoadedProblems:
     """Problem id -> its design, for file sources with `split` "design"."""
     heldout_split: str = "heldout"
     """Which held-out specifications were loaded: `heldout`, or `test`, which is reserved for final figures."""
+
+    @property
+    def compared_designs(self) -> dict[str, Design] | None:
+        """The designs that a split compares; None for a split by `id`."""
+        return self.designs if self.split == "design" else None
 
     @property
     def every(self) -> list[Problem]:

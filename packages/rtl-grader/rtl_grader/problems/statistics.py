@@ -42,7 +42,7 @@ def statistics(loaded: LoadedProblems) -> dict[str, Counter[str]]:
         for aspect, value in _aspects(problem):
             counts[aspect][value] += 1
     counts["left out"].update(entry.reason for entry in loaded.left_out)
-    counts["broken lines"].update(f"{line.field}: {line.reason}" for line in loaded.broken)
+    counts["broken lines"].update(line.fault for line in loaded.broken)
     return {aspect: values for aspect, values in counts.items() if values}
 
 

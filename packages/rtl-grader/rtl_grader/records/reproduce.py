@@ -19,6 +19,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.grading.verdict_record import Record, VerdictRecord, changed_fields, differences
+from rtl_grader.problems.cvdp import not_json
 from rtl_grader.records.grade_file import graded_record, key_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
@@ -117,7 +118,7 @@ def _checked(number: int, text: bytes) -> CheckedRecord:
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return _malformed(number, {}, f"is not JSON: {error}")
+        return _malformed(number, {}, not_json(error))
     if not isinstance(raw, dict):
         return _malformed(number, {}, f"is a JSON {type(raw).__name__}, not an object")
     if "digest" not in raw:

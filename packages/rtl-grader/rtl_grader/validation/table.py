@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rtl_grader.grading.evidence import HARNESS_FAILED
 from rtl_grader.problems.errata import edited, errata_of
-from rtl_grader.problems.problem_set import BrokenLine, LeftOut
+from rtl_grader.problems.problem_set import MEND, BrokenLine, LeftOut
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, ValidationStatus
 
@@ -92,8 +92,7 @@ def by_source(
     for line in broken:
         rows[line.source].counts["broken"] += 1
         place = f"{line.file}:{line.line} {line.id or ''}".strip()
-        reason = f"{line.field}: {line.reason}"
-        unfit.append(Unfit(line.source, place, "broken", reason))
+        unfit.append(Unfit(line.source, place, "broken", line.fault))
     for entry in left_out:
         rows[entry.source].counts["unsupported"] += 1
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
@@ -156,6 +155,8 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
             details.append(
                 Text(f"{status}: {len(more):,} more of {source}; `--audit FILE` lists all")
             )
+    if any(one.status == "broken" for one in unfit):
+        details.append(Text(MEND))
     return Group(sums, *([reasons] if unfit else []), *details)
 
 

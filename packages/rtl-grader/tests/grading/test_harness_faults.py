@@ -244,6 +244,9 @@ def test_the_message_of_a_bench_for_cocotb_1_is_the_first_reason(exception):
         ("subprocess.CalledProcessError: Command 'make' returned 2.\nbye", ("subprocess.CalledProcessError: Command 'make' returned 2.",)),
         ("INTERNALERROR> Traceback (most recent call last):\nINTERNALERROR>   File 'x'\nINTERNALERROR> PermissionError: no\n", ("PermissionError: no",)),
         ("checking\nNoneType: None\n", ("checking",)),
+        ("ERROR: tb.sv:3: no\n       Time: 20  Scope: tb\n", ("ERROR: tb.sv:3: no",)),
+        ("[0] %Fatal: t.v:5: no\n%Error: t.v:5: Verilog $stop\nAborting...\n", ("[0] %Fatal: t.v:5: no",)),
+        ("/code/rtl/gray.v:1: syntax error\n", ("rtl/gray.v:1: syntax error",)),
     ],
 )  # fmt: skip
 def test_a_failed_service_is_explained_by_its_exceptions(output, reasons):

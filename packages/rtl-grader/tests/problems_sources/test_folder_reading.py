@@ -18,6 +18,7 @@ from folders import (
 
 from rtl_grader.problems.folder.reader import problem_places
 from rtl_grader.problems.judged import is_judged
+from rtl_grader.problems.sources import load_problems
 from rtl_grader.problems.sources.folder import FolderSource
 from tests.command import invoke
 
@@ -84,6 +85,30 @@ def test_one_broken_folder_does_not_stop_the_others(tmp_path):
         "b/problem.toml:1: b: top: name the module that an answer defines (inv, tb)",
         "c/problem.toml:1: c: file: cannot be read: Is a directory",
     ]
+
+
+@pytest.mark.parametrize("split", ["design", "id"])
+def test_one_of_few_own_designs_is_held_out(split, tmp_path):
+    """`a` and `b` are one design; with them alone nothing can be held out."""
+    other = {
+        path: text.replace("inv", "buffer").replace("~", "") for path, text in PLAIN.items()
+    }
+    folders = {
+        "a": PLAIN,
+        "b": PLAIN,
+        "c": {**other, "spec.md": "Module buffer copies a to y."},
+    }
+
+    def sides(names, fraction):
+        for name in names:
+            write_files(tmp_path / names / name, {**folders[name], "problem.toml": ""})
+        source = FolderSource(kind="folder", path=tmp_path / names, heldout_fraction=fraction)
+        loaded = load_problems([source], 0, split)
+        return [sorted(p.id[-1] for p in side) for side in (loaded.train, loaded.heldout)]
+
+    assert sides("abc", 0.001) in ([["c"], ["a", "b"]], [["a", "b"], ["c"]])
+    assert sides("abc", 0.0) == [["a", "b", "c"], []]
+    assert sides("ab", 0.001) == [["a", "b"], []]
 
 
 def test_problems_are_found_in_a_folder_itself_or_below(tmp_path):
@@ -159,6 +184,11 @@ def test_a_new_folder_can_be_used(bench, tmp_path):
     assert problem.targets == ("rtl/saturating_adder.sv",)
     again = invoke("problems", "new", str(folder))
     assert "is not empty" in str(again.exception)
+    listed = invoke("problems", "list", "--source", f"folder={folder}").stdout
+    assert (
+        "1 problem; --source holds none out, heldout_fraction of a configuration does" in listed
+    )
+    assert "to train on" not in listed
 
 
 def test_check_prints_how_each_folder_is_understood(tmp_path):
@@ -169,6 +199,17 @@ def test_check_prints_how_each_folder_is_understood(tmp_path):
     assert "a line with TEST.*PASSED" in done.stdout
     assert "no Verilog file defines a module" in done.stdout
     assert "1 of 2 folders can be used" in done.stdout
+
+
+def test_check_judges_a_bench_as_validate_does(tmp_path):
+    """The bench takes a constant after one right step, which only the full level of `validate` tries."""
+    bench = BENCH.replace("(y !== ~a)", "(y[0] !== ~a[0])").replace("i < 16", "i < 2")
+    write_files(tmp_path / "a", {**WITH_BENCH, "tb/tb.v": bench})
+    done = invoke("problems", "check", tmp_path, "--validate")
+    weak = "weak: a stub is paid: all outputs constant after one right step"
+    assert weak in done.stdout
+    assert "1 of 1 folders can be used, 1 not fit to train on" in done.stdout
+    assert done.exit_code == 1
 
 
 @pytest.mark.slow

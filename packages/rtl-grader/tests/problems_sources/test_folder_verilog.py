@@ -1,5 +1,7 @@
 """Folders with a Verilog test bench: what is given and shown, and the forms of a verdict."""
 
+import re
+
 import pytest
 from folders import BENCH, WITH_BENCH, problem_of, reading
 from scaler_folder import FILES as SCALER
@@ -51,6 +53,15 @@ def test_a_bench_may_tell_its_verdict_by(form, tmp_path, grader):
         text = wrong.replace("endmodule", f"{cheat}\nendmodule")
         verdict = grader.grade(problem, Answer(files={path: text}))
         assert verdict.outcome is Outcome.TESTS_FAILED, (cheat, verdict.reasons)
+
+
+def test_the_message_of_a_bench_is_the_first_reason(tmp_path, grader):
+    bench = BENCH.replace("bad = bad + 1", '$error("step %0d", i)')
+    problem = problem_of(tmp_path, {**WITH_BENCH, "tb/tb.v": bench})
+    wrong = {path: text.replace("~a", "a") for path, text in problem.golden.items()}
+    first, *others = grader.grade(problem, Answer(files=wrong)).reasons
+    assert re.search(r"bench\.sv:\d+: step 0$", first)
+    assert not [line for line in others if line.startswith("Time:")]
 
 
 def test_errors_of_the_answer_do_not_count(tmp_path, grader):

@@ -10,10 +10,11 @@ import pytest
 
 from rtl_grader.errors import ConfigError, ProblemError
 from rtl_grader.problems import rows
-from rtl_grader.problems.problem_set import LoadedProblems
+from rtl_grader.problems.problem_set import MEND, LoadedProblems
 from rtl_grader.problems.sources import load_problems, source_of
 from rtl_grader.problems.sources.pairs import PairsSource
 from rtl_grader.words import MOST_LINES
+from tests.command import invoke
 
 GOOD = {
     "prompt": "Invert.",
@@ -114,6 +115,24 @@ def test_a_published_form_without_a_value_is_named_as_that_form(tmp_path):
     assert [(line.field, line.reason) for line in contents.broken] == [("output", "is missing")]
 
 
+def test_a_row_that_lacks_one_column_of_its_form_names_it_and_a_torn_one_the_place(tmp_path):
+    good, lacking = (
+        {"specification": "Invert.", **GOOD},
+        {"specification": "Invert.", "top": "inv"},
+    )
+    torn = '{"specification": "Invert.", "golden": \n'
+    del good["prompt"]
+    path = tmp_path / "few.jsonl"
+    path.write_text(f"{json.dumps(good)}\n{json.dumps(lacking)}\n{torn}")
+    told = [
+        "few.jsonl:2: golden: is missing (specification, top); the keys `specification` and `golden` name others",
+        "few.jsonl:3: is not JSON: column 41: Expecting value",
+    ]
+    assert list(map(str, read(path, specification=None, golden=None).broken)) == told
+    listed = invoke("problems", "list", "--source", f"pairs={path}").stdout
+    assert "\n".join([*(f"broken: {line}" for line in told), MEND]) in listed
+
+
 def test_an_unknown_form_names_its_columns_and_the_keys_to_set(tmp_path):
     (tmp_path / "a.jsonl").write_text(
         json.dumps({"task": "Invert.", "rtl": "x"}) + '\n{"task": 1, "rtl": 2}\n'
@@ -124,9 +143,7 @@ def test_an_unknown_form_names_its_columns_and_the_keys_to_set(tmp_path):
     contents = read(tmp_path, specification=None, golden=None)
     assert [problem.id for problem in contents.problems] == ["pairs_b_1"]
     (line,) = contents.broken
-    assert str(line).startswith(
-        "a.jsonl:1: no id: columns: are those of no published set (task, rtl)"
-    )
+    assert str(line).startswith("a.jsonl:1: columns: are those of no published set (task, rtl)")
     assert "`specification` and `golden`" in line.reason
     with pytest.raises(ProblemError, match=r"(?s)no training problem is left.*\(task, rtl\)"):
         load_problems([source_of(f"pairs={tmp_path / 'a.jsonl'}")], 0)

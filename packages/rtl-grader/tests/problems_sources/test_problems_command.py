@@ -125,7 +125,7 @@ def test_a_known_set_of_pairs_is_fetched_and_read_with_its_licence(tmp_path, mon
     assert "read it with --source pairs=data/rtl-coder-small" in after
     assert served.sent == ["randomized_filtered_data_7b.jsonl"]
     listed = printed("problems", "list", "--source", "pairs=data/rtl-coder-small")
-    assert "1 to train on, 0 held out" in listed
+    assert "1 problem; --source holds none out" in listed
     assert "fetch rtl-coder-small`" in refusal(
         "problems", "list", "--source", "pairs=data/rtl-coder-small/none.jsonl"
     )
@@ -289,7 +289,7 @@ def test_list_shows_interfaces_with_source_and_confidence_and_problems_left_out(
         "lfsr_8bit from golden (certain)",
         "(low)",
         "left out: cvdp_copilot_barrel_shifter_0031",
-        "to train on",
+        "heldout_fraction of a configuration does",
     ):
         assert part in listed
 

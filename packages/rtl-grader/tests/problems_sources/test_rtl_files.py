@@ -258,8 +258,7 @@ def test_rows_of_designs_are_projects_of_their_own(tmp_path):
         ("inv", ("rtl/lib.v",))
     }
     assert [str(line).split(": ", 1)[1] for line in contents.broken] == [
-        "no id: line: is not JSON: Expecting property name enclosed in double quotes: "
-        "line 2 column 1 (char 2)",
+        "is not JSON: column 3: Expecting property name enclosed in double quotes",
         "inv: files: is int, not an object",
         "inv: top_module: no file defines gone",
         "inv: files: `'../x.v'` is not a plain path inside the workspace",

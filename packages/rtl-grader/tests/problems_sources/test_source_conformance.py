@@ -203,8 +203,8 @@ def test_it_returns_the_same_complete_problems_each_time(source):
 def test_broken_files_are_reported_and_the_others_read(source):
     expected = {
         "folder": "torn/problem.toml:1: torn: file: is not TOML",
-        "cvdp": "few.jsonl:2: no id: line: is not JSON",
-        "pairs": "few.jsonl:2: no id: line: is not JSON",
+        "cvdp": "few.jsonl:2: is not JSON: column ",
+        "pairs": "few.jsonl:2: is not JSON: column ",
         OWN: "torn.md:1: torn: torn_tb.sv: No such file",
     }
     broken = [str(line) for line in loaded_by(source).broken]

@@ -4,6 +4,7 @@ import io
 
 from rich.console import Console
 
+from rtl_grader.problems.problem_set import MEND
 from rtl_grader.validation.table import Unfit, reasons_of, render
 
 CANNOT = "the harness fails by itself: the golden answer cannot judge: "
@@ -34,3 +35,4 @@ def test_goldens_that_cannot_judge_are_counted_reasons_of():
     console.print(render({}, unfit))
     printed = [line.split() for line in console.file.getvalue().splitlines()]
     assert ["2", "broken", *f"{CANNOT}it drives nothing".split(), "p0"] in printed
+    assert MEND.split() == printed[-1]

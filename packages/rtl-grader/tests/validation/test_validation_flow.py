@@ -110,7 +110,7 @@ def test_counts_by_source_include_broken_lines_and_skipped_problems():
     )
     assert rows["cvdp"].counts["broken"] == 1
     assert rows["cvdp"].counts["unsupported"] == 1
-    assert [u.reason for u in unfit] == ["line: is not JSON", "needs a commercial tool"]
+    assert [u.reason for u in unfit] == ["is not JSON", "needs a commercial tool"]
 
 
 def test_a_long_validation_reports_what_is_running(prefect, overrides, monkeypatch):

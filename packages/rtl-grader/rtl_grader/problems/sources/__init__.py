@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from inspect import isabstract
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -72,7 +72,8 @@ class FileSource(ProblemSource):
     heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
     """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides
     as the set grows. With `problems.split = "id"` the share of the problems, chosen by fingerprint.
-    Near-duplicates of held-out problems add to it."""
+    Near-duplicates of held-out problems add to it. Above 0 at least one design of several is held out: if
+    the share chooses none, that of the smallest hash."""
     train_problems: int | None = Field(default=None, ge=1)
     """Train on so many problems, chosen by the same hashes, and on the rest of the last one's design. Default: on all.
     Evaluation runs and `problems.exclude` always use the whole set."""
@@ -122,16 +123,18 @@ class FileSource(ProblemSource):
         loaded.broken += contents.broken
         loaded.left_out += contents.left_out
         digests: dict[str, str] = {}
-        train: list[Problem] = []
         for problem in contents.problems:
-            digest = problem.fingerprint
+            digests[problem.id] = problem.fingerprint
             if loaded.split == "design":
                 design = loaded.designs[problem.id] = self.design_of(problem)
-                digest = design.digest
-            digests[problem.id] = digest
-            is_held_out = held_out(digest, self.heldout_fraction)
-            side = loaded.heldout if is_held_out else train
-            side.append(problem)
+                digests[problem.id] = design.digest
+        chosen = {d for d in digests.values() if held_out(d, self.heldout_fraction)}
+        train, heldout = _sides(contents.problems, digests, chosen)
+        if self.heldout_fraction and train and not heldout:
+            rest, first = _sides(contents.problems, digests, {min(digests.values())})
+            if separate(rest, first, loaded.compared_designs)[0]:
+                train, heldout = rest, first
+        loaded.heldout += heldout
         most = self.train_problems
         if most is not None and len(train) > most:
             last = sorted(digests[problem.id] for problem in train)[most - 1]
@@ -174,6 +177,16 @@ class GeneratedSource(ProblemSource):
 
     def with_split(self, split: HeldoutSplit) -> Self:
         return self.model_copy(update={"heldout_split": split})
+
+
+def _sides(
+    problems: Iterable[Problem], digests: Mapping[str, str], heldout: Collection[str]
+) -> tuple[list[Problem], list[Problem]]:
+    """The problems whose digests are not held out, and those whose digests are."""
+    sides: tuple[list[Problem], list[Problem]] = [], []
+    for problem in problems:
+        sides[digests[problem.id] in heldout].append(problem)
+    return sides
 
 
 def _is_source(entry: Any) -> bool:
@@ -278,9 +291,8 @@ def load_problems(
     if hold_out_all:
         loaded.train, loaded.heldout = [], loaded.every
     else:
-        designs = loaded.designs if split == "design" else None
         loaded.train, loaded.heldout, loaded.moved = separate(
-            loaded.train, loaded.heldout, designs
+            loaded.train, loaded.heldout, loaded.compared_designs
         )
     if not (loaded.heldout if hold_out_all else loaded.train):
         problem_kind = "problem" if hold_out_all else "training problem"
