@@ -147,7 +147,8 @@ def public(checker: Path, golden: str, other: str, ports: Ports) -> Judgement:
         try:
             tops = [tools.auto_top(text) for text in (golden, other)]
             result = tools.equiv_with_testbench(*paths, *tops, work, ports, timeout=TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired:  # its shell is ended, the simulator in it is not
+            subprocess.run(["pkill", "-KILL", "-f", folder], check=False)
             accepts = None
         except Exception:  # as its reward does: whatever fails makes an answer wrong
             accepts = None
