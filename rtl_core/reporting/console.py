@@ -126,7 +126,7 @@ def _caption(result: RunResult) -> str | None:
     size = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}"
     text = (
         f"{size}, {record.kind}, [95 % interval over problems].\n"
-        "Gain and p: compared with student before, paired by problem."
+        f"Gain and p: compared with student before, paired by problem{result.by_p}."
     )
     if result.mixed:
         return f"{text}\n{MIXTURE}"

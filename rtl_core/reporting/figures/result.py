@@ -124,7 +124,7 @@ def table(source: Source, result: RunResult) -> Table:
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
     caption = (
         "Brackets: 95 % intervals. Gain and p compare with the student before, paired by problem: "
-        "bootstrap interval, two-sided sign-flip permutation test.",
+        f"bootstrap interval, two-sided sign-flip permutation test{result.by_p}.",
         MIXTURE if result.mixed else None,
         over_warm_start(result),
     )
