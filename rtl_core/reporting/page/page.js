@@ -16,6 +16,14 @@
       Object.assign(layout, { autosize: false, width: wide ? 690 : 336, height: (wide ? 0.82 : 0.92) * figure.height });
       layout.legend = { ...layout.legend, font: { ...layout.legend.font, size: 9.5 } };
     }
+    if (!paper && place.clientWidth < 480 && layout.meta === "rows" && !layout.yaxis.tickvals) {
+      // No room for names beside the rows: they stand below the points.
+      const names = [...new Set(figure.data.flatMap((trace) => trace.y))];
+      const below = { x: 0, xref: "paper", xanchor: "left", yanchor: "top", showarrow: false };
+      layout.annotations = names.map((text) => ({ ...below, text, y: text }));
+      layout.margin = { ...layout.margin, l: 14 };
+      layout.yaxis = { ...layout.yaxis, showticklabels: false };
+    }
     place.style.height = `${layout.height}px`;
     const done = Plotly.react(place, resolve(figure.data), layout, config);
     if (!drawn.has(id)) place.on("plotly_click", ({ points: [point] }) => list(point.id));
