@@ -146,7 +146,7 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
             continue
         counts = list(zip(*values(rows, "samples", "passed"), strict=True))
         least, _ = min(counts)
-        ks = [k for k in _KS if k <= least]
+        ks = sorted(k for k in {*_KS, *view.record.pass_at_k} if k <= least)
         intervals = [pass_at_k_interval(counts, k) for k in ks]
         data += band(ks, intervals, name, ROLES[name], markers=True)
     if not data or max(max(d["x"]) for d in data) < 2:
@@ -157,8 +157,9 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
         "pass@k",
         "Probability that at least one of k answers passes: the unbiased estimate 1 − C(n−c, k) / "
         "C(n, k) of each problem, then the mean "
-        "over problems with its 95 % interval. Where the curves meet, training only made correct "
-        "answers more frequent.",
+        "over problems with its 95 % interval."
+        + " Where the curves meet, training only made correct answers more frequent."
+        * (result.before is not None),
         data,
         layout(
             showlegend=len(result.views) > 1,
