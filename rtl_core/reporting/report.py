@@ -166,7 +166,7 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     for curve in curves_of(history, run.name):
         # The headline has the held-out pass rate.
         if curve.kind != "raw" and curve.quantity != "pass rate":
-            ends = " → ".join(f"{end:.2f}" for end in curve.ends)
+            ends = " → ".join(f"{end:z.2f}" for end in curve.ends)
             pairs.append((f"{curve.label}, first → last tenth of the steps", ends))
     if counts["seconds"]:
         pairs.append(("training", duration(counts["seconds"])))

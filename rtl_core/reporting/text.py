@@ -55,13 +55,13 @@ def figure_kind(kind: str, k: int) -> str:
 
 def gain_in_words(test: PairedResult) -> str:
     """A gain in points with its interval, if it has one: `+3.1 [0.2, 6.4]`."""
-    return f"{100 * test.gain:+.1f}{_interval(test, '.1f')}"
+    return f"{100 * test.gain:+z.1f}{_interval(test, 'z.1f')}"
 
 
 def paired_in_words(test: PairedResult) -> str:
     """A gain with interval and p-value: `+3.1 points [+0.2, +6.4], p 0.031`."""
     p = p_in_words(test.p_value)
-    return f"{100 * test.gain:+.1f} points{_interval(test, '+.1f')}, p {p}{by_p([test])}"
+    return f"{100 * test.gain:+z.1f} points{_interval(test, '+z.1f')}, p {p}{by_p([test])}"
 
 
 def _interval(test: PairedResult, form: str) -> str:

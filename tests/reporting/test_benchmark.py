@@ -1,5 +1,7 @@
 """The table of a benchmark: a cell for each category and difficulty, and notes on the sampling."""
 
+from dataclasses import replace
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -11,10 +13,10 @@ from rtl_core.learning.reward import Reward
 from rtl_core.reporting import rollouts as report_rollouts
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.console import comparison
-from rtl_core.reporting.evaluations import run_result
+from rtl_core.reporting.evaluations import RunResult, run_result
 from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.figures.held_out import held_out
-from rtl_core.reporting.figures.result import pass_at_k
+from rtl_core.reporting.figures.result import forest, pass_at_k
 from rtl_core.reporting.report import write_report
 from rtl_core.view import questions
 from rtl_core.view.server import create_app
@@ -206,6 +208,14 @@ def test_what_covers_training_says_so_of_a_run_that_only_evaluates(history):
     assert "nothing recorded yet" not in wrong
     for page in ("/", "/run?run=bench", "/?runs=bench"):
         assert "while training" not in client.get(page).text
+
+
+def test_no_gridline_runs_through_a_rate(history):
+    result = run_result(history, "bench")
+    for mean, place in ((0.0, "top right"), (0.5, "top right"), (1.0, "top left")):
+        record = result.after.record.model_copy(update={"pass_at_1": mean})
+        one = RunResult(None, replace(result.after, record=record), None, (), None)
+        assert forest(Source(history, "bench"), one).data[0]["textposition"] == place
 
 
 def test_each_compared_run_has_one_colour_of_its_own(tmp_path):

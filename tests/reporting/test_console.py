@@ -89,6 +89,14 @@ def test_the_line_of_a_step_omits_missing_metrics():
     )
 
 
+def test_the_line_of_a_step_has_no_pass_where_none_passed_and_no_minus_zero():
+    passed = "env/all/tests_passed"
+    none = {passed: 0.0, f"{passed}_equal_difficulty": 0.01, "teacher_kl": -0.0001}
+    assert step_line(0, 4, none) == "step   1/4  pass 0.00  teacher KL 0.000"
+    some = {passed: 0.25, f"{passed}_equal_difficulty": 0.2}
+    assert step_line(0, 4, some) == "step   1/4  pass 0.20 (raw 0.25)"
+
+
 def test_the_gain_over_a_warm_start_is_shown(tmp_path):
     """A run of twelve steps, the first four of which are a warm start with an evaluation after it."""
     history = synthetic.write_run(tmp_path / "h.duckdb", "warm", synthetic.Shape(warm_start=4))

@@ -89,7 +89,8 @@ def forest(source: Source, result: RunResult) -> Figure:
                 size=13,
                 mode="markers+text",
                 text=[f"{100 * rate.mean:.1f} %"],
-                textposition="top center",
+                # Beside the gridlines of 0, 50 and 100 %, which would run through the number.
+                textposition="top left" if rate.mean > 0.5 else "top right",
                 textfont={"size": 13, "color": "@ink"},
             )
         )

@@ -81,7 +81,7 @@
     return made;
   }
   function visible(text) { return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd"); }
-  function number(value, digits) { return value === null || value === undefined ? "–" : value.toFixed(digits); }
+  function number(value, digits) { return value === null || value === undefined ? "–" : (Number(value.toFixed(digits)) + 0).toFixed(digits); }
   function outcomeOf(rollout) { return report.outcomes[rollout.outcome] || ["@muted", rollout.outcome]; }
   function dot(rollout) {
     const made = element("span", { class: "dot" });
