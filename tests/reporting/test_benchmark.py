@@ -206,6 +206,7 @@ def test_what_covers_training_says_so_of_a_run_that_only_evaluates(history):
     wrong = client.get("/wrong?run=bench").text
     assert "This run only evaluates" in wrong
     assert "nothing recorded yet" not in wrong
+    assert "/pictures" not in client.get("/run?run=bench").text
     for page in ("/", "/run?run=bench", "/?runs=bench"):
         assert "while training" not in client.get(page).text
 
