@@ -13,6 +13,7 @@ from rtl_core.errors import ConfigError
 from rtl_distill.cli.arguments import ConfigOption, SourceOption, announce
 
 if TYPE_CHECKING:
+    from rtl_core.config import RunConfig
     from rtl_core.config.episode import Bounds
     from rtl_core.episodes.endpoint import Endpoint
     from rtl_core.episodes.episode import Policy
@@ -222,7 +223,7 @@ def _evaluate(options: dict[str, Any]) -> None:
     from rtl_core.config import load_config
     from rtl_core.rollouts.protocols import model_evaluation
 
-    settings = {
+    keys = {
         **{f"evaluation.{key}": value for key, value in sampling.items()},
         "prompting.template": options["template"],
         "tinker.base_url": options["base_url"],
@@ -238,13 +239,26 @@ def _evaluate(options: dict[str, Any]) -> None:
         protocol=options["protocol"] or "cvdp",
         samples=options["samples"],
         name=options["name"],
-        settings=settings,
+        settings=keys,
         overrides=options["set_"] or [],
     )
-    run_flow(
-        "rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}"
-    )
-    _write_cards(card, db, load_config(file, overrides).run.name, Path(file))
+    settings = load_config(file, overrides)
+    if card is None or not _is_finished(db, card, settings):
+        flow, title = "rtl_distill.flows.evaluate:evaluate_model", f"evaluate {model}"
+        run_flow(flow, file, overrides, title=title)
+    _write_cards(card, db, settings.run.name, Path(file))
+
+
+def _is_finished(db: Path, card: Path, settings: RunConfig) -> bool:
+    """Whether the history has this evaluation of a model, so that only its card is to be written. ConfigError if the
+    file is another one's."""
+    from rtl_core.cards.making import check_path
+    from rtl_core.history.store import History
+
+    check_path(card, settings.run.name)
+    record = History(db, read_only=True).run(settings.run.name) if db.exists() else None
+    asked = settings.model_dump(mode="json")
+    return record is not None and (record.status, record.config) == ("finished", asked)
 
 
 def _write_cards(card: Path | None, db: Path, which: str, protocol: Path | None = None) -> None:
@@ -255,7 +269,7 @@ def _write_cards(card: Path | None, db: Path, which: str, protocol: Path | None 
     from rtl_core.history.store import History
 
     for file in write_cards(History(db, read_only=True), which, card, protocol):
-        typer.echo(str(file))
+        typer.echo(f"wrote {file}")
 
 
 def _refuse_mistakes(options: Mapping[str, Any]) -> None:
@@ -285,7 +299,7 @@ def _refuse_mistakes(options: Mapping[str, Any]) -> None:
     if options["card"] is not None:
         from rtl_core.cards.making import check_path
 
-        check_path(options["card"])
+        check_path(options["card"], *filter(None, [options["run"]]))
     if options["template"] is not None:
         from rtl_grader.prompts import TEMPLATES
 

@@ -90,21 +90,20 @@ async def evaluated(settings: RunConfig, on_graded: Sequence[OnGraded] = ()) -> 
     """Evaluate a model as `evaluate_model` does. `on_graded` is called when a problem's answers are graded."""
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         asks_endpoint = settings.evaluation.endpoint is not None
-        async with (
-            open_session(settings, cluster=cluster, with_policy=not asks_endpoint) as session,
-            status.run_status(session),
-        ):
-            session.progress.on_graded += on_graded
-            await tag_with_run(session.run)
-            log_line(f"recorded as run {session.run}; the same command resumes it")
-            await survey.leave_out_unsupported(session)
-            if not asks_endpoint:
-                evaluation.log_unanswered(session)
-            async with playing.players(session) as evaluations:
-                for plan, player in evaluations:
-                    record = await evaluate_policy(
-                        session, plan, must_succeed=True, player=player
-                    )
+        opened = open_session(settings, cluster=cluster, with_policy=not asks_endpoint)
+        async with opened as session:
+            async with status.run_status(session):
+                session.progress.on_graded += on_graded
+                await tag_with_run(session.run)
+                log_line(f"recorded as run {session.run}; the same command resumes it")
+                await survey.leave_out_unsupported(session)
+                if not asks_endpoint:
+                    evaluation.log_unanswered(session)
+                async with playing.players(session) as evaluations:
+                    for plan, player in evaluations:
+                        record = await evaluate_policy(
+                            session, plan, must_succeed=True, player=player
+                        )
             if settings.evaluation.agentic:
                 assert record is not None, "it must succeed"
                 progress.get().show(compared_table(session.history, record))

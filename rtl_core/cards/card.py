@@ -94,7 +94,7 @@ class Card(BaseModel):
     """Problem that is not in the figures -> why; and why -> how many, for broken lines and files that were not given.
     """
     spent: dict[str, float | None]
-    """`answers`; `tokens` and `turns` of one; `usd` by the price list. None: not reported, or a price is missing."""
+    """`answers`; means of one; `usd` for all, by the price list. None: not reported, or a price is missing."""
     verdicts: str
     """SHA-256 (hex) over the digests of `problems`."""
     provenance: dict[str, Any]
@@ -164,14 +164,22 @@ def _tools(record: Record) -> str:
 
 
 def changes(was: Any, now: Any, place: str) -> Iterator[str]:
-    """Yield where two JSON values differ, by name, with both values."""
-    if isinstance(was, dict) and isinstance(now, dict):
-        for name in {**was, **now}:
-            yield from changes(was.get(name), now.get(name), f"{place}, {name}")
+    """Yield where two JSON values differ, by name, with both values; objects in a list are named by number."""
+    both = [{} if one is None else numbered(one) for one in (was, now)]
+    if was != now and all(isinstance(one, dict) for one in both):
+        for name in {**both[0], **both[1]}:
+            yield from changes(both[0].get(name), both[1].get(name), f"{place}, {name}")
     elif was != now:
         numbers = isinstance(was, float) and isinstance(now, float)
         if not (numbers and math.isclose(was, now, abs_tol=1e-9)):
             yield f"{place}: {_shown(was)}, {_shown(now)}"
+
+
+def numbered(value: Any) -> Any:
+    """A list of objects, or an empty one, as a mapping from 1, 2, ...; any other value as it is."""
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        return dict(enumerate(value, 1))
+    return value
 
 
 def _shown(value: Any) -> str:

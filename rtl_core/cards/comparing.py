@@ -47,7 +47,7 @@ def comparison(first: Card, second: Card) -> Iterator[str]:
         return
     gap = unpaired_difference(*(card.figures[WHOLE].pass_at[1] for card in (first, second)))
     gain, low, high = (100 * share for share in (gap.mean, gap.lo, gap.hi))
-    words = f"{gain:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    words = f"{gain:+z.1f} points [{low:+z.1f}, {high:+z.1f}]"
     yield f"second minus first, unpaired, since no problem is in both: {words}"
 
 

@@ -35,12 +35,25 @@ _SAMPLING = {"samples", "temperature", "top_p", "max_tokens"}
 """Settings of sampling that may be an evaluation's own."""
 
 
-def check_path(path: Path) -> None:
-    """Raise ConfigError if a card cannot have this name, ProblemError if it would replace a file that is no card."""
+def check_path(path: Path, *of: str) -> None:
+    """Check that a card can be written here. `of`: its run, and when the evaluation finished, as far as known.
+
+    Raises ConfigError if no card can have this name, or it is that of another evaluation, and ProblemError or
+    ConfigError if the card would replace a file that is no card.
+    """
     if path.suffix not in FORMS:
         raise ConfigError(f"--card {path}: unknown form", f"end it in {', '.join(FORMS)}")
-    if (file := path.with_suffix(".json")).exists():
-        read_card(file)
+    file = path.with_suffix(".json")
+    if file.exists():
+        there, _ = read_card(file)
+        theirs = str(there.model.get("run")), str(there.provenance.get("finished"))
+        if theirs[: len(of)] != of:
+            raise ConfigError(
+                f"{file} is the card of another evaluation: run {theirs[0]}, finished {theirs[1]}",
+                "name another file with --card",
+            )
+    elif path.exists():
+        raise ConfigError(f"{path} is no card", "name another file with --card")
 
 
 def write_cards(
@@ -55,7 +68,7 @@ def write_cards(
 
     Raises:
         HistoryError: the history has no such finished evaluation, or has lost a problem.
-        ConfigError: the run's configuration cannot be used here.
+        ConfigError: the run's configuration cannot be used here, or as for `check_path`.
     """
     one = history.evaluation(which)
     own = [] if one else scheduled_evaluations(history, which)
@@ -64,6 +77,7 @@ def write_cards(
     for record in records:
         last = record is records[-1]
         place = path if last else path.with_stem(f"{path.stem}-{record.kind.replace(' ', '-')}")
+        check_path(place, record.run, str(record.finished_at))
         card, verdicts = card_of(history, record, protocol)
         files = sorted({place, place.with_suffix(".json")})
         try:
@@ -104,8 +118,9 @@ def card_of(
         protocol=_protocol(config, record, protocol),
         left_out={**counted, **named},
         spent={
-            **cost,
-            "tokens": cost["tokens"] or None,
+            "answers": cost["answers"],
+            "tokens of an answer, mean": cost["tokens"] or None,
+            "turns of an answer, mean": cost["turns"],
             "usd": _dollars(history, record, config),
         },
         provenance={
@@ -126,14 +141,13 @@ def _model(config: RunConfig, record: EvaluationRecord) -> dict[str, str | int]:
     tinker, section = config.tinker, config.evaluation
     name = tinker.student if record.policy == "student" else str(tinker.teacher)
     service = "the embedded service" if tinker.is_embedded(name) else "a service"
-    trained = {"train steps": record.step} if config.run.purpose == "train" else {}
+    trained = {"policy": record.policy, "train steps": record.step}
     return {
         "name": name,
         "weights": section.weights or "",
         "served by": "an endpoint" if section.endpoint else service,
         "run": record.run,
-        "policy": record.policy,
-        **trained,
+        **(trained if config.run.purpose == "train" else {}),
     }
 
 

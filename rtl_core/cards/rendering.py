@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
-from rtl_core.cards.card import WHOLE, Card, to_json
+from rtl_core.cards.card import WHOLE, Card, numbered, to_json
 from rtl_core.reporting.blocks import Section, Table
 from rtl_core.reporting.report import page
 from rtl_core.reporting.text import rate_in_words
@@ -22,9 +22,15 @@ def headline(card: Card) -> str:
 
 
 def title(card: Card) -> str:
-    """What a card says, in one line."""
-    changed = " with changed settings" if card.protocol.departs else ""
-    return f"{card.model['name']} by {card.protocol.name}{changed}: {headline(card)}"
+    """What a card says, in one line. Problems that are not a protocol's do not have its name."""
+    name, departs = card.protocol.name, card.protocol.departs
+    other = [one for one in departs if one.startswith(f"{name}, problems, sources")]
+    changed = "changed " if len(departs) > len(other) else ""
+    if other:
+        by = f"on problems of {', '.join(sorted(card.data))} with {changed}settings of {name}"
+    else:
+        by = f"by {name}{' with changed settings' if changed else ''}"
+    return f"{card.model['name']} {by}: {headline(card)}"
 
 
 def tables(card: Card) -> list[Table]:
@@ -35,6 +41,7 @@ def tables(card: Card) -> list[Table]:
         for k, rate in part.pass_at.items()
     ]
     rest = card.model_dump(mode="json", exclude={"problems", "figures"})
+    rest["tools"] = {name: counted(n, "verdict") for name, n in card.tools.items()}
     about = [row for name, value in rest.items() for row in _rows(name, value)]
     problems = [
         [name, f"{one.passed} of {len(one.verdicts)}", one.errata, one.fingerprint]
@@ -51,6 +58,7 @@ def tables(card: Card) -> list[Table]:
 
 def _rows(name: str, value: Any) -> Iterator[list[str]]:
     """A row for each value in a section of the card, with the names that lead to it."""
+    value = numbered(value) or value
     if isinstance(value, dict):
         for key, one in value.items():
             yield from _rows(f"{name}: {key}", one)

@@ -34,8 +34,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PairedResult:
-    """After minus before over the same problems: mean gain with its 95 % bootstrap interval, and a
-    two-sided p-value."""
+    """After minus before over the same problems: mean gain with its 95 % bootstrap interval (NaN where all
+    differences are equal, as with a single problem: resampling tells nothing), and a two-sided p-value."""
 
     gain: float
     lo: float
@@ -44,6 +44,16 @@ class PairedResult:
     n: int
     better: int
     worse: int
+
+    @property
+    def sure(self) -> bool:
+        """Whether interval and test both tell the gain from 0."""
+        return self.p_value < 0.05 and not self.lo <= 0 <= self.hi
+
+    @property
+    def too_narrow(self) -> bool:
+        """Whether the interval excludes 0 and the exact test does not: a bootstrap of few problems is too narrow."""
+        return self.p_value >= 0.05 and (self.lo > 0 or self.hi < 0)
 
 
 def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
@@ -127,7 +137,9 @@ def _sign_sums(sizes_M: Floats, seed: int, draws: int) -> Floats:
 
 
 def _bootstrap(values_P: Floats, seed: int, draws: int) -> tuple[float, float]:
-    """95 % percentile interval of the mean over resampled problems."""
+    """95 % percentile interval of the mean over resampled problems; NaN for equal values."""
+    if float(np.ptp(values_P)) < 1e-12:
+        return math.nan, math.nan
     rng = np.random.default_rng(seed)
     rows = max(1, 2_000_000 // values_P.size)  # blocks of at most 16 MB
     means = []

@@ -108,9 +108,10 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
     ):
         if name not in metrics:
             continue
-        words = format(metrics[name], form)
-        if name + SUFFIX in metrics:
-            words = f"{metrics[name + SUFFIX]:{form}} (raw {words})"
+        words = f"{metrics[name]:z{form}}"
+        # At equal difficulty no step has a rate of 0; where no answer passed, that would be read as a pass.
+        if name + SUFFIX in metrics and metrics[name]:
+            words = f"{metrics[name + SUFFIX]:z{form}} (raw {words})"
         parts.append(f"{label} {words}")
     if "cost/usd" in metrics:
         parts.append(f"${metrics['cost/usd']:.3f}")
@@ -126,7 +127,7 @@ def _caption(result: RunResult) -> str | None:
     size = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}"
     text = (
         f"{size}, {record.kind}, [95 % interval over problems].\n"
-        "Gain and p: compared with student before, paired by problem."
+        f"Gain and p: compared with student before, paired by problem{result.by_p}."
     )
     if result.mixed:
         return f"{text}\n{MIXTURE}"
@@ -170,7 +171,7 @@ def curves(history: History, runs: list[str]) -> Table:
         table.add_column(name, justify="right" if "tenth" in name else "left")
     for run in runs:
         for curve in curves_of(history, run):
-            ends = (f"{end:.3f}" for end in curve.ends)
+            ends = (f"{end:z.3f}" for end in curve.ends)
             table.add_row(run, curve.label, *ends, sparkline(curve.values))
     return table
 

@@ -101,7 +101,7 @@ def _curves(history: History, run: str) -> RenderableType:
     for curve in curves_of(history, run):
         style = "bright_black" if curve.kind == "raw" else "cyan"
         bars = Text(sparkline(curve.values, 38), style=style)
-        table.add_row(curve.label, bars, f"{curve.values[-1]:.3f}")
+        table.add_row(curve.label, bars, f"{curve.values[-1]:z.3f}")
         explained |= bool(curve.kind)
     return Group(table, Text(EQUAL_DIFFICULTY, style="dim")) if explained else table
 

@@ -30,10 +30,10 @@ from rtl_core.reporting.evaluations import EvaluationView, RunResult, run_result
 from rtl_core.reporting.figures import sections
 from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
-from rtl_core.reporting.text import finite, p_in_words
+from rtl_core.reporting.text import finite, paired_in_words
 from rtl_core.reporting.theme import OUTCOMES, css_variables
 from rtl_grader.files import replacing
-from rtl_grader.words import escaping_templates
+from rtl_grader.words import counted, escaping_templates
 
 DEMO = (
     "This is the embedded demo. Its tiny student was deliberately taught to ignore the "
@@ -166,7 +166,7 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     for curve in curves_of(history, run.name):
         # The headline has the held-out pass rate.
         if curve.kind != "raw" and curve.quantity != "pass rate":
-            ends = " → ".join(f"{end:.2f}" for end in curve.ends)
+            ends = " → ".join(f"{end:z.2f}" for end in curve.ends)
             pairs.append((f"{curve.label}, first → last tenth of the steps", ends))
     if counts["seconds"]:
         pairs.append(("training", duration(counts["seconds"])))
@@ -195,6 +195,8 @@ def headline(result: RunResult) -> Markup:
         was, now = result.before.pass_at_1.mean, result.after.pass_at_1.mean
         if now == was:
             return Markup("Held-out pass@1 stayed at {}").format(_rate("after", result.after))
+        if result.gain is None or not result.gain.sure:
+            return Markup("No clear change of held-out pass@1: {}").format(_ends(result))
         verb = "rose" if now > was else "fell"
         return Markup("Held-out pass@1 {} {}").format(verb, _ends(result))
     if result.before:
@@ -221,13 +223,9 @@ def _detail(result: RunResult) -> Markup:
     if result.gain:
         g = result.gain
         parts.append(
-            Markup(
-                "{:+.1f} points, 95 % interval {:.1f} to {:.1f}, p {} over {} problems{}: "
-                "{} better, {} worse."
-            ).format(
-                *(100 * share for share in (g.gain, g.lo, g.hi)),
-                p_in_words(g.p_value),
-                g.n,
+            Markup("{} over {}{}: {} better, {} worse.").format(
+                paired_in_words(g),
+                counted(g.n, "problem"),
                 " of all sources" if result.mixed else "",
                 g.better,
                 g.worse,

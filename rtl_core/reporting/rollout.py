@@ -160,14 +160,14 @@ def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
         column.justify = "right"
     for term, (weight, value) in reward.terms.items():
         if weight:
-            contribution = f"{weight * value:.3f}"
+            contribution = f"{weight * value:z.3f}"
             table.add_row(term, f"{weight:g}", f"{value:.3g}", contribution)
-    table.add_row("total", "", "", f"{reward.total:.3f}", style="bold")
+    table.add_row("total", "", "", f"{reward.total:z.3f}", style="bold")
     if credit is not None:
         table.add_row(
-            "trained on" if credit.counts else "masked", "", "", f"{credit.reward:.3f}"
+            "trained on" if credit.counts else "masked", "", "", f"{credit.reward:z.3f}"
         )
-        table.add_row("advantage in its group", "", "", f"{credit.advantage:+.3f}")
+        table.add_row("advantage in its group", "", "", f"{credit.advantage:+z.3f}")
     return table
 
 
@@ -189,13 +189,13 @@ def kl_view(stored: StoredRollout, pieces: Sequence[str] | None) -> RenderableTy
         "k1 = log p(student) − log p(teacher) in nats; |k1| ", *limits, style="dim"
     )
     t = stored.teacher
-    k1, k2, k3 = (f"{mean:.4f}" for mean in (t.k1_mean, t.k2_mean, t.k3_mean))
+    k1, k2, k3 = (f"{mean:z.4f}" for mean in (t.k1_mean, t.k2_mean, t.k3_mean))
     means = Text(f"mean k1 {k1}, k2 {k2}, k3 {k3} over {t.n_tokens} tokens")
     table = Table("token", "text", "p student", "p teacher", "k1", box=box.SIMPLE_HEAD)
     for i in sorted(np.argsort(-np.abs(k_T))[:8].tolist()):
         label = Text(repr(visible(texts[i])))
         student, teacher = (f"{np.exp(logprobs_T[i]):.3f}" for logprobs_T in (s_T, q_T))
-        table.add_row(str(i), label, student, teacher, f"{k_T[i]:+.3f}")
+        table.add_row(str(i), label, student, teacher, f"{k_T[i]:+z.3f}")
     return Group(means, legend, shaded, table)
 
 

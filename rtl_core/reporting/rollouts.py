@@ -30,14 +30,16 @@ SELECT rollout FROM strata ORDER BY place, hash(rollout) LIMIT $most
 """
 _HEADS = """
 SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample,
-       coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(c.tokens, r.n_tokens) AS n_tokens,
+       coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(m.tokens, r.n_tokens) AS n_tokens,
        r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward,
        a.reward AS trained, a.advantage, t.k1_mean AS k1, p.difficulty,
        coalesce(p.family, p.category) AS family, q.prompt, q.interface
 FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
 LEFT JOIN advantages a USING (rollout) LEFT JOIN teacher_scores t USING (rollout)
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
-LEFT JOIN (SELECT rollout, tokens, ended FROM episodes WHERE rollout IN ({keys})) c USING (rollout)
+LEFT JOIN (SELECT rollout, ended FROM episodes WHERE rollout IN ({keys})) c USING (rollout)
+LEFT JOIN (SELECT rollout, CAST(sum(n_tokens) AS BIGINT) AS tokens FROM messages
+           WHERE rollout IN ({keys}) GROUP BY rollout) m USING (rollout)
 LEFT JOIN problems q ON q.fingerprint = p.fingerprint WHERE r.rollout IN ({keys})
 """
 
@@ -89,7 +91,7 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, Row]:
     if not keys:
         return {}
     holders = ", ".join("?" * len(keys))
-    heads = history.rows(_HEADS.format(keys=holders), [*keys, *keys])
+    heads = history.rows(_HEADS.format(keys=holders), [*keys, *keys, *keys])
     rows = {r["rollout"]: r for r in heads}
     for r in heads:
         r.update(text=cut(r["text"]), stages=[], mismatches=[], terms={})

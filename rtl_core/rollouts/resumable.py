@@ -68,7 +68,8 @@ def problems_as_recorded(
             "restore it from a snapshot",
         )
     return {
-        name: Problem.model_validate(row)
+        # Problems with equal content share a row.
+        name: Problem.model_validate({**row, "id": name})
         for name, row in records.items()
         if names is None or name in names
     }

@@ -21,7 +21,7 @@ from rtl_core.reporting.evaluations import (
     scheduled_evaluations,
     view_of,
 )
-from rtl_core.reporting.text import p_in_words, rate_in_words
+from rtl_core.reporting.text import paired_in_words, rate_in_words
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_grader.problems.fetch import KNOWN_SETS
 from rtl_grader.prompts import TEMPLATES, build_messages
@@ -99,7 +99,9 @@ def _templates() -> Environment:
     templates = Environment(
         loader=loader, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    templates.filters.update(g="{:g}".format, n="{:,}".format, rate=rate_in_words, p=p_in_words)
+    templates.filters.update(
+        g="{:g}".format, n="{:,}".format, rate=rate_in_words, paired=paired_in_words
+    )
     return templates
 
 

@@ -61,7 +61,8 @@ def home(history: History, chosen: list[str], against: Against) -> Values:
     with history.reading():
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
-        drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[:3]
+        trained = [row["run"] for row in rows if row["planned_steps"]]
+        drawn = [run for run in chosen if run in names][:MOST_RUNS] or trained[:3]
         curves = (
             figures.curves([Source(history, run) for run in drawn], against) if drawn else []
         )
@@ -95,6 +96,7 @@ def run(history: History, name: str, page: int, against: Against) -> Values:
         charts=curves,
         against=against,
         note=EQUAL_DIFFICULTY if figures.with_raw(curves) else "",
+        evaluates=record.setting("run", "purpose") == "evaluation",
         evaluations=[*reversed(mine), *(e for e in every if e.policy != "student")],
         steps=steps[:PAGE],
         more=len(steps) > PAGE,
@@ -207,6 +209,7 @@ def wrong(history: History, name: str) -> Values:
         record=record,
         charts=draw(source, figures.outcomes),
         live=record.status == "running",
+        evaluates=record.setting("run", "purpose") == "evaluation",
         flips=failures.flips(history, name),
         tables=draw(source, *tables),
         alike=partial(_alike, name),

@@ -48,13 +48,15 @@ WHERE {where} GROUP BY ALL ORDER BY {order} LIMIT $most OFFSET $skip
 """
 _ROWS = """
 SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.policy,
-       coalesce(c.tokens, r.n_tokens) AS n_tokens, c.turns, c.ended,
+       coalesce(m.tokens, r.n_tokens) AS n_tokens, c.turns, c.ended,
        r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total,
        v.reasons[1] AS reason, w.total AS reward, a.advantage, a.counts, t.k1_mean AS k1,
        p.family, p.difficulty, f.level
 FROM rollouts r {facts} LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE {place}) f USING (rollout)
-LEFT JOIN (SELECT rollout, turns, tokens, ended FROM episodes WHERE {place}) c USING (rollout)
+LEFT JOIN (SELECT rollout, turns, ended FROM episodes WHERE {place}) c USING (rollout)
+LEFT JOIN (SELECT rollout, CAST(sum(n_tokens) AS BIGINT) AS tokens FROM messages
+           WHERE rollout IN ({holders}) GROUP BY rollout) m USING (rollout)
 WHERE r.rollout IN ({holders})
 """
 

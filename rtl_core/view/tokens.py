@@ -205,7 +205,7 @@ def tokens_from(
             words.append(f"p teacher {math.exp(stored.teacher.logprobs_T[i]):.3f}")
         for overlay in overlays.values():
             if overlay.values is not None and overlay.name not in ("mask", "surprise"):
-                words.append(f"{overlay.title} {overlay.values[i]:+.3f}")
+                words.append(f"{overlay.title} {overlay.values[i]:+z.3f}")
         words += [choices[i]] if i in choices else []
         shade = "" if shading.values is None else shading.shade(float(shading.values[i]))
         text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
@@ -227,7 +227,7 @@ def read_by_teacher(
     rows = []
     for at, token in enumerate(read.tokens_U[:MOST]):
         text = texts[at] if texts is not None else f"#{token} "
-        within = "in no span" if np.isnan(kl_U[at]) else f"KL of the span {kl_U[at]:+.3f}"
+        within = "in no span" if np.isnan(kl_U[at]) else f"KL of the span {kl_U[at]:+z.3f}"
         words = f"p teacher {math.exp(read.logprobs_U[at]):.3f}, {within}"
         rows.append(Token(text, kl.shade(float(kl_U[at])), words))
     return rows

@@ -10,16 +10,17 @@ import pytest
 from rtl_core.cards.card import derived, read_sealed
 from rtl_core.cards.checking import check_card
 from rtl_core.cards.comparing import comparison
-from rtl_core.cards.making import write_cards
-from rtl_core.config import load_config
+from rtl_core.cards.making import check_path, write_cards
+from rtl_core.config import RunConfig, load_config
 from rtl_core.config.load import shipped_configs
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
-from rtl_core.errors import ProblemError
+from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, unpaired_difference
 from rtl_core.rollouts.datums import golden_response
 from rtl_core.starter import starter_problems
+from rtl_distill.cli.evaluating import _is_finished
 from rtl_distill.cli.grade import _read_as_by
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.cache import sha256_of
@@ -125,15 +126,17 @@ def test_a_card_says_what_its_figure_is_and_follows_from_its_verdicts(written):
     assert (whole.n, whole.pass_at[1].mean, whole.pass_at[2].mean) == (3, 0.5, 2 / 3)
     assert card.kinds == {1: "single attempt", 2: "2 attempts"}
     assert card.protocol.name == "cvdp"
-    samples, k, sources = card.protocol.departs
+    samples, k, kind, *rest = card.protocol.departs
     assert samples == "cvdp, evaluation, samples: 5, 2"
     assert k == "cvdp, evaluation, k: [1, 5], [1, 2]"
-    assert sources.startswith("cvdp, problems, sources: [{'kind': 'cvdp', 'categories': ")
-    assert "starter" in sources
+    assert kind == "cvdp, problems, sources, 1, kind: cvdp, starter"
+    assert all(one.startswith("cvdp, problems, sources, 1, ") for one in rest)
+    assert "model: policy" not in (written / "one.md").read_text()
     assert [one.passed for one in card.problems.values()] == [
         PASSES[[p.id for p in PROBLEMS].index(name)] for name in card.problems
     ]
-    assert (card.spent["answers"], card.spent["turns"], card.spent["usd"]) == (6, 1, None)
+    spent = [card.spent[name] for name in ("answers", "turns of an answer, mean", "usd")]
+    assert spent == [6, 1, None]
     (tools,) = card.tools
     assert "iverilog" in tools
     code, lines = reproduced(written)
@@ -151,15 +154,58 @@ def test_markdown_and_page_show_the_card(written, history):
     text = (written / "one.md").read_text()
     assert (
         text.splitlines()[0]
-        == "# student by cvdp with changed settings: pass@1 50.0 % \\[0.0, 100.0\\], single attempt, 3 problems"
+        == "# student on problems of starter with changed settings of cvdp: "
+        "pass@1 50.0 % \\[0.0, 100.0\\], single attempt, 3 problems"
     )
     assert "| all: all problems | 3 | pass@2 | 66.7 %" in text
     assert "2 attempts |" in text
     assert "| spent: answers | 6 |" in text
     assert "| protocol: settings: evaluation: samples | 2 |" in text
+    assert "| protocol: settings: problems: sources: 1: kind | starter |" in text
+    assert "| 6 verdicts |" in text
+    assert "{'" not in text
     (page, *_) = write_cards(history, "one", written / "page.html")
     assert "single attempt, 3 problems" in page.read_text()
     assert page.stat().st_size < 200_000
+
+
+def test_a_card_does_not_replace_that_of_another_evaluation(history, folder):
+    kept = (folder / "one.json").read_text()
+    for write in (
+        lambda: write_cards(history, "two", folder / "one.html"),
+        lambda: check_path(folder / "one.md", "two"),
+    ):
+        with pytest.raises(ConfigError, match="the card of another evaluation: run one, fin"):
+            write()
+    error = invoke("evaluate", "two", "--card", folder / "one.md").exception
+    assert "the card of another evaluation: run one" in str(error)
+    assert (folder / "one.json").read_text() == kept
+    write_cards(history, "one", folder / "one.md", Path(PROTOCOL))
+    assert (folder / "one.json").read_text() == kept
+    (folder / "mine.html").write_text("")
+    with pytest.raises(ConfigError, match=r"mine\.html is no card"):
+        check_path(folder / "mine.html")
+
+
+def test_only_the_same_finished_evaluation_needs_nothing_but_its_card(history, tmp_path):
+    asked = RunConfig.model_validate(history.existing_run("one").config)
+    place = history.path, tmp_path / "card.json"
+    history.set_run_status("one", "running")
+    assert not _is_finished(*place, asked)
+    history.set_run_status("one", "finished")
+    assert _is_finished(*place, asked)
+    hotter = asked.evaluation.model_copy(update={"temperature": 0.9})
+    assert not _is_finished(*place, asked.model_copy(update={"evaluation": hotter}))
+    assert not _is_finished(tmp_path / "none.duckdb", place[1], asked)
+
+
+def test_equal_problems_are_both_in_a_card(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    twice = [PROBLEMS[0], PROBLEMS[0].model_copy(update={"id": "again"})]
+    evaluated(history, "twice", (2, 0), given=twice)
+    (file, *_) = write_cards(history, "twice", tmp_path / "card.json")
+    passed = {name: one.passed for name, one in read_sealed(file).problems.items()}
+    assert passed == {PROBLEMS[0].id: 2, "again": 2}
 
 
 @pytest.mark.slow
@@ -176,7 +222,7 @@ def test_each_protocol_has_a_card_that_names_it_and_what_was_changed(tmp_path):
         departs = {one.split(":")[0] for one in card.protocol.departs}
         assert f"{name}, evaluation, top_p" in departs
         changed = {f"{name}, evaluation, {key}" for key in ("top_p", "samples", "k")}
-        assert departs <= {*changed, f"{name}, problems, sources"}
+        assert all(one in changed or f"{name}, problems, sources" in one for one in departs)
         assert check_card(file)[1] == []
 
 

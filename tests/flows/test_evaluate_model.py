@@ -57,7 +57,9 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
     history = History(tmp_path / "history.duckdb")
     ASKED.clear()
     report = asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
-    assert "pass@5 by category and difficulty" in Path(report).read_text(encoding="utf-8")
+    page = Path(report).read_text(encoding="utf-8")
+    assert "pass@5 by category and difficulty" in page
+    assert '<span class="status finished">finished</span>' in page
     assert cells(history, "golden") == [["100.0 %"] * 4] * 2
     assert {(a["count"], a["temperature"], a["top_p"], a["max_tokens"]) for a in ASKED} == {
         (5, 0.2, 0.7, 4096)
@@ -71,8 +73,10 @@ def test_golden_answers_give_100_percent_and_the_same_command_repeats_nothing(
         "not in the given files, of the 302 of the public set cvdp": 301
     }
 
+    Path(report).unlink()
     asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
     assert len(ASKED) == 2
+    assert ">finished</span>" in Path(report).read_text(encoding="utf-8")
     with pytest.raises(ConfigError, match=r"evaluation\.top_p: was 0\.7, is 0\.9"):
         asyncio.run(evaluate_model(PROTOCOL, overrides("golden", "evaluation.top_p=0.9")))
     with pytest.raises(ConfigError, match="evaluates a model and does not train"):

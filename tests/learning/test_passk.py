@@ -99,8 +99,27 @@ def test_paired_test_ignores_unchanged_problems():
     assert paired_test([0.5, 0.5], [0.5, 0.5]).p_value == 1.0
 
 
+def test_few_problems_are_no_evidence():
+    few = paired_test([0.25] * 4, [0.5, 0.75, 1.0, 0.75])
+    assert few.lo > 0
+    assert (few.p_value, few.sure, few.too_narrow) == (2 / 16, False, True)
+    many = paired_test([0.25] * 8, [0.5, 0.75, 1.0, 0.75] * 2)
+    assert (many.sure, many.too_narrow) == (True, False)
+
+
+def test_equal_differences_have_no_interval():
+    for before, after, sure in (
+        ([0.5], [0.75], False),
+        ([0.5, 1], [0.5, 1], False),
+        ([0] * 6, [1] * 6, True),
+    ):
+        found = paired_test(before, after)
+        assert np.isnan([found.lo, found.hi]).all()
+        assert (found.sure, found.too_narrow) == (sure, False)
+
+
 def test_paired_test_draws_with_a_seed_for_many_problems():
-    before, after = np.zeros(50), np.full(50, 0.25)
+    before, after = np.zeros(50), np.linspace(0.2, 0.3, 50)
     found = paired_test(before, after, seed=1)
     assert found == paired_test(before, after, seed=1)
     assert found.p_value == pytest.approx(1 / 10_001)

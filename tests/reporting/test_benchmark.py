@@ -1,20 +1,28 @@
 """The table of a benchmark: a cell for each category and difficulty, and notes on the sampling."""
 
+from dataclasses import replace
+
 import pytest
+from fastapi.testclient import TestClient
 
 from rtl_core.history.named_queries import named_query
-from rtl_core.history.records import EvaluationRecord, RunRecord
+from rtl_core.history.records import EvaluationRecord, MessageRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.reward import Reward
+from rtl_core.reporting import rollouts as report_rollouts
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.console import comparison
-from rtl_core.reporting.evaluations import run_result
+from rtl_core.reporting.evaluations import RunResult, run_result
 from rtl_core.reporting.figures.benchmark import tables_of
-from rtl_core.reporting.figures.result import pass_at_k
+from rtl_core.reporting.figures.held_out import held_out
+from rtl_core.reporting.figures.result import forest, pass_at_k
 from rtl_core.reporting.report import write_report
+from rtl_core.view import questions
+from rtl_core.view.server import create_app
 from rtl_grader.types.verdict import Outcome, Stage, StageResult
 from tests import synthetic
+from tests.command import invoke
 from tests.nouns import a_rollout, a_verdict
 
 # Problem -> category, difficulty, how many of its 5 answers pass.
@@ -129,10 +137,11 @@ def test_a_problem_with_missing_grades_is_excluded_everywhere(history):
     result = run_result(history, "bench")
     figure = pass_at_k(Source(history, "bench"), result)
     curve = figure.data[-1]
-    assert curve["x"] == [1, 2, 3, 4]
+    assert curve["x"] == [1, 2, 3, 4, 5]
     assert curve["y"] == pytest.approx(
-        [0.4, (1 + 0.4 + 0 + 0.7) / 4, (1 + 0.6 + 0 + 0.9) / 4, (1 + 0.8 + 0 + 1) / 4]
+        [0.4, (1 + 0.4 + 0 + 0.7) / 4, (1 + 0.6 + 0 + 0.9) / 4, (1 + 0.8 + 0 + 1) / 4, 3 / 4]
     )
+    assert "training" not in figure.caption
     assert (result.after.interface.mean, result.after.interface.n) == (1.0, 4)
 
 
@@ -171,3 +180,49 @@ def test_query_report_and_compare_show_a_benchmark(history, tmp_path):
     results = next(iter(comparison(history, ["bench", "better"])))
     assert [str(cell) for cell in results.columns[0].cells] == ["bench", "better"]
     assert [str(cell) for cell in results.columns[4].cells][1].startswith("+1")
+
+
+def test_an_answer_of_an_endpoint_has_the_tokens_that_it_counted(history):
+    key = history.column("SELECT min(rollout) FROM rollouts WHERE problem_id = 'c'")[0]
+    history.record_messages([MessageRecord(key, 0, "model", "x", True, 1.0, n_tokens=24)])
+    (shown,) = (
+        one
+        for one in report_rollouts.sample(history, "bench")["rollouts"]
+        if one["rollout"] == key
+    )
+    (listed,) = (
+        one
+        for one in questions.rollouts(history, questions.Filters(run="bench"))
+        if one["rollout"] == key
+    )
+    assert (shown["n_tokens"], listed["n_tokens"]) == (24, 24)
+
+
+def test_what_covers_training_says_so_of_a_run_that_only_evaluates(history):
+    for name, said in (("funnel", True), ("failures", True), ("audit", False)):
+        done = invoke("query", name, "--db", history.path)
+        assert ("is about training, and run bench only evaluates" in done.stderr) == said, name
+    client = TestClient(create_app(history), base_url="http://127.0.0.1:8000")
+    wrong = client.get("/wrong?run=bench").text
+    assert "This run only evaluates" in wrong
+    assert "nothing recorded yet" not in wrong
+    assert "/pictures" not in client.get("/run?run=bench").text
+    for page in ("/", "/run?run=bench", "/?runs=bench"):
+        assert "while training" not in client.get(page).text
+
+
+def test_no_gridline_runs_through_a_rate(history):
+    result = run_result(history, "bench")
+    for mean, place in ((0.0, "top right"), (0.5, "top right"), (1.0, "top left")):
+        record = result.after.record.model_copy(update={"pass_at_1": mean})
+        one = RunResult(None, replace(result.after, record=record), None, (), None)
+        assert forest(Source(history, "bench"), one).data[0]["textposition"] == place
+
+
+def test_each_compared_run_has_one_colour_of_its_own(tmp_path):
+    path = tmp_path / "h.duckdb"
+    for name in ("one", "two"):
+        history = synthetic.write_run(path, name, synthetic.Shape(steps=2))
+    lines = held_out([Source(history, name) for name in ("one", "two")]).data
+    colours = {(one["meta"], one["line"]["color"]) for one in lines if "meta" in one}
+    assert colours == {("one", "@line0"), ("two", "@line1")}

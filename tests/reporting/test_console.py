@@ -4,7 +4,9 @@ import pytest
 
 from rtl_core.errors import HistoryError
 from rtl_core.reporting.console import before_after_table, step_line
-from rtl_core.reporting.evaluations import run_result
+from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.report import headline
+from rtl_core.reporting.text import p_in_words, paired_in_words
 from tests import synthetic
 from tests.reporting.report_tab import text_of
 
@@ -44,6 +46,33 @@ def test_the_gain_is_paired_by_problem(demo):
     assert result.gain.lo < result.gain.gain < result.gain.hi
 
 
+@pytest.mark.parametrize(
+    ("rates", "headline_", "interval", "why"),
+    [
+        ([0.5, 0.75, 1.0, 0.75] * 2, "pass@1 rose from", True, False),
+        ([0.5, 0.75, 1.0, 0.75], "No clear change of held-out pass@1: from", True, True),
+        ([0.5, 0.0, 0.5, 0.25], "No clear change of held-out pass@1: from", True, False),
+        ([0.75], "No clear change of held-out pass@1: from", False, False),
+    ],
+)
+def test_a_change_is_claimed_where_interval_and_test_show_it(
+    demo, rates, headline_, interval, why
+):
+    record = demo.evaluation("demo-student-0")
+    before, after = (
+        EvaluationView(record, {str(i): (4, round(4 * rate)) for i, rate in enumerate(own)}, {})
+        for own in ([0.25] * len(rates), rates)
+    )
+    before, after = before.of(before.counts), after.of(after.counts)
+    result = RunResult(before, after, None, (before, after), paired(before, after))
+    said = str(headline(result))
+    assert headline_ in said
+    gain, p = result.cells(after, [])[-2:]
+    assert ("[" in gain) == interval
+    assert p == p_in_words(result.gain.p_value)
+    assert ("go by p" in paired_in_words(result.gain)) == ("go by p" in result.by_p) == why
+
+
 def test_a_run_without_evaluations_says_so(demo):
     assert "no evaluation has ended yet" in text_of(before_after_table(demo, "fresh"))
 
@@ -58,6 +87,14 @@ def test_the_line_of_a_step_omits_missing_metrics():
         step_line(4, 40, {"env/all/reward/total": 1.234, "time/total": 3.21})
         == "step   5/40  reward 1.23  3.2 s"
     )
+
+
+def test_the_line_of_a_step_has_no_pass_where_none_passed_and_no_minus_zero():
+    passed = "env/all/tests_passed"
+    none = {passed: 0.0, f"{passed}_equal_difficulty": 0.01, "teacher_kl": -0.0001}
+    assert step_line(0, 4, none) == "step   1/4  pass 0.00  teacher KL 0.000"
+    some = {passed: 0.25, f"{passed}_equal_difficulty": 0.2}
+    assert step_line(0, 4, some) == "step   1/4  pass 0.20 (raw 0.25)"
 
 
 def test_the_gain_over_a_warm_start_is_shown(tmp_path):

@@ -192,6 +192,21 @@ def test_no_width_causes_horizontal_scrolling(opened, width):
     )  # Plotly follows a resize with a delay
 
 
+def test_the_names_of_rows_leave_a_narrow_chart_its_width(page, path):
+    screen = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.call("Emulation.setDeviceMetricsOverride", **screen)
+    try:
+        open_whole(page, path)
+        chart = "document.getElementById('plot-result')"
+        page.wait(f"{chart}.clientWidth < 400")
+        used = page.js(f"{chart}._fullLayout._size.w / {chart}.clientWidth")
+        names = page.js(f"{chart}._fullLayout.annotations.map(one => one.text)")
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
+    assert used > 0.8
+    assert names == ["teacher", "student after", "student before"]
+
+
 def test_a_run_that_has_just_started_has_a_page(page, demo, tmp_path):
     open_whole(page, write_report(demo, ["fresh"], tmp_path / "fresh.html"))
     assert_quiet(page)

@@ -90,6 +90,11 @@ def test_model_text_stays_text_on_every_page(view, demo):
         assert "\u2028" not in page
 
 
+def test_the_page_of_a_run_names_both_models_apart(view, demo):
+    run = demo.existing_run("demo")
+    assert f"{run.student}, taught by {run.teacher} " in view.get("/run?run=demo").text
+
+
 def test_the_page_of_a_run_links_to_the_console_of_its_service(view, demo):
     assert "console" not in view.get("/run", params={"run": "other"}).text
     url = "https://tinker.thinkingmachines.ai/training_runs/s:train:1"

@@ -14,6 +14,7 @@ from rtl_core.pretrained import MODELS
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.view.code import coloured, difference
 from rtl_core.view.pieces import pieces
+from rtl_core.view.server import _templates
 from rtl_core.view.waves import draw
 from rtl_grader.types.verdict import Verdict
 
@@ -23,6 +24,12 @@ TEXT = 'module m(input a); /* one\n  <b>two</b> */\n  assign x = "a & b" ? 1 : a
 
 def plain(lines) -> list[str]:
     return [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in lines]
+
+
+def test_a_small_negative_number_is_no_minus_zero():
+    parts = _templates().get_template("parts.html").module
+    assert (parts.number(-0.0001), parts.signed(-0.0001)) == ("0.000", "+0.000")
+    assert (parts.number(-0.5, 1), parts.signed(0.25, 2)) == ("-0.5", "+0.25")
 
 
 def test_every_line_keeps_its_text_and_is_complete_html():

@@ -1,4 +1,4 @@
--- Tokens and dollars of each step, by model, with the share of prompt tokens that the service read from its cache.
+-- Tokens and dollars of each training step, by model, with the share of prompt tokens that the service read from its cache.
 WITH used AS (
     SELECT step, split_part(name, '/', 2) AS model,
            coalesce(sum(value) FILTER (WHERE name LIKE '%/prefill'), 0) AS prefill,

@@ -1,4 +1,4 @@
--- Mistakes by name and epoch: expected and got (the most frequent of each), answers with the mistake, and an example.
+-- Mistakes of training answers by name and epoch: expected and got (the most frequent of each), answers with the mistake, and an example.
 -- $limit = 12: how many of each epoch
 WITH graded AS (
     SELECT epoch, count(*) AS answers FROM verdicts

@@ -1,4 +1,4 @@
--- One row per step: reward, pass rate, teacher KL, entropy, seconds.
+-- One row per training step (the first is 0): reward, pass rate, teacher KL, entropy, seconds.
 SELECT s.step, s.epoch + 1 AS epoch, s.status, r.reward, p.pass_rate, k.k1 AS teacher_kl, e.value AS entropy, t.seconds
 FROM steps s
 LEFT JOIN (SELECT * FROM reward_by_step WHERE run = $run) r USING (step)

@@ -79,8 +79,8 @@ def _shares(row: Row) -> list[str]:
 
 
 def _points(row: Row) -> str:
-    interval = "" if row["lo"] is None else f" [{row['lo']:.1f}, {row['hi']:.1f}]"
-    return f"{row['points']:+.1f}{interval}"
+    interval = "" if row["lo"] is None else f" [{row['lo']:z.1f}, {row['hi']:z.1f}]"
+    return f"{row['points']:+z.1f}{interval}"
 
 
 def _without_share(rows: list[Row]) -> str:

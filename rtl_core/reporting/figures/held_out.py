@@ -80,6 +80,8 @@ def _unit(against: Against, rows: list[Row]) -> tuple[str, float, str]:
 
 def _curves(source: Source, places: dict[str, float], index: int, *, alone: bool) -> list[Spec]:
     """The traces of a run; `places`: key of an evaluation -> its place on the axis."""
+    if source.history.existing_run(source.run).setting("run", "purpose") == "evaluation":
+        return []
     scored = scheduled_evaluations(source.history, source.run)
     done = [e for e in scored if e.pass_at_1 is not None and e.key in places]
     mine = [e for e in done if e.policy == "student"]
@@ -92,9 +94,10 @@ def _curves(source: Source, places: dict[str, float], index: int, *, alone: bool
     for teacher in [e for e in done if e.policy == "teacher"][-1:]:
         name = "teacher" if alone else f"{run}: teacher"
         ends = [0.0, max(x) or 1.0]
-        data += _evaluations(
-            ends, [teacher, teacher], name, "@teacher", dash="dot", meta=source.run
-        )[1:]
+        role = "@teacher" if alone else line(index)
+        data += _evaluations(ends, [teacher, teacher], name, role, dash="dot", meta=source.run)[
+            1:
+        ]
     return data
 
 

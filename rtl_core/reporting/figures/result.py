@@ -89,7 +89,8 @@ def forest(source: Source, result: RunResult) -> Figure:
                 size=13,
                 mode="markers+text",
                 text=[f"{100 * rate.mean:.1f} %"],
-                textposition="top center",
+                # Beside the gridlines of 0, 50 and 100 %, which would run through the number.
+                textposition="top left" if rate.mean > 0.5 else "top right",
                 textfont={"size": 13, "color": "@ink"},
             )
         )
@@ -124,7 +125,7 @@ def table(source: Source, result: RunResult) -> Table:
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
     caption = (
         "Brackets: 95 % intervals. Gain and p compare with the student before, paired by problem: "
-        "bootstrap interval, two-sided sign-flip permutation test.",
+        f"bootstrap interval, two-sided sign-flip permutation test{result.by_p}.",
         MIXTURE if result.mixed else None,
         over_warm_start(result),
     )
@@ -146,7 +147,7 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
             continue
         counts = list(zip(*values(rows, "samples", "passed"), strict=True))
         least, _ = min(counts)
-        ks = [k for k in _KS if k <= least]
+        ks = sorted(k for k in {*_KS, *view.record.pass_at_k} if k <= least)
         intervals = [pass_at_k_interval(counts, k) for k in ks]
         data += band(ks, intervals, name, ROLES[name], markers=True)
     if not data or max(max(d["x"]) for d in data) < 2:
@@ -157,8 +158,9 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
         "pass@k",
         "Probability that at least one of k answers passes: the unbiased estimate 1 − C(n−c, k) / "
         "C(n, k) of each problem, then the mean "
-        "over problems with its 95 % interval. Where the curves meet, training only made correct "
-        "answers more frequent.",
+        "over problems with its 95 % interval."
+        + " Where the curves meet, training only made correct answers more frequent."
+        * (result.before is not None),
         data,
         layout(
             showlegend=len(result.views) > 1,

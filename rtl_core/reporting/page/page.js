@@ -16,6 +16,14 @@
       Object.assign(layout, { autosize: false, width: wide ? 690 : 336, height: (wide ? 0.82 : 0.92) * figure.height });
       layout.legend = { ...layout.legend, font: { ...layout.legend.font, size: 9.5 } };
     }
+    if (!paper && place.clientWidth < 480 && layout.meta === "rows" && !layout.yaxis.tickvals) {
+      // No room for names beside the rows: they stand below the points.
+      const names = [...new Set(figure.data.flatMap((trace) => trace.y))];
+      const below = { x: 0, xref: "paper", xanchor: "left", yanchor: "top", showarrow: false };
+      layout.annotations = names.map((text) => ({ ...below, text, y: text }));
+      layout.margin = { ...layout.margin, l: 14 };
+      layout.yaxis = { ...layout.yaxis, showticklabels: false };
+    }
     place.style.height = `${layout.height}px`;
     const done = Plotly.react(place, resolve(figure.data), layout, config);
     if (!drawn.has(id)) place.on("plotly_click", ({ points: [point] }) => list(point.id));
@@ -73,7 +81,7 @@
     return made;
   }
   function visible(text) { return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd"); }
-  function number(value, digits) { return value === null || value === undefined ? "–" : value.toFixed(digits); }
+  function number(value, digits) { return value === null || value === undefined ? "–" : (Number(value.toFixed(digits)) + 0).toFixed(digits); }
   function outcomeOf(rollout) { return report.outcomes[rollout.outcome] || ["@muted", rollout.outcome]; }
   function dot(rollout) {
     const made = element("span", { class: "dot" });
