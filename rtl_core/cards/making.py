@@ -119,6 +119,7 @@ def card_of(
         left_out={**counted, **named},
         spent={
             "answers": cost["answers"],
+            "answers refused by the endpoint": cost["refused"],
             "tokens of an answer, mean": cost["tokens"] or None,
             "turns of an answer, mean": cost["turns"],
             "usd": _dollars(history, record, config),
