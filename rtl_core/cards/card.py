@@ -94,7 +94,8 @@ class Card(BaseModel):
     """Problem that is not in the figures -> why; and why -> how many, for broken lines and files that were not given.
     """
     spent: dict[str, float | None]
-    """`answers`, and how many an endpoint refused; means of one; `usd` for all, by the price list. None: not reported, or a price is missing."""
+    """`answers`, and how many an endpoint refused; means of one; `usd` for all, by the price list. None: not reported,
+    or a price is missing."""
     verdicts: str
     """SHA-256 (hex) over the digests of `problems`."""
     provenance: dict[str, Any]
