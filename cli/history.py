@@ -85,14 +85,10 @@ def query(
     history = open_history(db)
     answer = _answer(history, question, run, _parameters(param or []))
     _print(answer, output, limit)
-    if not answer.num_rows and _is_of_training(question):
-        record = history.existing_run(pick_run(history, run))
-        if record.setting("run", "purpose") == "evaluation":
-            typer.echo(
-                f"{question} is about training, and run {record.name} only evaluates: "
-                f"see `rtl-distill report {record.name}`, or the query categories",
-                err=True,
-            )
+    from rtl_core.history.named_queries import named_queries
+
+    if not answer.num_rows and question in named_queries():
+        typer.echo(f"no rows of: {named_queries()[question].about}", err=True)
 
 
 def _parameters(texts: list[str]) -> dict[str, Any]:
@@ -125,16 +121,6 @@ def _answer(
             "the SQL does not use --run", "restrict it, for example by WHERE run = $run"
         )
     return history.query(question, parameters or None)
-
-
-def _is_of_training(question: str) -> bool:
-    """Whether this names a query whose description says that it covers training alone."""
-    import re
-
-    from rtl_core.history.named_queries import named_queries
-
-    about = named_queries()[question].about if question in named_queries() else ""
-    return re.search(r"\btraining (answers|rollouts|problem|step)", about) is not None
 
 
 def _list() -> None:

@@ -199,9 +199,9 @@ def test_an_answer_of_an_endpoint_has_the_tokens_that_it_counted(history):
 
 
 def test_what_covers_training_says_so_of_a_run_that_only_evaluates(history):
-    for name, said in (("funnel", True), ("failures", True), ("audit", False)):
+    for name, said in (("funnel", True), ("failures", True), ("categories", False)):
         done = invoke("query", name, "--db", history.path)
-        assert ("is about training, and run bench only evaluates" in done.stderr) == said, name
+        assert ("training answers" in done.stderr) == said, name
     client = TestClient(create_app(history), base_url="http://127.0.0.1:8000")
     wrong = client.get("/wrong?run=bench").text
     assert "This run only evaluates" in wrong
