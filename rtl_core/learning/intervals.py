@@ -50,11 +50,6 @@ class PairedResult:
         """Whether interval and test both tell the gain from 0."""
         return self.p_value < 0.05 and not self.lo <= 0 <= self.hi
 
-    @property
-    def too_narrow(self) -> bool:
-        """Whether the interval excludes 0 and the exact test does not: a bootstrap of few problems is too narrow."""
-        return self.p_value >= 0.05 and (self.lo > 0 or self.hi < 0)
-
 
 def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
     """Interval of the mean of P per-problem rates (each in 0..1), clipped to 0..1: mean ± t_{P−1} · sd / √P.

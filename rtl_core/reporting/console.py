@@ -25,6 +25,7 @@ from rtl_core.reporting.evaluations import (
     same_problems,
 )
 from rtl_core.reporting.figures import compare
+from rtl_core.reporting.text import BY_P
 from rtl_grader.words import counted, visible
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -127,7 +128,7 @@ def _caption(result: RunResult) -> str | None:
     size = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}"
     text = (
         f"{size}, {record.kind}, [95 % interval over problems].\n"
-        f"Gain and p: compared with student before, paired by problem{result.by_p}."
+        f"Gain and p: compared with student before, paired by problem. {BY_P}"
     )
     if result.mixed:
         return f"{text}\n{MIXTURE}"

@@ -14,13 +14,7 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_interval
-from rtl_core.reporting.text import (
-    by_p,
-    gain_in_words,
-    p_in_words,
-    paired_in_words,
-    rate_in_words,
-)
+from rtl_core.reporting.text import gain_in_words, p_in_words, paired_in_words, rate_in_words
 
 # Problems with missing grades, such as after a failed harness, are excluded.
 PROBLEMS_SQL = """
@@ -150,20 +144,10 @@ class RunResult:
         """All k above 1 for which pass@k was recorded."""
         return sorted({k for _, view in self.views for k in view.record.pass_at_k if k > 1})
 
-    def test(self, view: EvaluationView) -> PairedResult | None:
-        """The evaluation minus that of the student before, if it is another one."""
-        return paired(self.before, view) if self.before and view is not self.before else None
-
-    @property
-    def by_p(self) -> str:
-        """What a caption adds to gain and p."""
-        tests = (part.test(view) for _, part in self.parts for _, view in part.views)
-        return by_p(filter(None, tests))
-
     def cells(self, view: EvaluationView, ks: Sequence[int]) -> list[str]:
         """Table cells of an evaluation: pass@1, pass@k for these k, interface right; gain and p compared
         with the student before."""
-        test = self.test(view)
+        test = paired(self.before, view) if self.before and view is not self.before else None
         recorded = view.record.pass_at_k
         passes = [f"{100 * recorded[k]:.1f} %" if k in recorded else "–" for k in ks]
         gain = [gain_in_words(test), p_in_words(test.p_value)] if test else ["", ""]

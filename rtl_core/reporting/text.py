@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rtl_grader.words import visible
@@ -53,6 +52,10 @@ def figure_kind(kind: str, k: int) -> str:
     return f"{k} attempts" if kind == "single attempt" else f"{kind}, {k} attempts"
 
 
+BY_P = "Where they disagree, go by p: with few problems the bootstrap interval is too narrow."
+"""Belongs below a gain and its test."""
+
+
 def gain_in_words(test: PairedResult) -> str:
     """A gain in points with its interval, if it has one: `+3.1 [0.2, 6.4]`."""
     return f"{100 * test.gain:+z.1f}{_interval(test, 'z.1f')}"
@@ -61,19 +64,13 @@ def gain_in_words(test: PairedResult) -> str:
 def paired_in_words(test: PairedResult) -> str:
     """A gain with interval and p-value: `+3.1 points [+0.2, +6.4], p 0.031`."""
     p = p_in_words(test.p_value)
-    return f"{100 * test.gain:+z.1f} points{_interval(test, '+z.1f')}, p {p}{by_p([test])}"
+    return f"{100 * test.gain:+z.1f} points{_interval(test, '+z.1f')}, p {p}"
 
 
 def _interval(test: PairedResult, form: str) -> str:
     if math.isnan(test.lo):
         return ""
     return f" [{100 * test.lo:{form}}, {100 * test.hi:{form}}]"
-
-
-def by_p(tests: Iterable[PairedResult]) -> str:
-    """What to add if an interval excludes 0 although its test does not, else nothing."""
-    narrow = any(test.too_narrow for test in tests)
-    return " (go by p: with few problems the interval is too narrow)" if narrow else ""
 
 
 def p_in_words(p: float) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, get_args
 
 from rtl_core.learning.equal_difficulty import SUFFIX
-from rtl_core.learning.intervals import Interval, PairedResult
+from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import (
     Block,
     Figure,
@@ -32,7 +32,7 @@ from rtl_core.reporting.evaluations import (
 )
 from rtl_core.reporting.figures.gain_parts import causes
 from rtl_core.reporting.figures.held_out import Against, held_out
-from rtl_core.reporting.text import by_p, gain_in_words, p_in_words, rate_in_words
+from rtl_core.reporting.text import BY_P, gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, dots, faded, line
 from rtl_grader.words import visible
 
@@ -132,7 +132,7 @@ def table(sources: list[Source]) -> Table:
     if any(result.mixed for result in results):
         labels = list(dict.fromkeys(label for result in results for label in result.by_source))
     same = [same_problems(source.history, sources[0].run, source.run) for source in sources]
-    rows, tests, changed = [], list[PairedResult](), set[str]()
+    rows, changed = [], set[str]()
     for label in [*labels, ALL_SOURCES]:
         ends = [_last(result, label) for result in results]
         first = ends[0].rates if ends[0] else {}
@@ -144,7 +144,6 @@ def table(sources: list[Source]) -> Table:
                 changed |= first.keys() & after.rates.keys() - shared
                 theirs = {p: rate for p, rate in after.rates.items() if p in shared}
                 if test := paired_rates(first, theirs):
-                    tests.append(test)
                     against = [gain_in_words(test), str(test.n), p_in_words(test.p_value)]
             names = [label, source.run] if labels else [source.run]
             shares = map(rate_in_words, (after.pass_at_1, after.interface))
@@ -158,7 +157,7 @@ def table(sources: list[Source]) -> Table:
         "Results in numbers",
         f"The last evaluation of each student. The difference is in points to {sources[0].run}, "
         "over the problems of both "
-        f"(bootstrap interval, sign-flip permutation test){by_p(tests)}. Problems whose prompt, context or "
+        f"(bootstrap interval, sign-flip permutation test). {BY_P} Problems whose prompt, context or "
         f"harness changed are not compared{named}." + (f" {MIXTURE}" if labels else ""),
         f"source | {header}" if labels else header,
         rows,

@@ -32,6 +32,7 @@ from rtl_core.reporting.evaluations import (
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.by_problem import by_problem
 from rtl_core.reporting.figures.held_out import Against, held_out
+from rtl_core.reporting.text import BY_P
 from rtl_core.reporting.theme import PERCENT, Spec, axis, dots, layout
 from rtl_grader.words import counted
 
@@ -125,7 +126,7 @@ def table(source: Source, result: RunResult) -> Table:
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
     caption = (
         "Brackets: 95 % intervals. Gain and p compare with the student before, paired by problem: "
-        f"bootstrap interval, two-sided sign-flip permutation test{result.by_p}.",
+        f"bootstrap interval, two-sided sign-flip permutation test. {BY_P}",
         MIXTURE if result.mixed else None,
         over_warm_start(result),
     )
