@@ -19,3 +19,4 @@ packages=$(grep -c == requirements.lock)
 # Compile the modules that the grader and the service start often.
 .venv/bin/python -m compileall -q .venv/lib/python3*/site-packages/{cocotb,cocotb_tools,_pytest,pytest} || true
 echo "$want" >"$stamp"
+echo "installed; next: .venv/bin/rtl-distill train demo-small"

@@ -128,7 +128,7 @@ def _caption(result: RunResult) -> str | None:
     size = f"{counted(record.n_problems, 'problem')} × {counted(record.samples, 'sample')}"
     text = (
         f"{size}, {record.kind}, [95 % interval over problems].\n"
-        f"Gain and p: compared with student before, paired by problem. {BY_P}"
+        f"Gain and p: compared with student before, paired by problem.\n{BY_P}"
     )
     if result.mixed:
         return f"{text}\n{MIXTURE}"
