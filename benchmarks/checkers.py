@@ -13,8 +13,8 @@ mutant is wrong if our longest simulation (`--longest` cycles) or a proof tells 
 equal, and left out if neither decides. `judge` is our judge with its default effort, `judge and proof` the same with
 a proof of what passes, `proof` a proof alone.
 
-A pair is not comparable if a checker gives no verdict on it, or could not even compare the golden answer with
-itself. The exit code is 1 if a proof calls a mutant equal that the longest simulation tells apart.
+A pair is not comparable if a checker gives no verdict on it: it does not compile, or the golden answer could not
+even be compared with itself. A pair that crashes the simulator is left out. The exit code is 1 if a proof calls a mutant equal that the longest simulation tells apart.
 """
 
 import importlib.util
@@ -52,6 +52,7 @@ from rtl_grader.validation.mutants import mutants
 
 PUBLIC = "CodeV-R1's checker"
 LIMITS = Limits(wall_s=300.0, cpu_s=120.0)
+CRASH = "(the simulator ended with code -"
 TIMEOUT_S = 120
 """Wall time of the public checker. Its reward gives it 30 s, which a busy machine would exceed."""
 FIGURES = (
@@ -67,6 +68,10 @@ Ports = tuple[
 ]
 """(name, bits) of inputs and of outputs; (name, edge) of clocks; (name, active level, whether synchronous)
 of resets."""
+
+
+class CrashError(Exception):
+    """A signal ended the simulator: no checker that simulates says anything of this pair."""
 
 
 class Judgement(NamedTuple):
@@ -181,8 +186,10 @@ def judged(grader: Grader, pairing: Pairing, proof: str) -> Judgement:
     )
     files = dict.fromkeys(problem.golden, pairing.text)
     verdict = grader.grade(again, Answer(files=files))
-    failed = verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
-    return Judgement(None if failed else verdict.passed, verdict.cpu_s)
+    no_result = verdict.outcome in (Outcome.INFRASTRUCTURE_ERROR, Outcome.COMPILE_FAILED)
+    if any(CRASH in reason for reason in verdict.reasons):
+        raise CrashError
+    return Judgement(None if no_result else verdict.passed, verdict.cpu_s)
 
 
 def ours(
@@ -192,10 +199,13 @@ def ours(
     problem = pairing.problem
     golden = dict(problem.golden or {})
     files = dict.fromkeys(golden, pairing.text)
-    results = {
-        "judge": judged(grader, pairing, "never"),
-        "judge and proof": judged(grader, pairing, "passes"),
-    }
+    try:
+        results = {
+            "judge": judged(grader, pairing, "never"),
+            "judge and proof": judged(grader, pairing, "passes"),
+        }
+    except CrashError:
+        return "unknown", {}
     simulated = compare(
         executor, problem, golden, files, LIMITS, replace(effort, proof_cpu_s=0)
     )
