@@ -14,7 +14,8 @@ equal, and left out if neither decides. `judge` is our judge with its default ef
 a proof of what passes, `proof` a proof alone.
 
 A pair is not comparable if a checker gives no verdict on it: it does not compile, or the golden answer could not
-even be compared with itself. A pair that crashes the simulator is left out. The exit code is 1 if a proof calls a mutant equal that the longest simulation tells apart.
+even be compared with itself. A pair that crashes the simulator is left out. The exit code is 1 if a proof calls a
+mutant equal that the longest simulation tells apart.
 """
 
 import importlib.util
