@@ -144,7 +144,9 @@ class Source:
     ) -> Figure:
         """A figure over train steps, whose caption ends with the steps per point; `more` are changes of the layout."""
         width = self.width(most)
-        whole = {"dtick": 1} if self._trained["steps"] <= 8 else {}
+        whole: Spec = {"rangemode": "nonnegative"}
+        if self._trained["steps"] <= 8:
+            whole |= {"dtick": 1}
         caption += " One point per step." if width == 1 else f" One point per {width} steps."
         return Figure(
             id_,

@@ -19,7 +19,7 @@
     if (!paper && place.clientWidth < 480 && layout.meta === "rows" && !layout.yaxis.tickvals) {
       // No room for names beside the rows: they stand below the points.
       const names = [...new Set(figure.data.flatMap((trace) => trace.y))];
-      const below = { x: 0, xref: "paper", xanchor: "left", yanchor: "top", showarrow: false };
+      const below = { x: 0, xref: "paper", xanchor: "left", yanchor: "top", yshift: -7, showarrow: false };
       layout.annotations = names.map((text) => ({ ...below, text, y: text }));
       layout.margin = { ...layout.margin, l: 14 };
       layout.yaxis = { ...layout.yaxis, showticklabels: false };
