@@ -250,8 +250,7 @@ def _evaluate(options: dict[str, Any]) -> None:
 
 
 def _is_finished(db: Path, card: Path, settings: RunConfig) -> bool:
-    """Whether the history has this evaluation of a model, so that only its card is to be written. ConfigError if the
-    file is another one's."""
+    """Whether the history has this evaluation of a model. ConfigError if the card's file is another one's."""
     from rtl_core.cards.making import check_path
     from rtl_core.history.store import History
 
