@@ -136,8 +136,7 @@ def by_consensus(
 
     by_place = places([1] * len(distinct), compare)
     results = dict(zip(distinct, by_place, strict=True))
-    each_s = cpu_s / len(answers)
-    return [replace(results[name], cpu_s=each_s) for name in names]
+    return [replace(results[name], cpu_s=cpu_s / len(names)) for name in names]
 
 
 def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rtl_grader.types.answer import Answer
-from rtl_grader.validation.doubts import Doubts
+from rtl_grader.validation.doubts import Doubts, doubt_of_golden
 from tests.validation.conftest import inverter
 
 RIGHT, WRONG = {"rtl/inv.sv": inverter()}, {"rtl/inv.sv": inverter("a == 13 ? 5 : ~a")}
@@ -40,6 +40,11 @@ def test_the_time_is_a_share_of_the_grading_time(grader, planted):
     assert found is not None
     assert doubts.spent_s > 0.01
     assert doubts.look(grader, problem, [WRONG], 0.01) == [None], "the share is used up"
+
+
+def test_without_an_answer_a_golden_answer_is_not_doubted(grader, planted):
+    opinion, answer = doubt_of_golden(grader, planted(), [])
+    assert (opinion.result, opinion.detail, answer) == ("unknown", "no answer has files", {})
 
 
 @pytest.mark.parametrize(
