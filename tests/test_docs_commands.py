@@ -38,14 +38,11 @@ def folder(tmp_path_factory):
 def lines_of(page):
     """The command lines of a page's blocks; one with a text in the shell's `<<'END'` is a command with that text."""
     text = (REPOSITORY / f"{page}.md").read_text(encoding="utf-8")
-    _, *parts = re.split(
-        r"^```(.*)$", text, flags=re.M
-    )  # language, block, end, text between blocks, ...
-    for block in (
-        block
-        for language, block in zip(parts[::4], parts[1::4], strict=True)
-        if language in ("", "bash")
-    ):
+    # Language, block, end, text between blocks, ...
+    _, *parts = re.split(r"^```(.*)$", text, flags=re.M)
+    for language, block in zip(parts[::4], parts[1::4], strict=True):
+        if language not in ("", "bash"):
+            continue
         whole = block.replace("\\\n", " ")
         yield from re.findall(r"^cat > [^\n]*<<(?:.*\n)+?END$|^.+$", whole, re.M)
 
@@ -58,11 +55,7 @@ def test_the_command_lines_of_a_page_run(page, folder):
     place = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for line in filter(HERE.match, lines_of(page)):
         command = re.sub(r"ROLLOUT|demo/step/\S+", rollout, line.replace(".venv/bin/", ""))
-        command = (
-            re.sub(r"\bRUN\b", "demo", command)
-            .replace("/tmp/", f"{folder}/")
-            .replace("/backup/", f"{folder}/")
-        )
+        command = re.sub(r"\bRUN\b", "demo", re.sub("/(tmp|backup)/", f"{folder}/", command))
         done = subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, "PATH": place}, capture_output=True, text=True, check=False, timeout=600)  # fmt: skip
         said = f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         assert done.returncode in ((0, 1, 2) if MAY_FAIL.search(line) else (0,)), said
