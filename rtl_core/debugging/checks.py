@@ -11,7 +11,7 @@ from rtl_grader.grading.executors.base import StepResult
 
 _NAMED = (
     # Golden answers that judge; starter benches; then what most harnesses write, in either order.
-    re.compile(r": is (?P<got>\S+), golden (?P<expected>\S+)"),
+    re.compile(r"\bis (?P<got>\S+), golden (?P<expected>[^\s;]+)"),
     re.compile(r"(?P<signal>\w+) is (?P<got>[01xzXZ]+), expected (?P<expected>[01]+)"),
     re.compile(
         r"expected\s*(?:value)?[:=]?\s*(?P<expected>[-\w']+)[,;.]?\s+(?:but\s+)?"

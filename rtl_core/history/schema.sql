@@ -640,10 +640,10 @@ SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
             WHEN outcome = 'timeout' OR regexp_matches(words, '^\S+ (used|started|wrote) more than ', 'm') THEN 'times out'
             WHEN outcome = 'compile_failed' THEN 'does not elaborate'
             WHEN unknown >= 0.9 * wrong OR unknown IS NULL AND regexp_matches(words,
-                 '(is|got|actual|received)\W+(\w+ ?[=:] ?)?(0b)?([xz]+|1[xz]|[01]{2,}[xz])[01xz]*\b|Logic(Array)?\(.[01]*[xz]|non-0/1|unresolvable', 'i') THEN 'X on outputs'
+                 '(is|got|actual|received)\W+(\w+ ?[=:] ?)?(0b)?([xz]+|1[xz]|[01]{2,}[xz])[01xz]*\b|is \d+''b|Logic(Array)?\(.[01]*[xz]|non-0/1|unresolvable', 'i') THEN 'X on outputs'
             WHEN off >= 3 AND shifted <= 0.2 * off THEN 'off by a cycle'
             WHEN at_reset >= greatest(1, starts / 6) OR at_reset > 0 AND unknown > 0
-                 OR wrong IS NULL AND regexp_matches(split_part(words, chr(10), 1), 'reset|rst', 'i') THEN 'reset wrong'
+                 OR wrong IS NULL AND regexp_matches(split_part(split_part(words, chr(10), 1), '; after ', 1), 'reset|rst', 'i') THEN 'reset wrong'
             WHEN wrong <= 0.05 * checks THEN 'wrong in corner values only'
             WHEN coalesce(wrong / checks, 1 - tests_passed / greatest(1, tests_total)) <= 0.5 THEN 'wrong in some checks'
             ELSE 'wrong in most checks' END AS level,

@@ -83,9 +83,9 @@ class Traces:
             name, group = min(places, key=places.__getitem__)
             step = places[name, group]
             word = self.stimuli.steps[step]
-            inputs = comparing.stimulus_words(word, self.design["inputs"])
             words = f"{name} {result.words(name, step)}"
-            return "different", f"after {step + 1} inputs, {inputs}: {words}"
+            inputs = self.design["inputs"]
+            return "different", comparing.with_inputs(words, step, word, inputs)
         known = comparing.known_steps(self.golden)
         if pessimism * result.unsure > known:
             words = f"{result.unsure} of {known} times X where the golden answer is known"

@@ -1,5 +1,6 @@
 """The golden answer judges: what passes, what fails and in which words, and which golden answers cannot judge."""
 
+import re
 from itertools import chain
 
 import pytest
@@ -83,11 +84,20 @@ def test_the_first_difference_is_told_with_its_inputs_and_the_rest_is_counted(gr
     result = verdict(grader, judged(COUNTER), COUNTER.replace("q == 0", "q == 7"))
     assert result.outcome is Outcome.TESTS_FAILED
     first = result.reasons[0]
-    assert first.startswith("zero, phase 1: after ")
+    assert first.startswith("zero, phase 1: is 0, golden 1; after ")
     assert "rst_n=0" in first
-    assert first.endswith("is 0, golden 1")
     assert not any(reason.startswith("q, ") for reason in result.reasons)
     assert result.tests_passed * 2 == result.tests_total
+
+
+def test_many_inputs_do_not_hide_what_differs(grader):
+    names = [f"operand_{number}" for number in range(60)]
+    header = f"module sum(input [31:0] {', '.join(names)}, output [31:0] y);\n"
+    golden = f"{header}  assign y = {' + '.join(names)};\nendmodule\n"
+    result = verdict(grader, judged(golden), golden.replace("y = ", "y = 1 + "))
+    assert result.outcome is Outcome.TESTS_FAILED
+    words = r"y, phase \d: is 32'h\w{8}, golden 32'h\w{8}; after \d+ inputs: operand_0="
+    assert re.match(words, result.reasons[0])
 
 
 def test_a_constant_beside_a_golden_constant_is_no_cheat(grader):
@@ -101,7 +111,7 @@ def test_other_values_of_parameters_are_tried_where_the_specification_names_the_
     fixed = COUNTER.replace("q + 1", "q + (W == 4 ? 1 : 2)")
     result = verdict(grader, judged(COUNTER, "The parameter W is the width."), fixed)
     assert result.outcome is Outcome.TESTS_FAILED
-    assert "with W=8: after" in result.reasons[0]
+    assert "with W=8: is " in result.reasons[0]
     assert 0 < result.tests_passed < result.tests_total
     assert verdict(grader, judged(COUNTER), fixed).passed
 
@@ -270,8 +280,8 @@ def test_numbers_of_the_answer_alone_are_tried(grader):
     result = verdict(grader, judged(XOR), wrong)
     assert result.outcome is Outcome.TESTS_FAILED
     assert result.tests_passed >= result.tests_total / 2
-    assert "with numbers of the answer: after" in result.reasons[0]
-    assert result.reasons[0].endswith("a=32'hdeadbeef, b=32'h12345678: differs")
+    assert "with numbers of the answer: differs; after" in result.reasons[0]
+    assert result.reasons[0].endswith("inputs: a=32'hdeadbeef, b=32'h12345678")
     long = f"20000'h{'f' * 5000}"
     right = XOR.replace("a ^ b", f"a == 32'hdeadbeef || !{long} ? b ^ 32'hdeadbeef : a ^ b")
     assert verdict(grader, judged(XOR), right).passed
@@ -341,7 +351,8 @@ def test_a_proof_refutes_what_passes_and_says_what_it_proves(grader):
     problem = judged(XOR, proof="passes")
     result = verdict(grader, problem, RARE)
     assert result.outcome is Outcome.TESTS_FAILED
-    assert "after the inputs a=3735928559, b=305419896: y is 32'h00000001" in result.reasons[0]
+    assert "y is 32'h00000001, golden 32'h" in result.reasons[0]
+    assert result.reasons[0].endswith(" after the inputs a=3735928559, b=305419896")
     assert result.tests_passed == result.tests_total - 1
     swapped = verdict(grader, problem, XOR.replace("a ^ b", "b ^ a"))
     assert swapped.passed

@@ -34,7 +34,7 @@ def test_repair_tasks_are_written_once(tmp_path, grader, problems):
         assert row["golden"] not in report
         assert report.count(f"module {row['top']} ") == 1
         assert re.search(
-            r"^- [qy], phase \d+: after \d+ inputs, .*: is \S+, expected ", report, re.M
+            r"^- [qy], phase \d+: is \S+, expected \S+; after \d+ inputs: ", report, re.M
         )
         assert row["task"] == "repair"
     assert repair_all(problems, pool, 1, 0, output) == (0, {})

@@ -251,4 +251,4 @@ def test_the_command_prints_json_and_exit_codes(run):
     with console.capture() as shown:
         console.print(render(run.history, "r", summary))
     assert "50.0 % [" in shown.get()
-    assert f"doubtful: {summary.doubtful[0]['rollout']}: after" in shown.get()
+    assert f"doubtful: {summary.doubtful[0]['rollout']}: y is " in shown.get()

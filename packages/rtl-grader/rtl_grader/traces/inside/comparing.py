@@ -250,14 +250,17 @@ def assignments(values):
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def stimulus_words(word, inputs):
-    """`a=8'h1f, b=1` for a step's vector of all inputs, (name, bits) each."""
+def with_inputs(difference, step, word, inputs):
+    """`DIFFERENCE; after 3 inputs: a=8'h1f, b=1`, for a step and its vector of all inputs, (name, bits) each.
+
+    The inputs are last, since a reason is cut to a length that many of them exceed.
+    """
     values = {}
     for name, bits in inputs:
         value = word & ((1 << bits) - 1)
         values[name] = number(format(value, f"0{bits}b").encode())
         word >>= bits
-    return assignments(values) or "none"
+    return f"{difference}; after {step + 1} inputs: {assignments(values) or 'none'}"
 
 
 def replay_steps(inputs, trace, clocks, clock):

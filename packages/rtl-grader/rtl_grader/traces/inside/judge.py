@@ -216,9 +216,8 @@ def results(comparison, each, why):
                 message += why
             elif each.get("own"):
                 message = "differs"
-            inputs = comparing.stimulus_words(int(steps[step], 16), each["inputs"])
-            message = f"after {step + 1} inputs, {inputs}: {message}"
-            tests.append((step, title, message))
+            words = comparing.with_inputs(message, step, int(steps[step], 16), each["inputs"])
+            tests.append((step, title, words))
     return sorted(tests, key=lambda result: result[0] or 0)
 
 
@@ -265,7 +264,7 @@ def proof_test(design, each, settings, plan):
         designs = [tracing.Design(files, design.options) for files in sides]
         if difference := replayed(designs, each, proof):
             inputs = in_words(proof["trace"])
-            return entry("proof", "failed", f"{inputs}: {difference}")
+            return entry("proof", "failed", f"{difference}; {inputs}")
         why = "a difference that the simulator does not show"
     return entry("proof", "skipped", f"not proved: {why}")
 
