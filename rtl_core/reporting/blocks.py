@@ -12,6 +12,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
+from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import Spec, axis, faded, layout, part
 
 
@@ -326,15 +327,26 @@ def values(rows: Sequence[Row], *columns: str) -> Iterator[list[Any]]:
     return ([row[column] for row in rows] for column in columns)
 
 
-def cells(row: Row, *columns: str) -> list[str]:
-    """Table cells of these columns: a dash for an empty value."""
-    return ["–" if row[column] in (None, "") else str(row[column]) for column in columns]
+def listed(
+    id_: str, title: str, caption: str, header: str, rows: Sequence[Row], wide: bool = True
+) -> Table:
+    """A table of the rows of a query: a cell for each column of the header, in order; further columns are not
+    shown. `example`, if there is one, is the key of the rollout that a row links to."""
+    table = Table(id_, title, caption, header, [], wide)
+    shown = [[cell(value) for value in row.values()][: len(table.columns)] for row in rows]
+    links = {i: row["example"] for i, row in enumerate(rows) if row.get("example")}
+    return replace(table, rows=shown, links=links)
 
 
 STACKED: Spec = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
 """Layout of stacked bars."""
 
 
-def left_out(shown: int, total: int, what: str) -> str:
+def left_out(rows: Sequence[Any], total: int, what: str) -> str:
     """A sentence for a caption where not everything is shown, else empty."""
-    return f" {shown} of {total} {what} are shown." if shown < total else ""
+    return f" {len(rows)} of {total} {what} are shown." if len(rows) < total else ""
+
+
+def more(rows: Sequence[Row], what: str) -> str:
+    """The same for the rows of a query that counts all of them as `total`."""
+    return left_out(rows, rows[0]["total"], what) if rows else ""

@@ -13,7 +13,7 @@ from rich.text import Text
 from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval, wilson
-from rtl_core.reporting.blocks import Block, Source, Table, cells, draw, values
+from rtl_core.reporting.blocks import Block, Source, Table, draw, listed, more, values
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import rate_in_words
@@ -37,19 +37,21 @@ WHERE p.run = $run AND e.status = 'done' AND p.samples = e.samples GROUP BY ALL
 ORDER BY e.step, e.policy, e.evaluation, p.problem_id
 """
 SIZES_SQL = """
-SELECT coalesce(p.family, p.source) AS problems, count(*) AS passes, quantile_cont(a.relative_area, 0.25) AS q1,
-       median(a.relative_area) AS q2, quantile_cont(a.relative_area, 0.75) AS q3, median(a.relative_levels) AS levels
+SELECT coalesce(p.family, p.source) AS problems, count(*) AS passes,
+       format('{:.2f}', quantile_cont(a.relative_area, 0.25)) AS lower,
+       format('{:.2f}', median(a.relative_area)) AS middle,
+       format('{:.2f}', quantile_cont(a.relative_area, 0.75)) AS upper,
+       format('{:.2f}', median(a.relative_levels)) AS levels
 FROM audits a JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
 WHERE a.run = $run AND a.relative_area IS NOT NULL GROUP BY ALL ORDER BY problems
 """
 DOUBTFUL_SQL = """
-SELECT a.rollout, a.method, a.detail, count(*) OVER () AS found
+SELECT a.rollout, a.method, a.detail, a.rollout AS example, count(*) OVER () AS total
 FROM audits a JOIN verdicts v USING (rollout)
 WHERE a.run = $run AND a.result = 'different' AND v.outcome = 'passed' ORDER BY a.rollout LIMIT $most
 """
 _RESULTS = {"equal": "proved", "same": "same", "different": "doubtful", "unknown": "unknown"}
 """Result of an audit -> its name in tables."""
-_SIZES = ("q1", "q2", "q3", "levels")
 MOST = 20
 """Maximum doubtful passes that are listed."""
 
@@ -208,30 +210,24 @@ def deserved(source: Source) -> Table:
 
 def doubtful(source: Source) -> Table:
     rows = source.ask(DOUBTFUL_SQL, most=MOST)
-    total = rows[0]["found"] if rows else 0
-    return Table(
+    return listed(
         "doubtful",
         "Doubtful passes",
-        f"The differences that were found. {len(rows)} of {total} are shown.",
+        f"The differences that were found.{more(rows, 'doubtful passes')}",
         "`rollout` | method | difference",
-        [cells(row, "rollout", "method", "detail") for row in rows],
-        links={i: row["rollout"] for i, row in enumerate(rows)},
+        rows,
     )
 
 
 def sizes(source: Source) -> Table:
-    rows = source.ask(SIZES_SQL)
-    return Table(
+    return listed(
         "netlists",
         "Size of the passes",
         "After synthesis to two-input gates (cells include registers), relative to the golden "
         "answer, or to the median of the passes that "
         "behave the same. Quartiles over the passes that are not doubtful.",
         "problems | passes: | area: lower quartile: | median: | upper: | levels: median:",
-        [
-            [*cells(row, "problems", "passes"), *(f"{row[name]:.2f}" for name in _SIZES)]
-            for row in rows
-        ],
+        source.ask(SIZES_SQL),
     )
 
 

@@ -5,7 +5,6 @@ Blocks show metrics that the steps recorded; blocks whose metrics were not recor
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from rtl_core.learning.intervals import Interval
@@ -15,14 +14,13 @@ from rtl_core.reporting.blocks import (
     Source,
     Table,
     band,
-    cells,
     curve,
     draw,
+    listed,
     values,
 )
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric, single
-from rtl_core.reporting.text import cell
 from rtl_core.reporting.theme import Spec, axis, layout, part
 
 # One value of each trained step: its loss by trained token (by token of the whole sequences where the service does
@@ -43,18 +41,20 @@ SELECT avg(step) AS step, median(n_tokens) AS middle, quantile_disc(n_tokens, [0
        avg(CAST(stop_reason = 'length' AS INTEGER)) AS cut
 FROM rollouts WHERE run = $run AND purpose = 'train' GROUP BY step // $width ORDER BY 1
 """
-_RANGE = """
-SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,
-       count(*) FILTER (WHERE {outside}) AS outside
-FROM step_metrics WHERE run = $run AND name = $name
+_RANGES = """
+WITH limits AS (
+    SELECT key AS name, CAST(value ->> 'min' AS DOUBLE) AS low, CAST(value ->> 'max' AS DOUBLE) AS high
+    FROM (SELECT unnest(json_keys(config, '$.health.ranges')) AS key,
+                 json_extract(config, '$.health.ranges."' || key || '"') AS value FROM runs WHERE run = $run))
+SELECT name, coalesce(format('{:g}', low), '−∞') || ' to ' || coalesce(format('{:g}', high), '∞') AS healthy,
+       arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest,
+       format('{} of {}', count(*) FILTER (WHERE isnan(value) OR value < low OR value > high), count(step)) AS outside
+FROM limits LEFT JOIN (SELECT * FROM step_metrics WHERE run = $run) USING (name) GROUP BY name, low, high ORDER BY name
 """
-_REASONS = {
-    "groups/replaced": "replaced: no learning signal",
-    "groups/quarantined": "quarantined: grading kept failing",
-}
-"""Metric -> why its groups were set aside."""
 _SET_ASIDE = """
-SELECT name, sum(value) AS groups, count(*) FILTER (WHERE value > 0) AS steps,
+SELECT CASE name WHEN 'groups/replaced' THEN 'replaced: no learning signal'
+                 ELSE 'quarantined: grading kept failing' END AS reason,
+       format('{:.0f}', sum(value)) AS groups, count(*) FILTER (WHERE value > 0) AS steps,
        max(step) FILTER (WHERE value > 0) AS last
 FROM step_metrics WHERE run = $run AND name IN ('groups/replaced', 'groups/quarantined')
 GROUP BY name HAVING sum(value) > 0 ORDER BY name
@@ -208,43 +208,23 @@ def pools(source: Source) -> Figure:
 
 
 def ranges(source: Source) -> Table:
-    (run,) = source.ask("SELECT config FROM runs WHERE run = $run")
-    limits = ((json.loads(run["config"] or "{}").get("health") or {}).get("ranges")) or {}
-    rows = []
-    for name, limit in sorted(limits.items()):
-        lowest, highest = (
-            None if end is None else float(end) for end in map(limit.get, ("min", "max"))
-        )
-        outside = ["isnan(value)"]
-        outside += [] if lowest is None else [f"value < {lowest!r}"]
-        outside += [] if highest is None else [f"value > {highest!r}"]
-        (row,) = source.ask(_RANGE.format(outside=" OR ".join(outside)), name=name)
-        bottom = "−∞" if lowest is None else f"{lowest:g}"
-        top = "∞" if highest is None else f"{highest:g}"
-        measured = [cell(row[column]) for column in ("last", "lowest", "highest")]
-        steps = f"{row['outside']} of {row['steps']}"
-        rows.append([name, f"{bottom} to {top}", *measured, steps])
-    return Table(
+    return listed(
         "safe-ranges",
         "Safe ranges",
         "Healthy ranges of the configuration (health.ranges), and the measured values. A run that "
         "is outside a range for "
         "health.patience consecutive steps stops.",
         "`metric` | range: | last: | lowest: | highest: | steps outside:",
-        rows,
+        source.ask(_RANGES),
     )
 
 
 def set_aside(source: Source) -> Table:
-    lines = []
-    for row in source.ask(_SET_ASIDE):
-        groups = f"{row['groups']:.0f}"
-        lines.append([_REASONS[row["name"]], groups, *cells(row, "steps", "last")])
-    return Table(
+    return listed(
         "set-aside",
         "Groups set aside",
         "Groups that were sampled and then replaced or not used.",
         "reason | groups: | in steps: | last step:",
-        lines,
+        source.ask(_SET_ASIDE),
         wide=False,
     )

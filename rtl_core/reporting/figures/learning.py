@@ -179,7 +179,7 @@ def rewards(source: Source) -> Figure | None:
         "rewards",
         f"Rewards by {parts.name}",
         f"Share of the training answers with a reward around each value (± {size / 2:g}); the stronger, the "
-        f"later the {parts.name}.{left_out(len(periods), len(every), 'epochs')}",
+        f"later the {parts.name}.{left_out(periods, len(every), 'epochs')}",
         data,
         layout(xaxis=axis("reward"), yaxis=axis("share of answers", tickformat=".0%")),
     )

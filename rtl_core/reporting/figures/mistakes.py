@@ -9,9 +9,9 @@ from rtl_core.reporting.blocks import (
     Block,
     Source,
     Table,
-    cells,
     draw,
-    left_out,
+    listed,
+    more,
 )
 from rtl_core.reporting.figures import SECTIONS, section
 
@@ -27,24 +27,24 @@ _QUARTERS = {
 }
 _LEVELS = """
 SELECT level, count(*) AS answers, count(DISTINCT problem_id) AS problems,
-       avg(CAST(solvable AS INTEGER)) AS solvable, max(rollout) AS example, {early}, {late}
+       format('{{:.1f}} %', 100 * avg(CAST(solvable AS INTEGER))) AS solvable, {early}, {late}, max(rollout) AS example
 FROM failure_levels, span WHERE run = $run AND purpose = 'train'
 GROUP BY level ORDER BY answers DESC, level LIMIT $most
 """
 _NAMED = """
 SELECT mistake, mode(expected ORDER BY expected) AS expected, mode(got ORDER BY got) AS got,
-       count(DISTINCT problem_id) AS problems, max(rollout) AS example,
-       count(DISTINCT rollout) AS answers, {early}, {late}
+       count(DISTINCT rollout) AS answers, count(DISTINCT problem_id) AS problems, {early}, {late},
+       max(rollout) AS example
 FROM named_mistakes, span WHERE run = $run AND purpose = 'train'
 GROUP BY mistake ORDER BY answers DESC, mistake LIMIT $most
 """
 _REASONS = r"""
-SELECT CASE WHEN outcome = 'tests_failed'
-            THEN regexp_replace(trim(split_part(reasons[1], ':', 1)), '^.*\.', '')
-            ELSE regexp_replace(regexp_replace(left(reasons[1], 160), '^\S+:\d+: ', ''),
-                 '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS reason,
-       outcome, count(*) AS answers, arg_max(reasons[1], rollout) AS words,
-       max(rollout) AS example, {early}, {late}
+SELECT left(CASE WHEN outcome = 'tests_failed'
+                 THEN regexp_replace(trim(split_part(reasons[1], ':', 1)), '^.*\.', '')
+                 ELSE regexp_replace(regexp_replace(left(reasons[1], 160), '^\S+:\d+: ', ''),
+                      '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END, 90) AS reason,
+       replace(outcome, '_', ' ') AS how, left(arg_max(reasons[1], rollout), 200) AS words,
+       count(*) AS answers, {early}, {late}, max(rollout) AS example
 FROM verdicts, span WHERE run = $run AND purpose = 'train' AND len(reasons) > 0
 AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error')
 GROUP BY reason, outcome ORDER BY answers DESC, reason LIMIT $most
@@ -56,11 +56,10 @@ WITH tried AS (SELECT * FROM verdicts WHERE run = $run AND outcome <> 'infrastru
 never AS (SELECT problem_id FROM tried GROUP BY problem_id
           HAVING count(*) FILTER (WHERE outcome = 'passed') = 0)
 SELECT t.problem_id, p.split, p.difficulty, coalesce(p.family, p.category) AS family,
-       count(*) AS answers, max(w.total) AS reward,
-       arg_max(t.rollout, (coalesce(w.total, 0), t.step, t.rollout)) AS example,
-       arg_max(t.outcome, (coalesce(w.total, 0), t.step, t.rollout)) AS outcome,
-       arg_max(t.reasons[1], (coalesce(w.total, 0), t.step, t.rollout)) AS words,
-       count(*) OVER () AS problems
+       count(*) AS answers, format('{:.2f}', max(w.total)) AS reward,
+       replace(arg_max(t.outcome, (coalesce(w.total, 0), t.step, t.rollout)), '_', ' ') AS outcome,
+       left(arg_max(t.reasons[1], (coalesce(w.total, 0), t.step, t.rollout)), 200) AS words,
+       arg_max(t.rollout, (coalesce(w.total, 0), t.step, t.rollout)) AS example, count(*) OVER () AS total
 FROM tried t JOIN never USING (problem_id) LEFT JOIN rewards w USING (rollout)
 LEFT JOIN run_problems p ON p.run = $run AND p.problem_id = t.problem_id
 GROUP BY ALL ORDER BY answers DESC, t.problem_id LIMIT $most
@@ -68,8 +67,8 @@ GROUP BY ALL ORDER BY answers DESC, t.problem_id LIMIT $most
 _HARNESS = """
 WITH solved AS (SELECT problem_id, count(*) AS passes, max(rollout) AS example
                 FROM verdicts WHERE run = $run AND outcome = 'passed' GROUP BY ALL)
-SELECT r.problem_id, r.split, v.status, v.evidence, coalesce(s.passes, 0) AS passes, s.example,
-       count(*) OVER () AS problems
+SELECT r.problem_id, r.split, v.status, coalesce(s.passes, 0) AS passes, v.evidence, s.example,
+       count(*) OVER () AS total
 FROM run_problems r JOIN validations v ON v.fingerprint = r.fingerprint
 LEFT JOIN solved s ON s.problem_id = r.problem_id
 WHERE r.run = $run AND v.status NOT IN ('fit', 'fit_without_golden')
@@ -97,115 +96,74 @@ def blocks(source: Source) -> list[Block]:
 
 
 def levels(source: Source) -> Table:
-    rows = _by_quarter(source, _LEVELS)
-    return Table(
+    return listed(
         "failure-levels",
         "Kinds of failure",
         "Failed training answers by level, as share of all graded answers of the first and the "
         "last quarter of the run. Solvable: another answer"
         " of the run solved the problem. Rules derive the level from the reports of the harness.",
         "level | answers: | problems: | solvable: | first quarter: | last quarter:",
-        [
-            [
-                *cells(r, "level", "answers", "problems"),
-                *_shares(r, "solvable", "early", "late"),
-            ]
-            for r in rows
-        ],
-        links=_examples(rows),
+        _by_quarter(source, _LEVELS),
     )
 
 
 def named(source: Source) -> Table:
-    rows = _by_quarter(source, _NAMED, "DISTINCT rollout")
-    return Table(
+    return listed(
         "named-mistakes",
         "Mistakes by name",
         "Share of all graded answers of the first and the last quarter of the run with each "
         "mistake; expected and got are the most"
         " frequent values. An answer counts once for each of its mistakes.",
         "mistake | `expected` | `got` | answers: | problems: | first quarter: | last quarter:",
-        [
-            [*cells(r, "mistake", "expected", "got", "answers", "problems"), *_shares(r)]
-            for r in rows
-        ],
-        links=_examples(rows),
+        _by_quarter(source, _NAMED, "DISTINCT rollout"),
     )
 
 
 def reasons(source: Source) -> Table:
-    rows = _by_quarter(source, _REASONS)
-    return Table(
+    return listed(
         "reasons",
         "Failing checks and other reasons",
         "The first reason of training answers that fail at another stage than the interface, "
         f"without numbers and names; at most {MOST}. Shares as above.",
         "check or reason | outcome | newest example | answers: | first quarter: | last quarter:",
-        [
-            [
-                r["reason"][:90],
-                r["outcome"].replace("_", " "),
-                r["words"][:200],
-                str(r["answers"]),
-                *_shares(r),
-            ]
-            for r in rows
-        ],
-        links=_examples(rows),
+        _by_quarter(source, _REASONS),
     )
 
 
 def never_solved(source: Source) -> Table:
     rows = source.ask(_NEVER_SOLVED, most=MOST)
-    return Table(
+    return listed(
         "never-solved",
         "Never solved",
         "Problems that no answer of the student passed, in training or evaluation: too hard, or "
-        f"faulty; with the best attempt.{_left_out(rows)}",
+        f"faulty; with the best attempt.{more(rows, 'problems')}",
         "`problem` | split | difficulty | family | answers: | best reward: | outcome | reason",
-        [
-            [
-                r["problem_id"],
-                r["split"] or "",
-                r["difficulty"] or "",
-                r["family"] or "",
-                str(r["answers"]),
-                "–" if r["reward"] is None else f"{r['reward']:.2f}",
-                r["outcome"].replace("_", " "),
-                (r["words"] or "")[:200],
-            ]
-            for r in rows
-        ],
-        links=_examples(rows),
+        rows,
     )
 
 
 def harness(source: Source) -> Table:
     rows = source.ask(_HARNESS, most=MOST)
-    return Table(
+    for row in rows:
+        row["evidence"] = _evidence(row["evidence"])
+    return listed(
         "harness-problems",
         "Problems that failed validation",
         "The golden answer fails, a wrong answer passes, or the verdict is not reproducible; "
-        f"their passes are doubtful.{_left_out(rows)}",
+        f"their passes are doubtful.{more(rows, 'problems')}",
         "`problem` | split | status | passes: | evidence",
-        [
-            [*cells(r, "problem_id", "split", "status", "passes"), _evidence(r["evidence"])]
-            for r in rows
-        ],
-        links=_examples(rows),
+        rows,
     )
 
 
 def regrades(source: Source) -> Table:
-    rows = source.ask(_REGRADES)
-    return Table(
+    return listed(
         "regrades",
         "Graded again",
         "Stored answers graded with other tools or another seed (rtl-distill grade again). To list "
         "changed verdicts: rtl-distill query changed-verdicts.",
         "`regrading` | answers: | verdicts changed: | passed before: | passed now:",
-        [cells(r, "label", "graded", "changed", "passed_was", "passed_now") for r in rows],
-        links=_examples(rows),
+        source.ask(_REGRADES),
     )
 
 
@@ -215,23 +173,9 @@ def _by_quarter(source: Source, sql: str, answers: str = "*") -> list[Row]:
     shares = {}
     for quarter, steps in _QUARTERS.items():
         graded = f"(SELECT count(*) FROM span, (SELECT step {_GRADED}) WHERE {steps})"
-        shares[quarter] = f"count({answers}) FILTER (WHERE {steps}) / {graded} AS {quarter}"
+        share = f"100 * count({answers}) FILTER (WHERE {steps}) / {graded}"
+        shares[quarter] = f"format('{{:.1f}} %', {share}) AS {quarter}"
     return source.ask(f"{_SPAN} {sql.format(**shares)}", most=MOST)
-
-
-def _shares(row: Row, *columns: str) -> list[str]:
-    """Cells of shares, by default those of both quarters."""
-    return [f"{100 * row[column]:.1f} %" for column in columns or ("early", "late")]
-
-
-def _left_out(rows: list[Row]) -> str:
-    """A sentence for a caption where not every problem is shown, else empty."""
-    return left_out(len(rows), rows[0]["problems"], "problems") if rows else ""
-
-
-def _examples(rows: list[Row]) -> dict[int, str]:
-    """Row -> key of its example rollout, if it has one."""
-    return {i: row["example"] for i, row in enumerate(rows) if row["example"]}
 
 
 def _evidence(text: str | None) -> str:

@@ -10,6 +10,7 @@ from rtl_core.reporting.blocks import (
     Table,
     draw,
     left_out,
+    listed,
     plain,
 )
 from rtl_core.reporting.figures import SECTIONS, section
@@ -68,7 +69,7 @@ def curriculum(source: Source) -> Figure | None:
         "Curriculum",
         "Each column is a training problem, in the order of the first placement by the "
         "curriculum; each row is an epoch. The stronger the "
-        f"colour, the more answers passed. Blank: not tried.{left_out(len(problems), rows[0]['problems'], 'problems')}",
+        f"colour, the more answers passed. Blank: not tried.{left_out(problems, rows[0]['problems'], 'problems')}",
         [trace],
         layout(
             xaxis=axis("problems, first placed on the left", showticklabels=False),
@@ -93,10 +94,13 @@ def _visit(problem: tuple[str, str], row: Row | None) -> str:
 
 def time_table(source: Source) -> Table:
     rows = source.ask(
-        "SELECT stage, steps, seconds, mean_s, share_of_total FROM time_by_stage WHERE run = $run"
-        " ORDER BY stage = 'total', seconds DESC"
+        "SELECT replace(stage, '_', ' ') AS stage, t.seconds, format('{:.2f} s', mean_s) AS mean,"
+        " format('{:.1f}%', 100 * share_of_total) AS share FROM time_by_stage t WHERE run = $run"
+        " ORDER BY t.stage = 'total', t.seconds DESC"
     )
-    return Table(
+    for row in rows:
+        row["seconds"] = duration(row["seconds"])
+    return listed(
         "time-table",
         "Where the time went",
         "Sums over all trained steps; stages overlap. Most of “store” runs in parallel with other "
@@ -105,23 +109,15 @@ def time_table(source: Source) -> Table:
         "the total is overhead of the pipeline. "
         "With learning.staleness a step's total starts when the previous step ended, although its work starts earlier.",
         "stage | sum: | mean per step: | share of total:",
-        [
-            [
-                r["stage"].replace("_", " "),
-                duration(r["seconds"]),
-                f"{r['mean_s']:.2f} s",
-                "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}",
-            ]
-            for r in rows
-        ],
+        rows,
         wide=False,
     )
 
 
 def cost(source: Source) -> Table:
     rows = source.ask(
-        "SELECT name, sum(value) AS total, avg(value) AS mean FROM step_metrics WHERE run = $run AND name LIKE 'cost/%'"
-        " GROUP BY name ORDER BY total DESC"
+        "SELECT name[6:] AS metric, sum(value) AS total, avg(value) AS mean FROM step_metrics"
+        " WHERE run = $run AND name LIKE 'cost/%' GROUP BY name ORDER BY total DESC"
     )
     note = "Sums of the recorded `cost/…` metrics over all trained steps, in the unit of the run's configuration."
     (cache,) = source.ask(
@@ -132,15 +128,12 @@ def cost(source: Source) -> Table:
         note += (
             f" Of the prompt tokens, {cache['share']:.0%} were read from the service's cache."
         )
-    return Table(
+    return listed(
         "cost",
         "Cost",
         note,
         "metric | sum: | mean per step:",
-        [
-            [r["name"].removeprefix("cost/"), *map("{:,.4g}".format, (r["total"], r["mean"]))]
-            for r in rows
-        ],
+        rows,
         wide=False,
     )
 
