@@ -16,9 +16,18 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 import yaml
+from pydantic import (
+    AfterValidator,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.hdl.edits import PatchError, apply_patch
@@ -49,7 +58,7 @@ _COMMERCIAL = re.compile(
 )
 _SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
 JsonObject = dict[str, Any]
-_T = TypeVar("_T", str, JsonObject)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class NotGradableError(ProblemError):
@@ -96,15 +105,13 @@ def problem_from_record(record: JsonObject, *, source: str) -> Problem:
 
     Raises FieldError (a ProblemError) naming the field, or NotGradableError with the reason.
     """
-    identity = _text(record, "id", 200)
-    if not identity.strip() or not identity.isprintable():
-        raise FieldError("id", "is empty or has characters that cannot be printed")
+    about = _checked(_Record, record)
+    category, difficulty = about.categories
     context = record.get("context")
     if isinstance(context, dict) and {"repo", "commit"} <= set(context):
         raise NotGradableError(
             "its context is a repository at a commit (agentic_heavy), not files that a prompt can show"
         )
-    category, difficulty = _categories(record)
     if category in _NOT_GRADABLE:
         raise NotGradableError(f"{category} is {_NOT_GRADABLE[category]}")
     if category not in CATEGORIES:
@@ -112,64 +119,83 @@ def problem_from_record(record: JsonObject, *, source: str) -> Problem:
             f"unknown category {category}; known are {', '.join(CATEGORIES)}"
         )
     is_single_turn = "input" in record or "output" in record
-    targets_field = "output.context" if is_single_turn else "patch"
-    fields = _single_turn(record) if is_single_turn else _agentic(record)
-    targets, harness = fields["targets"], fields["harness"]
-    system = fields.pop("system", None)
-    if not fields["prompt"].strip():
+    task = _checked(_SingleTurn if is_single_turn else _Agentic, record)
+    patch_field = "output.context" if is_single_turn else "patch"
+    patch = {path: text or "" for path, text in task.patch.items()}
+    if not task.prompt.strip():
         raise FieldError("prompt", "is empty")
-    if not targets:
-        raise FieldError(targets_field, "names no file, so there is nothing to answer with")
-    for path in targets:
+    if not patch:
+        raise FieldError(patch_field, "names no file, so there is nothing to answer with")
+    for path in patch:
         if path.split("/")[0] not in ("rtl", "verif", "docs"):
-            raise FieldError(targets_field, f"`{path}` is not in rtl, verif or docs")
-    _check_harness(harness, {*fields["context"], *targets, *harness})
-    family = record.get("family")
+            raise FieldError(patch_field, f"`{path}` is not in rtl, verif or docs")
+    _check_harness(task.harness, {*task.context, *patch, *task.harness})
+    fields: JsonObject = {
+        "prompt": task.prompt,
+        "context": task.context,
+        "harness": task.harness,
+        "targets": tuple(patch),
+        "golden": _published(patch) if is_single_turn else _patched(task.context, patch),
+    }
     return Problem(
-        id=identity,
+        id=about.id,
         source=source,
         category=category,
         difficulty=difficulty,
-        family=family if isinstance(family, str) else None,
-        system=system,
+        family=about.family,
+        system=about.system_message or None,
         interface=derive_interface(**fields),
         **fields,
     )
 
 
-def _single_turn(record: JsonObject) -> JsonObject:
-    """Fields of the Problem that a single-turn record holds."""
-    prompt = _text(record, "input.prompt", MAX_PROMPT_CHARS)
-    context = _files(record, "input.context", default={})
-    harness = _files(record, "harness.files")
-    files = _files(record, "output.context", withheld=True)
-    is_published = files and all(text.strip() for text in files.values())
-    return {
-        "prompt": prompt,
-        "context": context,
-        "harness": harness,
-        "targets": tuple(files),
-        "golden": files if is_published else None,
-    }
+def _plain_path(path: str) -> str:
+    parts = path.split("/")
+    if not all(map(_SAFE_PART.fullmatch, parts)) or not {".", ".."}.isdisjoint(parts):
+        raise ValueError(f"`{path[:80]!a}` is not a plain path inside the workspace")
+    return path
 
 
-def _agentic(record: JsonObject) -> JsonObject:
-    """Fields of the Problem that an agentic record holds."""
-    system = None
-    if record.get("system_message"):
-        system = _text(record, "system_message", MAX_PROMPT_CHARS)
-    prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
-    context = _files(record, "context", default={})
-    harness = _files(record, "harness")
-    patch = _files(record, "patch", withheld=True)
-    return {
-        "system": system,
-        "prompt": prompt,
-        "context": context,
-        "harness": harness,
-        "targets": tuple(patch),
-        "golden": _patched(context, patch),
-    }
+def _plain_name(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise ValueError("is empty or has characters that cannot be printed")
+    return name
+
+
+def _first_two(value: Any) -> Any:
+    return value[:2] if isinstance(value, list) else value
+
+
+FilePath = Annotated[str, AfterValidator(_plain_path)]
+FileText = Annotated[str, Field(max_length=MAX_FILE_CHARS)]
+FileTexts = Annotated[dict[FilePath, FileText], Field(max_length=MAX_FILES)]
+_Withheld = Annotated[dict[FilePath, FileText | None], Field(max_length=MAX_FILES)]
+"""Files whose texts may be unpublished."""
+_Context = Annotated[FileTexts, BeforeValidator(lambda value: value or {})]
+_Prompt = Annotated[str, Field(max_length=MAX_PROMPT_CHARS)]
+
+
+class _Record(BaseModel):
+    """What records of both formats hold."""
+
+    id: Annotated[str, Field(max_length=200), AfterValidator(_plain_name)]
+    categories: Annotated[tuple[str, Difficulty], BeforeValidator(_first_two)]
+    family: str | None = None
+    system_message: _Prompt | None = None
+
+
+class _Agentic(BaseModel):
+    prompt: _Prompt
+    context: _Context = {}
+    harness: FileTexts
+    patch: _Withheld
+
+
+class _SingleTurn(_Agentic):
+    prompt: _Prompt = Field(validation_alias=AliasPath("input", "prompt"))
+    context: _Context = Field({}, validation_alias=AliasPath("input", "context"))
+    harness: FileTexts = Field(validation_alias=AliasPath("harness", "files"))
+    patch: _Withheld = Field(validation_alias=AliasPath("output", "context"))
 
 
 def _read_line(
@@ -205,82 +231,48 @@ def _printable(text: str) -> str:
     return "".join(characters)
 
 
-def _categories(record: JsonObject) -> tuple[str, Difficulty]:
-    match record.get("categories"):
-        case [str(category), str(difficulty), *others] if all(
-            isinstance(o, str) for o in others
-        ):
-            if difficulty in ("easy", "medium", "hard"):
-                return category, cast(Difficulty, difficulty)
-            reason = f"`{difficulty}` is not a difficulty (easy, medium, hard)"
-        case _:
-            reason = "should be a list of category and difficulty, such as [`cid003`, `easy`]"
-    raise FieldError("categories", reason)
-
-
-def _field(record: JsonObject, path: str, kind: type[_T], default: _T | None = None) -> _T:
-    """Return the field at a dotted path, or the default, if there is one, in place of an empty field. Raises
-    FieldError unless it is of type `kind`."""
-    parent, _, key = path.rpartition(".")
-    holder = _field(record, parent, dict) if parent else record
-    value = holder.get(key)
-    if not value and default is not None:
-        return default
-    if isinstance(value, kind):
-        return value
-    if key not in holder:
-        raise FieldError(path, "is missing")
-    expected = "text" if kind is str else "an object"
-    raise FieldError(path, f"is {type(value).__name__}, not {expected}")
-
-
-def _text(record: JsonObject, path: str, limit: int) -> str:
-    return _checked(path, _field(record, path, str), limit)
-
-
-def _checked(field_name: str, text: str, limit: int) -> str:
-    """Return the text. Raises FieldError when it is too long or not encodable as UTF-8."""
-    if len(text) > limit:
-        raise FieldError(field_name, f"has {len(text)} characters, more than {limit}")
+def _checked(kind: type[_Model], value: Any) -> _Model:
+    """A value of JSON as a model. Raises FieldError with the first field that is wrong."""
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise FieldError(
-            field_name, f"character {error.start} is half of a surrogate pair"
-        ) from error
-    return text
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise _fault(error) from None
 
 
-def _files(
-    record: JsonObject, path: str, default: JsonObject | None = None, *, withheld: bool = False
-) -> dict[str, str]:
-    return files_of(_field(record, path, dict, default), path, withheld=withheld)
-
-
-def files_of(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
-    """Check a mapping of safe relative paths to texts; `withheld` allows null for an unpublished text."""
+def files_of(value: object, field_name: str) -> dict[str, str]:
+    """Check a mapping of safe relative paths to texts. Raises FieldError."""
     if value is None:
         raise FieldError(field_name, "is missing")
-    if not isinstance(value, dict):
-        raise FieldError(field_name, f"is {type(value).__name__}, not an object")
-    if len(value) > MAX_FILES:
-        raise FieldError(field_name, f"has {len(value)} files, more than {MAX_FILES}")
-    files: dict[str, str] = {}
-    for path, text in value.items():
-        parts = path.split("/")
-        is_safe = all(map(_SAFE_PART.fullmatch, parts)) and not {".", ".."}.intersection(parts)
-        if not is_safe:
-            shown_path = ascii(path[:80])
-            raise FieldError(
-                field_name, f"`{shown_path}` is not a plain path inside the workspace"
-            )
-        place = f"{field_name}.{path}"
-        if text is None and withheld:
-            text = ""
-        if not isinstance(text, str):
-            raise FieldError(place, f"is {type(text).__name__}, not text")
-        files[path] = _checked(place, text, MAX_FILE_CHARS)
-    return files
+    try:
+        return _FILES.validate_python(value)
+    except ValidationError as error:
+        raise _fault(error, field_name) from None
+
+
+def _fault(error: ValidationError, *place: str) -> FieldError:
+    """The first field of a validation that is wrong, below `place`."""
+    first = error.errors()[0]
+    names = [*place, *(part for part in first["loc"] if isinstance(part, str))]
+    if names[-1] == "[key]":
+        names = names[:-2]
+    reason = first["msg"].removeprefix("Value error, ")
+    if usual := _FAULTS.get(first["type"]):
+        reason = usual.format(type(first["input"]).__name__)
+    return FieldError(".".join(names), reason)
+
+
+_FILES = TypeAdapter(FileTexts)
+_FAULTS = {
+    "missing": "is missing",
+    "string_type": "is {}, not text",
+    "dict_type": "is {}, not an object",
+}
+"""Type of an error of pydantic -> the reason."""
+
+
+def _published(files: Files) -> Files | None:
+    """The golden answer, or None when the solution is withheld."""
+    return files if all(text.strip() for text in files.values()) else None
 
 
 def _patched(context: Files, patch: Files) -> dict[str, str] | None:

@@ -86,7 +86,7 @@ def test_a_withheld_solution_is_a_target_without_golden_answer(text):
         (SINGLE, "id", "a\nb", "id"),
         (SINGLE, "categories", ["cid003"], "categories"),
         (SINGLE, "categories", ["cid003", "terrible"], "categories"),
-        (SINGLE, "input", [], "input"),
+        (SINGLE, "input", [], "input.prompt"),
         (SINGLE, "input.prompt", "half \ud800", "input.prompt"),
         (SINGLE, "input.context", {"rtl/a\ud800": "y"}, "input.context"),
         (
@@ -109,7 +109,7 @@ def test_a_withheld_solution_is_a_target_without_golden_answer(text):
         ),
         (SINGLE, "output.context", {}, "output.context"),
         (SINGLE, "output.context", {"src/conftest.py": "x"}, "output.context"),
-        (SINGLE, "output", ..., "output"),
+        (SINGLE, "output", ..., "output.context"),
         (SINGLE, "harness.files", {}, "harness"),
         (
             SINGLE,
