@@ -16,15 +16,17 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
 
 
-class Erratum(BaseModel, frozen=True, extra="forbid"):
+class Erratum(BaseModel):
     """A known fault of one problem."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     problem: str
     """The problem's id."""
@@ -77,7 +79,7 @@ def digest_of(texts: Files) -> str:
 @cache
 def _errata() -> Mapping[str, list[Erratum]]:
     by_problem: dict[str, list[Erratum]] = defaultdict(list)
-    for entry in table_of("errata")["erratum"]:
+    for entry in _table("errata")["erratum"]:
         erratum = Erratum.model_validate(entry)
         by_problem[erratum.problem].append(erratum)
     return by_problem
@@ -87,13 +89,12 @@ def _errata() -> Mapping[str, list[Erratum]]:
 def _editions() -> Mapping[str, list[tuple[str, str]]]:
     """Problem -> (beginning of a digest, version) of each version that has the problem, oldest first."""
     by_problem: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for version, digests in table_of("editions").items():
+    for version, digests in _table("editions").items():
         for problem, start in digests.items():
             by_problem[problem].append((start, version))
     return by_problem
 
 
-def table_of(name: str) -> dict[str, Any]:
-    """A TOML file of this package."""
+def _table(name: str) -> dict[str, Any]:
     path = files("rtl_grader.problems") / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))

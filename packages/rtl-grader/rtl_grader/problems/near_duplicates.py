@@ -67,7 +67,6 @@ RunSets = list[set[int]]
 """Hashes of the runs of a text, or of each of its modules."""
 Runs: TypeAlias = "array[int]"
 """Such a set as an array: sets take eight times the memory."""
-Key = tuple[str, str]
 Place = tuple[int, str | None]
 """Identity of runs, and the generated set of their problem."""
 
@@ -90,27 +89,19 @@ class Library:
     """The runs of texts, computed once for each: the problems of a design share most of theirs."""
 
     def __init__(self) -> None:
-        self._by_text: dict[Key, list[Runs]] = {}
+        self._by_text: dict[tuple[str, str], list[Runs]] = {}
         """(measure, text) -> runs."""
-        self._by_problem: dict[Key, list[Runs]] = {}
-        """(measure, problem id) -> runs."""
 
     def runs(self, measure: Measure, problem: Problem) -> list[Runs]:
         """The runs that are long enough. Those of equal texts are the same objects."""
-        key = measure.by, problem.id
-        if key not in self._by_problem:
-            every: list[Runs] = []
-            for text in measure.texts(problem):
-                every += self._runs_of(measure, text)
-            self._by_problem[key] = every
-        return self._by_problem[key]
-
-    def _runs_of(self, measure: Measure, text: str) -> list[Runs]:
-        key = measure.by, text
-        if key not in self._by_text:
-            long = [runs for runs in measure.runs(text) if len(runs) >= measure.least]
-            self._by_text[key] = [array("q", runs) for runs in long]
-        return self._by_text[key]
+        every: list[Runs] = []
+        for text in measure.texts(problem):
+            key = measure.by, text
+            if key not in self._by_text:
+                long = [runs for runs in measure.runs(text) if len(runs) >= measure.least]
+                self._by_text[key] = [array("q", runs) for runs in long]
+            every += self._by_text[key]
+        return every
 
 
 def separate(

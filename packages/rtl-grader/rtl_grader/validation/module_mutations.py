@@ -115,13 +115,9 @@ def _ignored_parameters(module: ModuleText) -> Mutations:
 
 def _late_resets(module: ModuleText) -> Mutations:
     """Make a reset act one clock edge later, or only if it lasts for two."""
-    if not module.clocks:
-        return
-    clock = module.clocks[0]
-    edge = next(iter(sorted(module.edges.get(clock, ()), reverse=True)), "posedge")
-    for reset in module.resets:
-        if reset not in module.ports:
-            continue
+    for reset in module.resets:  # without a clock there is none
+        clock = module.clocks[0]
+        edge = max(module.edges.get(clock, ["posedge"]))
         operator = "|" if is_active_low(module.node, reset, module.edges) else "&"
         before, long = f"{reset}__before", f"{reset}__held"
         register = f"reg {before}; always @({edge} {clock}) {before} <= {reset};"

@@ -107,7 +107,8 @@ class ModuleText:
             words = [child for child in children(node) if is_token(child)]
             if words and name_of(node) == "WildcardPortConnection":
                 return []
-            if name_of(node) in _CONNECTIONS and _connects(node):
+            # In `.a(b)` the signal has its own name.
+            if name_of(node) in _CONNECTIONS and node.openParen.rawText:
                 continue
             for word in words:
                 if word.rawText != name or name_of(word) != "Identifier":
@@ -175,11 +176,6 @@ def _is_member(node: Node) -> bool:
     """Whether a name follows a dot, as a member of something else."""
     parent = node.parent
     return parent is not None and name_of(parent) == "ScopedName" and parent.right == node
-
-
-def _connects(connection: Node) -> bool:
-    """Whether a connection names its signal separately from the port, `.a(b)`."""
-    return any(is_token(child) and child.rawText == "(" for child in children(connection))
 
 
 def _unprinted(member: Node) -> Iterator[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
 
 from rtl_grader.hdl.tree import Edit, Node, SourceTree, find, name_of, walk
 from rtl_grader.validation.mutation import (
@@ -47,7 +48,8 @@ def _choice(tree: SourceTree, node: Node) -> Mutations:
             yield from replaced(tree, "dropped branch", node, f"({text})")
     other = _bare(node.right)
     if name_of(other) == name_of(node):
-        yield from _earlier(tree, node, other, (node.left, other.left))
+        conditions = node.predicate, other.predicate
+        yield from _prior(tree, conditions, conditions, (node.left, other.left))
 
 
 def _if(tree: SourceTree, node: Node) -> Mutations:
@@ -71,21 +73,16 @@ def _if(tree: SourceTree, node: Node) -> Mutations:
         described = f"{words} is gone, only its else stays"
         yield from changed(tree, "dropped branch", described, (node, alternative))
     if name_of(other) == name_of(node):
-        yield from _earlier(tree, node, other, (node.statement, other.statement))
+        conditions = node.predicate, other.predicate
+        branches = node.statement, other.statement
+        yield from _prior(tree, conditions, conditions, branches)
 
 
-def _earlier(
-    tree: SourceTree, first: Node, second: Node, branches: tuple[Node, Node]
-) -> Mutations:
-    """Exchange the conditions of two conditionals and their branches."""
-    conditions = first.predicate, second.predicate
-    described = _order(tree, *conditions)
-    return changed(tree, "priority", described, *exchange(tree, conditions, branches))
-
-
-def _order(tree: SourceTree, first: Node, second: Node) -> str:
-    """Description of an exchange of two alternatives, given by their conditions or case items."""
-    return f"`{_label(tree, second)}` goes before `{_label(tree, first)}`"
+def _prior(tree: SourceTree, labels: Iterable[Node], *pairs: tuple[Node, Node]) -> Mutations:
+    """Exchange two alternatives, given by their conditions or case items: the nodes of each pair change places."""
+    first, second = (_label(tree, label) for label in labels)
+    described = f"`{second}` goes before `{first}`"
+    return changed(tree, "priority", described, *exchange(tree, *pairs))
 
 
 def _label(tree: SourceTree, node: Node) -> str:
@@ -104,16 +101,14 @@ def _case(tree: SourceTree, node: Node) -> Mutations:
     if node.caseKeyword.rawText in ("casez", "casex") or "Literal" in name_of(node.expr):
         items = [item for item in items if name_of(item) == "StandardCaseItem"]
         for pair in itertools.pairwise(items):
-            described = _order(tree, *pair)
-            yield from changed(tree, "priority", described, *exchange(tree, pair))
+            yield from _prior(tree, pair, pair)
 
 
 def _block(tree: SourceTree, node: Node) -> Mutations:
     """Exchange neighbouring `if`s without an `else`."""
     for pair in itertools.pairwise(nodes_of(node.items)):
         if all(map(_is_lone_if, pair)):
-            described = _order(tree, *(one.predicate for one in pair))
-            yield from changed(tree, "priority", described, *exchange(tree, pair))
+            yield from _prior(tree, (one.predicate for one in pair), pair)
 
 
 def _is_lone_if(node: Node) -> bool:
