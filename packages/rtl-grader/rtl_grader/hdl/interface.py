@@ -19,11 +19,10 @@ import pyslang  # the module: pyslang reports classes held by our globals as lea
 from pyslang import ast as slang_ast
 from pyslang import syntax as slang_syntax
 
-from rtl_grader.hdl.tree import parsing_options
+from rtl_grader.hdl.tree import NOWHERE, parsing_options
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Direction, Interface, InterfaceSource, Parameter, Port
 
-_NOWHERE = "/nowhere-on-disk/"
 HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
 HDL_SUFFIXES = (".v", ".sv", *HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
@@ -73,6 +72,19 @@ def is_valid(sources: Files) -> bool:
     diagnostics = _compilation(sources, options).getAllDiagnostics()
     errors = {diagnostic.code for diagnostic in diagnostics if diagnostic.isError()}
     return errors <= {pyslang.Diags.MissingTimeScale}
+
+
+def unknown_modules(sources: Files, top: str) -> set[str]:
+    """The modules that the elaborated design of `top` instantiates and that none of `sources` defines.
+
+    Never raises for any text, and reads no file.
+    """
+    diagnostics = _compilation(sources, compilation_options(top, {})).getAllDiagnostics()
+    return {
+        str(diagnostic.args[0])
+        for diagnostic in diagnostics
+        if diagnostic.code == pyslang.Diags.UnknownModule
+    }
 
 
 def _compilation(
@@ -127,7 +139,7 @@ def syntax_tree(
     for path, text in hdl.items():
         name = basename(path)
         place = name if path_of[name] == path else path
-        buffer = manager.assignText(_NOWHERE + place, text)
+        buffer = manager.assignText(NOWHERE + place, text)
         group = headers if path.endswith(HEADER_SUFFIXES) else designs
         group.append(buffer)
     # Headers are read where they are included. A set of headers alone is read as it is.

@@ -6,8 +6,9 @@ have no place in the file and cannot be edited.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,10 @@ from pyslang import syntax as slang_syntax
 Node = Any
 """A `pyslang.syntax.SyntaxNode` or `pyslang.parsing.Token`; the binding has no useful static types."""
 
+
+NOWHERE = "/nowhere-on-disk/"
+"""A folder that no machine has."""
+_ERROR = re.compile(r":(\d+):\d+: (?:fatal )?error: (.*)")
 
 Span = tuple[int, int]
 """First and past-the-last byte in a file."""
@@ -36,19 +41,49 @@ class Edit:
 class SourceTree:
     """A parsed file. Keep it alive as long as its nodes are in use."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(
+        self,
+        text: str,
+        path: str = "source",
+        headers: Mapping[str, str] | None = None,
+        define: Mapping[str, str] | None = None,
+    ) -> None:
+        """Parse a file.
+
+        Args:
+            headers: path -> text of each file that it includes, directly or not. They must be all; without any no
+                include is followed, so that no file of this machine is read.
+            define: macros that are defined from outside.
+        """
         self.data = text.encode()
         self._manager = pyslang.SourceManager()
-        self._buffer = self._manager.assignText(text)
-        self._tree = slang_syntax.SyntaxTree.fromBuffers(
-            [self._buffer], self._manager, parsing_options()
-        )
+        for place, header in (headers or {}).items():
+            self._manager.assignText(NOWHERE + place, header)
+        self._buffer = self._manager.assignText(NOWHERE + path, text)
+        options = parsing_options(include_depth=8 if headers else 0, define=define)
+        self._tree = slang_syntax.SyntaxTree.fromBuffers([self._buffer], self._manager, options)
         self.root: Node = self._tree.root
 
     @property
     def errors(self) -> int:
         """Number of parse errors."""
         return sum(diagnostic.isError() for diagnostic in self._tree.diagnostics)
+
+    def syntax_error(self) -> str:
+        """The first error that is not about a macro or an include: `line 3: expected ';'`; empty without one."""
+        for diagnostic in self._tree.diagnostics:
+            if not diagnostic.isError() or diagnostic.location.buffer != self._buffer.id:
+                continue
+            words = pyslang.DiagnosticEngine.reportAll(self._manager, [diagnostic])
+            match = _ERROR.search(words)
+            if match and "macro" not in match[2] and "directive" not in match[2]:
+                return f"line {match[1]}: {match[2]}"
+        return ""
+
+    def is_own(self, node: Node) -> bool:
+        """Whether a node stands in this file, perhaps as a macro, and not in one that it includes."""
+        place = self._manager.getFullyExpandedLoc(node.getFirstToken().location)
+        return bool(place.buffer == self._buffer.id)
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Node]]:
@@ -87,10 +122,13 @@ class SourceTree:
         return edited(self.data, edits)
 
 
-def parsing_options(include_depth: int = 0) -> pyslang.Bag:
+def parsing_options(
+    include_depth: int = 0, define: Mapping[str, str] | None = None
+) -> pyslang.Bag:
     """Options of the parser. By default no include is followed, so that no file of this machine is read."""
     preprocessor = slang_parsing.PreprocessorOptions()
     preprocessor.maxIncludeDepth = include_depth
+    preprocessor.predefines = [f"{name}={value}" for name, value in (define or {}).items()]
     parser = slang_parsing.ParserOptions()
     parser.maxRecursionDepth = 512
     return pyslang.Bag([preprocessor, parser])

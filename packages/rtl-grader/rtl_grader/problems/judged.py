@@ -106,8 +106,7 @@ def judged_problem(
     )
     if interface is None:
         raise ValueError(
-            f"the ports of the golden answer's module {top} cannot be read: "
-            "does each parameter have a default?"
+            "the ports of the golden answer's module cannot be read: does each parameter have a default?"
         )
     prompt = with_header(prompt, "\n".join(golden.values()), interface, header)
     if interface.parameters:

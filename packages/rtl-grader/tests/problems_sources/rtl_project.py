@@ -1,9 +1,13 @@
 """A small RTL project: a package, a header, modules that use one another, and a test bench."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+from rtl_grader.problems.judged import JUDGE_FILE
 from rtl_grader.problems.problem_set import ProblemSet
 from rtl_grader.problems.sources import SOURCES
+from rtl_grader.types.problem import Problem
 
 FILES = {
     "LICENSE": "\nMIT License\n\nCopyright\n",
@@ -34,6 +38,19 @@ endmodule
 """,
     "src/tb_top.sv": "module tb_top;\n  initial begin #10 $finish; end\nendmodule\n",
 }
+
+
+PASS = "module {name} (input a, output y);\n  {body}\n  assign y = !a;\nendmodule\n"
+
+
+def settings(problem: Problem) -> Any:
+    """What the judge of a problem reads."""
+    return json.loads(problem.harness[JUDGE_FILE])
+
+
+def of_module(contents: ProblemSet, name: str) -> Problem:
+    """The first problem about a module."""
+    return next(problem for problem in contents.problems if problem.interface.module == name)
 
 
 def project(folder: Path, **more: str) -> Path:

@@ -3,21 +3,10 @@
 import json
 
 import pytest
-from rtl_project import FILES, project, read, reasons
+from rtl_project import FILES, PASS, of_module, project, read, reasons, settings
 
 from rtl_grader.errors import ProblemError
-from rtl_grader.problems.judged import JUDGE_FILE
 from rtl_grader.types.answer import Answer
-
-PASS = "module {name} (input a, output y);\n  {body}\n  assign y = !a;\nendmodule\n"
-
-
-def settings(problem):
-    return json.loads(problem.harness[JUDGE_FILE])
-
-
-def of_module(contents, name):
-    return next(problem for problem in contents.problems if problem.interface.module == name)
 
 
 def test_a_module_comes_with_what_it_needs_in_the_order_of_compilation(tmp_path):
@@ -141,7 +130,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path):
         "open.sv: open": "no file of its project defines absent",
         "task.sv: \\$display": "its name is no plain name",
         "old.vhd": "VHDL is not read",
-        "deep.sv": "no module of it can be read",
+        "deep.sv": "no module of it can be read: line 2: language constructs are too deeply nested",
         "marked.sv: marked": "its file has `[MASKED]` or ``` in its text",
         "huge.sv": "it is larger than 1 MiB",
         "link.sv": "it is a link out of the folder",
@@ -179,7 +168,7 @@ def test_a_name_in_two_files_is_taken_from_the_own_file_or_folder(tmp_path):
     assert reasons(read(tmp_path)) == {"tb_top.sv: tb_top": "it has no ports"}
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8", "utf-8-sig", "utf-16"])
 def test_sources_of_other_editors_and_systems_are_read(tmp_path, encoding):
     text = PASS.format(name="old", body="// J\u00f6rg").replace("\n", "\r\n")
     (tmp_path / "OLD.V").write_bytes(text.encode(encoding))

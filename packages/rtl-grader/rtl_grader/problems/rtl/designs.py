@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import basename, commonpath, dirname, normpath
@@ -21,6 +22,8 @@ from rtl_grader.problems.rtl.scan import Scan, Unit, scan
 MAX_DEPTH = 200
 """Most levels of instances, packages and includes."""
 _PLAIN_PATH = re.compile(r"[\w./+-]+", re.A)
+_ODD = re.compile(r"[^\w./+-]", re.A)
+_INCLUDED = re.compile(r'`include\b[ \t]*(?:"([^"\n]*)")?')
 _STRING = re.compile(r'"([^"\\\n]+)"')
 _LICENCE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n*]+)")
 
@@ -34,16 +37,20 @@ class SourceFile:
     text: str
     origin: str
     """Where it comes from, for the user."""
+    project: list[SourceFile] = field(default_factory=list, repr=False)
+    """All files that it may include. It must be complete before the file is scanned."""
+    define: Mapping[str, str] = field(default_factory=dict)
+    """Macros that are defined from outside."""
 
     @cached_property
     def scan(self) -> Scan:
         """What the file defines and needs."""
-        return scan(self.text)
+        return scan(self.text, self.path, _headers(self), self.define)
 
-    def uses_of(self, name: str) -> frozenset[str]:
-        """The modules that its unit of this name instantiates; none without such a unit."""
-        units = {unit.name: unit.uses for unit in self.scan.units}
-        return units.get(name, frozenset())
+    def unit(self, name: str) -> Unit:
+        """Its unit of a name; for a macro, one that uses nothing."""
+        units = {unit.name: unit for unit in self.scan.units}
+        return units.get(name, Unit(name, is_module=False))
 
     @cached_property
     def quoted(self) -> frozenset[str]:
@@ -65,6 +72,8 @@ class Need:
     """In the order of their compilation."""
     headers: dict[str, str] = field(default_factory=dict)
     """Also data files."""
+    missing: set[str] = field(default_factory=set)
+    """Modules that no file defines and that may not be needed: instances of them stand under conditions."""
     include: set[str] = field(default_factory=set)
     """Folders that are searched for included files, beside `rtl`."""
 
@@ -104,10 +113,12 @@ class Library:
         it needs is missing or ambiguous."""
         if unit.no_design:
             raise ValueError(unit.no_design)
+        if file.scan.syntax_error and not unit.masks:
+            raise ValueError("no part of it can be read")
         if not _PLAIN_PATH.fullmatch(file.path):
             raise ValueError("the path of its file has characters beside letters and digits")
         need = Need()
-        self._add(file, unit.uses, need, set(), 0)
+        self._add(file, unit, need, set(), 0)
         del need.compiled[file.path]
         for path in need.headers.keys() & need.compiled.keys():
             del need.compiled[path]
@@ -128,7 +139,7 @@ class Library:
         return dict(places)
 
     def _add(
-        self, file: SourceFile, uses: Collection[str], need: Need, seen: set[str], depth: int
+        self, file: SourceFile, unit: Unit, need: Need, seen: set[str], depth: int
     ) -> None:
         """Add a file, after what it needs itself."""
         if depth > MAX_DEPTH:
@@ -137,7 +148,9 @@ class Library:
         self._include(file, included, need, (file.path,))
         scans = [file.scan, *(header.scan for header in included)]
         defined = {f"`{name}" for name in self.define}.union(*(one.defines for one in scans))
-        names = sorted(uses)
+        absent = unit.optional - self._holders.keys()
+        need.missing |= absent
+        names = sorted(unit.uses - absent)
         for one in scans:
             needed = one.packages | one.macros - defined
             names += sorted(needed & self._holders.keys() if one.has_conditions else needed)
@@ -147,7 +160,7 @@ class Library:
             mark = f"{holder.path} {name}"
             if holder not in included and mark not in seen:
                 seen.add(mark)
-                self._add(holder, holder.uses_of(name), need, seen, depth + 1)
+                self._add(holder, holder.unit(name), need, seen, depth + 1)
         for source in (file, *included):
             for name in sorted(source.quoted):
                 if holders := [data for data in self.data if basename(data.path) == name]:
@@ -160,10 +173,7 @@ class Library:
     ) -> None:
         """Add the files that a file includes, directly or not."""
         for name in sorted(file.scan.includes):
-            own = normpath(f"{dirname(file.path)}/{name}")
-            exact = [other for other in self.files if other.path == own]
-            near = [other for other in self.files if is_named(other.path, name)]
-            holders = exact or near
+            own, holders = _named(file, name, self.files)
             if file.scan.has_conditions and not holders:
                 continue
             header = _nearest(file, f"the included file {name}", holders)
@@ -208,6 +218,43 @@ class Library:
                     clusters[current] = name
                     waiting += neighbours[current]
         return clusters
+
+
+def _named(
+    file: SourceFile, name: str, files: list[SourceFile]
+) -> tuple[str, list[SourceFile]]:
+    """Where an include leads from the folder of a file, and the files that it may mean."""
+    own = normpath(f"{dirname(file.path)}/{plain(name)}")
+    exact = [other for other in files if other.path == own]
+    return own, exact or [other for other in files if is_named(other.path, plain(name))]
+
+
+def _headers(file: SourceFile) -> dict[str, str]:
+    """Path -> text of each file that a file includes, directly or not; one that is missing or ambiguous is empty.
+
+    None if the name of one is no plain name or leads out of the project.
+    """
+    headers: dict[str, str] = {}
+    waiting = [(file, file.path)]
+    while waiting:
+        source, place = waiting.pop()
+        for name in _INCLUDED.findall(source.text):
+            target = normpath(f"{dirname(place)}/{name}")
+            if not name or target.startswith(("/", "..")) or name.startswith("/"):
+                return {}
+            if target in headers or target == file.path:
+                continue
+            headers[target] = ""
+            with suppress(ValueError):
+                header = _nearest(source, name, _named(source, name, file.project)[1])
+                headers[target] = header.text
+                waiting.append((header, target))
+    return headers
+
+
+def plain(path: str) -> str:
+    """A path that all tools read: with `_` for each character beside letters, digits and `./+-`."""
+    return _ODD.sub("_", path)
 
 
 def _nearest(file: SourceFile, name: str, holders: list[SourceFile]) -> SourceFile:

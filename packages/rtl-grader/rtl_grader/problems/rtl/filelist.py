@@ -7,6 +7,7 @@ and parameters of the type `vlogdefine`. No link out of a folder is followed.
 
 from __future__ import annotations
 
+import codecs
 import glob
 import os
 import re
@@ -21,6 +22,7 @@ from rtl_grader.hdl.interface import HDL_SUFFIXES, HEADER_SUFFIXES
 
 MAX_FILE_BYTES = 1 << 20
 _VHDL = (".vhd", ".vhdl")
+_OTHER = (".verilog", ".vlog", ".vp", ".svp", ".va", ".vams")
 _LISTS = (".f", ".flist")
 _WORD = re.compile(r"[^\s\"]+")
 _OF_FILES = ("-f", "-F", "-v")
@@ -56,7 +58,7 @@ class Listing:
         self.left_out.append((str(path), reason))
 
     def takes(self, path: Path) -> bool:
-        """Take a file if it is RTL, rows, or VHDL, which is left out. Return whether it is."""
+        """Take a file if it is RTL or rows, or leave it out if it is other HDL. Return whether it is any."""
         suffix = path.suffix.lower()
         if suffix in HDL_SUFFIXES:
             self.files[path] = None
@@ -64,6 +66,10 @@ class Listing:
             self.rows.append(path)
         elif suffix in _VHDL:
             self.leave_out(path, "VHDL is not read")
+        elif suffix in _OTHER:
+            self.leave_out(
+                path, "it is read when its name ends in .v or .sv, and is plain Verilog"
+            )
         else:
             return False
         return True
@@ -102,7 +108,8 @@ def text_of(path: Path) -> str:
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror}") from None
     try:
-        text = data.decode("utf-8-sig")
+        has_mark = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = data.decode("utf-16" if has_mark else "utf-8-sig")
     except UnicodeDecodeError:
         if path.suffix.lower() not in HDL_SUFFIXES:
             raise ValueError("it is not UTF-8") from None

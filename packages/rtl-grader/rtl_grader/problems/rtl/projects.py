@@ -11,18 +11,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from posixpath import dirname
 from typing import Any
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES, hdl_files
 from rtl_grader.hdl.text import code_of
 from rtl_grader.problems.cvdp import FieldError, files_of, text_lines
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
-from rtl_grader.problems.rtl.designs import Library, SourceFile
+from rtl_grader.problems.rtl.designs import Library, SourceFile, plain
 from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_of
 
 MAX_ROW_BYTES = 16 << 20
 _SOURCE = "rtl"
 _MODULE = re.compile(r"^\s*module\s+\w", re.M)
+_DEFINITION = re.compile(r"`define(?:\\\n|[^\n])*+")
 
 
 def projects_of(
@@ -49,33 +51,50 @@ def _projects(
         groups[name].append(file)
     for name, files in groups.items():
         folder = root / name
-        sources = []
+        sources: list[SourceFile] = []
         quoted: set[str] = set()
+        macros = {**listing.define, **define}
         for source in _read(files, root, folder, contents):
+            source.project, source.define = sources, macros
             sources.append(source)
             quoted |= source.quoted
-            if not source.scan.units and _MODULE.search(code_of(source.text)):
-                contents.left_out.append(
-                    LeftOut(source.origin, "no module of it can be read", _SOURCE)
-                )
+        for source in sources:
+            if not source.scan.units and _MODULE.search(
+                _DEFINITION.sub("", code_of(source.text))
+            ):
+                contents.left_out.append(LeftOut(source.origin, _unread(source), _SOURCE))
         own = [file for file in listing.others if file.is_relative_to(folder)]
         named = [file for file in own if file.name in quoted]
         yield Library(
             sources,
-            {**listing.define, **define},
+            macros,
             _licence(folder),
             project=name,
             data=list(_read(named, root, folder, contents)),
         )
 
 
+def _unread(source: SourceFile) -> str:
+    """Why a file with modules has none that can be asked about."""
+    if source.scan.syntax_error:
+        return f"no module of it can be read: {source.scan.syntax_error}"
+    if source.scan.has_conditions:
+        return "its modules stand under conditions (`ifdef) that are not met; the key `define` sets macros"
+    return "no module of it can be read"
+
+
 def _read(
     files: list[Path], root: Path, folder: Path, contents: ProblemSet
 ) -> Iterator[SourceFile]:
+    taken: set[str] = set()
     for file in files:
         origin = str(file.relative_to(root))
         try:
-            yield SourceFile(_place(file, folder), text_of(file), origin)
+            place = _place(file, folder)
+            if place in taken:
+                raise ValueError(f"another file has its path, which tools read as {place}")
+            yield SourceFile(place, text_of(file), origin)
+            taken.add(place)
         except ValueError as error:
             contents.left_out.append(LeftOut(origin, str(error), _SOURCE))
 
@@ -83,8 +102,10 @@ def _read(
 def _place(file: Path, folder: Path) -> str:
     """The path in the workspace of a file of a folder; tools tell Verilog by its suffix in small letters."""
     suffix = file.suffix.lower()
-    plain = file.with_suffix(suffix) if suffix in HDL_SUFFIXES else file
-    return _in_workspace(str(plain.relative_to(folder)))
+    path = str(file.relative_to(folder))
+    if suffix in HDL_SUFFIXES:
+        return plain(_in_workspace(str(Path(path).with_suffix(suffix))))
+    return f"{plain(dirname(_in_workspace(path)))}/{file.name}"  # a design names its data
 
 
 def _in_workspace(path: str) -> str:
@@ -119,9 +140,11 @@ def _row(origin: str, row: dict[str, Any] | str, licence: str) -> Library:
         raise FieldError("line", row)
     sources: list[SourceFile] = []
     names: set[str] = set()
-    files = files_of(row.get("files"), "files")
-    for name, text in hdl_files(files).items():
-        source = SourceFile(_in_workspace(name), normal(text), origin)
+    files = hdl_files(files_of(row.get("files"), "files"))
+    every: list[SourceFile] = []
+    for name, text in files.items():
+        every.append(SourceFile(plain(_in_workspace(name)), normal(text), origin, every))
+    for source in every:
         own = {unit.name for unit in source.scan.units}
         # RTL-BenchLS repeats all modules of a design in one more file.
         if not own or own - names:

@@ -1,19 +1,18 @@
 """What a file of RTL defines, what that needs, and which parts of its modules can be masked.
 
-The syntax tree is read down to the statements, not into expressions. It is read without includes, so a macro of a
-header may hide parts of a module from it; a part that it sees is literally in the file.
+The syntax tree is read down to the statements, not into expressions. What can be masked is literally in the file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
 from rtl_grader.hdl.directives import PLAIN_DIRECTIVE
 from rtl_grader.hdl.text import code_of, macros_of
-from rtl_grader.hdl.tree import Node, SourceTree, children, is_token, name_of, walk
+from rtl_grader.hdl.tree import Node, SourceTree, children, find, is_token, name_of, walk
 
 _UNITS = """
 ModuleDeclaration InterfaceDeclaration PackageDeclaration ProgramDeclaration UdpDeclaration
@@ -34,7 +33,10 @@ _INSIDE = frozenset(f"{_MASKED} {_OPENED}".split())
 _HEADER = {"PackageImportDeclaration", "ParameterDeclarationStatement"}
 """Members before the body that belong to a module's interface."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.A)
-_BENCH_NAME = re.compile(r"(?i)(?:tb|test|testbench)_.*|.*_(?:tb|test|testbench)|testbench|tb")
+_BENCH_NAME = re.compile(r"(?i)(?:tb|testbench)_.*|.*_(?:tb|testbench)|testbench|tb")
+_TEST_NAME = re.compile(r"(?i)test_.*|.*_test")
+_STARTS = re.compile(r"\binitial\b")
+_OUTPUT = re.compile(r"\boutput\b")
 _ENDS = re.compile(r"\$(?:finish|stop)\b")
 _DELAY = re.compile(r"#\s*\(?\s*\d")
 _SCOPE = re.compile(r"(?<![\w$`])(?!std\b)([A-Za-z_]\w*)\s*::", re.A)
@@ -65,6 +67,8 @@ class Unit:
     is_module: bool
     uses: frozenset[str] = frozenset()
     """Names of the modules that it instantiates and of its interfaces."""
+    optional: frozenset[str] = frozenset()
+    """Those of `uses` that it instantiates only under conditions of generate blocks."""
     instances: tuple[tuple[str, str], ...] = ()
     """(name of the module, text) of each instantiation."""
     no_design: str = ""
@@ -88,13 +92,21 @@ class Scan:
     """Macros that it uses."""
     has_conditions: bool
     """Whether it may need less than it names."""
+    syntax_error: str = ""
+    """The first one, with its line."""
 
 
-def scan(text: str) -> Scan:
-    """Read a file. Never raises for a text."""
+def scan(
+    text: str,
+    path: str = "source",
+    headers: Mapping[str, str] | None = None,
+    define: Mapping[str, str] | None = None,
+) -> Scan:
+    """Read a file with the headers and macros of `SourceTree`. Never raises for a text."""
     code = code_of(text)
-    tree = SourceTree(text)
+    tree = SourceTree(text, path, headers, define)
     nodes = [node for node in tree.root.members if name_of(node) in _KINDS]
+    nodes = [node for node in nodes if tree.is_own(node)]
     includes = _INCLUDE.finditer(text)
     macros = [name for name in _MACRO.findall(code) if not PLAIN_DIRECTIVE.fullmatch(name)]
     return Scan(
@@ -104,6 +116,7 @@ def scan(text: str) -> Scan:
         defines=frozenset(map("`{}".format, macros_of(code))),
         macros=frozenset(map("`{}".format, macros)),
         has_conditions=bool(_CONDITION.search(code)),
+        syntax_error=tree.syntax_error(),
     )
 
 
@@ -113,22 +126,28 @@ def _unit(tree: SourceTree, node: Node) -> Unit:
     if name_of(node) != "ModuleDeclaration":
         return Unit(name, is_module=False)
     members = list(node.members)
+    nested = {
+        str(member.header.name.rawText)
+        for member in members
+        if name_of(member) == "ModuleDeclaration"
+    }
     parts = list(_parts(members))
     masks = [_mask(tree, part, part) for part in parts]
     for kind, group in groupby(members, key=name_of):
         row = list(group)
         if kind == "ContinuousAssign" and len(row) > 1:
             masks.append(_mask(tree, row[0], row[-1]))
-    body = _body(members)
+    body = _body(tree, members)
     instances = [
         (part.type.rawText, tree.text(part))
         for part in parts
-        if name_of(part) == "HierarchyInstantiation"
+        if name_of(part) == "HierarchyInstantiation" and part.type.rawText not in nested
     ]
     return Unit(
         name,
         is_module=True,
         uses=frozenset([*_interfaces(header), *dict(instances)]),
+        optional=_optional(tree, parts),
         instances=tuple(instances),
         no_design=_no_design(tree, node, name),
         masks=tuple(filter(None, masks)),
@@ -153,24 +172,38 @@ def count_tokens(code: str) -> int:
     return len(_TOKEN.findall(code))
 
 
-def _body(members: list[Node]) -> list[Node]:
-    """The members after the last port, without parameters and imports at their beginning."""
+def _body(tree: SourceTree, members: list[Node]) -> list[Node]:
+    """The members after the last port, without parameters and imports at their beginning, and without those of macros
+    and headers at both ends."""
     kinds = [name_of(member) for member in members]
     while "PortDeclaration" in kinds or (kinds and kinds[0] in _HEADER):
         kinds.pop(0)
-    return members[len(members) - len(kinds) :]
+    body = members[len(members) - len(kinds) :]
+    while body and not tree.span(body[-1]):
+        body.pop()
+    while body and not tree.span(body[0]):
+        body.pop(0)
+    return body
 
 
 def _no_design(tree: SourceTree, node: Node, name: str) -> str:
     if not _NAME.fullmatch(name):
         return "its name is no plain name"
+    if not tree.span(node.header):
+        return "a macro writes it"
     ports = node.header.ports
     if ports is None or not _NAME.search(code_of(tree.text(ports))):
         return "it has no ports"
-    code = code_of(tree.text(node))
-    waits_and_ends = _ENDS.search(code) and _DELAY.search(code)
-    is_bench = _BENCH_NAME.fullmatch(name) or waits_and_ends
-    return "it is a test bench" if is_bench else ""
+    return "it is a test bench" if _is_bench(name, code_of(tree.text(node))) else ""
+
+
+def _is_bench(name: str, code: str) -> bool:
+    starts = bool(_STARTS.search(code))
+    if _BENCH_NAME.fullmatch(name):
+        return True
+    if _TEST_NAME.fullmatch(name) and (starts or not _OUTPUT.search(code)):
+        return True
+    return starts and bool(_ENDS.search(code) and _DELAY.search(code))
 
 
 def _parts(members: list[Node]) -> Iterator[Node]:
@@ -183,6 +216,16 @@ def _parts(members: list[Node]) -> Iterator[Node]:
             yield node
         if kind in _INSIDE:
             stack += [child for child in reversed(children(node)) if not is_token(child)]
+
+
+def _optional(tree: SourceTree, parts: list[Node]) -> frozenset[str]:
+    """The modules that are instantiated only below an `if` or `case` of a generate block."""
+    blocks = [part for part in parts if name_of(part) in ("IfGenerate", "CaseGenerate")]
+    below = [one for block in blocks for one in find(block, "HierarchyInstantiation")]
+    places = set(map(tree.span, below))
+    every = [part for part in parts if name_of(part) == "HierarchyInstantiation"]
+    needed = {one.type.rawText for one in every if tree.span(one) not in places}
+    return frozenset(one.type.rawText for one in below) - needed
 
 
 def _interfaces(header: Node) -> Iterator[str]:

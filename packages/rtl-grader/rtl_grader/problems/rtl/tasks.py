@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rtl_grader.hdl.interface import unknown_modules
 from rtl_grader.problems.judged import Compilation, Judging, judged_problem
 from rtl_grader.problems.rtl.designs import Library, Need, SourceFile
 from rtl_grader.problems.rtl.scan import Mask, Unit
@@ -114,7 +115,14 @@ class RtlDesign:
             origin=f"{self.library.cluster(self.unit)}: {self.file.origin}",
             licence=self.file.licence or self.library.licence,
         )
+        if need.missing:
+            sources = {**problem.context, **(problem.golden or {})}
+            missing = need.missing & unknown_modules(sources, self.unit.name)
+            if missing:
+                raise ValueError(f"no file of its project defines {min(missing)}")
         ports = problem.interface.ports if problem.interface else ()
+        if any(port.direction is None and port.width is None for port in ports):
+            raise ValueError("one of its ports is an interface, which no bench drives")
         if not any(port.direction == "output" for port in ports):
             raise ValueError("it has no output")
         if any(port.width is None for port in ports):

@@ -24,6 +24,8 @@ _BENCHLS = "RTL-BenchLS"
 """Folder of a clone of the set of this name."""
 _CLONE = f"git clone https://github.com/SebastianWANG2024/{_BENCHLS}"
 _SLICES = tuple(f"slice_{number:02}.jsonl" for number in range(1, 21))
+_UNREAD = ("no part of it", "its name", "it has no output", "the ports of", "the width of")
+"""How reasons begin that may be due to an error of syntax."""
 _PER_SLICE = 1_570
 """Mean problems of a slice with the default settings, which ask for up to four of a module; counted for two."""
 
@@ -86,7 +88,7 @@ class RtlSource(FileSource):
                     contents.problems.extend(self._problems(library, file, unit))
                 except ValueError as error:
                     name = f"{file.origin}: {unit.name}" if unit.name else file.origin
-                    contents.left_out.append(LeftOut(name, str(error), SOURCE))
+                    contents.left_out.append(LeftOut(name, _reason(file, error), SOURCE))
         if not (contents.problems or contents.left_out or contents.broken):
             raise ProblemError(
                 f"there is no RTL in {self.path}",
@@ -110,6 +112,12 @@ class RtlSource(FileSource):
         design = RtlDesign(file, unit, need, library)
         masks = Choice(self.per_module, self.mask_tokens, self.seed)
         return design.problems(self.tasks, masks, self.judge)
+
+
+def _reason(file: SourceFile, error: ValueError) -> str:
+    """Why a module is left out; an error of its file may be the cause."""
+    cause, reason = file.scan.syntax_error, str(error)
+    return f"{reason} ({cause})" if cause and reason.startswith(_UNREAD) else reason
 
 
 def _matches(name: str, globs: Iterable[str]) -> bool:
