@@ -79,12 +79,13 @@ def unknown_modules(sources: Files, top: str) -> set[str]:
 
     Never raises for any text, and reads no file.
     """
-    diagnostics = _compilation(sources, compilation_options(top, {})).getAllDiagnostics()
-    return {
-        str(diagnostic.args[0])
-        for diagnostic in diagnostics
-        if diagnostic.code == pyslang.Diags.UnknownModule
-    }
+    options = compilation_options(top, {})
+    names: set[str] = set()
+    for diagnostic in _compilation(sources, options).getAllDiagnostics():
+        if diagnostic.code == pyslang.Diags.UnknownModule:
+            name, *_ = diagnostic.args
+            names.add(str(name))
+    return names
 
 
 def _compilation(

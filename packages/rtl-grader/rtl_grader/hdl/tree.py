@@ -57,10 +57,12 @@ class SourceTree:
         """
         self.data = text.encode()
         self._manager = pyslang.SourceManager()
-        for place, header in (headers or {}).items():
+        given = headers or {}
+        for place, header in given.items():
             self._manager.assignText(NOWHERE + place, header)
         self._buffer = self._manager.assignText(NOWHERE + path, text)
-        options = parsing_options(include_depth=8 if headers else 0, define=define)
+        depth = 8 if given else 0
+        options = parsing_options(depth, define)
         self._tree = slang_syntax.SyntaxTree.fromBuffers([self._buffer], self._manager, options)
         self.root: Node = self._tree.root
 
@@ -72,17 +74,22 @@ class SourceTree:
     def syntax_error(self) -> str:
         """The first error that is not about a macro or an include: `line 3: expected ';'`; empty without one."""
         for diagnostic in self._tree.diagnostics:
-            if not diagnostic.isError() or diagnostic.location.buffer != self._buffer.id:
+            place = diagnostic.location
+            if not diagnostic.isError() or place.buffer != self._buffer.id:
                 continue
             words = pyslang.DiagnosticEngine.reportAll(self._manager, [diagnostic])
             match = _ERROR.search(words)
-            if match and "macro" not in match[2] and "directive" not in match[2]:
-                return f"line {match[1]}: {match[2]}"
+            if match is None:
+                continue
+            line, reason = match.groups()
+            if "macro" not in reason and "directive" not in reason:
+                return f"line {line}: {reason}"
         return ""
 
     def is_own(self, node: Node) -> bool:
         """Whether a node stands in this file, perhaps as a macro, and not in one that it includes."""
-        place = self._manager.getFullyExpandedLoc(node.getFirstToken().location)
+        first = node.getFirstToken()
+        place = self._manager.getFullyExpandedLoc(first.location)
         return bool(place.buffer == self._buffer.id)
 
     @cached_property
@@ -128,7 +135,8 @@ def parsing_options(
     """Options of the parser. By default no include is followed, so that no file of this machine is read."""
     preprocessor = slang_parsing.PreprocessorOptions()
     preprocessor.maxIncludeDepth = include_depth
-    preprocessor.predefines = [f"{name}={value}" for name, value in (define or {}).items()]
+    macros = define or {}
+    preprocessor.predefines = [f"{name}={value}" for name, value in macros.items()]
     parser = slang_parsing.ParserOptions()
     parser.maxRecursionDepth = 512
     return pyslang.Bag([preprocessor, parser])

@@ -224,9 +224,11 @@ def _named(
     file: SourceFile, name: str, files: list[SourceFile]
 ) -> tuple[str, list[SourceFile]]:
     """Where an include leads from the folder of a file, and the files that it may mean."""
-    own = normpath(f"{dirname(file.path)}/{plain(name)}")
+    path = plain(name)
+    own = normpath(f"{dirname(file.path)}/{path}")
     exact = [other for other in files if other.path == own]
-    return own, exact or [other for other in files if is_named(other.path, plain(name))]
+    near = [other for other in files if is_named(other.path, path)]
+    return own, exact or near
 
 
 def _headers(file: SourceFile) -> dict[str, str]:
@@ -239,14 +241,17 @@ def _headers(file: SourceFile) -> dict[str, str]:
     while waiting:
         source, place = waiting.pop()
         for name in _INCLUDED.findall(source.text):
-            target = normpath(f"{dirname(place)}/{name}")
-            if not name or target.startswith(("/", "..")) or name.startswith("/"):
+            folder = dirname(place)
+            target = normpath(f"{folder}/{name}")
+            leads_out = target.startswith("..")
+            if not name or name.startswith("/") or leads_out:
                 return {}
             if target in headers or target == file.path:
                 continue
             headers[target] = ""
+            _, holders = _named(source, name, file.project)
             with suppress(ValueError):
-                header = _nearest(source, name, _named(source, name, file.project)[1])
+                header = _nearest(source, name, holders)
                 headers[target] = header.text
                 waiting.append((header, target))
     return headers

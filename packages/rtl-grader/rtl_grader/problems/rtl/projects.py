@@ -59,10 +59,10 @@ def _projects(
             sources.append(source)
             quoted |= source.quoted
         for source in sources:
-            if not source.scan.units and _MODULE.search(
-                _DEFINITION.sub("", code_of(source.text))
-            ):
-                contents.left_out.append(LeftOut(source.origin, _unread(source), _SOURCE))
+            code = _DEFINITION.sub("", code_of(source.text))
+            if not source.scan.units and _MODULE.search(code):
+                reason = _unread(source)
+                contents.left_out.append(LeftOut(source.origin, reason, _SOURCE))
         own = [file for file in listing.others if file.is_relative_to(folder)]
         named = [file for file in own if file.name in quoted]
         yield Library(
@@ -76,8 +76,9 @@ def _projects(
 
 def _unread(source: SourceFile) -> str:
     """Why a file with modules has none that can be asked about."""
-    if source.scan.syntax_error:
-        return f"no module of it can be read: {source.scan.syntax_error}"
+    error = source.scan.syntax_error
+    if error:
+        return f"no module of it can be read: {error}"
     if source.scan.has_conditions:
         return "its modules stand under conditions (`ifdef) that are not met; the key `define` sets macros"
     return "no module of it can be read"
@@ -102,10 +103,13 @@ def _read(
 def _place(file: Path, folder: Path) -> str:
     """The path in the workspace of a file of a folder; tools tell Verilog by its suffix in small letters."""
     suffix = file.suffix.lower()
-    path = str(file.relative_to(folder))
+    inside = file.relative_to(folder)
     if suffix in HDL_SUFFIXES:
-        return plain(_in_workspace(str(Path(path).with_suffix(suffix))))
-    return f"{plain(dirname(_in_workspace(path)))}/{file.name}"  # a design names its data
+        inside = inside.with_suffix(suffix)
+        return plain(_in_workspace(str(inside)))
+    path = _in_workspace(str(inside))
+    place = plain(dirname(path))
+    return f"{place}/{file.name}"  # a design names its data
 
 
 def _in_workspace(path: str) -> str:
@@ -143,7 +147,8 @@ def _row(origin: str, row: dict[str, Any] | str, licence: str) -> Library:
     files = hdl_files(files_of(row.get("files"), "files"))
     every: list[SourceFile] = []
     for name, text in files.items():
-        every.append(SourceFile(plain(_in_workspace(name)), normal(text), origin, every))
+        path = plain(_in_workspace(name))
+        every.append(SourceFile(path, normal(text), origin, every))
     for source in every:
         own = {unit.name for unit in source.scan.units}
         # RTL-BenchLS repeats all modules of a design in one more file.

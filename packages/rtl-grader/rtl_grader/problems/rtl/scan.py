@@ -12,7 +12,7 @@ from itertools import groupby
 
 from rtl_grader.hdl.directives import PLAIN_DIRECTIVE
 from rtl_grader.hdl.text import code_of, macros_of
-from rtl_grader.hdl.tree import Node, SourceTree, children, find, is_token, name_of, walk
+from rtl_grader.hdl.tree import Node, SourceTree, Span, children, find, is_token, name_of, walk
 
 _UNITS = """
 ModuleDeclaration InterfaceDeclaration PackageDeclaration ProgramDeclaration UdpDeclaration
@@ -30,6 +30,8 @@ DefaultCaseItem PatternCaseItem SyntaxList SeparatedList
 """
 _INSIDE = frozenset(f"{_MASKED} {_OPENED}".split())
 """Nodes whose parts may be masked too."""
+_MODULE = "ModuleDeclaration"
+_INSTANCE = "HierarchyInstantiation"
 _HEADER = {"PackageImportDeclaration", "ParameterDeclarationStatement"}
 """Members before the body that belong to a module's interface."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.A)
@@ -123,26 +125,26 @@ def scan(
 def _unit(tree: SourceTree, node: Node) -> Unit:
     header: Node = getattr(node, "header", node)
     name = str(header.name.rawText) if header.name else ""
-    if name_of(node) != "ModuleDeclaration":
+    if name_of(node) != _MODULE:
         return Unit(name, is_module=False)
     members = list(node.members)
-    nested = {
-        str(member.header.name.rawText)
-        for member in members
-        if name_of(member) == "ModuleDeclaration"
-    }
     parts = list(_parts(members))
+    nested = set()
+    for member in members:
+        if name_of(member) == _MODULE:
+            nested.add(member.header.name.rawText)
     masks = [_mask(tree, part, part) for part in parts]
     for kind, group in groupby(members, key=name_of):
         row = list(group)
         if kind == "ContinuousAssign" and len(row) > 1:
             masks.append(_mask(tree, row[0], row[-1]))
     body = _body(tree, members)
-    instances = [
-        (part.type.rawText, tree.text(part))
-        for part in parts
-        if name_of(part) == "HierarchyInstantiation" and part.type.rawText not in nested
-    ]
+    instances = []
+    for part in parts:
+        if name_of(part) == _INSTANCE:
+            module = part.type.rawText
+            if module not in nested:
+                instances.append((module, tree.text(part)))
     return Unit(
         name,
         is_module=True,
@@ -198,12 +200,15 @@ def _no_design(tree: SourceTree, node: Node, name: str) -> str:
 
 
 def _is_bench(name: str, code: str) -> bool:
-    starts = bool(_STARTS.search(code))
     if _BENCH_NAME.fullmatch(name):
         return True
-    if _TEST_NAME.fullmatch(name) and (starts or not _OUTPUT.search(code)):
-        return True
-    return starts and bool(_ENDS.search(code) and _DELAY.search(code))
+    starts = _STARTS.search(code)
+    output = _OUTPUT.search(code)
+    if _TEST_NAME.fullmatch(name):
+        return bool(starts) or not output
+    ends = _ENDS.search(code)
+    delay = _DELAY.search(code)
+    return None not in (starts, ends, delay)
 
 
 def _parts(members: list[Node]) -> Iterator[Node]:
@@ -220,12 +225,19 @@ def _parts(members: list[Node]) -> Iterator[Node]:
 
 def _optional(tree: SourceTree, parts: list[Node]) -> frozenset[str]:
     """The modules that are instantiated only below an `if` or `case` of a generate block."""
-    blocks = [part for part in parts if name_of(part) in ("IfGenerate", "CaseGenerate")]
-    below = [one for block in blocks for one in find(block, "HierarchyInstantiation")]
-    places = set(map(tree.span, below))
-    every = [part for part in parts if name_of(part) == "HierarchyInstantiation"]
-    needed = {one.type.rawText for one in every if tree.span(one) not in places}
-    return frozenset(one.type.rawText for one in below) - needed
+    places: set[Span | None] = set()
+    for part in parts:
+        if name_of(part) in ("IfGenerate", "CaseGenerate"):
+            below = find(part, _INSTANCE)
+            places.update(map(tree.span, below))
+    optional: set[str] = set()
+    needed: set[str] = set()
+    for part in parts:
+        if name_of(part) == _INSTANCE:
+            is_below = tree.span(part) in places
+            names = optional if is_below else needed
+            names.add(part.type.rawText)
+    return frozenset(optional - needed)
 
 
 def _interfaces(header: Node) -> Iterator[str]:

@@ -117,12 +117,14 @@ class RtlDesign:
         )
         if need.missing:
             sources = {**problem.context, **(problem.golden or {})}
-            missing = need.missing & unknown_modules(sources, self.unit.name)
+            unknown = unknown_modules(sources, self.unit.name)
+            missing = need.missing & unknown
             if missing:
                 raise ValueError(f"no file of its project defines {min(missing)}")
         ports = problem.interface.ports if problem.interface else ()
-        if any(port.direction is None and port.width is None for port in ports):
-            raise ValueError("one of its ports is an interface, which no bench drives")
+        for port in ports:
+            if port.direction is None and port.width is None:
+                raise ValueError("one of its ports is an interface, which no bench drives")
         if not any(port.direction == "output" for port in ports):
             raise ValueError("it has no output")
         if any(port.width is None for port in ports):

@@ -116,8 +116,11 @@ class RtlSource(FileSource):
 
 def _reason(file: SourceFile, error: ValueError) -> str:
     """Why a module is left out; an error of its file may be the cause."""
-    cause, reason = file.scan.syntax_error, str(error)
-    return f"{reason} ({cause})" if cause and reason.startswith(_UNREAD) else reason
+    cause = file.scan.syntax_error
+    reason = str(error)
+    if cause and reason.startswith(_UNREAD):
+        return f"{reason} ({cause})"
+    return reason
 
 
 def _matches(name: str, globs: Iterable[str]) -> bool:
