@@ -108,8 +108,10 @@ def text_of(path: Path) -> str:
     except OSError as error:
         raise ValueError(f"it cannot be read: {error.strerror}") from None
     try:
-        has_mark = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        text = data.decode("utf-16" if has_mark else "utf-8-sig")
+        encoding = "utf-8-sig"
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
+        text = data.decode(encoding)
     except UnicodeDecodeError:
         if path.suffix.lower() not in HDL_SUFFIXES:
             raise ValueError("it is not UTF-8") from None

@@ -191,12 +191,16 @@ def _body(tree: SourceTree, members: list[Node]) -> list[Node]:
 def _no_design(tree: SourceTree, node: Node, name: str) -> str:
     if not _NAME.fullmatch(name):
         return "its name is no plain name"
-    if not tree.span(node.header):
+    header = node.header
+    if not tree.span(header):
         return "a macro writes it"
-    ports = node.header.ports
-    if ports is None or not _NAME.search(code_of(tree.text(ports))):
+    ports = tree.text(header.ports) if header.ports else ""
+    if not _NAME.search(code_of(ports)):
         return "it has no ports"
-    return "it is a test bench" if _is_bench(name, code_of(tree.text(node))) else ""
+    code = code_of(tree.text(node))
+    if _is_bench(name, code):
+        return "it is a test bench"
+    return ""
 
 
 def _is_bench(name: str, code: str) -> bool:
