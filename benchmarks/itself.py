@@ -27,7 +27,7 @@ from benchmarks.equivalence import LIMITS, answers
 from rtl_grader.equivalence.differential import compare
 from rtl_grader.equivalence.effort import USUAL, Effort
 from rtl_grader.grading.executors import Executor, make_executor
-from rtl_grader.problems.judged import judged_problem, top_of
+from rtl_grader.problems.judged import judged_problem, tops_of
 from rtl_grader.traces import stimuli
 from rtl_grader.types.problem import Problem
 
@@ -45,7 +45,8 @@ def designs(paths: list[Path]) -> list[tuple[str, str, str | None]]:
 
 def _design(name: str, row: dict[str, Any]) -> tuple[str, str, str | None]:
     if "output" in row:
-        return name, row["output"], top_of(row["output"])
+        *_, top = [None, *tops_of(row["output"])]
+        return name, row["output"], top
     files: dict[str, str] = row["files"]
     whole = [text for path, text in files.items() if path.endswith("_combined.v")]
     parts = [text for path, text in files.items() if path.endswith(".v") and ".v1." not in path]

@@ -21,7 +21,7 @@ FOLDERS = (
 )
 SHORT = 16
 """Words of a remedy that is left out, because it says no more than the error that prints it."""
-INTERNAL = {"FolderError", "CallError"}
+INTERNAL = {"FieldError", "CallError"}
 """Errors whose second argument is no remedy."""
 HEAD = """\
 # What does this message mean?

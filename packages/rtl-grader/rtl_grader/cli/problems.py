@@ -20,7 +20,6 @@ from rtl_grader.errors import ConfigError, ProblemError
 from rtl_grader.words import counted, did_you_mean, visible
 
 if TYPE_CHECKING:
-    from rtl_grader.problems.fetch import FetchRecord
     from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
     from rtl_grader.problems.sources import ProblemSource
     from rtl_grader.types.problem import Problem
@@ -273,9 +272,9 @@ def fetch(
         )
     by_repository = {entry.repository: entry for entry in KNOWN_SETS.values()}
     same_repository = known or by_repository.get(what)
-    usual = (
-        same_repository.folder if same_repository else Path("data") / what.rsplit("/", 1)[-1]
-    )
+    usual = Path("data", what.rsplit("/", 1)[-1])
+    if same_repository:
+        usual = same_repository.folder
     into = folder or usual
     fetched, downloaded = fetch_files(
         known.repository if known else what,
@@ -285,19 +284,14 @@ def fetch(
         licence=same_repository.licence if same_repository else None,
         announce=typer.echo,
     )
-    _print_fetched(fetched, into, downloaded)
-    if known:
-        typer.echo(f"read it with --source {known.kind}={into}")
-
-
-def _print_fetched(fetched: FetchRecord, folder: Path, downloaded: Sequence[str]) -> None:
     for file in fetched.files:
-        path = folder / file.path
-        typer.echo(f"{file.sha256}  {file.bytes:>10}  {path}")
+        typer.echo(f"{file.sha256}  {file.bytes:>10}  {into / file.path}")
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
     typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
     names = ", ".join(downloaded)
     typer.echo(f"downloaded: {names}" if names else "unchanged: nothing was downloaded")
+    if known:
+        typer.echo(f"read it with --source {known.kind}={into}")
 
 
 problems.command()(repair)

@@ -45,16 +45,7 @@ def run(app: Callable[[], object], *more: type[Exception]) -> None:
 
 def report(message: str, hint: str | None) -> None:
     """Print an error for the user to standard error."""
-    console = Console(stderr=True)
-    console.print(
-        f"error: {message}",
-        style="bold red",
-        markup=False,
-        emoji=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    console.print(f"error: {message}", style="bold red")
     if hint:
-        console.print(
-            f"  -> {hint}", markup=False, emoji=False, highlight=False, soft_wrap=True
-        )
+        console.print(f"  -> {hint}")

@@ -68,16 +68,8 @@ def toolchain(
         remedy = newer if tool == "cocotb1" else f"apt-get install {tool}"
         table.add_row(tool, versions.get(tool) or f"missing: {remedy}", use)
     console.print(table)
-    if installed is None:
-        console.print(
-            f"these are this machine's own tools; to use the simulation image's: {newer}",
-            highlight=False,
-            soft_wrap=True,
-        )
-    else:
-        console.print(
-            f"installed toolchain, made of {versions['toolchain']}",
-            highlight=False,
-            soft_wrap=True,
-        )
-    console.print(f"further tools: {tools_home()}", highlight=False, soft_wrap=True)
+    origin = f"these are this machine's own tools; to use the simulation image's: {newer}"
+    if installed is not None:
+        origin = f"installed toolchain, made of {versions['toolchain']}"
+    for line in (origin, f"further tools: {tools_home()}"):
+        console.print(line, highlight=False, soft_wrap=True)

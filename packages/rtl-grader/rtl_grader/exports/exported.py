@@ -30,6 +30,7 @@ from rtl_grader.grading.cache import MemoryCache
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
+from rtl_grader.problems.faults import fault_of
 from rtl_grader.problems.problem_set import LoadedProblems, SplitBy
 from rtl_grader.problems.sources import (
     FileSource,
@@ -148,11 +149,8 @@ def _task(place: str, line: str) -> Task:
     try:
         return Task.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "line"
-        raise ProblemError(
-            f"{place}: {where}: {first['msg']}", "export the problems again"
-        ) from error
+        fault = fault_of(error, place)
+        raise ProblemError(fault.message, "export the problems again") from error
 
 
 def _same(task: Task, problem: Problem | None) -> Problem:

@@ -145,34 +145,26 @@ def _chosen(
     names = [stem, *demanded]
     if alone:
         own, names = [*own, *free], [*demanded, stem]
-    best = _best(own, names) if target.endswith(HDL_SUFFIXES) else None
-    if best or own:
-        return best or _standing_best(own)
-    return _first_complete(free, [stem]) or _first_begun(free, [stem])
+    if not own:
+        return _defining(free, [stem])
+    designs = (source for source in own if source.holds_design())
+    best = None
+    if target.endswith(HDL_SUFFIXES):
+        best = _defining(own, names) or next(designs, None)
+    return best or _standing_best(own)
 
 
-def _best(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
-    """Return the first source that defines one of `names` completely, else that begins one, else with a design."""
-    source = _first_complete(sources, names) or _first_begun(sources, names)
-    return source or next((source for source in sources if source.holds_design()), None)
-
-
-def _first_begun(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
-    """Return the first source that begins the first possible name."""
-    for name in names:
-        for source in sources:
-            if name in source.names:
-                return source
-    return None
-
-
-def _first_complete(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
+def _defining(sources: Sequence[Source], names: Sequence[str]) -> Source | None:
     """Return the source that defines the first possible name completely: the last correction, else the
-    first."""
+    first; without any the first source that begins the first possible name."""
     for name in names:
         complete = [source for source in sources if name in source.complete]
         if complete:
             return _standing_best(complete)
+    for name in names:
+        for source in sources:
+            if name in source.names:
+                return source
     return None
 
 

@@ -24,7 +24,8 @@ from rtl_grader.grading.executors.base import (
     Step,
     Steps,
 )
-from rtl_grader.problems.cvdp import FieldError, compose_services
+from rtl_grader.problems.cvdp import compose_services
+from rtl_grader.problems.faults import FieldError
 from rtl_grader.types.files import Files
 
 WORKDIR = "/code/rundir"

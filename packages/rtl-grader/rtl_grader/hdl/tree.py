@@ -103,6 +103,11 @@ class SourceTree:
         """Return the nodes of these kinds, kind by kind, each from the top down. The tree is walked once."""
         return [node for kind in kinds for node in self._by_kind.get(kind, ())]
 
+    def module(self, name: str) -> Node | None:
+        """The module of this name; None if there is none."""
+        modules = self.of("ModuleDeclaration")
+        return next((node for node in modules if node.header.name.rawText == name), None)
+
     def span(self, node: Node) -> Span | None:
         """First and past-the-last byte of a node or token; None when it is not literally in this file."""
         first, last = node, node

@@ -31,6 +31,7 @@ from pydantic import (
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.hdl.edits import PatchError, apply_patch
+from rtl_grader.problems.faults import FieldError, NotGradableError, fault_of
 from rtl_grader.problems.fetch import remedy
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
@@ -59,19 +60,6 @@ _COMMERCIAL = re.compile(
 _SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
 JsonObject = dict[str, Any]
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-class NotGradableError(ProblemError):
-    """The problem is valid but cannot be graded here; the message is the reason."""
-
-
-class FieldError(ProblemError):
-    """A field of a record is invalid."""
-
-    def __init__(self, field_name: str, reason: str) -> None:
-        super().__init__(f"{field_name}: {reason}")
-        self.field = field_name
-        self.reason = reason
 
 
 def read_cvdp(path: Path | str) -> ProblemSet:
@@ -236,7 +224,7 @@ def _checked(kind: type[_Model], value: Any) -> _Model:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise _fault(error) from None
+        raise fault_of(error) from None
 
 
 def files_of(value: object, field_name: str) -> dict[str, str]:
@@ -246,28 +234,10 @@ def files_of(value: object, field_name: str) -> dict[str, str]:
     try:
         return _FILES.validate_python(value)
     except ValidationError as error:
-        raise _fault(error, field_name) from None
-
-
-def _fault(error: ValidationError, *place: str) -> FieldError:
-    """The first field of a validation that is wrong, below `place`."""
-    first = error.errors()[0]
-    names = [*place, *(part for part in first["loc"] if isinstance(part, str))]
-    if names[-1] == "[key]":
-        names = names[:-2]
-    reason = first["msg"].removeprefix("Value error, ")
-    if usual := _FAULTS.get(first["type"]):
-        reason = usual.format(type(first["input"]).__name__)
-    return FieldError(".".join(names), reason)
+        raise fault_of(error, field_name) from None
 
 
 _FILES = TypeAdapter(FileTexts)
-_FAULTS = {
-    "missing": "is missing",
-    "string_type": "is {}, not text",
-    "dict_type": "is {}, not an object",
-}
-"""Type of an error of pydantic -> the reason."""
 
 
 def _published(files: Files) -> Files | None:

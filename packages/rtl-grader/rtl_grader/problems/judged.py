@@ -149,13 +149,6 @@ def surroundings(problem: Problem) -> dict[str, Any]:
     return row
 
 
-def top_of(text: str) -> str | None:
-    """The module of a text that no other one of it instantiates: the last one if there are several, None
-    without modules."""
-    tops = tops_of(text)
-    return tops[-1] if tops else None
-
-
 def tops_of(text: str) -> list[str]:
     """The modules of a text that no other one of it instantiates; all of them if each is instantiated."""
     units = [unit for unit in modules(code_of(text)) if unit.name]

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from rtl_grader.hdl.text import HIDDEN, WORD
-from rtl_grader.hdl.tree import SourceTree, find, name_of
+from rtl_grader.hdl.tree import SourceTree, name_of
 from rtl_grader.types.problem import Interface
 
 HeaderRule = Literal["missing", "always", "never"]
@@ -37,8 +37,7 @@ def module_header(design: str, name: str) -> str:
     Raises ValueError when there is no such module.
     """
     tree = SourceTree(HIDDEN.sub(_without_comment, design))
-    modules = find(tree.root, "ModuleDeclaration")
-    module = next((node for node in modules if node.header.name.rawText == name), None)
+    module = tree.module(name)
     if module is None:
         raise ValueError(f"there is no module {name} to take the header from")
     header = tree.text(module.header)

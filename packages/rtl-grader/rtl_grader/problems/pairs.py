@@ -19,7 +19,8 @@ from typing import Any, get_args
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.hdl.text import code_of, emptied, module_names, modules
-from rtl_grader.problems.cvdp import FieldError, NotGradableError, check_text, files_of
+from rtl_grader.problems.cvdp import check_text, files_of
+from rtl_grader.problems.faults import FieldError, NotGradableError
 from rtl_grader.problems.judged import Compilation
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import MASKED, Difficulty

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -13,13 +12,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rtl_grader.errors import ProblemError
-from rtl_grader.grading.answer_file import AnswerLine
+from rtl_grader.grading.answer_file import MAX_LINE_BYTES, AnswerLine
 from rtl_grader.grading.executors import make_executor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import KnownGood
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.grading.verdict_record import Record, VerdictRecord, changed_fields, differences
-from rtl_grader.problems.cvdp import not_json
+from rtl_grader.problems.cvdp import json_lines
 from rtl_grader.records.grade_file import graded_record, key_of
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome
@@ -100,7 +99,7 @@ def read_records(path: Path) -> list[CheckedRecord]:
     """Read a file of records. `differences` of a line say whether it is broken, altered or incomplete."""
     try:
         with path.open("rb") as file:
-            claims = [_checked(number, text) for number, text in enumerate(file, 1)]
+            claims = [_checked(*row) for row in json_lines(file, MAX_LINE_BYTES)]
     except OSError as error:
         raise ProblemError(
             f"cannot read the verdicts {path}: {error.strerror}", "check the path"
@@ -114,16 +113,12 @@ def read_records(path: Path) -> list[CheckedRecord]:
     return claims
 
 
-def _checked(number: int, text: bytes) -> CheckedRecord:
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return _malformed(number, {}, not_json(error))
-    if not isinstance(raw, dict):
-        return _malformed(number, {}, f"is a JSON {type(raw).__name__}, not an object")
+def _checked(number: int, raw: Record | str) -> CheckedRecord:
+    if isinstance(raw, str):
+        return CheckedRecord(number, {}, differences=[("malformed", raw)])
     if "digest" not in raw:
         why = "has no digest: an earlier version wrote the record, or the digest was removed"
-        return _malformed(number, raw, why)
+        return CheckedRecord(number, raw, differences=[("malformed", why)])
     claim = CheckedRecord(
         number, raw, differences=[("altered", name) for name in changed_fields(raw)]
     )
@@ -134,10 +129,6 @@ def _checked(number: int, text: bytes) -> CheckedRecord:
             place = ".".join(map(str, problem["loc"]))
             claim.differences.append(("malformed", f"{place}: {problem['msg']}"))
     return claim
-
-
-def _malformed(number: int, raw: Record, why: str) -> CheckedRecord:
-    return CheckedRecord(number, raw, differences=[("malformed", why)])
 
 
 def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:

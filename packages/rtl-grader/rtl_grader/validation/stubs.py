@@ -181,7 +181,7 @@ class AroundGolden:
             if path not in golden or not path.endswith(HDL) or not is_driven:
                 continue
             tree = SourceTree(golden[path])
-            module = _module(tree, interface.module)
+            module = tree.module(interface.module)
             if module is not None and outputs <= ModuleText(tree, module).ports.keys():
                 return module, tree, path
         raise ValueError(
@@ -262,17 +262,10 @@ def _timed(text: str) -> str:
     return text if "`timescale" in text or "timeunit" in text else f"`timescale 1ns/1ps\n{text}"
 
 
-def _module(tree: SourceTree, name: str) -> Node | None:
-    for node in tree.of("ModuleDeclaration"):
-        if node.header.name.rawText == name:
-            return node
-    return None
-
-
 def _emptied(text: str, module: str, body: str) -> str | None:
     """`text` with another body for `module`; None if it lacks the module or a macro defines it."""
     tree = SourceTree(text)
-    node = _module(tree, module)
+    node = tree.module(module)
     if node is None:
         return None
     removed = [tree.span(member) for member in node.members if name_of(member) not in HEAD]

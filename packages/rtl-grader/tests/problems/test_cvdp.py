@@ -7,12 +7,8 @@ import json
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_grader.problems.cvdp import (
-    FieldError,
-    NotGradableError,
-    problem_from_record,
-    read_cvdp,
-)
+from rtl_grader.problems.cvdp import problem_from_record, read_cvdp
+from rtl_grader.problems.faults import FieldError, NotGradableError
 from rtl_grader.types.problem import InterfaceSource
 
 CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
@@ -84,8 +80,8 @@ def test_a_withheld_solution_is_a_target_without_golden_answer(text):
     [
         (SINGLE, "id", ..., "id"),
         (SINGLE, "id", "a\nb", "id"),
-        (SINGLE, "categories", ["cid003"], "categories"),
-        (SINGLE, "categories", ["cid003", "terrible"], "categories"),
+        (SINGLE, "categories", ["cid003"], "categories.1"),
+        (SINGLE, "categories", ["cid003", "terrible"], "categories.1"),
         (SINGLE, "input", [], "input.prompt"),
         (SINGLE, "input.prompt", "half \ud800", "input.prompt"),
         (SINGLE, "input.context", {"rtl/a\ud800": "y"}, "input.context"),

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from rtl_grader.hdl.text import code_of, modules
 from rtl_grader.hdl.tree import SourceTree, name_of, walk
+from rtl_grader.problems.faults import FieldError
 from rtl_grader.problems.folder.description import (
     FORMS,
     NO_ERROR,
     BenchKeys,
     Description,
-    FolderError,
 )
 from rtl_grader.problems.folder.files import Folder
 from rtl_grader.problems.folder.make import make_variables
@@ -49,7 +49,7 @@ class BenchFiles(NamedTuple):
 
 
 def find_bench(folder: Folder, stated: Description) -> BenchFiles:
-    """The bench that is stated, else the only one that can be found. Raises FolderError for several, and for a
+    """The bench that is stated, else the only one that can be found. Raises FieldError for several, and for a
     key that it does not use."""
     keys = stated.bench
     forms = [form for form in FORMS if getattr(keys, form)]
@@ -57,7 +57,7 @@ def find_bench(folder: Folder, stated: Description) -> BenchFiles:
     for key in keys.model_fields_set.intersection(_MEANINGLESS[bench.form]):
         name = key.replace("passed", "pass").replace("failed", "fail")
         reason = f"has no meaning for a bench by {bench.form}: remove it"
-        raise FolderError(f"bench.{name}", reason)
+        raise FieldError(f"bench.{name}", reason)
     return bench
 
 
@@ -82,13 +82,13 @@ def _guess(folder: Folder, top: str) -> BenchFiles:
     benches = [bench for bench in every if not top or top in bench.duts]
     if not benches:
         reason = f"none is about {top}: name one, or say equivalence = true"
-        raise FolderError("bench", reason)
+        raise FieldError("bench", reason)
     form = benches[0].form
     same = [bench for bench in benches if bench.form == form]
     if len(same) > 1:
         choices = [bench.paths[0] for bench in same[:9]]
         choice = "; ".join(choices)
-        raise FolderError(f"bench.{form}", f"there are several, name one ({choice})")
+        raise FieldError(f"bench.{form}", f"there are several, name one ({choice})")
     return same[0]
 
 
@@ -101,7 +101,7 @@ def _bench(folder: Folder, form: str, paths: Sequence[str]) -> BenchFiles:
 def _tops(path: str, text: str) -> Sequence[str]:
     values = make_variables(text)
     if values.get("TOPLEVEL_LANG") == "vhdl":
-        raise FolderError(path, "its top level is VHDL, which cannot be graded: give Verilog")
+        raise FieldError(path, "its top level is VHDL, which cannot be graded: give Verilog")
     return [values.get("COCOTB_TOPLEVEL") or values.get("TOPLEVEL", "")]
 
 
@@ -158,5 +158,5 @@ def verdict_of(text: str, keys: BenchKeys) -> OwnVerdict:
     if not has_faults(text):
         choice = "; ".join(whole[:5]) or "none was found"
         reason = f"say which printed line means that a design passed ({choice})"
-        raise FolderError("bench.pass", reason)
+        raise FieldError("bench.pass", reason)
     return OwnVerdict("", failed)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
+from rtl_grader.problems.faults import FieldError, fault_of
 from rtl_grader.types.section import Section
 from rtl_grader.words import did_you_mean
 
@@ -18,14 +19,6 @@ _NONE = re.compile("")
 FORMS = ("cocotb", "verilog", "makefile", "equivalence")
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 Plusarg = Annotated[str, StringConstraints(pattern=r"^\+\S+$")]
-
-
-class FolderError(ValueError):
-    """Something in a folder that its user must mend: a key of `problem.toml` or a file, and what to do."""
-
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"{place}: {reason}")
-        self.place, self.reason = place, reason
 
 
 def _is_word(value: int | str) -> int | str:
@@ -96,27 +89,26 @@ class Description(Section):
 
 
 def read_description(path: Path) -> Description:
-    """Read a `problem.toml`. Raises FolderError with the key that is wrong."""
+    """Read a `problem.toml`. Raises FieldError with the key that is wrong."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FolderError("file", f"is not TOML: {error}") from None
+        raise FieldError("file", f"is not TOML: {error}") from None
     except OSError as error:
-        raise FolderError("file", f"cannot be read: {error.strerror}") from None
+        raise FieldError("file", f"cannot be read: {error.strerror}") from None
     return described(values)
 
 
 def described(values: dict[str, Any]) -> Description:
-    """A description by its keys. Raises FolderError with the key that is wrong."""
+    """A description by its keys. Raises FieldError with the key that is wrong."""
     try:
         return Description.model_validate(values)
     except ValidationError as error:
+        fault = fault_of(error)
         first, *_ = error.errors()
-    reason = first["msg"].removeprefix("Value error, ")
-    reason = reason.replace("valid tuple", "list").replace("valid dictionary", "table")
+    reason = fault.reason.replace("valid tuple", "list")
     if first["type"] == "extra_forbidden":
-        hint = did_you_mean(
-            str(first["loc"][-1]), Description.model_fields, "docs/problems.md lists them"
-        )
+        name = fault.field.rpartition(".")[2]
+        hint = did_you_mean(name, Description.model_fields, "docs/problems.md lists them")
         reason = f"there is no such key; {hint}"
-    raise FolderError(".".join(map(str, first["loc"])), reason)
+    raise FieldError(fault.field, reason)

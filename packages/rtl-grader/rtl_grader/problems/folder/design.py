@@ -11,8 +11,9 @@ from os.path import commonpath, dirname, normpath, relpath
 from posixpath import basename
 
 from rtl_grader.hdl.text import code_of, module_names, modules, words_of
+from rtl_grader.problems.faults import FieldError
 from rtl_grader.problems.folder.bench import BenchFiles
-from rtl_grader.problems.folder.description import Description, FolderError
+from rtl_grader.problems.folder.description import Description
 from rtl_grader.problems.folder.files import SOURCES, Folder
 from rtl_grader.problems.judged import tops_of
 from rtl_grader.problems.testbench import Build
@@ -97,7 +98,7 @@ class DesignFiles:
 
 
 def find_design(folder: Folder, keys: Description, bench: BenchFiles) -> DesignFiles:
-    """The design that is stated, or that the bench is about. Raises FolderError for what must be stated."""
+    """The design that is stated, or that the bench is about. Raises FieldError for what must be stated."""
     texts = folder.hdl
     stated = folder.sources(folder.glob(keys.answer, "answer"))
     own = {path: texts[path] for path in stated or texts if path not in bench.paths}
@@ -162,7 +163,7 @@ def included(texts: Files, roots: Iterable[str], folders: Iterable[str]) -> dict
 def only_top(stated: str, duts: Iterable[str], texts: Files) -> str:
     """The module that an answer defines: the stated one, the bench's, or the only one that none instantiates.
 
-    Raises FolderError for none and for several.
+    Raises FieldError for none and for several.
     """
     text = "\n".join(texts.values())
     own = module_names(text)
@@ -171,9 +172,9 @@ def only_top(stated: str, duts: Iterable[str], texts: Files) -> str:
         if len(candidates) == 1:
             return candidates.pop()
     if not own:
-        raise FolderError("top", "no Verilog file defines a module: add the golden design")
+        raise FieldError("top", "no Verilog file defines a module: add the golden design")
     choice = ", ".join(sorted(own))
-    raise FolderError("top", f"name the module that an answer defines ({choice[:400]})")
+    raise FieldError("top", f"name the module that an answer defines ({choice[:400]})")
 
 
 def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str, str]:
@@ -190,7 +191,7 @@ def specification(folder: Folder, stated: str, text: str, top: str) -> tuple[str
     start = next(unit.start for unit in units if unit.name == top)
     comment = _COMMENT.search(text[:start])
     if not comment:
-        raise FolderError("spec", "there is none: write in spec.md what the design does")
+        raise FieldError("spec", "there is none: write in spec.md what the design does")
     return "the comment above the module", comment[0]
 
 
@@ -208,8 +209,8 @@ def _data(folder: Folder, patterns: Iterable[str]) -> dict[str, list[str]]:
         data[path] = sorted({name, *places})
         for place in data[path]:
             if place.startswith(("/", "../..")):
-                raise FolderError("data", f"a text opens {place}: write {name} there")
+                raise FieldError("data", f"a text opens {place}: write {name} there")
     distinct = set(map(basename, data))
     if len(distinct) < len(data):
-        raise FolderError("data", f"two files have one name: {' '.join(data)}")
+        raise FieldError("data", f"two files have one name: {' '.join(data)}")
     return data

@@ -6,8 +6,8 @@ from pathlib import Path
 from posixpath import basename, dirname, join
 
 from rtl_grader.hdl.expansion import expanded
+from rtl_grader.problems.faults import FieldError
 from rtl_grader.problems.folder.bench import BenchFiles, verdict_of
-from rtl_grader.problems.folder.description import FolderError
 from rtl_grader.problems.folder.design import DesignFiles, definitions, included, needed
 from rtl_grader.problems.service import compose_file
 from rtl_grader.problems.testbench import (
@@ -35,7 +35,7 @@ def cocotb_harness(design: DesignFiles, test: str, notes: dict[str, str]) -> dic
     here = join(dirname(test), "")
     files = [path for path in folder.paths if path.endswith(".py") and path.startswith(here)]
     if test not in files:
-        raise FolderError("bench", f"there is no Python file {test} with its tests")
+        raise FieldError("bench", f"there is no Python file {test} with its tests")
     python = {f"src/{path.removeprefix(here)}": folder.text(path) for path in files}
     runs = keys.bench.parameters
     notes["verdict"] = f"cocotb tests, with {counted(len(runs), 'set')} of parameters"
@@ -67,7 +67,7 @@ def verilog_harness(
 ) -> dict[str, str]:
     """The harness of a Verilog bench: path -> text.
 
-    Raises FolderError when the bench has no or several top modules, or if its verdict must be stated.
+    Raises FieldError when the bench has no or several top modules, or if its verdict must be stated.
     """
     texts = design.folder.hdl
     apart = {*bench.paths, *design.answer, *design.given}
@@ -85,7 +85,7 @@ def verilog_harness(
     if design.top not in used or len(tops) != 1:
         uses = " ".join(bench.duts)
         reason = f"one top module must hold {design.top}; there are {tops}, which hold {uses}"
-        raise FolderError("bench.top", reason)
+        raise FieldError("bench.top", reason)
     (path, golden), *_ = design.moved(design.answer).items()
     return bench_harness(
         Bench(

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from os.path import dirname, join, normpath
 
-from rtl_grader.problems.folder.description import FolderError
+from rtl_grader.problems.faults import FieldError
 from rtl_grader.problems.folder.files import Folder
 
 _UNKNOWN = "<needs-a-shell>"
@@ -40,13 +40,13 @@ class MakeKeys:
 
 
 def make_keys(folder: Folder, path: str) -> MakeKeys:
-    """What a Makefile of a folder says. Raises FolderError if it sets other units of time than are used."""
+    """What a Makefile of a folder says. Raises FieldError if it sets other units of time than are used."""
     variables = make_variables(folder.text(path))
     modules = variables.get("COCOTB_TEST_MODULES") or variables.get("MODULE", "")
     module, *_ = modules.split(",")
     for name, usual in _TIMES.items():
         if variables.get(name, usual) != usual:
-            raise FolderError(path, f"{name} is {variables[name]}: only {usual} can be graded")
+            raise FieldError(path, f"{name} is {variables[name]}: only {usual} can be graded")
     here = dirname(path)
     keys = MakeKeys(join(here, f"{module}.py"))
     for name in variables.get("VERILOG_SOURCES", "").split():

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rtl_grader.problems.design import difficulty_of
+from rtl_grader.problems.faults import FieldError
 from rtl_grader.problems.folder.bench import find_bench, read_inside
 from rtl_grader.problems.folder.description import (
     Description,
-    FolderError,
     described,
     read_description,
 )
@@ -38,7 +38,7 @@ class Understanding:
     place: str
     """The folder, or its `problem.toml`."""
     problem: Problem | None = None
-    error: FolderError | None = None
+    error: FieldError | None = None
     notes: dict[str, str] = field(default_factory=dict)
     """What was found: a noun -> words."""
 
@@ -49,10 +49,10 @@ def understand(name: str, folder: Path, description: Path | None) -> Understandi
     try:
         stated = read_description(description) if description else Description()
         result.problem = _problem(name, Folder(folder), stated, result.notes)
-    except FolderError as error:
+    except FieldError as error:
         result.error = error
     except ValueError as error:
-        result.error = FolderError("bench", str(error))
+        result.error = FieldError("bench", str(error))
     return result
 
 
@@ -129,7 +129,7 @@ def _completed(folder: Folder, stated: Description, make: MakeKeys) -> Descripti
     if stated.filelist:
         listing = listing_of(folder.root / stated.filelist)
     for place, reason in listing.left_out:
-        raise FolderError("filelist", f"{place}: {reason}")
+        raise FieldError("filelist", f"{place}: {reason}")
     given = folder.glob(stated.given, "given") + folder.relative(listing.files)
     values = stated.model_dump(by_alias=True)
     values["given"] = given or make.given

@@ -16,7 +16,8 @@ from typing import Any
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES, hdl_files
 from rtl_grader.hdl.text import code_of
-from rtl_grader.problems.cvdp import FieldError, files_of, text_lines
+from rtl_grader.problems.cvdp import files_of, text_lines
+from rtl_grader.problems.faults import FieldError
 from rtl_grader.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_grader.problems.rtl.designs import Library, SourceFile, plain
 from rtl_grader.problems.rtl.filelist import Listing, listing_of, normal, text_of

@@ -6,6 +6,7 @@ A source of your own is such a class in your own module; its kind is `module:Cla
 
 from __future__ import annotations
 
+import glob
 import json
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -101,8 +102,8 @@ class FileSource(ProblemSource):
 
     @classmethod
     def is_there(cls, path: Path) -> bool:
-        """Whether there is something to read at `path`."""
-        return path.exists()
+        """Whether there is something to read at `path`, which may be a glob."""
+        return path.exists() or bool(glob.glob(str(path), recursive=True))
 
     @classmethod
     def how_to_get(cls, path: Path) -> str:

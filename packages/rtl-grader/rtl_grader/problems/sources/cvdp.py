@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
 
@@ -66,23 +67,18 @@ def read_folder(folder: Path) -> ProblemSet:
     if not files:
         raise ProblemError(f"{folder} holds no .jsonl file", remedy(folder))
     merged = ProblemSet()
-    origin: dict[str, tuple[int, str]] = {}
+    copies: dict[str, list[tuple[str, Problem]]] = defaultdict(list)
     for file in files:
         contents = read_cvdp(file)
         merged.broken.extend(contents.broken)
         merged.left_out.extend(contents.left_out)
         for problem in contents.problems:
-            if problem.id not in origin:
-                origin[problem.id] = (len(merged.problems), file.name)
-                merged.problems.append(problem)
-                continue
-            place, used = origin[problem.id]
-            unused = file.name
-            if merged.problems[place].golden is None and problem.golden is not None:
-                merged.problems[place] = problem
-                used, unused = unused, used
-                origin[problem.id] = (place, used)
-            name = f"{problem.id} ({unused})"
-            reason = f"{used} holds a problem of the same id"
-            merged.left_out.append(LeftOut(name, reason, problem.source))
+            copies[problem.id].append((file.name, problem))
+    for name, own in copies.items():
+        own.sort(key=lambda copy: copy[1].golden is None)
+        (used, problem), *others = own
+        merged.problems.append(problem)
+        reason = f"{used} holds a problem of the same id"
+        for unused, other in others:
+            merged.left_out.append(LeftOut(f"{name} ({unused})", reason, other.source))
     return merged

@@ -32,7 +32,7 @@ class FolderSource(FileSource):
                 result.problems.append(reading.problem)
             elif error := reading.error:
                 file = os.path.relpath(reading.place, self.path)
-                broken = BrokenLine(file, 1, reading.name, error.place, error.reason, SOURCE)
+                broken = BrokenLine(file, 1, reading.name, error.field, error.reason, SOURCE)
                 result.broken.append(broken)
         return result
 

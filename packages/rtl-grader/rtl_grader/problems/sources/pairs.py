@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +11,8 @@ from pydantic import Field
 
 from rtl_grader.errors import ConfigError
 from rtl_grader.hdl.text import compact
-from rtl_grader.problems.cvdp import FieldError, NotGradableError
 from rtl_grader.problems.design import Design, difficulty_of
+from rtl_grader.problems.faults import FieldError, NotGradableError
 from rtl_grader.problems.fetch import KNOWN_SETS, known_set, read_record
 from rtl_grader.problems.judged import Judging, judged_problem, tops_of
 from rtl_grader.problems.module_header import HeaderRule
@@ -58,10 +57,6 @@ class PairsSource(FileSource):
     """Licence of the rows without a column `licence` or `license`. By default what `problems fetch` recorded."""
     judge: Judging = Judging()
     """How the golden answer judges: `proof`, `proof_share`, `proof_cpu_s`, `valid`."""
-
-    @classmethod
-    def is_there(cls, path: Path) -> bool:
-        return path.exists() or bool(glob.glob(str(path), recursive=True))
 
     @classmethod
     def how_to_get(cls, path: Path) -> str:

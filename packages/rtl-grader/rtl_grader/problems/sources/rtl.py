@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -53,10 +52,6 @@ class RtlSource(FileSource):
     """Macros that are defined, beside those of a filelist or core."""
     judge: Judging = Judging()
     """How answers are compared with the design."""
-
-    @classmethod
-    def is_there(cls, path: Path) -> bool:
-        return path.exists() or bool(glob.glob(str(path), recursive=True))
 
     @classmethod
     def how_to_get(cls, path: Path) -> str:

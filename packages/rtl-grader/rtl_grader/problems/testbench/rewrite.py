@@ -147,7 +147,7 @@ def rewritten(
         *_seeded(tree, home),
         *_opened(tree, top),
         *_watched(tree, instances, ports, channel),
-        *_marked(tree, channel),
+        *_preceded(_statements(tree, _ENDING), channel, ENDED),
         *(_with_faults(tree, channel) if errors else ()),
         *_without_waves(tree),
     ]
@@ -191,11 +191,6 @@ def _to_channel(tree: SourceTree, calls: Iterable[Node], channel: str) -> Iterat
         yield Edit(*_span(tree, name), f"$f{base}")
         _, opening = _span(tree, call.arguments.openParen)
         yield _inserted(opening, f"{channel}, ")
-
-
-def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
-    """Write the mark before each `$finish` or `$stop`."""
-    yield from _preceded(_statements(tree, _ENDING), channel, ENDED)
 
 
 def _with_faults(tree: SourceTree, channel: str) -> Iterator[Edit]:
@@ -250,12 +245,11 @@ def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
 
 def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
     """Declare the file and the seeds after the top module's header, on the same line."""
-    for node in tree.of("ModuleDeclaration"):
-        if node.header.name.rawText == top:
-            _, end = _span(tree, node.header.semi)
-            file = f'integer channel_{WORD} = $fopen("{VERDICT_FILE}", "w");'
-            seeds = f"integer seed_{WORD} = 0; integer useed_{WORD} = 0;"
-            yield _inserted(end, f" {file} {seeds}")
+    if node := tree.module(top):
+        _, end = _span(tree, node.header.semi)
+        file = f'integer channel_{WORD} = $fopen("{VERDICT_FILE}", "w");'
+        seeds = f"integer seed_{WORD} = 0; integer useed_{WORD} = 0;"
+        yield _inserted(end, f" {file} {seeds}")
 
 
 def _watched(
