@@ -16,6 +16,7 @@ from typing import Any
 import prover
 
 _REGISTER = re.compile(r"\$_(?:\w*DFF|DLATCH|SR_|FF_)")
+_PATH = re.compile(r"^Longest topological path in .* \(length=(\d+)\):$", re.M)
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
@@ -35,44 +36,15 @@ def _size() -> dict[str, int]:
         "synth -flatten -noabc",
         "abc -g AND,OR,XOR,MUX",
         "opt_clean",
-        "write_json netlist.json",
+        "ltp -noff",
     )
-    with open("netlist.json") as file:
-        modules = json.load(file)["modules"]
-    top = str(design.top_module().name)[1:]
-    cells = list(modules[top]["cells"].values())
-    gates = [cell for cell in cells if not _REGISTER.match(cell["type"])]
+    kinds = [str(cell.type) for cell in design.top_module().cells_.values()]
+    path = _PATH.search(prover.log_text())
     return {
-        "cells": len(cells),
-        "flip_flops": len(cells) - len(gates),
-        "levels": _levels(gates),
+        "cells": len(kinds),
+        "flip_flops": len(list(filter(_REGISTER.match, kinds))),
+        "levels": int(path[1]) if path else 0,
     }
-
-
-def _bits_by_direction(cell: dict[str, Any]) -> dict[str, list[Any]]:
-    """The bits at a cell's inputs (`input`) and outputs (`output`)."""
-    bits: dict[str, list[Any]] = {"input": [], "output": []}
-    for port, direction in cell["port_directions"].items():
-        bits[direction] += cell["connections"][port]
-    return bits
-
-
-def _levels(gates: list[dict[str, Any]]) -> int:
-    """Gates on the longest path from a bit that no gate drives. There is no loop: `prover.read` refuses one."""
-    ports = [_bits_by_direction(cell) for cell in gates]
-    driver = {bit: place for place, port in enumerate(ports) for bit in port["output"]}
-    level: dict[int, int] = {}
-    for start in range(len(gates)):
-        waiting = [start]
-        while waiting:
-            gate = waiting[-1]
-            before = {driver[bit] for bit in ports[gate]["input"] if bit in driver}
-            if missing := before - level.keys():
-                waiting += missing
-            else:
-                level[gate] = 1 + max((level[one] for one in before), default=0)
-                waiting.pop()
-    return max(level.values(), default=0)
 
 
 if __name__ == "__main__":
