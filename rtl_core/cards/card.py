@@ -26,7 +26,7 @@ from rtl_core.config.episode import Bounds
 from rtl_core.errors import ProblemError
 from rtl_core.reporting.breakdown import Slice, slices
 from rtl_core.reporting.text import figure_kind
-from rtl_grader.grading.cache import sha256_of
+from rtl_grader.digest import sha256_of
 from rtl_grader.grading.verdict_record import Record, changed_fields, sealed
 from rtl_grader.types.problem import Problem
 from rtl_grader.types.verdict import Outcome

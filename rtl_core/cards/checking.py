@@ -28,7 +28,7 @@ from rtl_core.cards.settings import departures
 from rtl_core.config.load import shipped_configs
 from rtl_core.config.models import EvaluationSection
 from rtl_core.errors import ProblemError
-from rtl_grader.grading.cache import sha256_of
+from rtl_grader.digest import sha256_of
 from rtl_grader.grading.verdict_record import Conditions
 from rtl_grader.problems.errata import errata_of
 from rtl_grader.records.reproduce import read_records

@@ -26,8 +26,8 @@ from rtl_core.reporting.evaluations import by_name, cost_of, counts_of, schedule
 from rtl_core.rollouts.resumable import problems_as_recorded
 from rtl_core.rollouts.verdict_records import records_of
 from rtl_core.run.folder import config_of
+from rtl_grader.digest import sha256_of
 from rtl_grader.files import replacing
-from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import Record
 from rtl_grader.problems.errata import edited
 

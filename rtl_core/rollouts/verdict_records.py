@@ -13,9 +13,9 @@ from rtl_core.rollouts.resumable import problems_as_recorded
 from rtl_core.run.folder import config_of
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.grading.answer_file import AnswerLine
-from rtl_grader.grading.cache import cache_key
+from rtl_grader.grading.cache import Conditions, cache_key
 from rtl_grader.grading.grader import seeds_for
-from rtl_grader.grading.verdict_record import Conditions, answer_key, sealed, verdict_record
+from rtl_grader.grading.verdict_record import answer_key, sealed, verdict_record
 from rtl_grader.settings import limits_of
 from rtl_grader.types.verdict import Outcome, Stage
 
@@ -52,14 +52,7 @@ def records_of(
                 until=Stage(section.last_stage(rollout.purpose, rollout.step)),
             )
             key = cache_key(
-                problem,
-                line.answer.files,
-                executor=verdict.executor,
-                tools=verdict.tools,
-                seed=conditions.seed,
-                seeds=conditions.seeds,
-                limits=conditions.limits,
-                until=conditions.until,
+                problem, line.answer.files, conditions, verdict.executor, verdict.tools
             )
             record = verdict_record(line, verdict, answer_key(key, line.answer), conditions)
             if rollout.n_turns is not None:

@@ -22,8 +22,8 @@ from rtl_core.rollouts.datums import golden_response
 from rtl_core.starter import starter_problems
 from rtl_distill.cli.evaluating import _is_finished
 from rtl_distill.cli.grade import _read_as_by
+from rtl_grader.digest import sha256_of
 from rtl_grader.extraction.answer_to import answer_to
-from rtl_grader.grading.cache import sha256_of
 from rtl_grader.grading.verdict_record import sealed
 from rtl_grader.problems.errata import errata_of
 from rtl_grader.problems.sources import load_problems

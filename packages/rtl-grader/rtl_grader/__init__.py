@@ -61,6 +61,7 @@ OPEN = (
     "cli",
     "equivalence.pair",
     "equivalence.effort",
+    "digest",
     "errors",
     "exports.exported",
     "extraction.answer_to",

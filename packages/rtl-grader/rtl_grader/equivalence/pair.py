@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 import sys
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from posixpath import basename
 from typing import Literal
 
+from rtl_grader.digest import sha256_of
 from rtl_grader.equivalence.apart import Simulated, Traces
 from rtl_grader.equivalence.effort import Effort
 from rtl_grader.grading.design import as_graded
@@ -187,8 +187,7 @@ class Pair:
         texts = hdl_files({**self.context, **self.golden}).values()
         harness = trace_files([(design, steps)], settle_of(texts))
         harness |= sandbox_scripts(*SIMULATE)
-        key = json.dumps([self.golden, self.context, harness, cpu_s], sort_keys=True)
-        digest = hashlib.sha256(key.encode()).digest()
+        digest = sha256_of([self.golden, self.context, harness, cpu_s])
         golden = _GOLDEN.get(digest) or self._simulated(self.golden, harness, cpu_s)
         _GOLDEN[digest] = golden
         while len(_GOLDEN) > MOST_TRACES:
@@ -213,7 +212,7 @@ class Pair:
         return Simulated.of(result)
 
 
-_GOLDEN: dict[bytes, Simulated] = {}
+_GOLDEN: dict[str, Simulated] = {}
 """The latest simulations of golden answers: several answers are compared with each."""
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from pydantic import BaseModel, Field
+
+from rtl_grader.digest import sha256_of
 from rtl_grader.grading.limits import Limits
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
@@ -63,39 +64,43 @@ class MemoryCache:
         return len(self._texts)
 
 
+class Conditions(BaseModel, frozen=True):
+    """What a verdict depends on besides problem, answer and tools."""
+
+    grader: int = GRADER_VERSION
+    seed: int = Field(ge=0)
+    """The first seed; the seed of a verdict is the deciding one."""
+    seeds: int = Field(ge=1)
+    """Maximum number of seeds."""
+    limits: Limits
+    until: Stage
+    repeat: int = Field(default=1, ge=1)
+    """Number of gradings; the worst verdict counts."""
+
+
 def cache_key(
     problem: Problem,
     files: Files,
-    *,
+    conditions: Conditions,
     executor: str,
     tools: Mapping[str, str],
-    seed: int,
-    seeds: int,
-    limits: Limits,
-    until: Stage,
 ) -> str:
-    """SHA-256 (hex) of everything that decides a verdict. Line endings and trailing white space do not matter."""
-    interface = None
-    if problem.interface:
-        interface = problem.interface.model_dump(mode="json")
+    """SHA-256 (hex) of everything that decides the verdict of one grading. Line endings and trailing white space do
+    not matter."""
     parts = {
-        "grader": GRADER_VERSION,
+        **conditions.model_dump(mode="json", exclude={"repeat"}),
         "problem": problem.fingerprint,
-        "interface": interface,
+        "interface": interface_of(problem),
         "files": {path: normalised(text) for path, text in files.items()},
         "executor": executor,
         "tools": dict(tools),
-        "seed": seed,
-        "seeds": seeds,
-        "limits": limits.model_dump(),
-        "until": until.value,
     }
     return sha256_of(parts)
 
 
-def sha256_of(value: Any) -> str:
-    """SHA-256 (hex) of a value as JSON with sorted keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+def interface_of(problem: Problem) -> object:
+    """The interface that a problem demands, as it is hashed."""
+    return problem.interface and problem.interface.model_dump(mode="json")
 
 
 def normalised(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.analysis import Analysis, AnalysisRequest, Analyst
-from rtl_grader.grading.cache import MemoryCache, cache_key
+from rtl_grader.grading.cache import Conditions, MemoryCache, cache_key
 from rtl_grader.grading.evidence import HARNESS_FAILED, TOO_OLD
 from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.interface_check import demanded_values
@@ -145,15 +145,19 @@ class Grader:
 
     def key(self, problem: Problem, answer: Answer, until: Stage | None = None) -> str:
         """Return the cache key of this grader's verdict on the answer's files, see `cache_key`."""
-        return cache_key(
-            problem,
-            answer.files,
-            executor=self.executor.name,
-            tools=self.tools,
+        conditions = self.conditions(problem, until)
+        return cache_key(problem, answer.files, conditions, self.executor.name, self.tools)
+
+    def conditions(
+        self, problem: Problem, until: Stage | None = None, repeat: int = 1
+    ) -> Conditions:
+        """The conditions under which answers to a problem are graded."""
+        return Conditions(
             seed=self.seed,
             seeds=seeds_for(problem, self.seeds),
             limits=self.limits,
             until=until or self.until,
+            repeat=repeat,
         )
 
     def _under_seeds(self, problem: Problem, answer: Answer, until: Stage) -> Verdict:

@@ -6,7 +6,6 @@ The golden answer's text is in no answer's sandbox, except compressed where a pr
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
+from rtl_grader.digest import sha256_of
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.compose import read_services
 from rtl_grader.grading.design import as_graded
@@ -145,9 +145,7 @@ def _is_drawn(problem: Problem, answer: Files) -> bool:
     assert judging is not None
     if judging.proof != "passes":
         return judging.proof == "undecided"
-    text = json.dumps(sorted(answer.items()))
-    digest = hashlib.sha256(text.encode()).digest()
-    number = int.from_bytes(digest[:4], "big")
+    number = int(sha256_of(sorted(answer.items()))[:8], 16)
     return number < judging.proof_share * 2**32
 
 

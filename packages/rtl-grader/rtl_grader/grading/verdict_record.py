@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
+from rtl_grader.digest import sha256_of
 from rtl_grader.grading.answer_file import AnswerLine
-from rtl_grader.grading.cache import GRADER_VERSION, sha256_of
-from rtl_grader.grading.grader import Grader, seeds_for
-from rtl_grader.grading.limits import Limits
+from rtl_grader.grading.cache import Conditions, interface_of
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
-from rtl_grader.types.verdict import Outcome, Stage, Verdict
+from rtl_grader.types.verdict import Outcome, Verdict
 
 Record = dict[str, Any]
 """The JSON object of one answer, as in a file of verdicts."""
@@ -27,20 +26,6 @@ _RESULT = ("outcome", "passed", "tests_passed", "tests_total", "mismatches")
 _MEASURES = "tests_passed tests_total reasons mismatches wall_s cpu_s cpu_limit_s"
 _VALUES = (*_MEASURES.split(), "executor", "tools", "seed")
 """Fields that a record and its verdict share by name."""
-
-
-class Conditions(BaseModel, frozen=True):
-    """What a verdict depends on besides problem, answer and tools."""
-
-    grader: int = GRADER_VERSION
-    seed: int = Field(ge=0)
-    """The first seed; the record's `seed` is the deciding one."""
-    seeds: int = Field(ge=1)
-    """Maximum number of seeds."""
-    limits: Limits
-    until: Stage
-    repeat: int = Field(default=1, ge=1)
-    """Number of gradings; the worst verdict counts."""
 
 
 class VerdictRecord(BaseModel, frozen=True):
@@ -93,17 +78,6 @@ def verdict_record(
     return sealed(record)
 
 
-def conditions_of(grader: Grader, problem: Problem, repeat: int = 1) -> Conditions:
-    """The conditions under which a grader grades answers to a problem."""
-    return Conditions(
-        seed=grader.seed,
-        seeds=seeds_for(problem, grader.seeds),
-        limits=grader.limits,
-        until=grader.until,
-        repeat=repeat,
-    )
-
-
 def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
     """SHA-256 (hex) of everything that decides the verdict on an answer; `grader_key` is `Grader.key`,
     which covers its files."""
@@ -112,13 +86,10 @@ def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
 
 def digests(problem: Problem, answer: Answer) -> dict[str, str]:
     """See `VerdictRecord.graded`."""
-    interface = None
-    if problem.interface:
-        interface = problem.interface.model_dump(mode="json")
     return {
         "problem": problem.fingerprint,
         "harness": sha256_of(problem.harness),
-        "interface": sha256_of(interface),
+        "interface": sha256_of(interface_of(problem)),
         "answer": sha256_of([answer.files, answer.error]),
     }
 

@@ -7,8 +7,6 @@ and other texts has no errata: the set was edited, or is of another version.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,7 +16,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
 
@@ -69,11 +66,6 @@ def edited(problems: Iterable[Problem]) -> list[str]:
         "do not apply"
         for version, names in ids.items()
     ]
-
-
-def digest_of(texts: Files) -> str:
-    """SHA-256 (hex) of published texts, by name: a problem's `edition`."""
-    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
 
 @cache

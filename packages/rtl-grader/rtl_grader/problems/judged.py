@@ -7,7 +7,6 @@ what they give.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from rtl_grader.digest import sha256_of
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.text import WORD, code_of, modules
 from rtl_grader.problems.interface import documents
@@ -83,7 +83,6 @@ def judged_problem(
     Raises ValueError when the golden answer's interface cannot be read.
     """
     context = dict(context or {})
-    text = json.dumps(sorted(golden.items()))
     settings = {
         "top": top,
         "design": list(golden),
@@ -91,7 +90,7 @@ def judged_problem(
         "include": list(compilation.include),
         "define": dict(compilation.define),
         "judging": (judging or Judging()).model_dump(),
-        "golden": hashlib.sha256(text.encode()).hexdigest(),
+        "golden": sha256_of(sorted(golden.items())),
     }
     files = " ".join(f"/code/{path}" for path in [*compilation.files, *golden])
     harness = {

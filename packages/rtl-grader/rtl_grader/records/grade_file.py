@@ -15,7 +15,7 @@ from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import Limits
 from rtl_grader.grading.pool import GraderPool
 from rtl_grader.grading.verdict_file import VerdictFile, named
-from rtl_grader.grading.verdict_record import Record, answer_key, conditions_of, verdict_record
+from rtl_grader.grading.verdict_record import Record, answer_key, verdict_record
 from rtl_grader.problems.cvdp import read_cvdp
 from rtl_grader.progress import progress
 from rtl_grader.types.verdict import Outcome, Stage
@@ -172,4 +172,5 @@ def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -
     # The worst of several is kept: a pass that does not repeat earns nothing.
     worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
     flips = outcomes if len(set(outcomes)) > 1 else ()
-    return verdict_record(line, worst, key, conditions_of(grader, line.problem, repeat), flips)
+    conditions = grader.conditions(line.problem, repeat=repeat)
+    return verdict_record(line, worst, key, conditions, flips)

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
 from rtl_grader.grading.answer_file import AnswerLine, line_of
-from rtl_grader.grading.verdict_record import Record, conditions_of
+from rtl_grader.grading.verdict_record import Record
 from rtl_grader.serving.grading_queue import GradingQueue, QueueFullError
 from rtl_grader.words import escaping_templates
 
@@ -94,7 +94,7 @@ def create_app(queue: GradingQueue, token: str) -> FastAPI:
         grader = queue.pool.grader
         about: dict[str, Any] = {}
         for name, problem in queue.problems.items():
-            conditions = conditions_of(grader, problem).model_dump(mode="json")
+            conditions = grader.conditions(problem).model_dump(mode="json")
             about[name] = {"fingerprint": problem.fingerprint, "conditions": conditions}
         return {"executor": grader.executor.name, "tools": grader.tools, "problems": about}
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
 from pydantic import BaseModel, Field
+
+from rtl_grader.digest import sha256_of
 
 Direction = Literal["input", "output", "inout"]
 Difficulty = Literal["easy", "medium", "hard"]
@@ -127,6 +127,4 @@ class Problem(BaseModel, frozen=True):
             parts["frame"] = self.frame
         if self.request:
             parts["request"] = self.request
-        return hashlib.sha256(
-            json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
-        ).hexdigest()
+        return sha256_of(parts)

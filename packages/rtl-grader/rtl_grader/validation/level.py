@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from rtl_grader.grading.cache import GRADER_VERSION, sha256_of
+from rtl_grader.digest import sha256_of
+from rtl_grader.grading.cache import GRADER_VERSION
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.stubs import STUBS, Stub
 

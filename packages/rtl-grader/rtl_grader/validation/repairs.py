@@ -6,13 +6,13 @@ Each becomes a row of a file for the source `pairs`, in which the golden answer 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rtl_grader.digest import sha256_of
 from rtl_grader.errors import ProblemError
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.pool import GraderPool
@@ -104,8 +104,7 @@ def _designs(problems: Iterable[Problem]) -> dict[str, Problem]:
         golden = problem.golden or {}
         if is_judged(problem.harness) and problem.interface and len(golden) == 1:
             top = problem.interface.module
-            key = json.dumps([top, problem.origin, golden], sort_keys=True)
-            digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+            digest = sha256_of([top, problem.origin, golden])[:8]
             designs.setdefault(f"{top}_repair_{digest}", problem)
     return designs
 

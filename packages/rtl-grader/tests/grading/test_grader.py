@@ -12,7 +12,7 @@ import pytest
 from rtl_core.config.reward import RewardSection
 from rtl_core.learning.reward import Graded, reward
 from rtl_grader.extraction.response import extract_answer
-from rtl_grader.grading.cache import MemoryCache, cache_key, normalised
+from rtl_grader.grading.cache import Conditions, MemoryCache, cache_key, normalised
 from rtl_grader.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_grader.grading.grader import Grader
 from rtl_grader.grading.limits import Limits
@@ -340,20 +340,25 @@ def test_a_verdict_says_which_block_its_own_answer_was_taken_from(counting, exam
 
 def test_the_cache_key_depends_on_everything_that_decides_a_verdict(examples):
     files = examples[LFSR].golden
-    given = {"problem": examples[LFSR], "files": files, "executor": "bubblewrap", "tools": {"iverilog": "11.0"}, "seed": 0, "seeds": 3, "limits": Limits(), "until": Stage.TESTS}  # fmt: skip
+    usual = Conditions(seed=0, seeds=3, limits=Limits(), until=Stage.TESTS)
+    given = {"problem": examples[LFSR], "files": files, "conditions": usual, "executor": "bubblewrap", "tools": {"iverilog": "11.0"}}  # fmt: skip
     changes = [
         {},
         {"problem": examples[ARBITER]},
         {"files": {"rtl/lfsr_8bit.sv": "x"}},
         {"executor": "docker"},
         {"tools": {"iverilog": "12.0"}},
-        {"seed": 1},
-        {"seeds": 1},
         *(
-            {"limits": Limits(**limit)}
-            for limit in ({"wall_s": 1}, {"cpu_floor_s": 1}, {"cpu_factor": 5})
+            {"conditions": usual.model_copy(update=change)}
+            for change in (
+                {"seed": 1},
+                {"seeds": 1},
+                {"limits": Limits(wall_s=1)},
+                {"limits": Limits(cpu_floor_s=1)},
+                {"limits": Limits(cpu_factor=5)},
+                {"until": Stage.SYNTAX},
+            )
         ),
-        {"until": Stage.SYNTAX},
     ]
     assert len({cache_key(**{**given, **change}) for change in changes}) == len(changes)
 

@@ -12,6 +12,8 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.executors.base import (
     Environment,
@@ -19,7 +21,6 @@ from rtl_grader.grading.executors.base import (
     Job,
     JobResult,
     Message,
-    Session,
     Step,
     StepResult,
     Wave,
@@ -37,6 +38,7 @@ DESIGN_SLOT, SLOT, SLOTS = 1000, 250, 16
 """The same as in packages/rtl-grader/rtl_grader/grading/inside/warm.py."""
 MAX_WAVE = 256 << 20
 """Maximum bytes of one simulation's waves after decompression."""
+_RESULTS = TypeAdapter(tuple[StepResult, ...])
 
 
 def agent_at(channel: socket.socket) -> Connection:
@@ -74,17 +76,14 @@ def send(agent: Connection, message: Message) -> None:
 def job_message(job: Job, toolchain: Toolchain) -> Message:
     """A job as a message to the agent."""
     return {
-        "prefixes": list(toolchain.prefixes),
+        **vars(job),
         "files": dict(job.files),
         "harness": dict(job.harness),
         "mounts": [asdict(mount) for mount in job.mounts],
         "limits": job.limits.model_dump(),
-        "budget_s": job.budget_s,
-        "longest_s": SLOWEST * job.limits.wall_s,
-        "stop_at_failure": job.stop_at_failure,
-        "trusted": job.trusted,
-        "waves": job.waves,
         "steps": [_step(step, job, toolchain) for step in job.steps],
+        "prefixes": toolchain.prefixes,
+        "longest_s": SLOWEST * job.limits.wall_s,
     }
 
 
@@ -122,7 +121,7 @@ def job_result(answer: Message, start: float, *, last: bool) -> JobResult | None
             complaint = answer["error"].strip().splitlines()[-1]
             raise InfrastructureError(f"the sandbox's agent failed: {complaint}")
         return None
-    results = tuple(map(_step_result, answer["steps"]))
+    results = _RESULTS.validate_python(answer["steps"])
     waves = tuple(map(_wave, answer.get("waves", ())))
     return JobResult(results, time.monotonic() - start, waves)
 
@@ -130,17 +129,6 @@ def job_result(answer: Message, start: float, *, last: bool) -> JobResult | None
 def _wave(wave: Message) -> Wave:
     vcd = zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE)
     return Wave(vcd, wave["modules"])
-
-
-def _step_result(step: Message) -> StepResult:
-    lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused", "started")}
-    sessions = tuple(map(_session, step.get("sessions", ())))
-    return StepResult(**{**step, **lists, "sessions": sessions})
-
-
-def _session(session: Message) -> Session:
-    tests = tuple(session["tests"])
-    return Session(**{**session, "tests": tests})
 
 
 def _step(step: Step, job: Job, toolchain: Toolchain) -> Message:

@@ -10,11 +10,10 @@ them all. The agent ends when the other end of its socket is closed for any reas
 
 import json
 import os
-import select
 import signal
 import socket
 import traceback
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe, wait
 
 import namespaces
 import steps
@@ -81,20 +80,25 @@ def serve(launch=None):
 
 def run_job(job, control, launch):
     """In a child of the agent: isolate, prepare the workspace, run the job, and answer."""
-    as_root = os.geteuid() == 0
-    job["uid"] = own_uid() if as_root else None
     # Process ids in this /proc that are not part of the job: the cell's first process, the agent and this process.
     job["own"] = (1, os.getppid(), os.getpid())
-    namespaces.isolate(in_user_namespace=not as_root)
-    prepare(job)
-    reading, writing = os.pipe()
+    enter(job)
+    reading, writing = Pipe(duplex=False)
     first = os.fork()
     if first == 0:
-        os.close(reading)
+        reading.close()
         control.close()
         _first_process(job, writing, launch)
-    os.close(writing)
+    writing.close()
     _supervise(control, first, reading)
+
+
+def enter(job):
+    """Enter new namespaces with the job's workspace, and choose its user."""
+    as_root = os.geteuid() == 0
+    job["uid"] = own_uid() if as_root else None
+    namespaces.isolate(in_user_namespace=not as_root)
+    prepare(job)
 
 
 def own_uid(uid_map="/proc/self/uid_map"):
@@ -160,47 +164,23 @@ def _give(top, uid):
 def _first_process(job, writing, launch):
     """Process 1 of the job. If root, it stays root, so that no step can signal it."""
     namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    def report(message):
-        data = memoryview(json.dumps(message).encode() + b"\n")
-        while data:
-            data = data[os.write(writing, data) :]
-
     try:
-        steps.run_steps(job, report, launch)
-        report({"waves": steps.waves(job)})
-        report({"done": True})
+        results = list(steps.run_steps(job, launch))
+        send(writing, {"steps": results, "waves": steps.waves(job)})
     except Exception:
         # Not BaseException: a fork that becomes a simulator unwinds through here.
-        report({"error": traceback.format_exc(limit=4)})
+        send(writing, {"error": traceback.format_exc(limit=4)})
     os._exit(0)
 
 
 def _supervise(control, first, reading):
     """Wait for process 1 of the job and send the answer; kill the job if the executor closes its end."""
-    data = bytearray()
-    poll = select.poll()
-    poll.register(reading, select.POLLIN | select.POLLHUP)
-    poll.register(control.fileno(), select.POLLHUP | select.POLLRDHUP)
-    open_pipe = True
-    while open_pipe:
-        for fd, _ in poll.poll():
-            if fd == control.fileno():
-                os.kill(first, signal.SIGKILL)
-                os._exit(0)
-            part = os.read(reading, 1 << 20)
-            data += part
-            open_pipe = bool(part)
+    if control in wait([reading, control]):
+        os.kill(first, signal.SIGKILL)
+        os._exit(0)
+    answer = receive(reading)
     os.waitpid(first, 0)
-    *lines, _ = bytes(data).split(b"\n")
-    results = list(map(json.loads, lines))
-    errors = [result for result in results if "error" in result]
-    if not errors and results[-1:] == [{"done": True}]:
-        *results, waves, _ = results
-        send(control, {"steps": results, **waves})
-    else:
-        unknown = {"error": "process 1 of the job was killed"}
-        send(control, errors[0] if errors else unknown)
+    send(control, answer or {"error": "process 1 of the job was killed"})
 
 
 if __name__ == "__main__":

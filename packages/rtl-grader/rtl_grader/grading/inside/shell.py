@@ -21,10 +21,7 @@ def main():
     control = agent.control_socket()
     job = agent.receive(control)
     control.close()
-    as_root = os.geteuid() == 0
-    job["uid"] = agent.own_uid() if as_root else None
-    namespaces.isolate(in_user_namespace=not as_root)
-    agent.prepare(job)
+    agent.enter(job)
     # Process 1 of the job: when it ends, all processes that the shell left behind end.
     first = os.fork()
     if first == 0:

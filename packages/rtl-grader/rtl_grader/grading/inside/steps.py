@@ -51,14 +51,14 @@ class Output:
         return (bytes(self.head) + middle + tail).decode("utf-8", "replace")
 
 
-def run_steps(job, report, launch=None):
-    """Run the steps in order and call `report(result)` after each. `launch` may start them from warm memory."""
+def run_steps(job, launch=None):
+    """Run the steps in order and yield the result of each. `launch` may start them from warm memory."""
     server = None
     if job["trusted"]:
         server = attestation.listen()
     for step in job["steps"]:
         result = Running(job, step, server, launch).to_end()
-        report(result)
+        yield result
         if result["overrun"] or (job["stop_at_failure"] and result["exit_code"] != 0):
             # A job that exceeded a limit has failed; further services would only cost as much again.
             break

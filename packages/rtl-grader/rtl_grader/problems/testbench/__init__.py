@@ -16,6 +16,7 @@ from pathlib import Path
 from posixpath import basename
 from typing import Any
 
+from rtl_grader.digest import sha256_of
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.hdl.tree import (
     Edit,
@@ -27,7 +28,6 @@ from rtl_grader.hdl.tree import (
     walk,
 )
 from rtl_grader.problems.design import difficulty_of
-from rtl_grader.problems.errata import digest_of
 from rtl_grader.problems.interface import derive_interface
 from rtl_grader.problems.module_header import HeaderRule, with_header
 from rtl_grader.problems.problem_set import BrokenLine, ProblemSet
@@ -209,7 +209,7 @@ def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
         targets=(bench.design,),
         harness=bench_harness(bench),
         golden=golden,
-        edition=digest_of(texts),
+        edition=sha256_of(texts),
     )
 
 
