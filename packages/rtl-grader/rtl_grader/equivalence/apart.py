@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from rtl_grader.grading.executors.base import StepResult
+from rtl_grader.grading.executors.base import Message, StepResult
 from rtl_grader.traces.inside import comparing
 from rtl_grader.traces.stimuli import Stimuli
 
@@ -62,7 +62,7 @@ class Traces:
 
     golden: Sequence[bytes]
     other: Sequence[bytes]
-    design: Mapping[str, Any]
+    design: Message
     """The golden design as `trace.json` describes it."""
     stimuli: Stimuli
 

@@ -12,7 +12,7 @@ alike, and the result says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rtl_grader.equivalence import differential
@@ -22,6 +22,7 @@ from rtl_grader.grading.executors.base import Executor
 from rtl_grader.grading.limits import Limits
 from rtl_grader.hdl.text import compact_files
 from rtl_grader.traces.stimuli import Trace
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Problem
 
 MAX_CLASSES = 8
@@ -32,7 +33,6 @@ MANY, AHEAD = 4, 3
 """A class of at least MANY texts, and AHEAD times as many as the next one, is the majority even without
 half of all texts."""
 
-Files = Mapping[str, str]
 Compare = Callable[[int, int], Comparison]
 """Compares answer `other` with answer `golden`, both given by their places in the list."""
 

@@ -14,7 +14,7 @@ cycles. Designs that are not told apart are reported as the same, with the numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rtl_grader.equivalence.effort import USUAL, Effort
@@ -30,7 +30,9 @@ from rtl_grader.traces.driving import constructs_words
 from rtl_grader.traces.inside.comparing import assignments
 from rtl_grader.traces.parameters import other_values
 from rtl_grader.traces.stimuli import Driven, Trace
+from rtl_grader.traces.unseen import Words
 from rtl_grader.types.answer import Answer
+from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, Problem
 
 _VALID = re.compile(r"(^|_)(valid|vld|dv|done)|valid$", re.I)
@@ -44,8 +46,8 @@ _UNKNOWN = str.maketrans("xzXZ", "0000")
 def compare(
     executor: Executor,
     problem: Problem,
-    golden: Mapping[str, str],
-    other: Mapping[str, str],
+    golden: Files,
+    other: Files,
     limits: Limits,
     effort: Effort = USUAL,
     by_value: bool = False,
@@ -85,7 +87,7 @@ def compare(
     return replace(result, cpu_s=pair.cpu_s)
 
 
-def _doubted(same: Comparison, own: Mapping[str, str], common: Mapping[str, str]) -> Comparison:
+def _doubted(same: Comparison, own: Words, common: Words) -> Comparison:
     """The result `same` where a proof was impossible; `unknown` if the cause is in the other design alone."""
     why = constructs_words("answer", own) or constructs_words("golden answer", common)
     detail = f"{same.detail}; not proved: {why}"
@@ -196,7 +198,7 @@ def _confirmed(pair: Pair, design: Driven, proof: Proof) -> Comparison | None:
     return replayed if replayed.result == "different" else None
 
 
-def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
+def harness_inputs(grader: Grader, problem: Problem, files: Files) -> Trace:
     """The values of all inputs of the top module whenever one changes, in the longest simulation of the
     harness with a passing answer.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from posixpath import basename
 from typing import Literal
@@ -24,8 +24,9 @@ from rtl_grader.hdl.tree import SourceTree
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.traces.bench import sandbox_scripts, settle_of, trace_files
 from rtl_grader.traces.driving import driven, undrivable
-from rtl_grader.traces.stimuli import Driven, Stimuli, Trace, Values, replayed, stimuli
-from rtl_grader.traces.unseen import unseen
+from rtl_grader.traces.stimuli import Clock, Driven, Stimuli, Trace, Values, replayed, stimuli
+from rtl_grader.traces.unseen import Words, unseen
+from rtl_grader.types.files import Files
 from rtl_grader.types.netlist import Netlist
 from rtl_grader.types.problem import Interface, Problem
 
@@ -76,17 +77,17 @@ class Pair:
     problem: Problem
     design: Driven
     """How to drive both, with the default parameters."""
-    golden: Mapping[str, str]
+    golden: Files
     """Files, path -> text, as graded."""
-    other: Mapping[str, str]
-    context: Mapping[str, str]
+    other: Files
+    context: Files
     """Files that both are compiled with, and before."""
     limits: Limits
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     """Random, so that the other design cannot include the golden one where both are read."""
     cpu_s: float = 0.0
     """CPU time of everything that was run."""
-    unseen: dict[str, str] = field(default_factory=dict)
+    unseen: Words = field(default_factory=dict)
     """Constructs of the other design alone that neither a proof nor a simulation covers: kind -> words."""
 
     @classmethod
@@ -94,8 +95,8 @@ class Pair:
         cls,
         executor: Executor,
         problem: Problem,
-        golden: Mapping[str, str],
-        other: Mapping[str, str],
+        golden: Files,
+        other: Files,
         limits: Limits,
     ) -> Pair:
         """A pair of a problem's answers (path -> text). Raises IncomparableError."""
@@ -129,7 +130,7 @@ class Pair:
         """How to drive both with these parameters; None if the golden answer's ports cannot be read or driven."""
         return driven(self.golden, self.context, self.interface, values)
 
-    def golden_for_proof(self) -> dict[str, str]:
+    def golden_for_proof(self) -> Files:
         """The golden answer's HDL files with its own headers in place of their includes: the other answer may
         bring others. Raises IncomparableError."""
         macros = "".join(macro_file(self.problem.harness).values())
@@ -147,9 +148,7 @@ class Pair:
             return Comparison("unknown", f"the golden answer cannot be compared: {why}")
         return Comparison(*(traces.in_order(valid) if valid else traces.at_every_step()))
 
-    def replay(
-        self, design: Driven, trace: Trace, clock: tuple[str, bool] | None = None
-    ) -> Comparison:
+    def replay(self, design: Driven, trace: Trace, clock: Clock | None = None) -> Comparison:
         """Drive only the inputs of a trace, see `stimuli.replayed`."""
         steps = replayed(design, trace, clock)
         traces = self._traces(design, steps, self.limits.cpu_s)
@@ -157,17 +156,17 @@ class Pair:
             return traces
         return Comparison(*traces.at_every_step(0))
 
-    def constructs(self, files: Mapping[str, str]) -> dict[str, str]:
+    def constructs(self, files: Files) -> Words:
         """What a proof of one of the designs does not see (`unseen`): kind -> words. Raises IncomparableError."""
         texts = _hdl_of(_with_includes({**self.context, **files}))
         return unseen("\n".join(texts.values()))
 
     def run(
         self,
-        harness: Mapping[str, str],
+        harness: Files,
         steps: Sequence[Step],
         cpu_s: float,
-        other: Mapping[str, str],
+        other: Files,
     ) -> tuple[StepResult, ...]:
         """Run steps in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if
         the executor fails."""
@@ -203,9 +202,7 @@ class Pair:
         each = json.loads(harness["src/trace.json"])[0]
         return Traces(golden.lines(), other.lines(), each, steps)
 
-    def _simulated(
-        self, files: Mapping[str, str], harness: Mapping[str, str], cpu_s: float
-    ) -> Simulated:
+    def _simulated(self, files: Files, harness: Files, cpu_s: float) -> Simulated:
         script = ("python3", "/code/src/simulating.py", *places(self.context, files))
         steps = [Step("simulate", script)]
         (result,) = self.run(harness, steps, cpu_s, files)
@@ -216,7 +213,7 @@ _GOLDEN: dict[str, Simulated] = {}
 """The latest simulations of golden answers: several answers are compared with each."""
 
 
-def _context_of(problem: Problem) -> dict[str, str]:
+def _context_of(problem: Problem) -> Files:
     """A time scale, the harness' macros, the problem's own HDL files in the order in which the harness names
     them, and its data files."""
     harness = "\n".join(problem.harness.values())
@@ -230,13 +227,13 @@ def _context_of(problem: Problem) -> dict[str, str]:
     return {"macros/macros.sv": macros, **{path: files[path] for path in in_order}}
 
 
-def places(*answers: Mapping[str, str]) -> list[str]:
+def places(*answers: Files) -> list[str]:
     """Places of HDL files in the sandbox, each once."""
     paths = [path for files in answers for path in _hdl_of(files)]
     return [f"/code/{path}" for path in dict.fromkeys(paths)]
 
 
-def _hdl_of(files: Mapping[str, str]) -> dict[str, str]:
+def _hdl_of(files: Files) -> Files:
     return {path: text for path, text in files.items() if path.endswith(HDL)}
 
 
@@ -250,7 +247,7 @@ def _units(texts: Iterable[str]) -> list[str]:
     return names
 
 
-def _with_includes(files: Mapping[str, str]) -> dict[str, str]:
+def _with_includes(files: Files) -> Files:
     """The files with those of the same answer that they include, found by base name. Raises
     IncomparableError if they get too long."""
     paths = {basename(path): path for path in files}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from rtl_grader.equivalence.pair import Pair, places
-from rtl_grader.grading.executors.base import Step
+from rtl_grader.grading.executors.base import Message, Step
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.traces.bench import PROVER, sandbox_scripts
-from rtl_grader.traces.stimuli import Driven, Trace
+from rtl_grader.traces.stimuli import Clock, Driven, Trace
+from rtl_grader.types.files import Files
 from rtl_grader.types.netlist import Netlist
 
 YOSYS_CPU_S = 10.0
@@ -32,7 +32,7 @@ class Proof:
     """Cycles for which equality is proved (`bounded`), or after which the designs differ."""
     why: str = ""
     trace: Trace = ()
-    clock: tuple[str, bool] | None = None
+    clock: Clock | None = None
     """The only clock of both designs, and whether its rising edge counts; if None, a step of the trace is
     any change of inputs."""
 
@@ -85,10 +85,10 @@ def netlist(pair: Pair) -> Netlist | None:
 def _run_script(
     pair: Pair,
     script: str,
-    spec: Mapping[str, Any],
+    spec: Message,
     cpu_s: float,
-    golden: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
+    golden: Files | None = None,
+) -> Message:
     """Run a script of `inside` on the pair and return its line of JSON, or {why} if it gives none."""
     other = places(pair.context, pair.other)
     spec = {**spec, "top": pair.interface.module, "other": other}

@@ -30,7 +30,7 @@ _HDL = (".v", ".sv")
 _QUOTED = re.compile(r"[\"']([A-Za-z_]\w*)[\"']")
 
 
-def as_graded(problem: Problem, files: Files) -> tuple[dict[str, str], list[str]]:
+def as_graded(problem: Problem, files: Files) -> tuple[Files, list[str]]:
     """Return the files prepared for the tools (see the module), and a sentence for each test bench that was removed."""
     design, notes = without_test_benches(problem, files)
     several = uses_several_tools(problem.harness)

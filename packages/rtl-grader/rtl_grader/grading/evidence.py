@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from rtl_grader.grading.executors.base import Session, StepResult
+from rtl_grader.grading.executors.base import Message, Session, StepResult
 from rtl_grader.grading.interface_check import Mismatches, in_bits, mismatch_of
 from rtl_grader.grading.limits import Budget, Limits
 from rtl_grader.grading.requirements import uses_cocotb
@@ -180,7 +179,7 @@ def parameter_mismatches(
     return tuple(dict.fromkeys(mismatches))
 
 
-def refused_parameters(build: Mapping[str, Any]) -> Mismatches:
+def refused_parameters(build: Message) -> Mismatches:
     """Parameters that a build of the harness set and the compiler refused because the design lacks them."""
     settings = _settings(build["argv"])
     errors = _NOT_TAKEN.findall(build["output"])

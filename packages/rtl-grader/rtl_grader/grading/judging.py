@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from posixpath import basename
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rtl_grader.digest import sha256_of
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.compose import read_services
 from rtl_grader.grading.design import as_graded
 from rtl_grader.grading.evidence import HARNESS_FAILED, Reasons, Results
-from rtl_grader.grading.executors.base import Job
+from rtl_grader.grading.executors.base import Job, Message
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.hdl.text import code_of
 from rtl_grader.problems.judged import JUDGE_FILE, Judging, is_judged
@@ -57,7 +57,7 @@ class Judged:
     """What a judged problem's sandboxes get beside the harness: path -> text."""
 
     files: Files = field(default_factory=dict)
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    plan: Message = field(default_factory=dict)
     """What an answer's sandbox must do (`src/plan.json`)."""
     why: str = ""
     """Why the golden answer cannot judge, in words."""
@@ -176,7 +176,7 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
     return Judged(files, plan, design=sets[0][0])
 
 
-def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> dict[str, Any]:
+def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> Message:
     judging = judging_of(problem)
     assert judging is not None
     spec = {
@@ -202,7 +202,7 @@ def _unproved(grader: Grader, problem: Problem, golden: Files) -> str:
     return constructs_words("golden answer", unseen("\n".join(texts)))
 
 
-def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> dict[str, Any]:
+def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> Message:
     """What the sandbox says about the golden answer: {why, sets, expected}, see inside/judge.py."""
     steps, mounts = read_services(problem.harness)
     most = {"output_kb": MOST_OUTPUT_MB << 10, "output_mb": MOST_OUTPUT_MB}

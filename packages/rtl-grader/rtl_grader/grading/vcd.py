@@ -8,6 +8,7 @@ strings and events are skipped. A file may be cut off anywhere, since its simula
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -62,27 +63,21 @@ class Dump:
 
         The window has, if the file does, `before` distinct times with a change up to `time`, and `after` later ones."""
         codes = {variable.code for variable in variables}
-        start = stop = middle = self._behind(time)
-
-        def times(start: int, stop: int) -> int:
-            return len({at for at, code, _ in self.lines(start, stop) if code in codes})
-
+        middle = self._behind(time)
         size = _BLOCK
-        while start and times(start, middle) <= before:
-            place = self.body.rfind(b"\n#", 0, max(0, middle - size))
-            start = max(0, place)
-            size *= 4
-        size = _BLOCK
-        while stop < len(self.body) and times(middle, stop) < after:
-            place = self.body.find(b"\n#", middle + size)
-            stop = place
-            if place < 0:
-                stop = len(self.body)
+        complete = False
+        while not complete:
+            start = max(0, self.body.rfind(b"\n#", 0, max(0, middle - size)))
+            stop = self._mark(middle + size)
+            lines = [line for line in self.lines(start, stop) if line[1] in codes]
+            times = {at for at, _, _ in lines}
+            earlier = sum(at <= time for at in times)
+            complete = not start or earlier > before
+            complete &= stop == len(self.body) or len(times) - earlier >= after
             size *= 4
         values: dict[str, dict[int, str]] = {code: {} for code in codes}
-        for at, code, value in self.lines(start, stop):
-            if code in codes:
-                values[code][at] = value
+        for at, code, value in lines:
+            values[code][at] = value
         changes: dict[str, Changes] = {}
         for variable in variables:
             own = {**self._value_before(variable, start), **values[variable.code]}
@@ -104,19 +99,17 @@ class Dump:
 
     def _behind(self, time: int) -> int:
         """The offset after all changes up to `time`."""
-        low = 0
-        high = len(self.body)  # everything before `low` is at `time` or earlier
-        while low < high:
-            middle = self.body.find(b"\n#", (low + high) // 2, high)
-            if middle < 0:
-                middle = self.body.find(b"\n#", low, high)
-            if middle < 0:
-                return high
-            if int(self._line(middle)[1:]) <= time:
-                low = middle + 1
-            else:
-                high = middle
-        return high
+
+        def is_later(place: int) -> bool:
+            mark = self._mark(place)
+            return mark == len(self.body) or int(self._line(mark)[1:]) > time
+
+        return self._mark(bisect_left(range(len(self.body)), True, key=is_later))
+
+    def _mark(self, place: int) -> int:
+        """The offset of the newline in front of the first time from `place` on; the end if there is none."""
+        mark = self.body.find(b"\n#", place)
+        return mark if mark >= 0 else len(self.body)
 
     def _time_before(self, place: int) -> int:
         at = self.body.rfind(b"\n#", 0, place)

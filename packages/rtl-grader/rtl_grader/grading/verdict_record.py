@@ -119,27 +119,24 @@ def changed_fields(record: Record) -> list[str]:
 
 def differences(was: Record, now: Record) -> Iterator[tuple[str, str]]:
     """Yield the differences between two records of one answer: (kind, detail). Times and reasons are not compared."""
-    if was["executor"] != now["executor"]:
-        yield "other tools", f"executor {was['executor']}, now {now['executor']}"
-    for name in sorted({*was["tools"], *now["tools"]}):
-        before, after = (record["tools"].get(name, "none") for record in (was, now))
-        if before != after:
-            yield "other tools", f"{name} {before}, now {after}"
-    for name, after in now["graded"].items():
-        before = was["graded"].get(name, "none")
-        if before != after:
-            yield f"other {name}", f"{before[:12]}, now {after[:12]}"
-    for name, after in now["conditions"].items():
-        before = was["conditions"].get(name)
-        if before != after:
-            yield "other conditions", f"{name} {before}, now {after}"
+    before, after = _facts(was), _facts(now)
+    for kind, name in before | after:
+        one, other = (facts.get((kind, name), "none") for facts in (before, after))
+        if one != other:
+            yield kind, f"{name} {one}, now {other}".lstrip()
+
+
+def _facts(record: Record) -> dict[tuple[str, str], object]:
+    """What two records of one answer must share, by the kind of a difference and a name."""
+    facts = {("other tools", "executor"): record["executor"]}
+    for name, version in record["tools"].items():
+        facts["other tools", name] = version
+    for name, digest in record["graded"].items():
+        facts[f"other {name}", ""] = digest[:12]
+    for name, value in record["conditions"].items():
+        facts["other conditions", name] = value
     for name in _RESULT:
-        before = was.get(name)
-        after = now[name]
-        if before != after:
-            yield "other outcome", f"{name} {before}, now {after}"
-    for name, stage in now["stages"].items():
-        before = was.get("stages", {}).get(name, {}).get("status")
-        after = stage["status"]
-        if before != after:
-            yield "other outcome", f"{name} stage {before}, now {after}"
+        facts["other outcome", name] = record.get(name)
+    for name, stage in record.get("stages", {}).items():
+        facts["other outcome", f"{name} stage"] = stage.get("status")
+    return facts

@@ -7,7 +7,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rtl_grader.hdl import text as verilog_text
 from rtl_grader.hdl.text import code_of
 from rtl_grader.traces.inside.comparing import assignments, places
 from rtl_grader.traces.stimuli import Driven, Stimuli, widths
+from rtl_grader.types.files import Files
 from rtl_grader.verilog_templates import verilog_templates
 
 JUDGE = ("judge.py", "tracing.py", "comparing.py")
@@ -90,7 +91,7 @@ def packed(text: str) -> str:
 
 
 @cache
-def sandbox_scripts(*names: str) -> Mapping[str, str]:
+def sandbox_scripts(*names: str) -> Files:
     """Scripts of `inside` for the sandbox, by path; `verilog_text.py` is hdl/text.py, which the prover imports."""
     inside = Path(__file__).parent / "inside"
     places = {"verilog_text.py": Path(verilog_text.__file__)}

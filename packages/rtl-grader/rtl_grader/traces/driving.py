@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rtl_grader.hdl.clocking import clocks_and_resets
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.traces.stimuli import Driven, Values
+from rtl_grader.traces.unseen import Words
 from rtl_grader.types.files import Files
 from rtl_grader.types.problem import Interface, InterfaceSource
 
@@ -37,7 +36,7 @@ def driven(golden: Files, context: Files, default: Interface, values: Values) ->
     return Driven(interface, *clocks_and_resets(golden, bits), values)
 
 
-def constructs_words(who: str, constructs: Mapping[str, str]) -> str:
+def constructs_words(who: str, constructs: Words) -> str:
     """Why a design is not proved, from what a proof does not see of it (`unseen`); empty without such constructs."""
     if not constructs:
         return ""

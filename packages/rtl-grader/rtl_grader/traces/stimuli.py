@@ -27,6 +27,8 @@ Values = Mapping[str, int]
 """Parameter -> its value in an instance."""
 Trace = Sequence[Mapping[str, int]]
 """Values of all inputs, by step."""
+Clock = tuple[str, bool]
+"""(input, whether its rising edge counts)."""
 PHASES = 12
 STRETCHES = 8
 RUNS = 6
@@ -133,7 +135,7 @@ def is_exhausted(design: Driven, effort: Effort) -> bool:
     return not design.clocks and bits <= effort.exhaustive_bits
 
 
-def replayed(design: Driven, trace: Trace, clock: tuple[str, bool] | None = None) -> Stimuli:
+def replayed(design: Driven, trace: Trace, clock: Clock | None = None) -> Stimuli:
     """Only the inputs of a trace.
 
     Args:

@@ -157,7 +157,7 @@ class StepResult:
         return sum(self.started) <= sum(session.complete for session in self.sessions)
 
     @property
-    def record(self) -> dict[str, Any] | None:
+    def record(self) -> Message | None:
         """The object of JSON that is the last line of the output; None if there is none."""
         _, _, line = self.output.rstrip("\n").rpartition("\n")
         try:

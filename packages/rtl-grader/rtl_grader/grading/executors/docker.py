@@ -141,7 +141,7 @@ class DockerExecutor(CellExecutor):
         shutil.rmtree(self._folder, ignore_errors=True)
         self._api.close()
 
-    def _containers(self, label: str) -> list[dict[str, Any]]:
+    def _containers(self, label: str) -> list[Message]:
         """The engine's descriptions of all containers with a label."""
         return list(self._api.containers(all=True, filters={"label": label}))
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from rtl_grader.errors import InfrastructureError
-from rtl_grader.grading.executors.base import ExecutorDiedError
+from rtl_grader.grading.executors.base import ExecutorDiedError, Message
 from rtl_grader.grading.executors.cells import CAPABILITIES, Cell
 from rtl_grader.grading.executors.toolchain import Toolchain
 from rtl_grader.grading.executors.wire import (
@@ -199,7 +199,7 @@ class Container(Cell):
         """Whether the kernel has killed a process in it for lack of memory."""
         return bool(self._state().get("OOMKilled"))
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Message:
         """The engine's description of its state; empty if the engine does not answer."""
         try:
             return dict(self._settings.api.inspect_container(self.name)["State"])
@@ -207,7 +207,7 @@ class Container(Cell):
             return {}
 
 
-def _confinement(memory_mb: int, processes: int) -> dict[str, Any]:
+def _confinement(memory_mb: int, processes: int) -> Message:
     """Arguments of `create_host_config`."""
     return {
         "network_mode": "none",

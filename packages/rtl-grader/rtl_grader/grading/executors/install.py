@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rtl_grader.errors import InfrastructureError, ToolMissingError
 from rtl_grader.grading.executors.docker import BUILD, IMAGE
@@ -38,7 +38,7 @@ def install(source: Source | None = None) -> Toolchain:
     """Install the toolchain under `tools_home()`, replacing an older one.
 
     The default `source` is the image of a running engine if there is one, else debootstrap. Raises ToolMissingError if
-    neither is available, InfrastructureError if the installed files do not work.
+    neither is available, InfrastructureError if the installation fails or its files do not work.
     """
     home = tools_home()
     home.mkdir(parents=True, exist_ok=True)
@@ -124,12 +124,7 @@ def _from_debootstrap(root: Path) -> str:
     # `bash script`, since wheels do not preserve the executable bit.
     command = ["bash", str(scripts() / "root.sh"), str(root)]
     environment = {**os.environ, "PYTHON": sys.executable}
-    result = subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False
-    )
-    if result.returncode:
-        complaint = result.stderr.strip()[-400:]
-        raise ToolMissingError(f"debootstrap failed: {complaint}", "check the network")
+    _run(command, "debootstrap failed", "check the network", env=environment)
     return "debootstrap"
 
 
@@ -137,23 +132,23 @@ def _probe(root: Path) -> str:
     """Run the probe in the new root, in a sandbox like the executor's; return its output."""
     command = [bwrap_path(), *_ISOLATION.split(), *root_binds(root)]
     command += [*_MOUNTS.split(), "--", *PROBE]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    if result.returncode:
-        complaint = result.stderr.strip()[-300:]
-        raise InfrastructureError(f"the new toolchain does not work: {complaint}")
-    return result.stdout
+    return _run(command, "the new toolchain does not work", timeout=300)
 
 
 def install_older_cocotb() -> Path:
-    """Install cocotb 1.9 outside this environment with pip; return its directory. Raises ToolMissingError
-    if pip fails."""
+    """Install cocotb 1.9 outside this environment with pip; return its directory. Raises
+    InfrastructureError if pip fails."""
     target = tools_home() / "cocotb1"
     target.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, *_PIP_INSTALL.split(), "--target", str(target), _OLDER]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        complaint = result.stderr.strip()[-300:]
-        raise ToolMissingError(
-            f"pip could not install {_OLDER}: {complaint}", "check the network"
-        )
+    _run(command, f"pip could not install {_OLDER}", "check the network")
     return target
+
+
+def _run(command: list[str], failed: str, hint: str | None = None, **how: Any) -> str:
+    """Run a command and return what it prints. Raises InfrastructureError with the end of its complaint."""
+    result = subprocess.run(command, capture_output=True, text=True, check=False, **how)
+    if result.returncode:
+        complaint = result.stderr.strip()[-400:]
+        raise InfrastructureError(f"{failed}: {complaint}", hint)
+    return result.stdout

@@ -36,6 +36,8 @@ from structure import Netlist, same_structure
 from tracing import Design
 from verilog_text import HIDDEN, code_of
 
+Spec = dict[str, Any]
+"""An object of JSON: what to prove, or what was proved."""
 _SLANG = (
     "read_slang --ignore-timing --ignore-assertions "
     "--allow-use-before-declare --relax-enum-conversions --allow-dup-initial-drivers"
@@ -79,7 +81,7 @@ _NO_CLOCK = {("", True), ("", False)}
 """For registers without a clock: two entries, so that there is more than one clock."""
 
 
-def main(spec: dict[str, Any]) -> dict[str, Any]:
+def main(spec: Spec) -> Spec:
     """Read both designs, compare, and return the result."""
     try:
         return _compare(spec)
@@ -87,7 +89,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
         return {"outcome": "undecided", "why": str(error)}
 
 
-def _compare(spec: dict[str, Any]) -> dict[str, Any]:
+def _compare(spec: Spec) -> Spec:
     for name in _CALLED:
         read(spec, name)
     idle, floats, same = apart(_structure, "the netlists cannot be compared")
@@ -157,7 +159,7 @@ def _structure() -> tuple[dict[str, str], list[str], bool]:
     return golden.idle(), floats, same_structure(golden, other)
 
 
-def read(spec: dict[str, Any], name: str) -> None:
+def read(spec: Spec, name: str) -> None:
     """Read one design and write it to NAME.json, and as simulators see it to NAME.il."""
     with open("divide.v", "w") as rules:
         for kind in ("div", "mod", "divfloor", "modfloor"):
@@ -224,7 +226,7 @@ def _map(name: str) -> list[tuple[str, bool]]:
     return sorted(_clocks(design))
 
 
-def _as_simulated(spec: dict[str, Any], name: str) -> str:
+def _as_simulated(spec: Spec, name: str) -> str:
     """The design as Icarus' preprocessor gives it to its compiler: no macro or comment means more to another tool.
 
     Comments and attributes are removed: simulators ignore both.
@@ -251,7 +253,7 @@ def _without_comment(hidden: re.Match[str]) -> str:
     return " " if hidden[0].startswith("/") else hidden[0]
 
 
-def _build(spec: dict[str, Any], stepwise: bool, idle: dict[str, str]) -> Ports:
+def _build(spec: Spec, stepwise: bool, idle: dict[str, str]) -> Ports:
     """Encode both designs; write their comparison to miter.aig and map.txt, and the coverage of the golden
     answer to covered.aig.
 

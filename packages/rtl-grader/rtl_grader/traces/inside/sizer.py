@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any
 
 import prover
 
@@ -19,7 +18,7 @@ _REGISTER = re.compile(r"\$_(?:\w*DFF|DLATCH|SR_|FF_)")
 _PATH = re.compile(r"^Longest topological path in .* \(length=(\d+)\):$", re.M)
 
 
-def main(spec: dict[str, Any]) -> dict[str, Any]:
+def main(spec: prover.Spec) -> prover.Spec:
     """Read the design and return its size."""
     try:
         prover.read(spec, "other")
