@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rtl_grader.errors import ConfigError
 
@@ -47,7 +47,6 @@ async def serve(
     listener: socket.socket,
     announce: Callable[[str], None],
     grace_s: int,
-    lifespan: Literal["on", "off"] = "off",
 ) -> None:
     """Serve until a signal; open requests then have `grace_s` seconds. `announce` receives the URL once the
     server is ready."""
@@ -59,7 +58,7 @@ async def serve(
         access_log=False,
         timeout_keep_alive=120,
         timeout_graceful_shutdown=grace_s,
-        lifespan=lifespan,
+        lifespan="off",
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from posixpath import basename
 from typing import Literal
@@ -164,22 +164,21 @@ class Pair:
     def run(
         self,
         harness: Files,
-        steps: Sequence[Step],
+        command: tuple[str, ...],
         cpu_s: float,
         other: Files,
-    ) -> tuple[StepResult, ...]:
-        """Run steps in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if
+    ) -> StepResult:
+        """Run a command in a sandbox with `other`, the given files and `harness`. Raises InfrastructureError if
         the executor fails."""
         job = Job(
             files={**self.context, **other},
             harness=harness,
-            steps=tuple(steps),
+            steps=(Step("compare", command),),
             limits=self.limits.model_copy(update={"cpu_s": cpu_s, "output_kb": MOST_OUTPUT_KB}),
-            stop_at_failure=True,
         )
         result = self.executor.run(job)
         self.cpu_s += result.cpu_s
-        return result.steps
+        return result.steps[0]
 
     def _traces(self, design: Driven, steps: Stimuli, cpu_s: float) -> Traces | Comparison:
         """What both designs give for the same inputs, each in a sandbox of its own; or why that is not known."""
@@ -204,9 +203,7 @@ class Pair:
 
     def _simulated(self, files: Files, harness: Files, cpu_s: float) -> Simulated:
         script = ("python3", "/code/src/simulating.py", *places(self.context, files))
-        steps = [Step("simulate", script)]
-        (result,) = self.run(harness, steps, cpu_s, files)
-        return Simulated.of(result)
+        return Simulated.of(self.run(harness, script, cpu_s, files))
 
 
 _GOLDEN: dict[str, Simulated] = {}

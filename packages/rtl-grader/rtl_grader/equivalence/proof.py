@@ -10,8 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from rtl_grader.equivalence.pair import Pair, places
-from rtl_grader.grading.executors.base import Message, Step
+from rtl_grader.grading.executors.base import Message
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.traces.bench import PROVER, sandbox_scripts
 from rtl_grader.traces.stimuli import Clock, Driven, Trace
@@ -35,6 +37,9 @@ class Proof:
     clock: Clock | None = None
     """The only clock of both designs, and whether its rising edge counts; if None, a step of the trace is
     any change of inputs."""
+
+
+_PROOF = TypeAdapter(Proof)
 
 
 def prove(pair: Pair, design: Driven, cpu_s: float) -> Proof:
@@ -61,14 +66,7 @@ def prove(pair: Pair, design: Driven, cpu_s: float) -> Proof:
         "cpu_s": cpu_s,
     }
     result = _run_script(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
-    clock = result.get("clock")
-    return Proof(
-        outcome=result.get("outcome", "undecided"),
-        depth=result.get("depth"),
-        why=result.get("why") or "",
-        trace=result.get("trace") or (),
-        clock=tuple(clock) if clock else None,
-    )
+    return _PROOF.validate_python({"outcome": "undecided", **result})
 
 
 def netlist(pair: Pair) -> Netlist | None:
@@ -94,13 +92,12 @@ def _run_script(
     spec = {**spec, "top": pair.interface.module, "other": other}
     place = f"src/{pair.nonce}/spec.json"
     command = ("python3", f"/code/src/{script}", f"/code/{place}")
-    step = Step("yosys", command)
     harness = {
         **(golden or {}),
         **sandbox_scripts("sizer.py", *PROVER),
         place: json.dumps(spec),
     }
-    (result,) = pair.run(harness, [step], cpu_s, pair.other)
+    result = pair.run(harness, command, cpu_s, pair.other)
     if result.overrun:
         return {"why": "out of memory" if result.overrun == "memory" else "out of CPU time"}
     return result.record or {"why": f"{script} ended with {result.exit_code}"}

@@ -6,17 +6,31 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, Field
 
 from rtl_grader.errors import ProblemError
 from rtl_grader.extraction.answer_to import answer_to
 from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
-from rtl_grader.problems.cvdp import json_lines
+from rtl_grader.problems.cvdp import FieldError, checked, json_lines
 from rtl_grader.problems.problem_set import ProblemSet
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.problem import Problem
 
 MAX_LINE_BYTES = 256 << 20
+
+
+class AnswerRecord(BaseModel, strict=True):
+    """An answer to a problem, as a line of `rtl-grader grade --answers`: `response` or `files`."""
+
+    id: str = Field(description="Id of the problem.")
+    response: str | None = Field(None, description="A model's whole response.")
+    files: dict[str, str] | None = Field(
+        None, description="Path -> text, in place of a response."
+    )
+    sample: int | None = Field(
+        None, ge=0, description="A number of your own; it comes back with the verdict."
+    )
 
 
 @dataclass(frozen=True)
@@ -44,8 +58,9 @@ def read_answers(path: Path, problem_set: ProblemSet) -> tuple[list[AnswerLine],
                 try:
                     if isinstance(record, str):
                         raise ValueError(record)
-                    line = line_of(record, number, problems, why_not, counts)
-                except ValueError as error:
+                    answer = checked(AnswerRecord, record)
+                    line = line_of(answer, number, problems, why_not, counts)
+                except (ValueError, FieldError) as error:
                     complaints.append(f"{path.name}:{number}: {error}")
                 else:
                     counts[line.problem.id] += 1
@@ -58,45 +73,33 @@ def read_answers(path: Path, problem_set: ProblemSet) -> tuple[list[AnswerLine],
 
 
 def line_of(
-    record: Mapping[str, Any],
+    record: AnswerRecord,
     number: int,
     problems: Mapping[str, Problem],
     why_not: Mapping[str, str],
     counts: Mapping[str, int],
 ) -> AnswerLine:
-    """Parse an answer: `id`, `response` or `files`, and optionally `sample`. Raises ValueError with the
-    field and the error.
+    """The answer of a record. Raises ValueError with the field and the error.
 
     `number` is that of the line, `why_not` maps ids to reasons why a problem cannot be used, `counts` to
     default samples.
     """
-    identity = record.get("id")
-    if not isinstance(identity, str):
-        raise ValueError("id: is missing or not a string")
+    identity = record.id
     if identity not in problems:
         reason = why_not.get(identity)
-        why = "is not one of the problems"
-        if reason:
-            why = f"is left out: {reason}"
+        why = f"is left out: {reason}" if reason else "is not one of the problems"
         raise ValueError(f"id: {identity!r} {why}")
-    sample = record.get("sample", counts[identity])
-    if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
-        raise ValueError("sample: is not an integer >= 0")
-    problem = problems[identity]
-    files = record.get("files")
-    response = record.get("response")
-    if isinstance(files, dict) and response is None:
-        for path, text in files.items():
-            if not isinstance(text, str):
-                kind = type(text).__name__
-                raise ValueError(f"files.{path[:80]}: is {kind}, not a string")
-        answer = answer_with(files)
-    elif isinstance(response, str) and files is None:
-        answer = answer_to(problem, response)
-    else:
+    if (record.response is None) == (record.files is None):
         raise ValueError(
             "needs either `response` (a string) or `files` (an object of path and text)"
         )
+    problem = problems[identity]
+    answer = (
+        answer_with(record.files)
+        if record.files is not None
+        else answer_to(problem, record.response or "")
+    )
+    sample = counts[identity] if record.sample is None else record.sample
     return AnswerLine(number, problem, sample, answer)
 
 

@@ -165,15 +165,11 @@ def parameter_mismatches(
             right: list[str] = []
             if name not in settings:
                 right += map(str, right_values.get(name, ()))
-            expected = setting
-            if right:
-                expected = right[0]
-            if setting:
-                if got not in right:
-                    mismatches.append(
-                        mismatch_of(MismatchKind.WRONG_PARAMETER, name, expected, got)
-                    )
-            elif right and int(got) < int(expected):
+            expected, *_ = [*right, setting]
+            if setting and got not in right:
+                kind = MismatchKind.WRONG_PARAMETER
+                mismatches.append(mismatch_of(kind, name, expected, got))
+            elif not setting and right and int(got) < int(expected):
                 widths = in_bits(expected), in_bits(got)
                 mismatches.append(mismatch_of(MismatchKind.WRONG_WIDTH, name, *widths))
     return tuple(dict.fromkeys(mismatches))

@@ -93,7 +93,7 @@ def problem_from_record(record: JsonObject, *, source: str) -> Problem:
 
     Raises FieldError (a ProblemError) naming the field, or NotGradableError with the reason.
     """
-    about = _checked(_Record, record)
+    about = checked(_Record, record)
     category, difficulty = about.categories
     context = record.get("context")
     if isinstance(context, dict) and {"repo", "commit"} <= set(context):
@@ -107,7 +107,7 @@ def problem_from_record(record: JsonObject, *, source: str) -> Problem:
             f"unknown category {category}; known are {', '.join(CATEGORIES)}"
         )
     is_single_turn = "input" in record or "output" in record
-    task = _checked(_SingleTurn if is_single_turn else _Agentic, record)
+    task = checked(_SingleTurn if is_single_turn else _Agentic, record)
     patch_field = "output.context" if is_single_turn else "patch"
     patch = {path: text or "" for path, text in task.patch.items()}
     if not task.prompt.strip():
@@ -219,7 +219,7 @@ def _printable(text: str) -> str:
     return "".join(characters)
 
 
-def _checked(kind: type[_Model], value: Any) -> _Model:
+def checked(kind: type[_Model], value: Any) -> _Model:
     """A value of JSON as a model. Raises FieldError with the first field that is wrong."""
     try:
         return kind.model_validate(value)

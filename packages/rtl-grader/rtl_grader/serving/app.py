@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.extraction.response import MAX_RESPONSE_CHARS
-from rtl_grader.grading.answer_file import AnswerLine, line_of
+from rtl_grader.grading.answer_file import AnswerLine, AnswerRecord, line_of
 from rtl_grader.grading.verdict_record import Record
 from rtl_grader.serving.grading_queue import GradingQueue, QueueFullError
 from rtl_grader.words import escaping_templates
@@ -37,23 +37,10 @@ POLICY = {
 }
 
 
-class AnswerIn(BaseModel):
-    """An answer to a problem, as a line of `rtl-grader grade --answers`: `response` or `files`."""
-
-    id: str = Field(description="Id of the problem.")
-    response: str | None = Field(None, description="A model's whole response.")
-    files: dict[str, str] | None = Field(
-        None, description="Path -> text, in place of a response."
-    )
-    sample: int = Field(
-        0, ge=0, description="A number of your own; it comes back with the verdict."
-    )
-
-
 class Batch(BaseModel):
     """A batch: answers to any of the problems, in any order."""
 
-    answers: list[AnswerIn] = Field(min_length=1)
+    answers: list[AnswerRecord] = Field(min_length=1)
 
 
 class Verdicts(BaseModel):
@@ -133,9 +120,8 @@ def _lines_of(batch: Batch, queue: GradingQueue) -> list[AnswerLine] | Response:
         if size > MAX_RESPONSE_CHARS:
             detail = f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}"
             return _refused(413, detail)
-        record = answer.model_dump(exclude_none=True)
         try:
-            lines.append(line_of(record, number, queue.problems, {}, Counter()))
+            lines.append(line_of(answer, number, queue.problems, {}, Counter()))
         except ValueError as error:
             return _refused(422, f"answers.{number}.{error}")
     return lines

@@ -67,6 +67,6 @@ def test_a_wrong_answer_that_a_weak_harness_pays_is_doubtful(problems, grader, n
 
     found = by_consensus(grader.executor, with_golden, answers, grader.limits, EFFORT)
     assert [one.result for one in found] == ["same"] * len(right) + ["different"]
-    assert found[-1].trace or ": after " in found[-1].detail or "times X" in found[-1].detail, (
+    assert found[-1].trace or "; after " in found[-1].detail or "times X" in found[-1].detail, (
         "what separates them"
     )

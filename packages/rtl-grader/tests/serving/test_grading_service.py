@@ -189,6 +189,8 @@ def test_a_wrong_token_is_401_except_for_health_and_documentation(service, heade
         assert httpx.get(f"{service.base_url}/health").json()["status"] == "ok"
         page = httpx.get(f"{service.base_url}/docs")
         assert "POST /v1/grade" in page.text
+        for name in ("Batch", "AnswerRecord", "Verdicts"):
+            assert f"<h3>{name}</h3>" in page.text
         assert "<script" not in page.text
 
 

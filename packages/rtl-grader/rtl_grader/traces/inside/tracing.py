@@ -38,10 +38,9 @@ def packed(data):
 class Design:
     """A design in a folder of its own: `files` are its HDL files, in the order of compilation."""
 
-    def __init__(self, files, options, place="/code/src/"):
+    def __init__(self, files, options):
         self.files = files
         self.options = options
-        self.place = place
         digest = hashlib.sha256()
         for path in files:
             with open(path, "rb") as file:
@@ -61,7 +60,7 @@ class Design:
         tops, benches = [], []
         for number, text in stimuli.items():
             steps = text.count(b"\n") + 1
-            bench = read(f"{self.place}bench{number}.sv")
+            bench = read(f"/code/src/bench{number}.sv")
             replacements = {
                 "RTLWORD": self.word,
                 "RTLMARK": self.mark,
