@@ -17,7 +17,13 @@ from rtl_grader.digest import sha256_of
 from rtl_grader.errors import InfrastructureError
 from rtl_grader.grading.compose import read_services
 from rtl_grader.grading.design import as_graded
-from rtl_grader.grading.evidence import HARNESS_FAILED, Reasons, Results
+from rtl_grader.grading.evidence import (
+    HARNESS_FAILED,
+    TOO_OLD,
+    Reasons,
+    Results,
+    is_unreadable,
+)
 from rtl_grader.grading.executors.base import Job, Message
 from rtl_grader.hdl.interface import hdl_files
 from rtl_grader.hdl.text import code_of
@@ -49,6 +55,7 @@ PARAMETER_SHARE = 0.3
 MOST_OUTPUT_MB = 64
 PROOF_CPU_S = 40.0
 """CPU time for reading and encoding both designs, beside that of the proof itself."""
+_EXCEEDS = "its simulation exceeds a limit"
 INCLUDE = re.compile(r'`include[ \t]+"([^"\n]+)"')
 
 
@@ -165,15 +172,33 @@ def _judged(grader: Grader, problem: Problem) -> Judged:
     files |= sandbox_scripts(*PROVER) if wants_proof else {}
     files["src/plan.json"] = json.dumps(first)
     trace = _trace(grader, problem, golden, files)
+    exceeds = trace["why"].startswith(_EXCEEDS)
+    if exceeds and len(sets) > 1:
+        # Perhaps it never ends with other values of its parameters.
+        sets = sets[:1]
+        files |= trace_files(sets, settle)
+        trace = _trace(grader, problem, golden, files)
     if trace.get("proved"):
         return Judged(files, {**plan, "why": trace["why"]})
     if why := trace["why"]:
+        why = _explained(grader, problem, golden, why)
         unproved = plan["unproved"] if plan["proof"] == "undecided" else ""
         return Judged(why=f"{why}; not proved: {unproved}" if unproved else why)
     usable = [sets[number] for number in trace["sets"]]
     files = {**sandbox_scripts(*JUDGE), **trace_files(usable, settle)}
     files["src/expected"] = trace["expected"]
     return Judged(files, plan, design=sets[0][0])
+
+
+def _explained(grader: Grader, problem: Problem, golden: Files, why: str) -> str:
+    """Why the golden answer cannot judge, headed by the tool if that is too old for it."""
+    if not is_unreadable(why) or not grader.is_valid(problem, golden):
+        return why
+    words = f"iverilog {grader.tools.get('iverilog')} {TOO_OLD}"
+    judging = judging_of(problem)
+    if judging and judging.proof == "never":
+        words += ', or judge = {proof = "undecided"} in its source proves answers'
+    return f"{words}; {why}"
 
 
 def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> Message:
@@ -216,7 +241,7 @@ def _trace(grader: Grader, problem: Problem, golden: Files, files: Files) -> Mes
     )
     (result,) = grader.executor.run(job).steps
     if result.overrun:
-        return {"why": f"its simulation exceeds a limit ({result.overrun})"}
+        return {"why": f"{_EXCEEDS} ({result.overrun})"}
     if result.refused:
         return {"why": f"it must not be simulated: {'; '.join(result.refused)}"}
     if result.record is None:

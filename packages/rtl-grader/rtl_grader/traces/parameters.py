@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from rtl_grader.hdl.text import code_of
+from rtl_grader.hdl.text import WORD, code_of
 from rtl_grader.problems.interface import documents
 from rtl_grader.traces.stimuli import Values
 from rtl_grader.types.problem import Interface, Problem
@@ -37,10 +37,13 @@ def likely_values(
 ) -> list[Values]:
     """The values of `other_values`, then twice the default and half of it or one less, at most two for each
     parameter and one parameter at a time. A parameter that is a label in a `case` of the golden answer is a
-    code, which has no other values."""
+    code, which has no other values; one whose default follows from another parameter has only those of texts."""
     code = "\n".join(map(code_of, golden))
     sets = other_values(problem, interface)
+    names = {parameter.name for parameter in interface.parameters}
     for name, default in _defaults(interface).items():
+        if _follows(code, name, names):
+            continue
         if re.search(rf"(?:[;)]|\bend)\s*{re.escape(name)}\s*[:,]", _cases(code)):
             sets = [values for values in sets if name not in values]
             continue
@@ -52,6 +55,16 @@ def likely_values(
             if value > 0 and len(tried) < VALUES_EACH and {name: value} not in tried:
                 sets.append({name: value})
     return sets
+
+
+def _follows(code: str, name: str, names: set[str]) -> bool:
+    """Whether the default of a parameter is made of others, as in `parameter BITS = $clog2(DEPTH)`."""
+    start = rf"\bparameter\b[^;]*?\b{re.escape(name)}\s*="
+    for text in re.findall(rf"{start}([^=;,\n][^;,\n]*)", code):
+        words = set(WORD.findall(text))
+        if names & words:
+            return True
+    return False
 
 
 def _cases(code: str) -> str:

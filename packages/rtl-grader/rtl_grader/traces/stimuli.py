@@ -2,7 +2,8 @@
 
 A step is one change of the inputs; after each the outputs are looked at. With clocks: phases of random inputs
 with resets now and then, in which one input also changes between the edges; stretches in which inputs are
-mostly held; and long runs with single bits held, so that counters get far. A held bit changes now and then
+mostly held, some of them with all vectors at signed extremes, so that sums saturate; and long runs with single bits
+held, so that counters get far. A held bit changes now and then
 between the edges, and near the end for a cycle. Values are random, corners,
 literals of the golden design, or values that another input of the same width had shortly before.
 
@@ -31,6 +32,8 @@ Clock = tuple[str, bool]
 """(input, whether its rising edge counts)."""
 PHASES = 12
 STRETCHES = 8
+EXTREMES = 6
+"""Stretches with all vectors at signed extremes."""
 RUNS = 6
 ORDERS = 16
 """Steps in random order for each single change of each pattern of a small design without clocks, at most."""
@@ -50,7 +53,7 @@ class Effort:
     cycles: int = 160
     """Clock cycles of each of the twelve phases with resets now and then."""
     stretch: int = 240
-    """Clock cycles of each of the eight stretches without a reset, inputs mostly held."""
+    """Clock cycles of each of the fourteen stretches without a reset, inputs mostly held."""
     run: int = 1200
     """Clock cycles of each of six runs without a reset, with single bits held; the first two are twice as long."""
 
@@ -117,7 +120,7 @@ def stimuli(design: Driven, effort: Effort, text: str = "") -> Stimuli:
     """Inputs for a design. The numbers in a text, such as the golden design's, are tried as values."""
     bits = sum(port.width or 0 for port in design.interface.ports)
     cycles = PHASES * effort.cycles
-    cycles += STRETCHES * effort.stretch
+    cycles += (STRETCHES + EXTREMES) * effort.stretch
     cycles += (RUNS + 2) * effort.run
     size = bits * (effort.vectors + 4 * cycles)
     if size > MOST_BITS:
@@ -159,6 +162,7 @@ class _Inputs:
         controls = {*design.clocks, *design.resets}
         self._data = [name for name in self._places if name not in controls]
         self._single = [name for name in self._data if self._places[name][1] == 1]
+        self._vectors = [name for name in self._data if self._places[name][1] > 1]
         self._fields = fields(text, self._data)
         self._numbers = numbers(text)
         self._literals = cache(self._fitting)
@@ -200,6 +204,11 @@ class _Inputs:
             self._phase(phase, effort.cycles)
         for phase in range(STRETCHES):
             ways = self._ways(phase)
+            self._reset(2)
+            self._hold(ways, effort.stretch)
+        extremes = EXTREMES if self._vectors else 0
+        for phase in range(extremes):
+            ways = self._extremes(phase)
             self._reset(2)
             self._hold(ways, effort.stretch)
         for run in range(RUNS):
@@ -367,10 +376,28 @@ class _Inputs:
             ways[name] = 1 - (phase >> at & 1)
         return ways
 
+    def _extremes(self, phase: int) -> dict[str, int]:
+        """Ways of a stretch: vectors at the smallest signed number, the largest, or in turn, while the first single
+        bit is 1, and then all of them."""
+        others = int(phase >= EXTREMES // 2)
+        ways = dict.fromkeys(self._single, others)
+        for name in self._single[:1]:
+            ways[name] = 1
+        kind = phase % 3
+        for at, name in enumerate(self._vectors):
+            is_largest = at % 2 if kind == 2 else kind
+            ways[name] = 4 + is_largest
+        return ways
+
     def _hold(self, ways: Mapping[str, int], cycles: int) -> None:
+        """Hold inputs: a way of 4 is the smallest signed number, 5 the largest one; see `_ways` for the others."""
         for name, way in ways.items():
             value = -way
-            if way > 1:
+            if way > 3:
+                _, width = self._places[name]
+                smallest = 1 << width - 1
+                value = smallest - (way - 4)
+            elif way > 1:
                 value = self._value(name, 2)
             self.put(name, value)
         self.step()
