@@ -12,10 +12,11 @@ Patterns are matched in preprocessed text with a space between all tokens; names
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Set
 
 from rtl_grader.hdl.directives import decided, differences, macros_in_use
-from rtl_grader.hdl.tree import Node, SourceTree, name_of, tokens, walk
+from rtl_grader.hdl.tree import Node, SourceTree, find, name_of, tokens, walk
 
 Words = dict[str, str]
 _WORD = re.compile(
@@ -30,11 +31,7 @@ _CLEARED = re.compile(
     r"| \$(?:display|write|strobe|monitor|error|info|warning|fatal|readmem)\w*[^;]*(?= ;)"
 )
 """Attributes, strings, labels, units of time, backslashes of plain names, and calls whose arguments do not matter."""
-_DELAY = re.compile(
-    r" ((?:assign|always|initial|forever|begin|else|fork|wire|x?n?or|n?and|not|buf\w*|notif\d|[^\w\s\\]\S*)(?= # \()"
-    r"|\S+(?= # [^(]))( # (?:\( )?)(\S+)( \))?"
-)
-"""Not the parameters of an instance."""
+_DELAYS = ("DelayControl", "Delay3", "CycleDelay")
 _SHORT = re.compile(r"(?:\d|10)(?:\.\d+)?")
 """Units of at most a nanosecond that surely pass within a clock cycle."""
 _COARSE = re.compile(r"(?:`timescale|\btimeunit)\s+(?:10+\s*ns|10*\s*[um]?s)\b")
@@ -49,6 +46,7 @@ _USE = re.compile(
     r"(?P<parts>(?: ,[^{}=;()]*)? \}(?= <?= ))? (?P<next>\S+))"
 )
 _ASSIGNS = re.compile(r"[-+*/%&|^]?=|<<<?=|>>>?=|\+\+|--")
+_RETURNS_MORE = re.compile(r" (?:output|inout|ref) ")
 _ONCE = {
     "FunctionDeclaration": "a subroutine that reads",
     "TaskDeclaration": "a subroutine that reads",
@@ -76,6 +74,19 @@ _DIGITS = {
 }
 """Where a literal stands -> its digits of which a proof takes another view than a simulator: X only where
 it is compared."""
+_SOMETIMES = (
+    "ConditionalExpression",
+    "LogicalAndExpression",
+    "LogicalOrExpression",
+    "LogicalImplicationExpression",
+    "ImmediateAssertStatement",
+    "ImmediateAssumeStatement",
+    "ImmediateCoverStatement",
+    "InvocationExpression",
+)
+"""Where a simulator may leave out a part, or a proof's front end all of it."""
+_CHANGE = re.compile(r"(?!Nonblocking)\w*Assignment\w*Expression|\w+(?:in|de)crementExpression")
+_NO_ACTION = frozenset({";", "else", "begin", "end"})
 _DECLARES = ("Declarator", "InstanceName", "NamedBlockClause")
 _SIGNALS = re.compile(
     r"(?:Data|Net|Port)Declaration|ImplicitAnsiPort|HierarchicalInstance|GenerateBlock"
@@ -93,13 +104,11 @@ def unseen(text: str) -> Words:
     constructs = dict.fromkeys(words, "")
     if tree.errors:
         constructs["text that slang cannot read"] = ""
-    for before, opening, value, closing in _DELAY.findall(code):
-        name = re.escape(value)
-        values = re.findall(rf" {name} (?:=|\() ([^,;)]*) [,;)]", code) or [value]
-        is_usual = before + opening + closing in ("<= # ", "<= # (  )")
-        is_short = all(map(_SHORT.fullmatch, values)) and not _COARSE.search(text)
-        if not (is_usual and is_short):
-            constructs["a delay of"] = value
+    is_coarse = bool(_COARSE.search(text))
+    for delay in tree.of(*_DELAYS):
+        if is_coarse or not _passes_at_once(delay, code):
+            constructs["a delay of"] = _spaced(delay).strip("# ()")
+    constructs |= dict(_effects(tree))
     paths = _PATH.findall(code)
     labels = {label.name.valueText for label in tree.of("NamedBlockClause")}
     for name in {*paths} - labels:
@@ -108,6 +117,42 @@ def unseen(text: str) -> Words:
     for module in tree.of("ModuleDeclaration"):
         constructs |= dict(_in_module(module))
     return constructs
+
+
+def _passes_at_once(delay: Node, code: str) -> bool:
+    """Whether a value is there when a clock cycle ends, as in `q <= #1 d`."""
+    within = delay.parent
+    kind = name_of(delay)
+    if kind != "DelayControl" or name_of(within) != "TimingControlExpression":
+        return False
+    if name_of(within.parent) != "NonblockingAssignmentExpression":
+        return False
+    value = _spaced(delay)
+    value = value.strip("# ()")
+    values = []
+    if value.isidentifier():
+        pattern = rf" {value} (?:=|\() ([^,;)]*) [,;)]"
+        values = re.findall(pattern, code)
+    return all(map(_SHORT.fullmatch, values or [value]))
+
+
+def _effects(tree: SourceTree) -> Iterator[tuple[str, str]]:
+    """Changes of signals that only a simulator makes, or that only a proof makes."""
+    for action in tree.of("ActionBlock"):
+        words = _spaced(action).split()
+        for word in words:
+            if word not in _NO_ACTION:
+                yield "an action of an assertion,", word
+    for node in tree.of(*_SOMETIMES):
+        kind = name_of(node)
+        if name_of(node.parent) in _SOMETIMES:
+            continue
+        if kind == "InvocationExpression" and name_of(node.left) != "SystemName":
+            continue
+        for part in walk(node):
+            kind = name_of(part)
+            if _CHANGE.fullmatch(kind):
+                yield "an assignment within an expression,", _spaced(part).strip()
 
 
 def _spaced(node: Node) -> str:
@@ -135,6 +180,33 @@ def _flow(text: str, signals: set[str]) -> tuple[Words, Words]:
             assigned[name] = "="
             ends.setdefault(name, text.find(";", use.end()))
     return early, assigned
+
+
+def _stale(process: Node, text: str) -> Iterator[tuple[str, str]]:
+    """Variables of a process or function that it reads before it assigns them: a simulator gives the value that they
+    had at its end the time before."""
+    names = set[str]()
+    for declaration in find(process, "DataDeclaration"):
+        words = _spaced(declaration)
+        if declaration is process or " = " in words:
+            continue
+        for declarator in find(declaration, "Declarator"):
+            names.add(declarator.name.valueText)
+        text = text.replace(words, " ; ")
+    if not names:
+        return
+    early, assigned = _flow(f";{text}", names)
+    for name in early.keys() & assigned.keys():
+        yield "a variable that keeps its value,", name
+
+
+def _changing(function: Node) -> Iterator[tuple[str, str]]:
+    """A function that changes more than its value, if an expression may call it: not every part of one is computed."""
+    prototype = function.prototype
+    result = _spaced(prototype.returnType)
+    if result.strip() != "void":
+        name = prototype.name.getLastToken()
+        yield "a function that changes signals,", name.rawText
 
 
 def _place(node: Node) -> str:
@@ -199,8 +271,13 @@ class _Processes:
         elif label := _ONCE.get(kind):
             for name in early.keys() - assigned.keys():
                 yield label, name
+            if kind == "FunctionDeclaration":
+                yield from _stale(node, body)
+                if assigned or _RETURNS_MORE.search(text):
+                    yield from _changing(node)
         else:
             self._wires.append((early.keys(), assigned.keys()))
+            yield from _stale(node, body)
             if kind == "AlwaysBlock" and not (events or early):
                 yield "an empty sensitivity list", ""
             for name, whole in early.items() if "Always" in kind else ():
@@ -211,15 +288,17 @@ class _Processes:
         """Yield what depends on the order of the processes."""
         for name in self._clocks & self._registers:
             yield "a clock from the register", name
+        readers = Counter(name for _, early in self._clocked for name in early)
+        follows = defaultdict[str, list[Set[str]]](list)
+        for reads, assigned in self._wires:
+            for name in reads:
+                follows[name].append(assigned)
         for own, early in self._clocked:
-            names = set(own)
-            for _ in self._wires:
-                for reads, assigned in self._wires:
-                    if reads & names:
-                        names |= assigned
-            others = set[str]()
-            for _, early_there in self._clocked:
-                if early_there is not early:
-                    others |= early_there.keys()
-            for name in names & others:
-                yield "a race of", name
+            names, waiting = set(own), list(own)
+            while waiting:
+                for assigned in follows.get(waiting.pop(), ()):
+                    waiting += assigned - names
+                    names |= assigned
+            for name in names:
+                if readers[name] > (name in early):
+                    yield "a race of", name

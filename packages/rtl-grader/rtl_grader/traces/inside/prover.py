@@ -176,7 +176,10 @@ def read(spec: Spec, name: str) -> None:
         copy.write(text)
     reasons: list[str] = []
     called = _CALLED[name]
-    for commands in _ways(spec["top"], spec["values"], path):
+    ways = list(_ways(spec["top"], spec["values"], path))
+    if name == "other" and spec.get("by_slang"):
+        ways = ways[:1]
+    for commands in ways:
         try:
             work = partial(_read, name, commands, folder)
             doubts = apart(work, f"Yosys cannot read the {called}")

@@ -76,6 +76,12 @@ class Design:
         said, code, command = self.run([*tops, "-o", "sim", *benches, *self.files])
         return said, code == 0, command
 
+    def is_read(self, top):
+        """Whether the compiler accepts the design without a bench."""
+        self.prepare()
+        _, code, _ = self.run(["-t", "null", "-s", top, *self.files])
+        return code == 0
+
     def preprocess(self):
         """Write the text that Icarus' preprocessor makes of the design. Returns (its path, why there is none)."""
         self.prepare()
