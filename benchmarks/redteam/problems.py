@@ -122,6 +122,7 @@ def own() -> dict[str, Problem]:
     return {
         **{f"own/{name}": _cocotb(name) for name in read("problems")["own"]},
         "own/bench": _bench("bench", "tb", "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
+        "own/unit": _bench("unit", "tb", "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
         "own/loud": _bench("loud", "main", "Your Design Passed", ""),
         "own/judged": _judged("judged"),
         "own/judged_inc": _judged("judged_inc"),

@@ -25,6 +25,7 @@ from rtl_grader.hdl.tree import (
     Node,
     SourceTree,
     children,
+    find,
     is_token,
     name_of,
     tokens,
@@ -55,6 +56,18 @@ UNITS = (
     "ProgramDeclaration",
     "PackageDeclaration",
 )
+_NAMING = ("Declarator", "TypedefDeclaration")
+_INNER = frozenset(
+    {
+        *UNITS,
+        "ClassDeclaration",
+        "FunctionDeclaration",
+        "TaskDeclaration",
+        "StructType",
+        "UnionType",
+    }
+)
+"""What has names of its own."""
 _TASK = re.compile(r"\$([A-Za-z_][\w$]*)")
 _TIMESCALE = re.compile(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)")
 _PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
@@ -125,7 +138,9 @@ def rewritten(
     files = (f'`line 1 "{name}" 0\n{text}' for name, text in sources.items())
     whole = "\n".join(files)
     tree = SourceTree(whole)
-    own_names = _own_names(tree) - {dut} | {top}
+    outside = _outside(tree)
+    shared = _shared_names(tree, outside)
+    own_names = _own_names(tree) - {dut} | {top} | shared
     home = f"{top}_{WORD}"
     channel = f"{home}.channel_{WORD}"
     calls = list(_verdicts(tree, marker))
@@ -150,6 +165,7 @@ def rewritten(
         *_preceded(_statements(tree, _ENDING), channel, ENDED),
         *(_with_faults(tree, channel) if errors else ()),
         *_without_waves(tree),
+        *_kept(tree, outside, shared),
     ]
     body = _LEXEME.sub(with_suffix, tree.edited(edits))
     endings = [f"`undef {name}" for name in macros_of(whole)]
@@ -287,6 +303,47 @@ def _own_names(tree: SourceTree) -> set[str]:
     names |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
     links = {node.name.rawText for node in tree.of(_NAMED, "NamedParamAssignment")}
     return {name for name in names - links if name.isidentifier()}
+
+
+def _outside(tree: SourceTree) -> list[Node]:
+    """The names of ports and parameters where the bench connects a module of somebody else's."""
+    defined = {node.header.name.rawText for node in tree.of(*UNITS)}
+    names = []
+    for instance in tree.of(_INSTANCE):
+        if instance.type.rawText in defined:
+            continue
+        for link in find(instance, _NAMED, "NamedParamAssignment"):
+            names.append(link.name)
+    return names
+
+
+def _shared_names(tree: SourceTree, outside: Iterable[Node]) -> set[str]:
+    """Names that the bench declares outside of modules and packages, where a design sees them and could tell by
+    them whether it is alone. Not those that cannot be told from names of the design."""
+    names = set[str]()
+    for member in tree.root.members:
+        if name_of(member) == "ClassDeclaration":
+            names.add(member.name.rawText)
+        for node in walk(member, _INNER):
+            if name_of(node) in _NAMING:
+                names.add(node.name.rawText)
+    for node in tree.of("ScopedName"):
+        if node.separator.rawText == ".":
+            names.discard(node.right.getFirstToken().rawText)
+    for link in tree.of(_NAMED):
+        if not link.openParen.rawText:
+            names.discard(link.name.rawText)
+    for name in outside:
+        if not tree.span(name):
+            names.discard(name.rawText)
+    return set(filter(str.isidentifier, names))
+
+
+def _kept(tree: SourceTree, outside: Iterable[Node], shared: set[str]) -> Iterator[Edit]:
+    """Escape those names of other modules' ports and parameters that get a suffix where they are the bench's own."""
+    for name in outside:
+        if name.rawText in shared:
+            yield Edit(*_span(tree, name), f"\\{name.rawText} ")
 
 
 def _tasks(text: str, tree: SourceTree) -> tuple[str, ...]:
