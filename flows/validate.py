@@ -92,8 +92,8 @@ async def validate_problems(
     if level == "full":
         tell.show(table.render(rows, unfit))
     else:
-        for entry in unfit[:20]:
-            tell.line(f"left out: {entry.problem} is {entry.status}: {entry.reason}")
+        for line in table.in_lines(unfit, validation.records.keys()):
+            tell.line(line)
     return validation.summary()
 
 

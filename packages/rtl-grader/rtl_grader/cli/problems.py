@@ -87,7 +87,7 @@ def print_problems(loaded: LoadedProblems, by_option: bool) -> None:
 
     `by_option`: the sources were named with `--source`, which holds out nothing of files.
     """
-    from rtl_grader.problems.problem_set import MEND
+    from rtl_grader.problems.problem_set import MEND, by_reason
 
     table = Table(box=None, pad_edge=False)
     table.add_column("problem", no_wrap=True)
@@ -118,8 +118,8 @@ def print_problems(loaded: LoadedProblems, by_option: bool) -> None:
         typer.echo(f"broken: {broken}")
     if loaded.broken:
         typer.echo(MEND)
-    for reason in loaded.left_out_in_words:
-        typer.echo(f"left out: {reason}")
+    for entry in by_reason(loaded.left_out, len(loaded.left_out)):
+        typer.echo(f"left out: {entry.id}: {entry.reason}")
 
 
 def _interface(problem: Problem) -> str:

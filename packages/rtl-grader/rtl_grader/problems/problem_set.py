@@ -124,14 +124,18 @@ def leave_out_near_duplicates(loaded: LoadedProblems, evaluation: Sequence[Probl
     loaded.heldout = [problem for problem in loaded.heldout if problem.id not in close]
 
 
-def by_reason(left_out: Iterable[LeftOut]) -> list[LeftOut]:
-    """One entry for each source and reason. If it is about several problems, its id is their number and some ids."""
+def by_reason(left_out: Iterable[LeftOut], most: int = 3) -> list[LeftOut]:
+    """One entry for each source and reason. If it is about several problems, its id is their number and at most so
+    many ids."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for entry in left_out:
         groups[entry.source, entry.reason].append(entry.id)
     entries = []
     for (source, reason), ids in groups.items():
-        some = ", ".join([*ids[:3], "..."] if len(ids) > 3 else ids)
+        shown = ids[:most]
+        if len(ids) > most:
+            shown.append("...")
+        some = ", ".join(shown)
         name = ids[0] if len(ids) == 1 else f"{len(ids):,} of {source} ({some})"
         entries.append(LeftOut(name, reason, source))
     return entries

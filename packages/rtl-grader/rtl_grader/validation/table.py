@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 
@@ -15,9 +15,10 @@ from rich.text import Text
 
 from rtl_grader.grading.evidence import HARNESS_FAILED
 from rtl_grader.problems.errata import edited, errata_of
-from rtl_grader.problems.problem_set import MEND, BrokenLine, LeftOut
+from rtl_grader.problems.problem_set import MEND, BrokenLine, LeftOut, by_reason
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.record import VALIDATION_STATUSES, ValidationRecord, ValidationStatus
+from rtl_grader.words import first_lines
 
 _LONG = (HARNESS_FAILED, "the golden answer fails")
 """Beginnings of reasons whose third part says what is wrong."""
@@ -127,6 +128,17 @@ def reasons_of(unfit: Iterable[Unfit]) -> dict[tuple[str, str], list[str]]:
         parts = _DETAIL.split(one.reason)[0].split(": ")[:shown]
         groups[one.status, _SPECIAL.sub("…", ": ".join(parts))].append(one.problem)
     return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+
+
+def in_lines(unfit: Iterable[Unfit], validated: Collection[str]) -> list[str]:
+    """A line for each reason why some of the validated problems (ids) are not fit."""
+    entries = []
+    for one in unfit:
+        if one.problem in validated:
+            reason = f"{one.status}: {one.reason}"
+            entries.append(LeftOut(one.problem, reason, one.source))
+    groups = by_reason(entries)
+    return first_lines(f"left out: {group.id}: {group.reason}" for group in groups)
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:

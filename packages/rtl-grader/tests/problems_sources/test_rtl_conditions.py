@@ -4,6 +4,7 @@ import pytest
 from rtl_project import PASS, of_module, project, read, reasons, settings
 
 from rtl_grader.types.answer import Answer
+from tests.command import invoke
 
 CONDITIONS = """\
 `include "cfg.vh"
@@ -88,6 +89,14 @@ def test_paths_may_have_spaces(tmp_path, grader):
     assert "another file has its path" in "".join(reasons(contents).values())
     verdict = grader.grade(user, Answer(files={"rtl/my_lib/user.v": text}))
     assert verdict.passed, verdict.reasons
+
+
+def test_a_list_names_all_that_is_left_out(tmp_path):
+    for number in range(9):
+        (tmp_path / f"m{number}.v").write_text(f"module m{number};\nendmodule\n")
+    (tmp_path / "ok.v").write_text(PASS.format(name="ok", body=""))
+    printed = invoke("problems", "list", "--source", f"rtl={tmp_path}").stdout
+    assert all(f"m{number}.v: m{number}" in printed for number in range(9))
 
 
 INTERFACE = "interface inter; logic a; modport m (output a); endinterface\n"

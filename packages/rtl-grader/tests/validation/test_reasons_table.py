@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from rtl_grader.problems.problem_set import MEND
-from rtl_grader.validation.table import Unfit, reasons_of, render
+from rtl_grader.validation.table import Unfit, in_lines, reasons_of, render
 
 CANNOT = "the harness fails by itself: the golden answer cannot judge: "
 
@@ -36,3 +36,12 @@ def test_goldens_that_cannot_judge_are_counted_reasons_of():
     printed = [line.split() for line in console.file.getvalue().splitlines()]
     assert ["2", "broken", *f"{CANNOT}it drives nothing".split(), "p0"] in printed
     assert MEND.split() == printed[-1]
+
+
+def test_no_unfit_problem_is_hidden_without_a_count():
+    unfit = [Unfit("own", f"p{n}", "broken", f"reason {n // 4}") for n in range(100)]
+    left_out = Unfit("own", "file.v: left out by the reader", "unsupported", "it has no ports")
+    lines = in_lines([*unfit, left_out], {one.problem for one in unfit})
+    assert lines[0] == "left out: 4 of own (p0, p1, p2, ...): broken: reason 0"
+    assert len(lines) == 21
+    assert lines[-1] == "and 5 more"
