@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
 
 # Spinning OpenMP threads would take CPU time from simulators. Must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -21,7 +20,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from localtinker import http_server
 from localtinker.child import announce, run
-from localtinker.settings import Settings, check_exposure, check_models
+from localtinker.settings import Announce, Settings, check_exposure, check_models
 
 
 def main() -> None:
@@ -29,7 +28,7 @@ def main() -> None:
     serve(settings, os.environ.get("TINKER_API_KEY"), announce)
 
 
-def serve(settings: Settings, key: str | None, announce: Callable[[str], None]) -> None:
+def serve(settings: Settings, key: str | None, announce: Announce) -> None:
     """Load the models and serve until the process is stopped. `announce` receives the base URL once the
     service answers."""
     check_models(settings.models)

@@ -7,13 +7,15 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from localtinker.errors import LocalTinkerError
+
+if TYPE_CHECKING:
+    from localtinker.settings import Announce
 
 app = typer.Typer(
     name="localtinker",
@@ -152,7 +154,7 @@ def key_for(host: str) -> str:
     return key or f"tml-local-{secrets.token_hex(16)}"
 
 
-def announcer(key: str) -> Callable[[str], None]:
+def announcer(key: str) -> Announce:
     """Return a function that prints what a client needs."""
 
     def announce(base_url: str) -> None:

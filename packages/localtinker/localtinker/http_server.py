@@ -1,29 +1,22 @@
-"""Sockets and server loop of this product's HTTP services."""
+"""Sockets and server loop of this package's HTTP services."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import uvicorn
+
 from localtinker.errors import SettingsError
+from localtinker.settings import Announce
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 GRACE_S = 2
 """How long a server that is stopped waits for its open requests."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reachable only from this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,18 +38,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(app: ASGIApp, listener: socket.socket, announce: Callable[[str], None]) -> None:
-    """Serve until a signal; open requests then have `GRACE_S` seconds. `announce` receives the URL once the server is
-    ready."""
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(app, listener, announce))
-
-
-async def _serve(
-    app: ASGIApp, listener: socket.socket, announce: Callable[[str], None]
-) -> None:
-    import uvicorn
-
+def serve(app: ASGIApp, listener: socket.socket, announce: Announce) -> None:
+    """Serve until a signal; open requests then have `GRACE_S` seconds. `announce` receives the URL: from then on a
+    request is answered, the first ones when the application has started."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -66,9 +50,7 @@ async def _serve(
         lifespan="on",
     )
     server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.005)
     host, port = listener.getsockname()[:2]
-    announce(f"http://{host}:{port}")
-    await serving
+    with contextlib.suppress(KeyboardInterrupt):
+        announce(f"http://{host}:{port}")
+        asyncio.run(server.serve(sockets=[listener]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from localtinker.errors import SettingsError
-from localtinker.http_server import is_loopback
 
+Announce = Callable[[str], None]
+"""Receives the URL of a server when it is ready."""
+Folders = dict[str, Path]
+"""Name of a model -> its folder."""
 API = "/api/v1"
 """Path above all calls of Tinker's protocol."""
 MAX_CONTEXT = 32768
@@ -44,7 +49,7 @@ class Settings(_ServerSettings):
     `sampling_processes` sample small models; None: as many as `threads`, none on a GPU; 0: none.
     """
 
-    models: dict[str, Path]
+    models: Folders
     state: Path
     dtype: str = "float32"
     device: str = "cpu"
@@ -61,13 +66,13 @@ class BridgeSettings(_ServerSettings):
     the engine's names: they tell vocabulary, context and tokenizer, which the engine does not."""
 
     upstream: str
-    models: dict[str, Path] = {}
+    models: Folders = {}
 
 
-def parse_models(texts: list[str]) -> dict[str, Path]:
+def parse_models(texts: list[str]) -> Folders:
     """Parse values of the form NAME=PATH, or PATH, whose name is that of the folder. Raises SettingsError
     if two have one name."""
-    models: dict[str, Path] = {}
+    models: Folders = {}
     for text in texts:
         name, separator, path = text.partition("=")
         if not (separator and name) or Path(text).is_dir():  # a folder's name may contain "="
@@ -83,7 +88,7 @@ def parse_models(texts: list[str]) -> dict[str, Path]:
     return models
 
 
-def check_models(models: dict[str, Path]) -> None:
+def check_models(models: Folders) -> None:
     """Raise SettingsError if a path is not a model folder. Called before slow imports."""
     for name, path in models.items():
         if not (path / "config.json").is_file():
@@ -95,6 +100,14 @@ def check_models(models: dict[str, Path]) -> None:
                 if near
                 else "give the folder of a transformers model",
             )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reachable only from this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_exposure(host: str, key: str | None) -> None:
