@@ -22,13 +22,11 @@ from localtinker.packing import Layout, packed_passes, padded, padded_passes
 from localtinker.sampling import (
     Batch,
     Row,
-    SampleRequest,
-    Vocabulary,
     note_shared,
     requests_of,
     tensor_of,
 )
-from localtinker.scoring import score_prompts
+from localtinker.scoring import Unscored, score_prompts
 
 PromptTokens = tuple[int, ...]
 _DEAD_SHARE = 0.15  # share of stopped slots above which the cache is compacted
@@ -42,11 +40,6 @@ class GenerationBatch(Batch):
 
     decoder: DenseDecoder
     _cache: KVCache | None
-
-    def __init__(self, decoder: DenseDecoder, vocabulary: Vocabulary) -> None:
-        super().__init__(decoder, vocabulary)
-        self._requests: list[SampleRequest] = []  # of the rows
-        self._positions_B: list[int] = []  # of the last token of each row
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
@@ -63,9 +56,8 @@ class GenerationBatch(Batch):
             alone = self.decoder.is_small or caches
             (apart if alone else shared).append(prompt)
         for numbers in packed_passes(shared, budget):
-            prompts = [shared[i] for i in numbers]
-            layout = Layout(prompts)
-            groups = [by_prompt[prompt] for prompt in prompts]
+            layout = Layout([shared[i] for i in numbers])
+            groups = [by_prompt[shared[i]] for i in numbers]
             self._first_tokens(self.decoder.packed_hidden(layout), layout.rows, groups)
         for numbers in padded_passes(apart, budget):
             prompts = [apart[i] for i in numbers]
@@ -83,7 +75,7 @@ class GenerationBatch(Batch):
         hidden_BLH = self.decoder.hidden(tokens_BL.to(device), cache)
         positions_BL = np.arange(tokens_BL.numel()).reshape(tokens_BL.shape)
         positions = [row[:length] for row, length in zip(positions_BL, lengths, strict=True)]
-        tokens = self._first_tokens(hidden_BLH.flatten(0, 1), positions, groups)
+        self._first_tokens(hidden_BLH.flatten(0, 1), positions, groups)
         owner = [i for i, group in enumerate(groups) for _ in group]
         keep = [i for i, row in enumerate(rows) if not row.done]
         if not keep or cache is None:
@@ -96,39 +88,32 @@ class GenerationBatch(Batch):
         else:
             self._cache.append(cache)
         self.rows += [rows[i] for i in keep]
-        self._tokens_B += [tokens[i] for i in keep]
-        self._positions_B += [lengths[slot] for slot in slots]
-        self._requests = requests_of(self.rows)
 
     def _first_tokens(
         self, hidden_NH: Tensor, positions: Sequence[np.ndarray], groups: Sequence[list[Row]]
-    ) -> list[int]:
+    ) -> None:
         """Score the prompts and sample their rows' first tokens. `positions[i]` are the rows of `hidden_NH`
         with prompt i."""
-        places, requests = [], []
-        for rows_P, group in zip(positions, groups, strict=True):
-            for request in requests_of(group):
-                if request.prompt_options.has_any and request.scores is None:
-                    places.append(rows_P)
-                    requests.append(request)
-        score_prompts(self.decoder, hidden_NH, places, requests)
-        rows = [row for group in groups for row in group]
+        rows: list[Row] = []
         last: list[int] = []
+        unscored: list[Unscored] = []
         for rows_P, group in zip(positions, groups, strict=True):
+            rows += group
             last += [rows_P[-1]] * len(group)
+            for request in requests_of(group):
+                if request.needs_scores:
+                    unscored.append((request, rows_P))
+        score_prompts(self.decoder, hidden_NH, unscored)
         distinct, owner = np.unique(last, return_inverse=True)
         device = hidden_NH.device
         last_UH = hidden_NH[torch.from_numpy(distinct).to(device)]
         owner_B = torch.from_numpy(owner).to(device)
         logits_UV = self.decoder.logits(last_UH)
-        return self._take(logits_UV.index_select(0, owner_B), rows)
+        self._take(logits_UV.index_select(0, owner_B), rows)
 
     @torch.inference_mode()
     def step(self) -> None:
-        for request in self._requests:
-            if request.cancelled.is_set():
-                for row in request.rows:
-                    row.done = True
+        self._stop_cancelled()
         count = len(self.rows)
         if count - self.live > _DEAD_SHARE * count:
             self._compact()
@@ -136,13 +121,12 @@ class GenerationBatch(Batch):
             return
         assert self._cache is not None
         device = self.decoder.device
-        tokens_B = tensor_of(self._tokens_B, np.int64, device)
-        positions_B = tensor_of(self._positions_B, np.int64, device)
+        tokens_B = tensor_of(self.last_tokens(), np.int64, device)
+        lengths = [len(row.request.prompt) + len(row.tokens) for row in self.rows]
+        positions_B = tensor_of(lengths, np.int64, device) - 1
         logits_BV = self.decoder.step(tokens_B, positions_B, self._cache)
         # Sampling for the few stopped rows as well is cheaper than selecting the logits of the others.
-        self._tokens_B = self._take(logits_BV, self.rows)
-        for index, row in enumerate(self.rows):
-            self._positions_B[index] += not row.done
+        self._take(logits_BV, self.rows)
 
     def _compact(self) -> None:
         """Drop the slots of stopped rows."""
@@ -155,8 +139,6 @@ class GenerationBatch(Batch):
             self._cache.select(torch.tensor(keep, device=self.decoder.device))
         else:
             self._cache = None
-        self._positions_B = [self._positions_B[i] for i in keep]
-        self._requests = requests_of(self.rows)
 
 
 class LockstepDecoder:
@@ -180,8 +162,6 @@ class LockstepDecoder:
         )
         numbers = 2 * config.num_hidden_layers * heads * size
         self.position_bytes: int = numbers * model.dtype.itemsize
-        parameters = [] if adapter is None else adapters.parameters(adapter)
-        self.private_bytes = sum(parameter.nbytes for parameter in parameters)
         self.prefill_tokens = PREFILL_TOKENS
         self.is_small = False
 
@@ -215,11 +195,11 @@ class LockstepBatch(Batch):
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
         for request in requests_of(rows):
-            if request.prompt_options.has_any and request.scores is None:
+            if request.needs_scores:
                 tokens_1L = self._tensor([request.prompt])
                 hidden, _ = self.decoder.prefill(tokens_1L, all_positions=True)
-                places = [np.arange(len(request.prompt))]
-                score_prompts(self.decoder, hidden[0], places, [request])
+                place = np.arange(len(request.prompt))
+                score_prompts(self.decoder, hidden[0], [(request, place)])
         note_shared(rows)
         prompts = [tuple(row.request.prompt) for row in rows]
         distinct = list(dict.fromkeys(prompts))
@@ -230,12 +210,11 @@ class LockstepBatch(Batch):
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
         last_UV = logits[:, -1].float()
-        self._tokens_B = self._take(last_UV.index_select(0, owner), self.rows)
+        self._take(last_UV.index_select(0, owner), self.rows)
 
     @torch.inference_mode()
     def step(self) -> None:
-        for row in self.rows:
-            row.done = row.done or row.request.cancelled.is_set()
+        self._stop_cancelled()
         count = len(self.rows)
         live = self._drop_stopped()
         if len(live) < count:
@@ -243,8 +222,8 @@ class LockstepBatch(Batch):
                 self._cache = None
                 return
             self._cache.reorder_cache(self._tensor(live))
-        logits_BV = self.decoder.step(self._tensor(self._tokens_B), self._cache)
-        self._tokens_B = self._take(logits_BV, self.rows)
+        logits_BV = self.decoder.step(self._tensor(self.last_tokens()), self._cache)
+        self._take(logits_BV, self.rows)
 
     def _tensor(self, values: Sequence) -> Tensor:
         return torch.tensor(values, device=self.decoder.device)

@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from localtinker.devices import LARGE_BYTES
 from localtinker.kv_cache import Attend, KVCache
 from localtinker.modules import rotated
 from localtinker.packing import Layout
 
-_SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
 _CPU_PREFILL_TOKENS = 2048  # on a CPU, more tokens are no faster and take memory
 _SMALL_PREFILL_TOKENS = 1024  # for a small model, so that activations stay in a core's cache
@@ -31,7 +31,7 @@ Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 def is_small(nbytes: int, device: torch.device) -> bool:
     """Whether a model with `nbytes` of weights decodes faster on one CPU thread than on two."""
-    return device.type == "cpu" and nbytes < _SMALL_MODEL
+    return device.type == "cpu" and nbytes < LARGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,10 @@ class DenseDecoder:
     tensors are shared and the adapter stays a low-rank term, which saves memory for larger models.
     """
 
-    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, merge: bool) -> None:
+    def __init__(
+        self, model: Any, pairs: Pairs, scaling: float, *, merge: bool, small: bool
+    ) -> None:
+        """`small`: see `is_small`."""
         config = model.config
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
@@ -115,20 +118,9 @@ class DenseDecoder:
         self.vocab_size: int = self.head.weight.shape[0]
         numbers = 2 * count * self.kv_heads * self.head_dim
         self.position_bytes: int = numbers * self.dtype.itemsize
-        nbytes = sum(parameter.nbytes for parameter in model.parameters())
-        self.is_small = is_small(nbytes, self.device)
+        self.is_small = small
         on_cpu = _SMALL_PREFILL_TOKENS if self.is_small else _CPU_PREFILL_TOKENS
         self.prefill_tokens = on_cpu if self.device.type == "cpu" else PREFILL_TOKENS
-
-    @cached_property
-    def private_bytes(self) -> int:
-        """Bytes that this object takes beyond the shared base weights."""
-        if not self._merge:
-            return sum(a.nbytes + b.nbytes for a, b in self._pairs.values())
-        linears = [self.head] if "lm_head" in self._pairs else []
-        for layer in self.layers:
-            linears += [*layer.qkv, layer.o, layer.gate, layer.up, layer.down]
-        return sum(linear.weight.nbytes for linear in linears)
 
     def release(self) -> None:
         """Do nothing: the tensors are freed with this object."""
@@ -143,12 +135,11 @@ class DenseDecoder:
         length = tokens_BL.shape[1]
 
         def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q = q.transpose(1, 2)
-            k = k.transpose(1, 2)
-            v = v.transpose(1, 2)
+            q, k, v = (states.transpose(1, 2) for states in (q, k, v))
             if cache is not None:
-                cache.keys[index][:, :, :length] = k
-                cache.values[index][:, :, :length] = v
+                keys, values = cache.layers[index]
+                keys[:, :, :length] = k
+                values[:, :, :length] = v
             attended = F.scaled_dot_product_attention(
                 q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads
             )

@@ -65,10 +65,8 @@ class Projection:
                 torch.addmm(weight, pair[1], pair[0], alpha=self._scaling, out=part)
         return out
 
-    def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Return y [N, out] for x [N, in]. `weight`: the result of `effective`, if already computed."""
-        if weight is None:
-            weight = self.effective()
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Return y [N, out] for x [N, in]. `weight`: the result of `effective`."""
         y = torch.mm(x, weight.t())
         if self._bias is not None:
             y += self._bias
@@ -78,10 +76,8 @@ class Projection:
                 part.addmm_(inner, lora_b.t(), alpha=self._scaling)
         return y
 
-    def backward(self, x: Tensor, dy: Tensor, weight: Tensor | None = None) -> Tensor:
+    def backward(self, x: Tensor, dy: Tensor, weight: Tensor) -> Tensor:
         """Return the gradient of x, and add those of A and B to the parameters' `grad`."""
-        if weight is None:
-            weight = self.effective()
         dx = torch.mm(dy, weight)
         for part, pair, (lora_a, lora_b) in self._adapted(dy):
             through_a = torch.mm(x, lora_a.t()).mul_(self._scaling)
@@ -117,14 +113,15 @@ class _Product(torch.autograd.Function):
         ctx.save_for_backward(x)
         ctx.function = function
         ctx.projection = projection
-        return projection.forward(function(x))
+        return projection.forward(function(x), projection.effective())
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> Any:
         leaf = ctx.saved_tensors[0].detach().requires_grad_()
         with torch.enable_grad():
             h = ctx.function(leaf)
-        dh = ctx.projection.backward(h.detach(), dy)
+        weight = ctx.projection.effective()
+        dh = ctx.projection.backward(h.detach(), dy, weight)
         return *torch.autograd.grad(h, leaf, dh), None, None
 
 
@@ -154,15 +151,15 @@ class _Layer:
             self._norm_q = norm(attention.q_norm)
             self._norm_k = norm(attention.k_norm)
 
-    def __call__(self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
-        """Return the layer's output for x [N, H]."""
+    def __call__(self, x: Tensor, rope: Sequence[Tensor], layout: Layout) -> Tensor:
+        """Return the layer's output for x [N, H]. `rope`: cosines and signed sines of each row, [N, 1, D] each."""
         qkv = _Product.apply(x, self._norm_in, self._qkv)
         attended = self._attend(qkv, rope, layout)
         x = x + _Product.apply(attended, _unchanged, self._o)
         gate_up = _Product.apply(x, self._norm_mlp, self._gate_up)
         return x + _Product.apply(gate_up, _gated, self._down)
 
-    def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
+    def _attend(self, qkv: Tensor, rope: Sequence[Tensor], layout: Layout) -> Tensor:
         """Return causal attention [N, heads D] within the sequences of a layout."""
         heads = (self._heads, self._kv_heads, self._kv_heads)
         states = qkv.view(-1, sum(heads), self._head_dim)
@@ -242,7 +239,8 @@ class DenseTraining:
         Common prefixes of the sequences, of at most L tokens, are computed once.
         """
         layout = Layout(sequences)
-        rope = self._rope(layout)
+        table = self._rotary.table(self._embed, layout.longest)
+        rope = table[layout.positions_N, None].chunk(2, -1)
         x = F.embedding(layout.tokens_N, self._embed)
         x.requires_grad_(torch.is_grad_enabled())
         bytes_of_layer = self._row_bytes * len(x) + self._key_bytes * layout.keys
@@ -276,13 +274,6 @@ class DenseTraining:
             logp.append(_TargetLogprobs.apply(x, self._head, weight_VH, place, end <= fitting))
         logp_BLK = torch.zeros(targets.shape).index_copy(0, place_P, torch.cat(logp))
         return logp_BLK.view(targets_BLK.shape)
-
-    def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Return cosines and signed sines of each row, [N, 1, D] each."""
-        table = self._rotary.table(self._embed, layout.longest)
-        rope = table[layout.positions_N, None]
-        cos, signed_sin = rope.chunk(2, -1)
-        return cos, signed_sin
 
 
 def _logit_gradient(

@@ -51,22 +51,6 @@ class _Request:
     answers: dict[int, bytes] = field(default_factory=dict)
     done: bool = False
 
-    def part_done(self, index: int, answer: bytes | Exception) -> None:
-        """Record the answer of a part. The last one completes the request; an error ends it."""
-        if self.done:
-            return
-        if isinstance(answer, Exception):
-            self.done = True
-            self.take(answer)
-            return
-        self.answers[index] = answer
-        self.done = len(self.answers) == self.parts
-        if self.done:
-            # Concatenated protobuf messages parse as one message with all their repeated fields: the
-            # sequences of all parts.
-            parts = [self.answers[index] for index in range(self.parts)]
-            self.take(b"".join(parts))
-
 
 @dataclass
 class _Part:
@@ -199,7 +183,7 @@ class SamplingProcesses:
             process = min(free, key=lambda process: process.cost)
             number = next(self._numbers)
             process.parts[number] = self._queue.popleft()
-            process.outbox.append((number, (part.weights, part.job)))
+            process.outbox.append((number, part.weights, part.job))
         for process in self._processes:
             process.send()
 
@@ -210,7 +194,7 @@ class SamplingProcesses:
         for process in self._processes:
             for number, part in process.parts.items():
                 if part.request is request:
-                    process.outbox.append((number, None))
+                    process.outbox.append((number, part.weights, None))
             process.send()
 
     def _start_one(self) -> None:
@@ -260,6 +244,18 @@ class SamplingProcesses:
         loop.call_later(_RESTART_DELAY_S, self._start_one)
 
     def _done(self, part: _Part, answer: bytes | Exception) -> None:
-        part.request.part_done(part.index, answer)
+        """Record the answer of a part. The last one completes the request; an error ends it."""
+        request = part.request
+        if request.done:
+            return
         if isinstance(answer, Exception):
-            self._drop(part.request)
+            self._drop(request)
+            request.take(answer)
+            return
+        request.answers[part.index] = answer
+        request.done = len(request.answers) == request.parts
+        if request.done:
+            # Concatenated protobuf messages parse as one message with all their repeated fields: the
+            # sequences of all parts.
+            parts = [request.answers[index] for index in range(request.parts)]
+            request.take(b"".join(parts))

@@ -55,7 +55,7 @@ class Engine:
         with self._wake:
             self._incoming.append((weights, request))
             self._wake.notify()
-        return request.cancelled.set
+        return request.cancel
 
     def stop(self) -> None:
         with self._wake:

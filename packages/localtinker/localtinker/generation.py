@@ -28,8 +28,8 @@ from localtinker.sampling import Batch, Row, SampleJob, SampleRequest, requests_
 logger = logging.getLogger(__name__)
 
 MAX_ROWS = 256  # rows of one set of weights that run at once
-Task = tuple[int, tuple[SampledWeights, SampleJob] | None]
-"""Message to a sampling process: the number of a job, and the job, or None to cancel it."""
+Task = tuple[int, SampledWeights, SampleJob | None]
+"""Message to a sampling process: the number of a job, its weights, and the job, or None to cancel it."""
 Answers = dict[int, bytes | Exception | None]
 """Message from a sampling process: mapping of job number to answer, None for a cancelled job."""
 
@@ -82,7 +82,7 @@ class SamplingLoop:
 
     def _admit(self, weights: SampledWeights) -> None:
         queue = self._waiting[weights]
-        waiting = deque(row for row in queue if not row.request.cancelled.is_set())
+        waiting = deque(row for row in queue if not row.request.cancelled)
         self._waiting[weights] = waiting
         if waiting:
             sampler = self.pool.get(weights, set(self._batches))
@@ -171,8 +171,8 @@ class _Worker:
         threading.Thread(target=self._receive, daemon=True).start()
         while True:
             while self._sampling.idle or not self._inbox.empty():
-                for number, task in self._inbox.get():
-                    self._accept(number, task)
+                for task in self._inbox.get():
+                    self._accept(*task)
             self._sampling.advance()
             if self._answers:
                 # After an error the service has gone, and `_receive` ends this process.
@@ -188,14 +188,13 @@ class _Worker:
             except (EOFError, OSError):
                 os._exit(0)  # the service has gone
 
-    def _accept(self, number: int, task: tuple[SampledWeights, SampleJob] | None) -> None:
-        if task is not None:
-            weights, job = task
+    def _accept(self, number: int, weights: SampledWeights, job: SampleJob | None) -> None:
+        if job is not None:
             request = SampleRequest(**vars(job), take=partial(self._answer, number))
             self._requests[number] = request
             self._sampling.add(weights, request)
         elif number in self._requests:
-            self._requests[number].cancelled.set()
+            self._requests[number].cancel()
             self._answer(number, None)
 
     def _answer(self, number: int, answer: bytes | Exception | None) -> None:

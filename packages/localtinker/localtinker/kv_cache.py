@@ -18,7 +18,8 @@ _BLOCK = 64  # caches grow in blocks of positions
 
 
 class KVCache:
-    """Keys and values of R slots, each with its own length: [R, M, C, D] per layer, zero where nothing was written."""
+    """Keys and values of R slots, each with its own length: [2, R, M, C, D] of a layer, zero where nothing was
+    written."""
 
     def __init__(
         self,
@@ -27,17 +28,18 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
-        self.values = [torch.zeros_like(k) for k in self.keys]
+        """`shape`: [R, M, C, D]."""
+        of_layer = (2, *shape)
+        self.layers = [torch.zeros(of_layer, dtype=dtype, device=device) for _ in range(layers)]
         self._view: CacheView | None = None  # reused until the width or the slots change
 
     @property
     def capacity(self) -> int:
-        return self.keys[0].shape[2]
+        return self.layers[0].shape[3]
 
     @property
     def slots(self) -> int:
-        return self.keys[0].shape[0]
+        return self.layers[0].shape[1]
 
     def attention(self, positions_B: Tensor, length: int) -> Attend:
         """Return the attention of a step in which row b writes position `positions_B[b]` < `length` and
@@ -55,31 +57,25 @@ class KVCache:
 
     def select(self, rows: Tensor) -> None:
         """Keep only these slots, in this order."""
-        self._replace(lambda states, _: states.index_select(0, rows))
+        self._replace(lambda layer: layer.index_select(1, rows))
 
     def grow(self, capacity: int) -> None:
         """Add positions until there are at least `capacity`."""
         extra = capacity - self.capacity
         if extra > 0:
-            self._replace(lambda states, _: F.pad(states, (0, 0, 0, extra)))
+            self._replace(lambda layer: F.pad(layer, (0, 0, 0, extra)))
 
     def append(self, other: KVCache) -> None:
         """Append the slots of `other`, which must not be used afterwards. The larger capacity is kept."""
         other.grow(self.capacity)
         self.grow(other.capacity)
-        self._replace(lambda states, theirs: torch.cat((states, theirs.pop(0))), other)
+        self._replace(lambda layer: torch.cat((layer, other.layers.pop(0)), 1))
 
-    def _replace(
-        self, change: Callable[[Tensor, list[Tensor]], Tensor], other: KVCache | None = None
-    ) -> None:
-        """Change the states layer by layer, so that only one layer exists twice at a time."""
+    def _replace(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Change layer by layer, so that only one layer exists twice at a time."""
         self._view = None
-        for mine, theirs in (
-            (self.keys, other and other.keys),
-            (self.values, other and other.values),
-        ):
-            for layer, states in enumerate(mine):
-                mine[layer] = change(states, theirs or [])
+        for number, layer in enumerate(self.layers):
+            self.layers[number] = change(layer)
 
 
 class CacheView:
@@ -87,21 +83,19 @@ class CacheView:
 
     def __init__(self, cache: KVCache, width: int) -> None:
         self.width = width
-        slots, self._heads, capacity, _ = cache.keys[0].shape
-        dtype = cache.keys[0].dtype
-        device = cache.keys[0].device
+        _, slots, self._heads, capacity, _ = cache.layers[0].shape
+        dtype = cache.layers[0].dtype
+        device = cache.layers[0].device
         # Flat index of a slot's position 0.
         count = slots * self._heads * capacity
         first = torch.arange(0, count, capacity, device=device)
         self._first_RM = first.view(slots, self._heads)
-        layers = list(zip(cache.keys, cache.values, strict=True))
-        self._written = [tuple(states.flatten(0, 2) for states in layer) for layer in layers]
-
-        def read(states: Tensor) -> Tensor:
-            return states.flatten(0, 1)[:, :width]
-
-        self._read = [(read(keys).mT, read(values)) for keys, values in layers]
+        self._written = [layer.flatten(1, 3).unbind() for layer in cache.layers]
+        self._read = []
         """Of each layer: keys [R M, D, W] and values [R M, W, D]."""
+        for layer in cache.layers:
+            keys, values = layer.flatten(1, 2)[:, :, :width]
+            self._read.append((keys.mT, values))
         self._positions_W = torch.arange(width, device=device)
         self._never = torch.tensor(-torch.inf, dtype=dtype, device=device)
         self._always = torch.tensor(0.0, dtype=dtype, device=device)

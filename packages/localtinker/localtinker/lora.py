@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
@@ -33,10 +33,6 @@ def _random_if_none(seed: object) -> object:
     return secrets.randbits(32) if seed is None else seed
 
 
-def _for_torch(seed: int) -> int:
-    return seed & _LARGEST_SEED
-
-
 class LoraSpec(BaseModel):
     """Configuration of an adapter: rank, seed of the initialisation, and the kinds of layers with an adapter.
     Without a seed it gets a random one."""
@@ -44,9 +40,7 @@ class LoraSpec(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     rank: int = Field(ge=1, le=MAX_RANK)
-    seed: Annotated[int, BeforeValidator(_random_if_none), AfterValidator(_for_torch)] = Field(
-        None, validate_default=True
-    )
+    seed: Annotated[int, BeforeValidator(_random_if_none)] = Field(None, validate_default=True)
     train_attn: bool = True
     train_mlp: bool = True
     train_unembed: bool = True
@@ -85,6 +79,8 @@ def target_modules(model: Any, spec: LoraSpec) -> list[str]:
 Pair = tuple[nn.Parameter, nn.Parameter]
 """A [r, in] and B [out, r] of an adapter."""
 Pairs = dict[str, Pair]
+Tensors = dict[str, Tensor]
+"""Name -> tensor, such as the weights of an adapter under peft's names."""
 
 
 class AdapterBank:
@@ -98,7 +94,7 @@ class AdapterBank:
 
     def add(self, name: str, spec: LoraSpec) -> None:
         """Create adapter `name` in float32, initialised from `spec.seed`. It has no effect before `activate`."""
-        generator = torch.Generator().manual_seed(spec.seed)
+        generator = torch.Generator().manual_seed(spec.seed & _LARGEST_SEED)
         pairs: Pairs = {}
         for target in target_modules(self.model, spec):
             weight = self.model.get_submodule(target).weight
@@ -134,7 +130,7 @@ class AdapterBank:
         """Return the trainable parameters of an adapter in a fixed order (A then B, module by module)."""
         return [p for pair in self.pairs(name).values() for p in pair]
 
-    def tensors(self, name: str) -> dict[str, Tensor]:
+    def tensors(self, name: str) -> Tensors:
         """Return CPU copies of the weights under peft's names."""
         flat = {}
         for target, (lora_a, lora_b) in self.pairs(name).items():
@@ -143,7 +139,7 @@ class AdapterBank:
                 flat[f"{PREFIX}{target}.lora_{part}.weight"] = copy
         return flat
 
-    def load(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+    def load(self, name: str, tensors: Tensors) -> None:
         """Overwrite the weights of `name`. Raises KeyError if a tensor is missing, RuntimeError if a shape is wrong."""
         saved = pairs_by_module(tensors)
         with torch.no_grad():
@@ -170,7 +166,7 @@ def _low_rank_term(
     return add
 
 
-def pairs_by_module(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
+def pairs_by_module(tensors: Tensors) -> dict[str, tuple[Tensor, Tensor]]:
     """Return a mapping of module name to (A [r, in], B [out, r]) from tensors under peft's names."""
     pairs = {}
     for key, lora_a in tensors.items():
@@ -181,11 +177,9 @@ def pairs_by_module(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Te
     return pairs
 
 
-def write_adapter(
-    folder: Path, tensors: Mapping[str, Tensor], spec: LoraSpec, base_path: str
-) -> None:
+def write_adapter(folder: Path, tensors: Tensors, spec: LoraSpec, base_path: str) -> None:
     """Write a peft folder: adapter_model.safetensors and adapter_config.json."""
-    save_file(dict(tensors), folder / "adapter_model.safetensors")
+    save_file(tensors, folder / "adapter_model.safetensors")
     config = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -200,11 +194,11 @@ def write_adapter(
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2))
 
 
-def read_adapter(folder: Path) -> dict[str, Tensor]:
+def read_adapter(folder: Path) -> Tensors:
     return read_tensors(folder / "adapter_model.safetensors")
 
 
-def read_tensors(file: Path) -> dict[str, Tensor]:
+def read_tensors(file: Path) -> Tensors:
     """Read all tensors of a safetensors file into torch's memory.
 
     Not `load_file`, which leaks two objects (60 bytes) per tensor in safetensors 0.8.0.

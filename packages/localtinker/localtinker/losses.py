@@ -29,6 +29,7 @@ CLIP = ("clip_low_threshold", "clip_high_threshold")
 """Bounds of the ratio; parameters, or inputs with a value per token."""
 RATIO_MASK = "sequence_ratio_mask"
 """Input of `gspo`: not 0 at the tokens over which the ratio of a sequence is the mean."""
+_USUAL_BOUNDS = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
 UNAVAILABLE = {
     "stable_reinforce": "its formula is not published, and it trains only on sequences whose "
     "sampling was recorded (`record_stability_info`) in the same session",
@@ -94,7 +95,7 @@ def importance_sampling(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters
 @loss(
     *POLICY_INPUTS,
     optional=CLIP,
-    parameters={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+    parameters=_USUAL_BOUNDS,
 )
 def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """-min(r A, clip(r, low, high) A) with r = exp(logp - q)."""
@@ -106,7 +107,7 @@ def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     *POLICY_INPUTS,
     RATIO_MASK,
     optional=CLIP,
-    parameters={"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+    parameters=_USUAL_BOUNDS,
 )
 def gspo(logp_BLK: Tensor, inputs: Inputs, parameters: Parameters) -> Tensor:
     """`ppo` with the ratio of the whole sequence, s = exp(mean of logp - q), at each token: -min(s A, clip(s, low,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import Tensor
 from localtinker.batching import LockstepDecoder
 from localtinker.decoder import DenseDecoder, is_small
 from localtinker.errors import ModelError
-from localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
+from localtinker.lora import AdapterBank, LoraSpec, Tensors, pairs_by_module
 from localtinker.modules import load_dense
 from localtinker.samplers import Sampler
 from localtinker.sampling import Vocabulary
@@ -32,7 +32,7 @@ _MERGE_LIMIT_BYTES = 1 << 30  # weights up to which samplers are merged copies o
 CHECKPOINT_BYTES = (
     2 << 30
 )  # weights above which activations are recomputed in the backward pass
-Adapter = tuple[Mapping[str, Tensor], LoraSpec]
+Adapter = tuple[Tensors, LoraSpec]
 """Tensors under peft's names, and their configuration."""
 _names = itertools.count()
 
@@ -90,24 +90,26 @@ class ServedModel:
         scaling = 1.0 if adapter is None else adapter[1].scaling
         # Without an adapter, merging only fuses weights, which pays off for small models.
         merge = self.merge and (bool(pairs) or self.small)
-        return DenseDecoder(self.model, pairs, scaling, merge=merge)
+        return DenseDecoder(self.model, pairs, scaling, merge=merge, small=self.small)
 
-    def sampler_bytes(self, *, adapted: bool) -> int:
-        """Approximate bytes of a sampler beyond the base: those of a copy if it merges."""
-        merges = self.dense and self.merge
-        return self.nbytes if merges and (adapted or self.small) else 0
+    def sampler_bytes(self, adapter: Adapter | None) -> int:
+        """Approximate bytes of a sampler beyond the base: those of a copy if it merges, else of the adapter."""
+        if self.dense and self.merge and (adapter or self.small):
+            return self.nbytes
+        return sum(tensor.nbytes for tensor in adapter[0].values()) if adapter else 0
 
     def sampler(self, adapter: Adapter | None, *, deterministic: bool) -> Sampler:
         """Return a sampler of the base model, alone or with a frozen adapter."""
+        nbytes = self.sampler_bytes(adapter)
         if self.dense:
-            return Sampler(self.decoder(adapter), self.vocabulary, deterministic)
+            return Sampler(self.decoder(adapter), self.vocabulary, deterministic, nbytes)
         name = None
         if adapter is not None:
             name = f"sampler-{next(_names)}"
             self.adapters.add(name, adapter[1])
             self.adapters.load(name, adapter[0])
         decoder = LockstepDecoder(self.model, self.adapters, name)
-        return Sampler(decoder, self.vocabulary, deterministic)
+        return Sampler(decoder, self.vocabulary, deterministic, nbytes)
 
 
 def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
@@ -204,15 +206,17 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
     if usual and own.is_file() and isinstance(end, str):
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(own))
+        tokenizer: Any = Tokenizer.from_file(str(own))
         decode = partial(tokenizer.decode, skip_special_tokens=False)
-        size = max(tokenizer.get_vocab().values()) + 1
-        return Vocabulary(decode, size), tokenizer.token_to_id(end)
-    from transformers import AutoTokenizer
+        eos_id = tokenizer.token_to_id(end)
+    else:
+        from transformers import AutoTokenizer
 
-    theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    size = max(theirs.get_vocab().values()) + 1
-    return Vocabulary(theirs.decode, size), theirs.eos_token_id
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        decode = tokenizer.decode
+        eos_id = tokenizer.eos_token_id
+    size = max(tokenizer.get_vocab().values()) + 1
+    return Vocabulary(decode, size), eos_id
 
 
 @torch.inference_mode()

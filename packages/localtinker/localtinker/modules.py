@@ -22,13 +22,15 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from localtinker.lora import Tensors
+
 _FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTATIONS = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseSizes:
-    """Sizes of a model, under the names of config.json."""
+class DenseConfig:
+    """Configuration of a model, under the names of config.json."""
 
     vocab_size: int
     hidden_size: int
@@ -37,12 +39,6 @@ class DenseSizes:
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class DenseConfig(DenseSizes):
-    """Configuration of a model, under the names of config.json."""
-
     model_type: str
     rms_norm_eps: float
     max_position_embeddings: int
@@ -59,19 +55,17 @@ class DenseConfig(DenseSizes):
         raw = json.loads((folder / "config.json").read_text())
         if raw.get("model_type") not in _FAMILIES or "quantization_config" in raw:
             return None
-        if not raw.get("rope_scaling") and "rope_theta" in raw:  # as transformers 4 wrote it
-            raw.setdefault(
-                "rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]}
-            )
-        has_sizes = {"hidden_size", "num_attention_heads"} <= raw.keys()
-        if raw["model_type"] != "qwen3" and has_sizes:
-            per_head = raw["hidden_size"] // raw["num_attention_heads"]
-            raw["head_dim"] = raw.get("head_dim") or per_head
         names = {field.name for field in fields(DenseConfig)}
+        optional = {"attention_bias", "mlp_bias"}
+        if raw["model_type"] == "qwen2":
+            optional.add("head_dim")
         present = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
-        complete = present >= {*names, "hidden_act"} - {"attention_bias", "mlp_bias"}
+        complete = present >= {*names, "hidden_act"} - optional
+        # Otherwise a configuration without defaults, or as transformers 4 wrote it.
         if not complete or not raw["rope_parameters"].keys() >= {"rope_type", "rope_theta"}:
             raw = _transformers_config(folder).to_dict()
+        per_head = raw["hidden_size"] // raw["num_attention_heads"]
+        raw["head_dim"] = raw.get("head_dim") or per_head
         kinds = raw.get("layer_types")
         windows = raw.get("use_sliding_window")
         if kinds:
@@ -305,7 +299,7 @@ def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | No
     return model.to(device).requires_grad_(False).eval()
 
 
-def _safetensors(folder: Path) -> dict[str, Tensor]:
+def _safetensors(folder: Path) -> Tensors:
     """Return all tensors of a folder, mapped from its files. Empty if the weights are in another format."""
     whole = folder / "model.safetensors"
     index = folder / "model.safetensors.index.json"
@@ -315,7 +309,7 @@ def _safetensors(folder: Path) -> dict[str, Tensor]:
     elif index.is_file():
         contents = json.loads(index.read_text())
         files = set(contents["weight_map"].values())
-    tensors: dict[str, Tensor] = {}
+    tensors: Tensors = {}
     for file in files:
         tensors.update(load_file(folder / file))
     return tensors

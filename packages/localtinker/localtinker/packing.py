@@ -66,24 +66,20 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
     order = sorted(range(len(arrays)), key=lambda i: arrays[i].tolist())
     neighbours = itertools.pairwise(arrays[i] for i in order)
     common = [common_length(a, b) for a, b in neighbours]
-    # For each position in `order`, its family, in a list that all members share.
-    runs = []
-    for i in order:
-        longest_prefix = len(arrays[i]) - 1
-        runs.append([Family((i,), longest_prefix)])
+    # The family of each position in `order`; its members are neighbours.
+    families = [Family((i,), len(arrays[i]) - 1) for i in order]
     for place in sorted(range(len(common)), key=lambda place: -common[place]):
-        (left,), (right,) = runs[place], runs[place + 1]
+        left, right = families[place : place + 2]
         prefix = min(left.prefix, right.prefix, common[place])
         both = Family(left.members + right.members, prefix)
         apart = left.saved() + right.saved()
         if prefix >= MIN_PREFIX and both.saved() > apart:
-            runs[place][0] = both
-            first = place + 1
-            for number in range(first, first + len(right.members)):
-                runs[number] = runs[place]
-    families = {id(run): run[0] for run in runs}.values()
+            first = place + 1 - len(left.members)
+            count = len(both.members)
+            families[first : first + count] = [both] * count
     return [
-        family if len(family.members) > 1 else Family(family.members, 0) for family in families
+        family if len(family.members) > 1 else Family(family.members, 0)
+        for family in dict.fromkeys(families)
     ]
 
 
@@ -95,19 +91,16 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     """
     blocks: list[tuple[int, Sequence[int]]] = []
     for family in families_of(sequences):
-        members = list(family.members)
-        lengths = [len(sequences[i]) - family.prefix for i in members]
-        longest = family.prefix + max(lengths)
-        most = max(budget, min(2 * longest, 8 * budget))
-        count = 1 if family.prefix else len(members)
-        while count < len(members):
-            largest = max(map(sum, shares(lengths, count)))
-            if family.prefix + largest <= most:
-                break
+        prefix = family.prefix
+        lengths = [len(sequences[i]) - prefix for i in family.members]
+        most = max(budget, min(2 * (prefix + max(lengths)), 8 * budget))
+        count = 1 if prefix else len(lengths)
+        sizes = [sum(lengths)] if prefix else lengths
+        while count < len(lengths) and prefix + max(sizes) > most:
             count += 1
-        sizes = map(sum, shares(lengths, count))
-        for size, part in zip(sizes, shares(members, count), strict=True):
-            blocks.append((family.prefix + size, part))
+            sizes = list(map(sum, shares(lengths, count)))
+        for size, part in zip(sizes, shares(family.members, count), strict=True):
+            blocks.append((prefix + size, part))
     passes: Passes = []
     size = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
@@ -146,8 +139,8 @@ class Layout:
     """The rows of a pass over sequences, with common prefixes stored once."""
 
     def __init__(self, sequences: Sequence[Tokens]) -> None:
-        self.spans: list[tuple[slice, list[slice]]] = []
-        """For each family, the rows of the prefix (empty if not shared) and those of each member alone."""
+        self.spans: list[tuple[slice, slice]] = []
+        """Consecutive rows of a sequence, and those of the shared prefix before them, which may be empty."""
         nothing = np.zeros(0, np.int64)
         self.rows: list[np.ndarray] = [nothing] * len(sequences)
         """For each sequence, the rows of its positions."""
@@ -165,9 +158,11 @@ class Layout:
         for family in families_of(sequences):
             members = [np.asarray(sequences[i]) for i in family.members]
             prefix = add(members[0][: family.prefix], 0)
-            own = [add(member[family.prefix :], family.prefix) for member in members]
-            self.spans.append((prefix, own))
-            for i, rows in zip(family.members, own, strict=True):
+            if family.prefix:
+                self.spans.append((slice(0, 0), prefix))
+            for i, member in zip(family.members, members, strict=True):
+                rows = add(member[family.prefix :], family.prefix)
+                self.spans.append((prefix, rows))
                 self.rows[i] = np.r_[prefix, rows]
         tokens_N = np.concatenate(tokens).astype(np.int64)
         self.tokens_N = torch.from_numpy(tokens_N)
@@ -181,10 +176,10 @@ class Layout:
     def keys(self) -> int:
         """Number of key rows that attention copies: each prefix, joined with each of its members' own rows."""
         total = 0
-        for prefix, own in self.spans:
+        for prefix, rows in self.spans:
             length = prefix.stop - prefix.start
             if length:
-                total += sum(length + rows.stop - rows.start for rows in own)
+                total += length + rows.stop - rows.start
         return total
 
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
@@ -193,27 +188,24 @@ class Layout:
         grouped = q.shape[1] != k.shape[1]
         attend = partial(F.scaled_dot_product_attention, enable_gqa=grouped)
         parts = []
-        for shared, own in self.spans:
-            shares = shared.start < shared.stop
-            for rows in (shared,) if shares else own:
+        for shared, rows in self.spans:
+            if shared.start == shared.stop:
                 parts.append(
                     attend(q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=True)
                 )
-            if not shares:
                 continue
-            for rows in own:
-                keys = torch.cat((k[:, :, shared], k[:, :, rows]), 2)
-                values = torch.cat((v[:, :, shared], v[:, :, rows]), 2)
-                for start, end in chunks(rows.start, rows.stop, BLOCK):
-                    count = end - start
-                    visible = keys.shape[2] - (rows.stop - end)
-                    mask = torch.ones(count, visible, dtype=torch.bool, device=q.device)
-                    part = attend(
-                        q[:, :, start:end],
-                        keys[:, :, :visible],
-                        values[:, :, :visible],
-                        attn_mask=mask.tril_(visible - count),
-                    )
-                    parts.append(part)
+            keys = torch.cat((k[:, :, shared], k[:, :, rows]), 2)
+            values = torch.cat((v[:, :, shared], v[:, :, rows]), 2)
+            for start, end in chunks(rows.start, rows.stop, BLOCK):
+                count = end - start
+                visible = keys.shape[2] - (rows.stop - end)
+                mask = torch.ones(count, visible, dtype=torch.bool, device=q.device)
+                part = attend(
+                    q[:, :, start:end],
+                    keys[:, :, :visible],
+                    values[:, :, :visible],
+                    attn_mask=mask.tril_(visible - count),
+                )
+                parts.append(part)
         attended = torch.cat(parts, 2)[0]
         return attended.transpose(0, 1).flatten(1)

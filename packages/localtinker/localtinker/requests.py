@@ -284,12 +284,12 @@ def _targets(
     cells = None
     try:
         values = np.asarray(tensor.data, np.int64)
-        if tensor.sparse_crow_indices is not None and tensor.sparse_col_indices is not None:
+        if tensor.sparse_crow_indices is None or tensor.sparse_col_indices is None:
+            values = values.reshape(shape)
+        else:
             crow = np.asarray(tensor.sparse_crow_indices, np.int64)
             cells = crow, np.asarray(tensor.sparse_col_indices, np.int64)
             values = densify(values, *cells, shape, fill=-1)
-        else:
-            values = values.reshape(shape)
     except (ValueError, IndexError, OverflowError) as error:
         raise RequestError(f"{field}: data does not fit its shape ({error})") from error
     if values.size and not -1 <= values.min() <= values.max() < model.vocab_size:

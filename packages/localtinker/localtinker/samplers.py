@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ class Sampler:
     decoder: DenseDecoder | LockstepDecoder
     vocabulary: Vocabulary
     deterministic: bool
+    nbytes: int
+    """Memory beyond the shared base weights."""
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
         """Assign `rows` to running batches (from `batches`) or new ones."""
@@ -75,16 +77,14 @@ class SamplingLimits:
         )
 
 
+@dataclass(frozen=True)
 class SamplerPool:
     """An LRU cache of samplers, bounded in number and bytes. An evicted sampler is rebuilt from its frozen folder."""
 
-    def __init__(
-        self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool
-    ) -> None:
-        self._models = models
-        self.limits = limits
-        self._deterministic = deterministic
-        self._samplers: OrderedDict[SampledWeights, Sampler] = OrderedDict()
+    models: Mapping[str, ServedModel]
+    limits: SamplingLimits
+    deterministic: bool = field(kw_only=True)
+    _samplers: OrderedDict[SampledWeights, Sampler] = field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         return len(self._samplers)
@@ -92,13 +92,12 @@ class SamplerPool:
     def get(self, weights: SampledWeights, in_use: set[SampledWeights]) -> Sampler:
         """Return the sampler of `weights`. Samplers `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
-            model = self._models[weights.base]
+            model = self.models[weights.base]
             adapter = None
-            more_bytes = model.sampler_bytes(adapted=weights.folder is not None)
-            self.trim(in_use, more=1, more_bytes=more_bytes)
             if weights.folder is not None and weights.spec is not None:
                 adapter = (read_adapter(weights.folder), weights.spec)
-            self._samplers[weights] = model.sampler(adapter, deterministic=self._deterministic)
+            self.trim(in_use, more=1, more_bytes=model.sampler_bytes(adapter))
+            self._samplers[weights] = model.sampler(adapter, deterministic=self.deterministic)
         self._samplers.move_to_end(weights)
         return self._samplers[weights]
 
@@ -107,7 +106,7 @@ class SamplerPool:
         private bytes."""
         count = len(self._samplers)
         for old in [w for w in self._samplers if w not in in_use]:
-            nbytes = sum(sampler.decoder.private_bytes for sampler in self._samplers.values())
+            nbytes = sum(sampler.nbytes for sampler in self._samplers.values())
             few = len(self._samplers) + more <= self.limits.samplers
             if few and nbytes + more_bytes <= self.limits.sampler_bytes:
                 break

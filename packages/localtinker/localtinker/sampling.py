@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -73,7 +72,7 @@ class PromptOptions:
         return self.logprobs or self.topk > 0 or self.targets_RK is not None
 
 
-@dataclass
+@dataclass(eq=False)
 class SampleJob:
     """An `asample` call or a part of it: `num_samples` samples, numbered from `first_sample`."""
 
@@ -100,17 +99,25 @@ class SampleJob:
         return parts
 
 
-@dataclass
+@dataclass(eq=False)
 class SampleRequest(SampleJob):
     """A running job: the callback for its answer, and its rows."""
 
     take: Take
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: bool = False
     scores: PromptScores | None = None
     open_rows: int = 0
     rows: list[Row] = field(default_factory=list)
     shared: int = 0
     """Tokens of the prompt if it was computed for another request of the same pass, else 0."""
+
+    def cancel(self) -> None:
+        """Give the request up, which gets no answer then. Thread-safe."""
+        self.cancelled = True
+
+    @property
+    def needs_scores(self) -> bool:
+        return self.prompt_options.has_any and self.scores is None
 
     @property
     def needs_cache(self) -> bool:
@@ -128,7 +135,7 @@ class SampleRequest(SampleJob):
             if self.seed is not None:
                 stream = [self.seed & _LARGEST_SEED, number]
             uniforms = _uniforms(np.random.default_rng(stream))
-            self.rows.append(Row(self, uniforms))
+            self.rows.append(Row(request=self, uniforms=uniforms))
         self.open_rows = self.num_samples
         return self.rows
 
@@ -136,8 +143,7 @@ class SampleRequest(SampleJob):
         """Note that a row has stopped. The last one delivers the answer."""
         self.open_rows -= 1
         if self.open_rows == 0:
-            sequences = [row.sequence for row in self.rows]
-            self.take(encode_sample_response(sequences, self.scores, self.shared))
+            self.take(encode_sample_response(self.rows, self.scores, self.shared))
 
 
 def note_shared(rows: Sequence[Row]) -> None:
@@ -145,7 +151,7 @@ def note_shared(rows: Sequence[Row]) -> None:
     of a divided request only the first rows, because the messages of its parts are merged."""
     known = set()
     for request in requests_of(rows):
-        prompt, begun = tuple(request.prompt), request.rows[0].sequence.tokens
+        prompt, begun = tuple(request.prompt), request.rows[0].tokens
         if prompt in known and request.scores is None and not (request.first_sample or begun):
             request.shared = len(prompt)
         known.add(prompt)
@@ -157,27 +163,24 @@ def _uniforms(rng: np.random.Generator) -> Iterator[float]:
         yield from np.minimum(rng.random(64), _LARGEST_UNIFORM).tolist()
 
 
-@dataclass
-class Row:
+@dataclass(eq=False, kw_only=True)
+class Row(SampledSequence):
     """A sequence being sampled."""
 
     request: SampleRequest
     uniforms: Iterator[float]
-    sequence: SampledSequence = field(default_factory=SampledSequence)
     done: bool = False
 
     def take(self, token: int, logprob: float, decode: Decode) -> bool:
         """Record the next token and return whether the row has ended."""
-        sequence = self.sequence
         options = self.request.options
-        tokens = sequence.tokens
-        tokens.append(token)
-        sequence.logprobs.append(logprob)
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
         if token in options.stop_ids or (
             options.stop_strings and self._hits_stop_string(decode)
         ):
-            sequence.stopped = self.done = True
-        elif len(tokens) >= options.max_tokens:
+            self.stopped = self.done = True
+        elif len(self.tokens) >= options.max_tokens:
             self.done = True
         return self.done
 
@@ -186,7 +189,7 @@ class Row:
         # that ends here.
         strings = self.request.options.stop_strings
         tail = 4 * max(map(len, strings)) + 4
-        text = decode(self.sequence.tokens[-tail:])
+        text = decode(self.tokens[-tail:])
         return any(string in text for string in strings)
 
 
@@ -198,7 +201,9 @@ class Batch:
         self.rows: list[Row] = []
         self._vocabulary = vocabulary
         self._cache: Any = None  # the decoder's; None while no row needs one
-        self._tokens_B: list[int] = []  # last token of each row
+
+    def last_tokens(self) -> list[int]:
+        return [row.tokens[-1] for row in self.rows]
 
     @property
     def live(self) -> int:
@@ -220,26 +225,27 @@ class Batch:
         """Sample one more token for every live row."""
         raise NotImplementedError
 
+    def _stop_cancelled(self) -> None:
+        for row in self.rows:
+            row.done = row.done or row.request.cancelled
+
     def _drop_stopped(self) -> list[int]:
         """Drop the rows that have stopped. Returns the former numbers of the others."""
         keep = [i for i, row in enumerate(self.rows) if not row.done]
         self.rows = [self.rows[i] for i in keep]
-        self._tokens_B = [self._tokens_B[i] for i in keep]
         return keep
 
-    def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
+    def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> None:
         """Sample and record one token per row."""
         tokens, logprobs = choose(logits_BV, rows, self._vocabulary.size)
         for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
             if not row.done and row.take(token, logprob, self._vocabulary.decode):
                 row.request.row_done()
-        return tokens
 
 
 def requests_of(rows: Iterable[Row]) -> list[SampleRequest]:
     """Return the distinct requests of these rows, in order of first appearance."""
-    requests = {id(row.request): row.request for row in rows}
-    return list(requests.values())
+    return list(dict.fromkeys(row.request for row in rows))
 
 
 def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.device) -> Tensor:
@@ -300,7 +306,7 @@ def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], size: int) -> Choice:
         for index, (row, option) in enumerate(zip(rows, options, strict=True)):
             if option.topk_logprobs and not row.done:
                 likeliest = index, slice(option.topk_logprobs)
-                row.sequence.topk.append((ids_BK[likeliest], logprobs_BK[likeliest]))
+                row.topk.append((ids_BK[likeliest], logprobs_BK[likeliest]))
     return _as_lists(tokens_B, _at(logp_BV, tokens_B))
 
 

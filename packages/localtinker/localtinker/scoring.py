@@ -15,7 +15,7 @@ from torch import Tensor
 
 from localtinker.packing import chunks
 from localtinker.sampling import SampleRequest
-from localtinker.wire import MISSING_LOGPROB, PromptScores
+from localtinker.wire import MISSING_LOGPROB, PromptScores, TopK
 
 LOGIT_BUDGET = 2**18  # logits in memory at once: 1 MiB, which fits into a core's cache
 # Positions of a chunk: with fewer the matrix product is slow, whatever the vocabulary.
@@ -41,16 +41,18 @@ class _Query:
     places: slice | np.ndarray
 
 
-def score_prompts(
-    head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]
-) -> None:
+Unscored = tuple[SampleRequest, np.ndarray]
+"""A request, and the rows of the hidden states with the positions of its prompt."""
+
+
+def score_prompts(head: Head, hidden_NH: Tensor, unscored: Sequence[Unscored]) -> None:
     """Fill `scores` of each request with the scores it asks for.
 
-    `rows[i]` are the rows of `hidden_NH` with the positions of request i's prompt; requests may share rows.
-    Log-probabilities of all requests are computed together, with one row of logits for each distinct row.
+    Requests may share rows of `hidden_NH`. Log-probabilities of all requests are computed together, with one row of
+    logits for each distinct row.
     """
     queries = []
-    for rows_P, request in zip(rows, requests, strict=True):
+    for request, rows_P in unscored:
         options = request.prompt_options
         scores = request.scores = PromptScores()
         if options.logprobs:
@@ -67,8 +69,9 @@ def score_prompts(
             context = rows_P[requested_RK.nonzero()[0]]
             queries.append(_Query(context, ids, values_RK, requested_RK))
         if options.topk:
-            hidden_PH = hidden_NH[torch.from_numpy(rows_P).to(hidden_NH.device)]
-            scores.topk = _score_topk(head, hidden_PH, request)
+            before = torch.from_numpy(rows_P[_first_scored(request) - 1 : -1])
+            context_RH = hidden_NH[before.to(hidden_NH.device)]
+            scores.topk = _score_topk(head, context_RH, request)
     if queries:
         _answer(head, hidden_NH, queries)
 
@@ -86,9 +89,9 @@ def _first_scored(request: SampleRequest) -> int:
     return max(len(request.prompt) - last_n, 1)
 
 
-def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
-    """Return ranges of positions whose logits fit into the budget."""
-    return chunks(first, length, max(_MIN_ROWS, LOGIT_BUDGET // head.vocab_size))
+def _rows_at_once(head: Head) -> int:
+    """Return the number of positions whose logits fit into the budget."""
+    return max(_MIN_ROWS, LOGIT_BUDGET // head.vocab_size)
 
 
 def _answer(head: Head, hidden_NH: Tensor, queries: Sequence[_Query]) -> None:
@@ -101,7 +104,7 @@ def _answer(head: Head, hidden_NH: Tensor, queries: Sequence[_Query]) -> None:
     ids = ids[order]
     device = hidden_NH.device
     logprobs = np.empty(len(rows), np.float32)
-    for start, end in _chunks(head, 0, len(distinct)):
+    for start, end in chunks(0, len(distinct), _rows_at_once(head)):
         here = slice(*np.searchsorted(which, (start, end)))
         chunk = torch.from_numpy(distinct[start:end]).to(device)
         logits = head.logits(hidden_NH[chunk])
@@ -115,18 +118,17 @@ def _answer(head: Head, hidden_NH: Tensor, queries: Sequence[_Query]) -> None:
         query.results[query.places] = part
 
 
-def _score_topk(
-    head: Head, hidden_PH: Tensor, request: SampleRequest
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids and log-probabilities of the most likely tokens at each position, [P, K] each."""
-    length = len(request.prompt)
-    count = request.prompt_options.topk
-    ids_PK = np.zeros((length, count), np.int32)
-    logprobs_PK = np.full((length, count), MISSING_LOGPROB, np.float32)
-    for start, end in _chunks(head, _first_scored(request), length):
-        context_RH = hidden_PH[start - 1 : end - 1]
-        logits = head.logits(context_RH)
-        top = torch.log_softmax(logits, -1).topk(count, -1)
+def _score_topk(head: Head, context_RH: Tensor, request: SampleRequest) -> TopK:
+    """Return ids and log-probabilities of the most likely tokens at each position, [P, K] each, given the hidden states
+    before the last R."""
+    shape = len(request.prompt), request.prompt_options.topk
+    ids_PK = np.zeros(shape, np.int32)
+    logprobs_PK = np.full(shape, MISSING_LOGPROB, np.float32)
+    end = len(request.prompt) - len(context_RH)
+    for part_RH in context_RH.split(_rows_at_once(head)):
+        start, end = end, end + len(part_RH)
+        logits = head.logits(part_RH)
+        top = torch.log_softmax(logits, -1).topk(request.prompt_options.topk, -1)
         ids_PK[start:end] = top.indices.cpu().numpy()
         logprobs_PK[start:end] = top.values.cpu().numpy()
     return ids_PK, logprobs_PK

@@ -46,20 +46,14 @@ class Template:
         """Fork a copy and return our end of its connection. Raises OSError when the template process has ended."""
         ours, theirs = Pipe()
         with theirs:
-            try:
-                socket.send_fds(self._control, [b"."], [theirs.fileno()])
-            except OSError:
-                ours.close()
-                raise
+            socket.send_fds(self._control, [b"."], [theirs.fileno()])
         return ours
 
     def close(self) -> None:
-        """End the template and its copies. Safe to call twice."""
+        """End the template and its copies."""
         self._control.close()
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            self.pid = 0
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
 
 
 def _run_and_exit(work: Callable[[], None]) -> NoReturn:

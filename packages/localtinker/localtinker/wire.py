@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +25,7 @@ def _sdk_messages() -> Any:
     assert sdk is not None
     assert sdk.origin is not None
     file = Path(sdk.origin).with_name("proto") / "tinker_public_pb2.py"
-    spec = importlib.util.spec_from_file_location("tinker.proto.tinker_public_pb2", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(file)))
 
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from localtinker.models import ServedModel, load_model
 from localtinker.process import LocalTinker
 from localtinker.registry import live_checkpoints
 from localtinker.sampling import SampleRequest
-from localtinker.wire import TrainDatum, TrainRequest
+from localtinker.wire import SampledSequence, TrainDatum, TrainRequest
 from tests import waiting
 from tests.waiting import lives
 
@@ -69,6 +69,10 @@ def train_request(sequences, *, forward_only=False):
     return TrainRequest("run", 1, "cross_entropy", {}, forward_only, data)
 
 
+def sampled(row):
+    return SampledSequence(row.tokens, row.logprobs, row.stopped, row.topk)
+
+
 def answered(sampler, jobs):
     """Run concurrent jobs in this process; return their (sequences, prompt scores), and the number of rows of each batch."""
     answers = []
@@ -80,7 +84,7 @@ def answered(sampler, jobs):
         for batch, _ in placed:
             batch.step()
     assert [type(answer) for answer in answers] == [bytes] * len(jobs)
-    results = [([row.sequence for row in request.rows], request.scores) for request in requests]
+    results = [([sampled(row) for row in request.rows], request.scores) for request in requests]
     return results, [len(rows) for _, rows in placed]
 
 

@@ -87,7 +87,7 @@ def both(model, monkeypatch, asked, spec=WHOLE):
     """Pairs of log-probabilities and pairs of gradients, by autograd and by hand."""
     assert not model.trains_by_hand
     expected = logprobs_and_gradients(model, spec, asked)
-    monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
+    monkeypatch.setattr(decoder, "LARGE_BYTES", 0)
     assert model.trains_by_hand
     by_hand = logprobs_and_gradients(model, spec, asked)
     return [list(zip(*pair, strict=True)) for pair in zip(expected, by_hand, strict=True)]

@@ -140,7 +140,7 @@ def test_an_adapter_trains_and_samples_alike(served):
     passed = training.forward_backward(backward)[0]["logprobs"]
     np.testing.assert_allclose(np.concatenate(after), np.concatenate(passed), atol=1e-4)
     assert sum(map(np.sum, after)) > sum(map(np.sum, before)) + 1.0
-    sampler = model.sampler((training.tensors(), spec), deterministic=False)
+    sampler = model.sampler((training.base.adapters.tensors("run"), spec), deterministic=False)
     scored = run(sampler, sequences, 1, PromptOptions(logprobs=True))
     base = run(
         model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True)
@@ -158,9 +158,11 @@ def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
     model = localtinker_helpers.served(tmp_path, CONFIGS["qwen3"][0], dtype="bfloat16")
     assert model.dense
     training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
-    assert all(t.dtype == torch.float32 for t in training.tensors().values())
+    assert all(t.dtype == torch.float32 for t in training.base.adapters.tensors("run").values())
     tokens, logprobs, _ = run(
-        model.sampler((training.tensors(), training.spec), deterministic=False),
+        model.sampler(
+            (training.base.adapters.tensors("run"), training.spec), deterministic=False
+        ),
         PROMPTS,
         12,
         PLAIN,

@@ -16,7 +16,7 @@ CONFIG = LlamaConfig(**SHAPE | {"num_hidden_layers": 2, "initializer_range": 0.2
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
+    monkeypatch.setattr(decoder, "LARGE_BYTES", 0)
     return served(tmp_path, CONFIG)
 
 
@@ -123,7 +123,7 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_if_alone(tmp_path, mo
     assert not batch.live
     assert sorted(answers) == list(range(6))
     for i, request in requests.items():
-        for sequence in (row.sequence for row in request.rows):
+        for sequence in request.rows:
             whole = prompts[i] + sequence.tokens
             truth = true_logprobs(model, whole[:-1])[len(prompts[i]) - 1 :]
             theirs = truth[np.arange(len(sequence.tokens)), sequence.tokens]
