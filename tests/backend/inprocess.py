@@ -67,8 +67,7 @@ def errors_of_ours(missing: type[UserError] = WeightsGoneError) -> Iterator[None
 
 async def answer_of(future: Future) -> Any:
     """Return the answer to a request: bytes of protobuf, or a JSON object."""
-    await future.event.wait()
-    answer = future.answer
+    answer = await asyncio.shield(future.answer)
     if isinstance(answer, dict) and "error" in answer:
         kind = PolicyError if answer["category"] == "user" else BackendUnavailableError
         raise kind(answer["error"])
@@ -383,7 +382,6 @@ async def opened(
         deterministic=config.tinker.local_deterministic,
     )
     service = Service(settings)
-    service.start(asyncio.get_running_loop())
     try:
         yield around(InProcess(service, config), config)
     finally:

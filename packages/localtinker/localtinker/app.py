@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from localtinker import requests as rq
 from localtinker.devices import give_back_free_memory
@@ -20,7 +19,7 @@ from localtinker.errors import RequestError
 from localtinker.futures import Future, Json
 from localtinker.listing import checkpoint_routes, download_routes, run_routes
 from localtinker.losses import UNAVAILABLE
-from localtinker.routing import Handler, Routes, application, protobuf
+from localtinker.routing import CLIENT_CONFIG, Handler, Reply, Routes, application
 from localtinker.service import Service
 from localtinker.wire import decode_train_request
 
@@ -34,7 +33,6 @@ def create_app(service: Service, api_key: str | None) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        service.start(asyncio.get_running_loop())
         housekeeping = asyncio.create_task(_housekeeping(service))
         yield
         housekeeping.cancel()
@@ -81,25 +79,20 @@ def _sampling_routes(service: Service) -> Routes:
         sequences = [f"{future.request_id}:{index}" for index in range(body.num_samples)]
         return {"request_id": future.request_id, "sample_sequence_ids": sequences}
 
-    async def retrieve_future(request: Request) -> Response:
+    async def retrieve_future(request: Request) -> Reply:
         request_id = rq.parse(rq.RequestId, await request.body()).request_id
         future = service.futures.get(request_id)
         if future is None:
             # 410 makes the SDK resend a sampling request that was lost, for instance by a restart.
             raise RequestError(f"request_id: no future {request_id!r} here", status=410)
-        if not future.done:
-            try:
-                await asyncio.wait_for(future.event.wait(), _LONG_POLL)
-            except TimeoutError:
-                body = {"type": "try_again", "request_id": request_id, "queue_state": "active"}
-                return JSONResponse(body, status_code=408)
-        future.retrieved_at = time.monotonic()
-        if isinstance(future.answer, bytes):
-            return protobuf(future.answer)
-        return JSONResponse(future.answer)
+        await asyncio.wait({future.answer}, timeout=_LONG_POLL)
+        if not future.answer.done():
+            body = {"type": "try_again", "request_id": request_id, "queue_state": "active"}
+            return JSONResponse(body, status_code=408)
+        future.collected()
+        return future.answer.result()
 
-    async def sampler(request: Request) -> Json:
-        sampler_id = request.path_params["sampler_id"]
+    async def sampler(request: Request, sampler_id: str) -> Json:
         row = service.registry.sampler(sampler_id)
         return {
             "sampler_id": sampler_id,
@@ -133,8 +126,8 @@ def _session_routes(service: Service) -> Routes:
             )
         return {"type": "session_heartbeat"}
 
-    async def finish(request: Request) -> Json:
-        service.finish_session(request.path_params["session_id"])
+    async def finish(request: Request, session_id: str) -> Json:
+        service.finish_session(session_id)
         return {}
 
     async def status(request: Request) -> Json:
@@ -156,9 +149,7 @@ def _session_routes(service: Service) -> Routes:
         for m in service.models.values()
     ]
     return {
-        "POST /client/config": always(
-            parallel_fwdbwd_chunks=False, sample_enable_stuck_detection=False
-        ),
+        "POST /client/config": always(**CLIENT_CONFIG),
         "POST /client/dynamic_config": always(sample_cancel_enabled=True),
         "GET /healthz": always(status="ok"),
         "GET /get_server_capabilities": always(supported_models=supported),

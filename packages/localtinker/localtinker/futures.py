@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import Callable
@@ -24,41 +25,33 @@ _UNCLAIMED_LIFE = 3600.0  # seconds until an answer that was never collected is 
 class Future:
     """A pending or finished answer: protobuf bytes, a JSON object, or an error with its category.
 
-    `cancel` stops the work, if the request can be cancelled. `on_done` is called once, when the future is
-    done for whatever reason.
+    `cancel` stops the work, if the request can be cancelled.
     """
 
-    request_id: str
-    key: tuple | None = None
-    event: asyncio.Event = field(default_factory=asyncio.Event)
-    answer: Answer | None = None
-    finished_at: float | None = None
-    retrieved_at: float | None = None
-    """Time of the last collection, or of the cancellation."""
+    key: tuple | None
+    request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    answer: asyncio.Future[Answer] = field(default_factory=asyncio.Future)
     cancel: Callable[[], None] | None = None
-    on_done: Callable[[], None] | None = None
+    expires: float = math.inf
 
-    @property
-    def done(self) -> bool:
-        return self.finished_at is not None
+    def collected(self) -> None:
+        """Note that the client has the answer, or does not want it."""
+        self.expires = time.monotonic() + _RETRIEVED_GRACE
 
 
 class FutureStore:
     """All futures of the service. For the event loop; only `resolve` may be called from the compute thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._futures: dict[str, Future] = {}
         self._by_key: dict[tuple, Future] = {}
 
     def __len__(self) -> int:
         return len(self._futures)
 
-    def create(
-        self, key: tuple | None = None, on_done: Callable[[], None] | None = None
-    ) -> Future:
+    def create(self, key: tuple | None = None) -> Future:
         """Return a new future. `key` identifies its request, so that a retry finds it again."""
-        future = Future(uuid.uuid4().hex, key, on_done=on_done)
+        future = Future(key)
         self._futures[future.request_id] = future
         if key is not None:
             self._by_key[key] = future
@@ -75,10 +68,11 @@ class FutureStore:
         """Set the answer or the error: the client's fault if it is a `RequestError`, else the server's.
         Later calls do nothing."""
         with suppress(RuntimeError):  # the loop is closed: the service is shutting down
-            self._loop.call_soon_threadsafe(self._resolve, future, answer)
+            loop = future.answer.get_loop()
+            loop.call_soon_threadsafe(self._resolve, future, answer)
 
     def _resolve(self, future: Future, answer: Answer | Exception) -> None:
-        if future.done:
+        if future.answer.done():
             return
         if isinstance(answer, RequestError):
             answer = {"error": answer.message, "category": "user"}
@@ -87,23 +81,15 @@ class FutureStore:
             if not isinstance(answer, SamplingError):
                 message = f"{type(answer).__name__}: {message}"
             answer = {"error": message, "category": "server"}
-        future.answer = answer
-        future.finished_at = time.monotonic()
+        future.answer.set_result(answer)
+        future.expires = min(future.expires, time.monotonic() + _UNCLAIMED_LIFE)
         future.cancel = None
-        if future.on_done is not None:
-            future.on_done()
-        future.event.set()
 
     def purge(self) -> None:
         """Drop answers that were collected or finished long enough ago."""
         now = time.monotonic()
         for future in list(self._futures.values()):
-            limits = (
-                (future.retrieved_at, _RETRIEVED_GRACE),
-                (future.finished_at, _UNCLAIMED_LIFE),
-            )
-            if any(since is not None and now - since > limit for since, limit in limits):
+            if future.expires < now:
                 del self._futures[future.request_id]
-                key = future.key
-                if key is not None and self.existing(key) is future:
-                    del self._by_key[key]
+                if future.key is not None:
+                    del self._by_key[future.key]

@@ -14,7 +14,7 @@ from starlette.responses import FileResponse, Response
 from localtinker import requests as rq
 from localtinker.futures import Json
 from localtinker.lora import LoraSpec
-from localtinker.registry import KINDS, Registry, SavedWeights
+from localtinker.registry import KINDS, PATH, Registry, SavedWeights
 from localtinker.routing import DOWNLOADS, Downloads, Routes, iso, page
 
 
@@ -22,8 +22,7 @@ def run_routes(registry: Registry) -> Routes:
     async def sessions(request: Request) -> Json:
         return page(request, "sessions", registry.sessions())
 
-    async def session(request: Request) -> Json:
-        session_id = request.path_params["session_id"]
+    async def session(request: Request, session_id: str) -> Json:
         row = registry.session(session_id)
         return {
             "training_run_ids": [run["id"] for run in registry.runs(session_id)],
@@ -34,12 +33,7 @@ def run_routes(registry: Registry) -> Routes:
 
     def run_json(row: Any) -> Json:
         checkpoints = registry.checkpoints(row["id"])
-
-        def latest(kind: str) -> Json | None:
-            return next(
-                (_checkpoint_json(one) for one in checkpoints if one.kind == kind), None
-            )
-
+        latest = {one.kind: _checkpoint_json(one) for one in reversed(checkpoints)}
         return {
             "training_run_id": row["id"],
             "base_model": row["base_model"],
@@ -48,18 +42,17 @@ def run_routes(registry: Registry) -> Routes:
             "lora_rank": LoraSpec.model_validate_json(row["lora"]).rank,
             "last_request_time": iso(row["last_request"]),
             "user_metadata": json.loads(row["user_metadata"] or "null"),
-            "last_checkpoint": latest("weights"),
-            "last_sampler_checkpoint": latest("sampler_weights"),
+            "last_checkpoint": latest.get("weights"),
+            "last_sampler_checkpoint": latest.get("sampler_weights"),
         }
 
     async def training_runs(request: Request) -> Json:
         return page(request, "training_runs", registry.runs(), run_json)
 
-    async def training_run(request: Request) -> Json:
-        return run_json(registry.run(request.path_params["run_id"]))
+    async def training_run(request: Request, run_id: str) -> Json:
+        return run_json(registry.run(run_id))
 
-    async def run_checkpoints(request: Request) -> Json:
-        run_id = request.path_params["run_id"]
+    async def run_checkpoints(request: Request, run_id: str) -> Json:
         registry.run(run_id)
         return {"checkpoints": [_checkpoint_json(c) for c in registry.checkpoints(run_id)]}
 
@@ -76,20 +69,17 @@ def checkpoint_routes(registry: Registry) -> Routes:
     async def checkpoints(request: Request) -> Json:
         return page(request, "checkpoints", registry.checkpoints(), _checkpoint_json, 100)
 
-    async def delete_checkpoint(request: Request) -> Response:
-        registry.delete_checkpoint(_path(request))
-        return Response(status_code=204)
+    async def delete_checkpoint(request: Request, **path: str) -> None:
+        registry.delete_checkpoint(PATH.format(**path))
 
-    async def set_ttl(request: Request) -> Response:
+    async def set_ttl(request: Request, **path: str) -> None:
         ttl = rq.parse(rq.Ttl, await request.body()).ttl_seconds
         expires = None if ttl is None else time.time() + ttl
-        registry.update_checkpoint(_path(request), expires=expires)
-        return Response(status_code=204)
+        registry.update_checkpoint(PATH.format(**path), expires=expires)
 
-    async def publish(request: Request) -> Response:
+    async def publish(request: Request, **path: str) -> None:
         public = request.method == "POST"
-        registry.update_checkpoint(_path(request), public=int(public))
-        return Response(status_code=204)
+        registry.update_checkpoint(PATH.format(**path), public=int(public))
 
     async def weights_info(request: Request) -> Json:
         path = rq.parse(rq.TinkerPath, await request.body()).tinker_path
@@ -117,25 +107,21 @@ def download_routes(registry: Registry) -> Routes:
     """Return the routes that list download URLs and serve the files. A restart invalidates the URLs."""
     downloads = Downloads(secrets.token_bytes(32))
 
-    def folder_of(request: Request) -> Path:
-        path = "tinker://{run_id}/external_weights/{name}".format(**request.path_params)
+    def folder_of(run_id: str, name: str) -> Path:
+        path = PATH.format(run_id=run_id, kind="external_weights", name=name)
         return registry.blob_path(registry.checkpoint(path).blob)
 
-    async def download_urls(request: Request) -> Json:
-        return downloads.urls(request, (file.name for file in folder_of(request).iterdir()))
+    async def download_urls(request: Request, **path: str) -> Json:
+        return downloads.urls(request, (file.name for file in folder_of(**path).iterdir()))
 
-    async def download(request: Request) -> Response:
+    async def download(request: Request, file: str, **path: str) -> Response:
         downloads.check(request)
-        return FileResponse(folder_of(request) / request.path_params["file"])
+        return FileResponse(folder_of(**path) / file)
 
     return {
         "GET /training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls": download_urls,
         f"GET {DOWNLOADS}/{{run_id}}/{{name}}/{{file}}": download,
     }
-
-
-def _path(request: Request) -> str:
-    return "tinker://{run_id}/{kind}/{name}".format(**request.path_params)
 
 
 def _checkpoint_json(checkpoint: SavedWeights) -> Json:

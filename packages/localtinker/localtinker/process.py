@@ -134,7 +134,7 @@ class LocalTinker(Child):
     """
 
     MODULE = "localtinker"
-    TITLE = "the local Tinker service"
+    TITLE = "the embedded Tinker service"
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Bridge(Child):
     """
 
     MODULE = "localtinker.bridge"
-    TITLE = "the bridge"
+    TITLE = "the bridge to the engine"
 
     def __init__(
         self,
@@ -186,9 +186,6 @@ class _Kept(Child):
     the child cannot start (such as with a full disk), the reason is reported and the start retried, as long as the run
     lives.
     """
-
-    KEPT_AS: ClassVar[str]
-    """The child's name in the messages to `on_restart`."""
 
     def __init__(
         self, *arguments: Any, on_restart: Callable[[str], None], **options: Any
@@ -228,13 +225,13 @@ class _Kept(Child):
                     return
                 reason = error.message if isinstance(error, StartError) else error
                 attempt = f"next attempt in {pause:.0f} s"
-                self._on_restart(f"{self.KEPT_AS} cannot restart, {attempt}: {reason}")
+                self._on_restart(f"{self.TITLE} cannot restart, {attempt}: {reason}")
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:
                 pause = 1.0
                 self.restarts += 1
-                self._on_restart(f"{self.KEPT_AS} had ended and was restarted")
+                self._on_restart(f"{self.TITLE} had ended and was restarted")
 
 
 class KeptTinker(_Kept, LocalTinker):
@@ -245,10 +242,6 @@ class KeptTinker(_Kept, LocalTinker):
     the next train step notices and starts from the last saved state.
     """
 
-    KEPT_AS = "the embedded Tinker service"
-
 
 class KeptBridge(_Kept, Bridge):
     """A `Bridge` that is restarted after a crash. What it knew of open clients it asks the engine again."""
-
-    KEPT_AS = "the bridge to the engine"

@@ -44,6 +44,7 @@ create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
 _LIVE = "select * from checkpoints where (expires is null or expires > ?1)"
 """The checkpoints that have not expired; its parameter is the time."""
+PATH = "tinker://{run_id}/{kind}/{name}"
 KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 _PATH = re.compile(rf"tinker://([^/]*)/({'|'.join(KINDS)})/([^/]*)", re.DOTALL)
 MIN_TTL = 3600
@@ -82,6 +83,11 @@ class SavedWeights(Blob):
     def folder(self, state: Path) -> Path:
         """Return the folder of the files, for a service with this state folder."""
         return state / "blobs" / self.blob
+
+
+def run_of(path: str) -> str:
+    """Return the id of the training run, at an engine of the client, that saved the weights at `path`."""
+    return path.removeprefix("tinker://").partition("/")[0]
 
 
 def lock_folder(state: Path) -> int:
@@ -269,7 +275,7 @@ class Registry:
     def check_free(self, run_id: str, kind: str, name: str) -> None:
         """Raise RequestError if a live checkpoint has this name."""
         try:
-            self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
+            self.checkpoint(PATH.format(run_id=run_id, kind=kind, name=name))
         except NotFoundError:
             return
         # The SDK offers it for states only.
@@ -291,7 +297,7 @@ class Registry:
     ) -> str:
         """Insert a checkpoint for a held blob, or replace the one of that name. Releases the blob; returns
         the tinker:// path."""
-        path = f"tinker://{run_id}/{kind}/{name}"
+        path = PATH.format(run_id=run_id, kind=kind, name=name)
         now = self._clock()
         expires = None if ttl_seconds is None else now + ttl_seconds
         row = (

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -21,12 +22,16 @@ from starlette.routing import Route
 from starlette.types import ExceptionHandler, StatelessLifespan
 
 from localtinker.errors import NotFoundError, RequestError
-from localtinker.futures import Json
+from localtinker.futures import Answer, Json
 from localtinker.settings import API
 
-Handler = Callable[[Request], Awaitable[Response | Json]]
+Reply = Response | Answer | None
+Handler = Callable[..., Awaitable[Reply]]
 Routes = dict[str, Handler]
-"""Mapping of "METHOD /path" (below /api/v1) to its handler, which returns a response or a JSON object."""
+"""Mapping of "METHOD /path" (below /api/v1) to its handler. It is called with the request and the parameters of its
+path, and replies with a response, protobuf, a JSON object or nothing (204)."""
+CLIENT_CONFIG = {"parallel_fwdbwd_chunks": False, "sample_enable_stuck_detection": False}
+"""The answer to `POST /client/config`."""
 DOWNLOADS = "/local/external"
 """Requests below this path need a signature instead of the key."""
 _LIFE_S = 3600  # of a download URL
@@ -50,7 +55,11 @@ def application(
             presented = request.headers.get("X-API-Key", "").encode()
             if needed is not None and not hmac.compare_digest(presented, needed):
                 raise RequestError(f"X-API-Key: missing or not this {server}'s key", status=401)
-            answer = await handler(request)
+            answer = await handler(request, **request.path_params)
+            if answer is None:
+                return Response(status_code=204)
+            if isinstance(answer, bytes):
+                return Response(answer, media_type="application/x-protobuf")
             return answer if isinstance(answer, Response) else JSONResponse(answer)
 
         return Route(f"{API}{path}", endpoint, methods=[method])
@@ -71,10 +80,6 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 def refusal(status: int, words: str) -> Response:
     return JSONResponse({"detail": words}, status)
-
-
-def protobuf(body: bytes) -> Response:
-    return Response(body, media_type="application/x-protobuf")
 
 
 def number(query: Mapping[str, str], name: str, default: str = "") -> int:
@@ -101,12 +106,12 @@ def page(
     return {name: list(map(to_json, shown)) if to_json else shown, "cursor": cursor}
 
 
+@dataclass(frozen=True)
 class Downloads:
     """URLs of the files of saved weights that work for an hour without a key, as in the cloud: they are signed with
     `secret`. Requests name the weights by the parameters `run_id` and `name` of their path."""
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+    secret: bytes
 
     def urls(self, request: Request, files: Iterable[str]) -> Json:
         """Return the URL of each file of the weights that a request names."""
@@ -133,7 +138,7 @@ class Downloads:
 
     def _signature(self, path: str, expires: int) -> str:
         message = f"{path}\n{expires}"
-        return hmac.new(self._secret, message.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self.secret, message.encode(), hashlib.sha256).hexdigest()
 
 
 def iso(timestamp: float) -> str:

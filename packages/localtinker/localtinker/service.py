@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from localtinker.registry import Blob, Registry, SavedWeights, lock_folder
 from localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from localtinker.sampling import SampleJob
 from localtinker.settings import Settings
-from localtinker.trainer import Clients, TrainingModel
+from localtinker.trainer import Clients
 from localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
@@ -62,12 +60,9 @@ class Service:
         self.engine = Engine(
             SamplingLoop(pool, threads=settings.threads), threads=settings.threads
         )
-        self.futures: FutureStore
+        self.futures = FutureStore()
         self._done: Counter[str] = Counter()
         """Number of completed requests by kind; for sampling, of samples, and for scoring, of sequences."""
-
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.futures = FutureStore(loop)
 
     def stop(self) -> None:
         if self._processes is not None:
@@ -140,10 +135,10 @@ class Service:
     def cancel(self, request: rq.RequestId) -> Json:
         """Cancel a sampling request. Other requests always run to completion."""
         future = self.futures.get(request.request_id)
-        if future is not None and not future.done and future.cancel is not None:
+        if future is not None and future.cancel is not None:
             future.cancel()
             self.futures.resolve(future, RequestError("cancelled by the client"))
-            future.retrieved_at = time.monotonic()
+            future.collected()
         return {}
 
     # Training ---------------------------------------------------------------------------------------------------
@@ -287,21 +282,20 @@ class Service:
                 )
             key = _key(model_id, request.seq_id)
 
-        def load(model: TrainingModel) -> None:
+        def run() -> Json:
             # Looked up again: earlier requests may have overwritten it.
             blob = self.registry.hold(request.path).blob
             try:
+                if session_id is not None:
+                    self.clients.create(model_id, session_id, base, spec, request.user_metadata)
+                model = self.clients.live(model_id)
                 model.load(self.registry.blob_path(blob), optimizer=request.optimizer)
+            except BaseException:
+                if session_id is not None:
+                    self.clients.drop(model_id)
+                raise
             finally:
                 self.registry.release_blob(blob)
-
-        def run() -> Json:
-            if session_id is not None:
-                self.clients.create(
-                    model_id, session_id, base, spec, request.user_metadata, load
-                )
-            else:
-                load(self.clients.live(model_id))
             return {"path": request.path, "model_id": model_id, "type": "load_weights"}
 
         return self._submit("load_weights", key, run)
@@ -370,16 +364,18 @@ class Service:
             options=rq.sampling_options(request, len(prompt), model),
             prompt_options=rq.prompt_options(request, len(prompt), model),
         )
-        weights = SampledWeights(model.name)
-        release = None
-        if path is not None:
+        if path is None:
+            weights = SampledWeights(model.name)
+            future = self.futures.create(key)
+        else:
             checkpoint = self.registry.hold(path)
-            release = partial(self.registry.release_blob, checkpoint.blob)
             folder = self.registry.blob_path(checkpoint.blob)
-            weights = SampledWeights(
-                model.name, folder, LoraSpec.model_validate_json(checkpoint.lora)
+            spec = LoraSpec.model_validate_json(checkpoint.lora)
+            weights = SampledWeights(model.name, folder, spec)
+            future = self.futures.create(key)
+            future.answer.add_done_callback(
+                lambda _: self.registry.release_blob(checkpoint.blob)
             )
-        future = self.futures.create(key, on_done=release)
 
         def take(answer: bytes | Exception) -> None:
             if isinstance(answer, bytes):

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from localtinker.dense_training import DenseTraining
 from localtinker.devices import give_back_free_memory
 from localtinker.errors import NotFoundError, RequestError
-from localtinker.lora import LoraSpec, read_adapter, read_tensors, write_adapter
+from localtinker.lora import LoraSpec, Tensors, read_adapter, read_tensors, write_adapter
 from localtinker.losses import LOSSES
 from localtinker.models import ServedModel
 from localtinker.packing import packed_passes, padded, padded_passes
@@ -196,12 +196,10 @@ class TrainingModel:
         self._optimizer.zero_grad(set_to_none=True)
         return {"grad_norm:mean": norm}
 
-    def tensors(self) -> dict[str, Tensor]:
-        return self.base.adapters.tensors(self.model_id)
-
     def save(self, folder: Path, *, optimizer: bool) -> None:
         """Write the adapter as a peft folder, with the optimizer state in `optimizer.safetensors` if requested."""
-        write_adapter(folder, self.tensors(), self.spec, str(self.base.path))
+        tensors = self.base.adapters.tensors(self.model_id)
+        write_adapter(folder, tensors, self.spec, str(self.base.path))
         if optimizer:
             flat = {"parameters": torch.tensor(len(self._parameters))}
             for index, state in self._optimizer.state_dict()["state"].items():
@@ -213,16 +211,14 @@ class TrainingModel:
     def load(self, folder: Path, *, optimizer: bool) -> None:
         """Load the weights of a saved folder, and its optimizer state or a fresh one. Gradients are dropped."""
         self.base.adapters.load(self.model_id, read_adapter(folder))
-        self._optimizer = torch.optim.AdamW(self._parameters, foreach=True)
         self._optimizer.zero_grad(set_to_none=True)
+        states: dict[int, Tensors] = defaultdict(dict)
         if optimizer:
-            states: dict[int, dict[str, Tensor]] = defaultdict(dict)
             for name, tensor in read_tensors(folder / "optimizer.safetensors").items():
                 index, _, key = name.partition(".")
                 if key:
                     states[int(index)][key] = tensor
-            fresh = self._optimizer.state_dict()
-            self._optimizer.load_state_dict({**fresh, "state": states})
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": states})
 
 
 def _trained_positions(datum: TrainDatum) -> int:
@@ -275,10 +271,6 @@ class Client:
     last_used: float = field(default_factory=time.monotonic)
 
 
-Load = Callable[[TrainingModel], None]
-"""Loads saved weights into a model."""
-
-
 class Clients:
     """All training clients of a service. Methods that use a model (`create`, `live`, `park`, `drop`) run on
     the compute thread."""
@@ -294,8 +286,11 @@ class Clients:
     @property
     def resident(self) -> int:
         """Number of adapters in memory."""
-        clients = list(self._clients.values())
-        return sum(client.model is not None for client in clients)
+        return sum(client.model is not None for client in self._all())
+
+    def _all(self) -> list[Client]:
+        """Return a copy, which another thread does not change."""
+        return list(self._clients.values())
 
     def get(self, model_id: str) -> Client:
         """Return a live or parked client. Raises NotFoundError if there is none, for instance after a restart."""
@@ -314,38 +309,32 @@ class Clients:
         base: ServedModel,
         spec: LoraSpec,
         metadata: dict[str, Any] | None,
-        load: Load = lambda model: None,
     ) -> None:
-        """Create a client. `load` may load saved weights into its model; if it fails, no client is created."""
         self._registry.add_run(
             model_id, session_id, base.name, spec.model_dump_json(), metadata
         )
-        model = self._model(model_id, base, spec, load)
-        self._clients[model_id] = Client(model_id, session_id, base, spec, model)
+        client = Client(model_id, session_id, base, spec)
+        client.model = self._model(client)
+        self._clients[model_id] = client
 
-    def _model(
-        self, model_id: str, base: ServedModel, spec: LoraSpec, load: Load
-    ) -> TrainingModel:
-        model = TrainingModel(model_id, base, spec, micro_tokens=self._micro_tokens)
-        try:
-            load(model)
-        except BaseException:
-            model.release()
-            raise
-        return model
+    def _model(self, client: Client) -> TrainingModel:
+        micro_tokens = self._micro_tokens
+        return TrainingModel(
+            client.model_id, client.base, client.spec, micro_tokens=micro_tokens
+        )
 
     def live(self, model_id: str) -> TrainingModel:
         """Return the model of a client, loaded from disk if it was parked."""
         client = self.get(model_id)
         if client.model is None:
             assert client.parked is not None
-            folder = self._registry.blob_path(client.parked)
-            client.model = self._model(
-                model_id,
-                client.base,
-                client.spec,
-                lambda model: model.load(folder, optimizer=True),
-            )
+            model = self._model(client)
+            try:
+                model.load(self._registry.blob_path(client.parked), optimizer=True)
+            except BaseException:
+                model.release()
+                raise
+            client.model = model
             self._registry.release_blob(client.parked)
             client.parked = None
         return client.model
@@ -353,13 +342,11 @@ class Clients:
     def idle(self, seconds: float) -> list[str]:
         """Return the clients in memory that were not used for `seconds`."""
         before = time.monotonic() - seconds
-        clients = list(self._clients.values())
-        return [c.model_id for c in clients if c.model and c.last_used < before]
+        return [c.model_id for c in self._all() if c.model and c.last_used < before]
 
     def orphaned(self) -> list[str]:
         """Return the clients whose session is over."""
-        clients = list(self._clients.values())
-        return [c.model_id for c in clients if self._registry.is_over(c.session_id)]
+        return [c.model_id for c in self._all() if self._registry.is_over(c.session_id)]
 
     def park(self, model_id: str) -> None:
         """Move a client to disk, unless it holds gradients of an unfinished step."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
 from functools import partial
 
 from starlette.applications import Starlette
@@ -19,8 +18,14 @@ from localtinker.bridge.table import handlers, unchanged
 from localtinker.bridge.upstream import UnreachableError, Upstream
 from localtinker.errors import RequestError
 from localtinker.futures import Json
-from localtinker.routing import Routes, application, refusal
-from localtinker.settings import UPSTREAM_KEY, BridgeSettings, check_exposure, check_models
+from localtinker.routing import Reply, Routes, application, refusal
+from localtinker.settings import (
+    UPSTREAM_KEY,
+    Announce,
+    BridgeSettings,
+    check_exposure,
+    check_models,
+)
 
 TELLING_S = 300.0
 """How long an engine that starts or trains may take to tell its backend."""
@@ -30,7 +35,7 @@ MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError
 logger = logging.getLogger(__name__)
 
 
-def serve(settings: BridgeSettings, key: str, announce: Callable[[str], None]) -> None:
+def serve(settings: BridgeSettings, key: str, announce: Announce) -> None:
     """Serve until the process is stopped. `announce` receives the base URL once the bridge answers. The engine's key,
     if it has one, is in the environment (`UPSTREAM_KEY`). Raises EngineError if there is no engine at
     `settings.upstream` that needs a bridge."""
@@ -57,7 +62,7 @@ def serve(settings: BridgeSettings, key: str, announce: Callable[[str], None]) -
 def create_app(bridge: Bridge) -> Starlette:
     """Return the ASGI application."""
 
-    async def handle(handler: Handler, request: Request) -> Response | Json:
+    async def handle(handler: Handler, request: Request, **path: str) -> Reply:
         return await handler(bridge, await _json_of(request), request)
 
     async def unreachable(request: Request, error: Exception) -> Response:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import Any
+
+from localtinker.futures import Json
 
 FROZEN_SAMPLERS = "frozen_samplers"
 SEVERAL_TARGETS = "several_targets"
@@ -19,7 +20,7 @@ LOSS = "loss:"
 
 
 @cache
-def table() -> dict[str, Any]:
+def table() -> Json:
     """What the bridge translates, and what engines lack."""
     return tomllib.loads(files(__package__).joinpath("table.toml").read_text())
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from localtinker.bridge import capabilities
 from localtinker.errors import LocalTinkerError
+from localtinker.futures import Json
 from localtinker.settings import API
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Engine:
     lacks: Mapping[str, str]
     models: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The answer of `GET /api/v1/local/engine`."""
         return {
             "engine": self.name,
@@ -103,7 +104,7 @@ def _ask(http: httpx.Client, url: str) -> Engine | None:
     return Engine(name, version, backend, capabilities.lacks(name, backend), served)
 
 
-def _json(response: httpx.Response, url: str) -> dict[str, Any]:
+def _json(response: httpx.Response, url: str) -> Json:
     """Return the object in the body. Raises EngineError if it is something else, such as a proxy's page."""
     kind = response.headers.get("content-type", "no content")
     if not kind.startswith("application/json"):
@@ -111,18 +112,18 @@ def _json(response: httpx.Response, url: str) -> dict[str, Any]:
             f"{url} answers {response.status_code} with {kind}, not as a Tinker server does",
             "a proxy may stand in between: give the address of the engine itself",
         )
-    body: dict[str, Any] = response.json()
+    body: Json = response.json()
     return body
 
 
 @cache
-def _faces() -> dict[str, Any]:
+def _faces() -> Json:
     """Title in /openapi.json -> name, version and what it says."""
-    faces: dict[str, Any] = json.loads(files(__package__).joinpath("faces.json").read_text())
+    faces: Json = json.loads(files(__package__).joinpath("faces.json").read_text())
     return faces
 
 
-def _says(description: dict[str, Any]) -> set[str]:
+def _says(description: Json) -> set[str]:
     """Return the paths, and each schema with its fields, of an OpenAPI description."""
     says = set(description["paths"])
     for name, schema in description.get("components", {}).get("schemas", {}).items():

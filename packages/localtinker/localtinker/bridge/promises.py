@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from localtinker.bridge.state import Bridge
 from localtinker.bridge.upstream import (
@@ -25,6 +25,7 @@ from localtinker.bridge.upstream import (
 )
 from localtinker.errors import RequestError
 from localtinker.futures import Json
+from localtinker.routing import Reply
 from localtinker.wire import pb
 
 SHARE = 2.0**-17
@@ -46,7 +47,7 @@ PAUSE_S = 2.0
 """Until then the SDK is answered, which asks again at once."""
 
 
-async def retrieve_future(bridge: Bridge, body: Json, request: Request) -> Json | Response:
+async def retrieve_future(bridge: Bridge, body: Json, request: Request) -> Reply:
     promise = str(body["request_id"])
     told = PROMISE.fullmatch(promise)
     state, reason = "active", bridge.waits_for
@@ -95,9 +96,9 @@ def failure(bridge: Bridge, message: str) -> Json:
     return {"error": message, "category": category}
 
 
-def _plain(promise: str, answer: Answer) -> Json | Response:
+def _plain(promise: str, answer: Answer) -> bytes | Json:
     if "protobuf" in answer.kind:
-        return _protobuf(answer.body)
+        return answer.body
     result = answer.json()
     place, _, name = (result.get("path") or "").rpartition("/")
     if promise.startswith("e"):
@@ -108,7 +109,7 @@ def _plain(promise: str, answer: Answer) -> Json | Response:
     return result
 
 
-def _passed(body: bytes) -> Response:
+def _passed(body: bytes) -> bytes:
     """Return a ForwardBackwardOutput with the sum of the losses."""
     output = pb.ForwardBackwardOutput.FromString(body)
     sums = (
@@ -121,10 +122,10 @@ def _passed(body: bytes) -> Response:
             del record.fields["elementwise_loss"]
     if sums:
         output.metrics["loss:sum"] = sum(sums)
-    return _protobuf(output.SerializeToString())
+    return output.SerializeToString()
 
 
-def _scored(body: bytes, length: int, last_n: int) -> Response:
+def _scored(body: bytes, length: int, last_n: int) -> bytes:
     """Return a SampleResponse whose prompt_logprobs have one entry for each token, NaN for those that were not
     requested. JAX leaves out the first token; no engine knows `prompt_logprobs_last_n`."""
     response = pb.SampleResponse.FromString(body)
@@ -137,8 +138,4 @@ def _scored(body: bytes, length: int, last_n: int) -> Response:
         scores = np.full(length, np.nan, np.float32)
         scores[-last_n:] = values
         response.prompt_logprobs = scores.tobytes()
-    return _protobuf(response.SerializeToString())
-
-
-def _protobuf(body: bytes) -> Response:
-    return Response(body, media_type="application/x-protobuf")
+    return response.SerializeToString()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from localtinker.bridge.capabilities import FROZEN_SAMPLERS, TOPK_SCORES
-from localtinker.bridge.state import Bridge, model_of
+from localtinker.bridge.state import Bridge
 from localtinker.checks import check_tokens
 from localtinker.errors import NotFoundError, RequestError
 from localtinker.futures import Json
+from localtinker.registry import run_of
 
 NEW_OPTIONS = ("topk_sample_logprobs", "target_prompt_logprobs", "prompt_alt_tokens_k")
 
@@ -55,7 +56,7 @@ async def create_sampling_session(bridge: Bridge, body: Json, request: Request) 
     path = body.get("model_path")
     if path is None:
         bridge.check_model(body["base_model"])
-    elif path not in await bridge.saved_for_sampling(model_of(path)):
+    elif path not in await bridge.saved_for_sampling(run_of(path)):
         raise NotFoundError(f"model_path: {path!r} does not exist")
     else:
         await _check_newest(bridge, path)
@@ -71,7 +72,7 @@ async def _check_newest(bridge: Bridge, path: str) -> None:
     consequence = bridge.engine.lacks.get(FROZEN_SAMPLERS)
     if consequence is None:
         return
-    model = model_of(path)
+    model = run_of(path)
     client = next((one for one in bridge.clients.values() if one.model == model), None)
     if client is None and not bridge.on_jax:  # opened through an earlier process of the bridge
         client = bridge.client(model)

@@ -19,15 +19,14 @@ PAGE = 500
 
 
 async def save_weights(bridge: Bridge, body: Json, request: Request) -> Json:
-    return await _save(
-        bridge, "/save_weights", body, "weights" if body.get("overwrite") else ""
-    )
+    replaced = "weights" if body.get("overwrite") else ""
+    return await _save(bridge, "POST /save_weights", body, replaced)
 
 
 async def save_weights_for_sampler(bridge: Bridge, body: Json, request: Request) -> Json:
     client = bridge.client(body["model_id"])
     name = body.get("path") or f"ss{body['sampling_session_seq_id']}_seq{body['seq_id']}"
-    answer = await _save(bridge, "/save_weights_for_sampler", body, "sampler_weights")
+    answer = await _save(bridge, "POST /save_weights_for_sampler", body, "sampler_weights")
     client.newest, client.moved = f"tinker://{client.model}/sampler_weights/{name}", False
     return answer
 
@@ -39,7 +38,7 @@ async def save_weights_external(bridge: Bridge, body: Json, request: Request) ->
     return {"request_id": answer["request_id"].replace("t", "e")}
 
 
-async def _save(bridge: Bridge, route: str, body: Json, replaced: str) -> Json:
+async def _save(bridge: Bridge, call: str, body: Json, replaced: str) -> Json:
     """Send a save, and replace what has the same name if it is of the kind `replaced`. It is sent before it is
     answered: the SDK then sends the next step."""
     model = bridge.client(body["model_id"]).model
@@ -47,11 +46,11 @@ async def _save(bridge: Bridge, route: str, body: Json, replaced: str) -> Json:
     saved.pop("user_metadata", None)  # newer than the engines
 
     async def send() -> Json:
-        answer = await bridge.upstream.send(f"POST {route}", saved)
+        answer = await bridge.upstream.send(call, saved)
         if answer.status == 409 and replaced:
             path = f"/training_runs/{model}/checkpoints/{replaced}/{body.get('path')}"
             (await bridge.upstream.send(f"DELETE {path}")).json()
-            answer = await bridge.upstream.send(f"POST {route}", saved)
+            answer = await bridge.upstream.send(call, saved)
         return {"request_id": f"t.{answer.json()['request_id']}"}
 
     return await bridge.once((model, body.get("seq_id")), send)
@@ -79,11 +78,10 @@ async def checkpoints(bridge: Bridge, body: Json, request: Request) -> Json:
     return page(request, "checkpoints", rows, limit=100)
 
 
-async def set_ttl(bridge: Bridge, body: Json, request: Request) -> Response:
+async def set_ttl(bridge: Bridge, body: Json, request: Request) -> None:
     """Nothing expires: an expiry cannot be set, and there is none to remove."""
     if body.get("ttl_seconds") is not None:
         raise RequestError(f"ttl_seconds: {bridge.engine.lacks[EXPIRY]}")
-    return Response(status_code=204)
 
 
 async def external_urls(bridge: Bridge, body: Json, request: Request) -> Json:

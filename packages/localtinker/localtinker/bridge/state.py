@@ -18,12 +18,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from localtinker.bridge.engines import Engine
 from localtinker.bridge.upstream import Upstream
 from localtinker.errors import NotFoundError
 from localtinker.futures import Json
+from localtinker.routing import Reply
 from localtinker.settings import context_of
 
 
@@ -144,10 +144,5 @@ class Bridge:
         return [row["tinker_path"] for row in rows if "/sampler_weights/" in row["tinker_path"]]
 
 
-def model_of(path: str) -> str:
-    """Return the engine's id of the client that saved weights."""
-    return path.removeprefix("tinker://").partition("/")[0]
-
-
-Handler = Callable[[Bridge, Json, Request], Awaitable[Json | Response]]
+Handler = Callable[[Bridge, Json, Request], Awaitable[Reply]]
 """Answers a request, given the JSON object in its body (empty if it has another)."""

@@ -10,11 +10,12 @@ from starlette.responses import Response
 from localtinker.bridge.capabilities import table
 from localtinker.bridge.state import Bridge, Handler
 from localtinker.futures import Json
+from localtinker.routing import CLIENT_CONFIG
 from localtinker.settings import API
 
 
 async def client_config(bridge: Bridge, body: Json, request: Request) -> Json:
-    return {"parallel_fwdbwd_chunks": False, "sample_enable_stuck_detection": False}
+    return CLIENT_CONFIG
 
 
 async def nothing_to_do(bridge: Bridge, body: Json, request: Request) -> Json:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Collection
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import httpx
@@ -13,6 +13,7 @@ import tinker
 from tinker import types
 
 from localtinker.errors import DownloadError
+from localtinker.registry import run_of
 
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
@@ -24,27 +25,19 @@ async def of_run(rest: tinker.RestClient, run_id: str) -> dict[str, types.Checkp
     }
 
 
-def run_of(path: str) -> str:
-    """Return the id of the training run that saved the weights at `path`."""
-    return path.removeprefix("tinker://").split("/")[0]
-
-
 async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
     """Delete saved weights, ignoring those that no longer exist. Returns the number deleted.
 
     First lists existing weights, with one request per training run, so that a resumed run does not request
     deleted ones again.
     """
-    by_run: dict[str, set[str]] = defaultdict(set)
-    for path in paths:
-        by_run[run_of(path)].add(path)
     count = 0
-    for run_id, run_paths in by_run.items():
+    for run_id, run_paths in groupby(sorted(paths), run_of):
         try:
-            present = (await of_run(rest, run_id)).keys()
+            present = await of_run(rest, run_id)
         except tinker.NotFoundError:
             continue
-        for path in sorted(run_paths & present):
+        for path in sorted(present.keys() & run_paths):
             with suppress(tinker.NotFoundError):
                 await rest.delete_checkpoint_from_tinker_path(path)
                 count += 1

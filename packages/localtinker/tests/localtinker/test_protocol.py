@@ -274,12 +274,12 @@ def test_the_first_answer_of_a_future_is_final():
     """A failing batch reports its error to all its requests, including those already answered."""
 
     async def answered(*answers):
-        store, released = FutureStore(asyncio.get_running_loop()), []
-        future = store.create(on_done=lambda: released.append(1))
+        store, released = FutureStore(), []
+        future = store.create()
+        future.answer.add_done_callback(lambda _: released.append(1))
         for answer in answers:
             await asyncio.to_thread(store.resolve, future, answer)
-        await future.event.wait()
-        return future.answer, len(released)
+        return await future.answer, len(released)
 
     assert asyncio.run(answered(b"tokens", RuntimeError("later"))) == (b"tokens", 1)
     refusal = {"error": "cancelled", "category": "user"}
