@@ -20,7 +20,8 @@ from localtinker.certify.data import (
     PROMPT,
     SIGNS,
     TEXTS,
-    Floats,
+    Data,
+    Scores,
     Texts,
     datum,
     inputs_of,
@@ -128,9 +129,7 @@ class Bench:
 
     async def trainer(self) -> tinker.TrainingClient:
         """Open a training client with a new adapter on the student."""
-        service = self.service
-        client: tinker.TrainingClient
-        client = await service.create_lora_training_client(
+        client: tinker.TrainingClient = await self.service.create_lora_training_client(
             self.server.name, rank=self.server.rank, seed=1, user_metadata=MARKS
         )
         return client
@@ -172,13 +171,13 @@ class Bench:
     async def step(
         self,
         trainer: tinker.TrainingClient,
-        data: list[types.Datum],
+        data: Data,
         times: int = 1,
         adam: types.AdamParams = ADAM,
-    ) -> list[Floats]:
+    ) -> Scores:
         """Train steps, with both requests of a step in flight as in a run. Returns the trainer's
         log-probabilities before each step."""
-        logprobs = []
+        logprobs: Scores = []
         for _ in range(times):
             forward = trainer.forward_backward(data, "importance_sampling")
             output, _ = await asyncio.gather(forward, trainer.optim_step(adam))
@@ -187,12 +186,12 @@ class Bench:
 
     async def batch(
         self, trainer: tinker.TrainingClient, signs: Sequence[float] = SIGNS
-    ) -> list[types.Datum]:
+    ) -> Data:
         """Return `policy_data` that the trainer itself could have sampled."""
         texts = sequences(len(signs))
         return policy_data(await self.trainer_logprobs(trainer, texts), signs)
 
-    async def learner(self) -> tuple[tinker.TrainingClient, list[types.Datum]]:
+    async def learner(self) -> tuple[tinker.TrainingClient, Data]:
         """Return a training client after two steps, and the data of these steps."""
         trainer = await self.trainer()
         data = await self.batch(trainer)
@@ -204,7 +203,7 @@ class Bench:
         trainer: tinker.TrainingClient,
         texts: Texts,
         loss: str = "importance_sampling",
-    ) -> list[Floats]:
+    ) -> Scores:
         """Return the trainer's log-probabilities of all tokens but the first, by a pass with inputs of 0,
         whose gradient is 0 (except for `dro`)."""
         data = []
@@ -226,20 +225,18 @@ class Bench:
         assert len(samples) == count, f"{len(samples)} samples instead of {count}"
         return samples
 
-    async def score(
-        self, sampler: tinker.SamplingClient, sequences: Texts = TEXTS
-    ) -> list[Floats]:
+    async def score(self, sampler: tinker.SamplingClient, sequences: Texts = TEXTS) -> Scores:
         """Return the sampler's log-probabilities of all tokens but the first, with all requests in flight together."""
         requests = [sampler.compute_logprobs(prompt(tokens)) for tokens in sequences]
         answers = await asyncio.gather(*requests)
         pairs = zip(answers, sequences, strict=True)
         return [scores(answer, len(tokens)) for answer, tokens in pairs]
 
-    async def base_scores(self, sequences: Texts = TEXTS) -> list[Floats]:
+    async def base_scores(self, sequences: Texts = TEXTS) -> Scores:
         """Return `score` by the base model."""
         return await self.score(await self.base_sampler(), sequences)
 
-    def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
+    def compare(self, mine: Scores, other: Scores, what: str) -> str:
         """Assert that two lists of log-probabilities are equal within the tolerance. Returns their
         difference in words."""
         same = list(map(len, mine)) == list(map(len, other))

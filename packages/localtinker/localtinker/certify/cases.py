@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from localtinker.certify.bench import Bench
-
 Test = Callable[..., Awaitable[str]]
+"""Takes a `Bench`."""
 
 
 class NotTriedError(Exception):
@@ -36,7 +35,7 @@ class Case:
     """Whether every run needs it. Otherwise only some options do."""
     needs: Sequence[str]
     """Names of prerequisite cases."""
-    run: Callable[[Bench], Awaitable[str]]
+    run: Test
 
 
 CASES: dict[str, list[Case]] = defaultdict(list)

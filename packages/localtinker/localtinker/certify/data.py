@@ -13,8 +13,11 @@ from tinker import types
 from localtinker.losses import LOSSES, RATIO_MASK
 
 Floats = NDArray[np.float64]
+Scores = list[Floats]
+"""The log-probabilities of several texts."""
 Texts = Sequence[Sequence[int]]
 """The tokens of several texts."""
+Data = list[types.Datum]
 PROMPT = (40, 41, 42, 43, 44, 45, 46)
 VOCABULARY = 300
 """Upper limit of token ids, so that every model has them."""
@@ -62,7 +65,7 @@ def inputs_of(loss: str) -> list[str]:
     return names
 
 
-def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
+def data_for(loss: str, q: Scores) -> Data:
     """Return data for a loss: weights of 1, or sampler log-probabilities around `q` and advantages of both signs."""
     rng = np.random.default_rng(0)
     data = []
@@ -79,7 +82,7 @@ def data_for(loss: str, q: Sequence[Floats]) -> list[types.Datum]:
     return data
 
 
-def policy_data(q: Sequence[Floats], signs: Sequence[float] = SIGNS) -> list[types.Datum]:
+def policy_data(q: Scores, signs: Sequence[float] = SIGNS) -> Data:
     """Return data with one advantage per sequence, so that the direction of a step is known."""
     data = []
     for tokens, q_T, sign in zip(sequences(len(q)), q, signs, strict=True):
@@ -88,9 +91,7 @@ def policy_data(q: Sequence[Floats], signs: Sequence[float] = SIGNS) -> list[typ
     return data
 
 
-def logprobs_of(
-    output: types.ForwardBackwardOutput, data: Sequence[types.Datum]
-) -> list[Floats]:
+def logprobs_of(output: types.ForwardBackwardOutput, data: Data) -> Scores:
     """Return the trainer's log-probabilities of each datum's targets, in order."""
     outputs = output.loss_fn_outputs
     count = len(outputs)
@@ -116,12 +117,12 @@ def are_logprobs(values: Floats) -> bool:
     return bool((np.isfinite(values) & (values <= 1e-6)).all())
 
 
-def sampled_logprobs(answers: Sequence[types.SampledSequence]) -> list[Floats]:
+def sampled_logprobs(answers: Sequence[types.SampledSequence]) -> Scores:
     """Return the log-probabilities that come with sampled answers."""
     return [np.asarray(answer.logprobs, np.float64) for answer in answers]
 
 
-def after_prompt(scores: Sequence[Floats]) -> list[Floats]:
+def after_prompt(scores: Scores) -> Scores:
     """Return the scores of the tokens after `PROMPT`, of texts that begin with it."""
     return [scores_T[len(PROMPT) - 1 :] for scores_T in scores]
 
@@ -132,7 +133,7 @@ def scores(values: Sequence[float | None], count: int) -> Floats:
     rest = values[1:]
     missing = rest.index(None) + 1 if None in rest else 0
     assert not missing, f"no score for token {missing} of {count}"
-    logprobs = np.asarray(values[1:], np.float64)
+    logprobs = np.asarray(rest, np.float64)
     assert are_logprobs(logprobs), "scores that are not log-probabilities"
     return logprobs
 

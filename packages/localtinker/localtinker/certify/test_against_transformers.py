@@ -22,7 +22,8 @@ from localtinker.certify.cases import NotTriedError, option
 from localtinker.certify.data import (
     PROMPT,
     TEXTS,
-    Floats,
+    Data,
+    Scores,
     Texts,
     after_prompt,
     data_for,
@@ -33,10 +34,9 @@ from localtinker.certify.data import (
     variants,
 )
 from localtinker.client.weights import download_external
-from localtinker.lora import pairs_by_module, read_adapter
+from localtinker.lora import Tensors, pairs_by_module, read_adapter
 from localtinker.losses import LOSSES
 
-Tensors = dict[str, torch.Tensor]
 SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e8)
 """Adam without memory and with an enormous eps moves a parameter by -gradient, so that a step reveals the gradient."""
 GRADIENT = 5
@@ -56,10 +56,10 @@ def folder_of(bench: Bench) -> Path:
     return folder
 
 
-async def by_transformers(bench: Bench, texts: Texts) -> list[Floats]:
+async def by_transformers(bench: Bench, texts: Texts) -> Scores:
     """Return log-probabilities of all tokens but the first, computed by transformers."""
 
-    def compute() -> list[Floats]:
+    def compute() -> Scores:
         model = _model(folder_of(bench))
         with torch.no_grad():
             tensors = [target_logprobs(model, text[:-1], text[1:]) for text in texts]
@@ -127,7 +127,7 @@ async def trained_client(bench: Bench, folder: Path) -> tuple[tinker.TrainingCli
 def gradient_by_torch(
     model: Path,
     folder: Path,
-    data: Sequence[types.Datum],
+    data: Data,
     name: str,
     parameters: Mapping[str, float],
 ) -> Tensors:
@@ -162,9 +162,7 @@ def gradient_by_torch(
 def demand_close(bench: Bench, tensors: Tensors, reference: Tensors, what: str) -> str:
     """Assert that the norm of the difference of two sets of tensors is small, relative to the norm of `reference`."""
     other = sorted(tensors.keys() ^ reference.keys())
-    assert not other, (
-        f"the adapter has other tensors than the model's layers, such as {other[0] if other else ''}"
-    )
+    assert not other, f"the adapter has other tensors than the model's layers: {other[:3]}"
     length = _norm(reference)
     differences = {key: tensors[key] - value for key, value in reference.items()}
     off = _norm(differences) / length if length else np.inf

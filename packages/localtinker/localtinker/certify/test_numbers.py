@@ -19,6 +19,7 @@ from localtinker.certify.cases import case, option
 from localtinker.certify.data import (
     PROMPT,
     TEXTS,
+    Data,
     after_prompt,
     data_for,
     logprobs_of,
@@ -118,9 +119,8 @@ async def test_untrained(bench: Bench) -> str:
 )
 async def test_agree(bench: Bench) -> str:
     """After steps, a sampler of the new weights has the trainer's log-probabilities, not the old ones."""
-    trainer = await bench.trainer()
     base = await bench.base_scores()
-    await bench.step(trainer, policy_data(base), 2)
+    trainer, data = await bench.learner()
     sampler = await bench.sampler_of(trainer, "stepped")
     scores = await bench.score(sampler)
     differences = np.concatenate(scores) - np.concatenate(base)
@@ -134,7 +134,7 @@ async def test_agree(bench: Bench) -> str:
         "the base model's scores after steps",
     )
     return bench.compare(
-        await bench.step(trainer, policy_data(base)),
+        await bench.step(trainer, data),
         scores,
         "the trainer's and the sampler's log-probabilities",
     )
@@ -147,12 +147,10 @@ async def test_agree(bench: Bench) -> str:
 )
 async def test_frozen(bench: Bench) -> str:
     """A sampler opened before steps has the same log-probabilities after them, while a newer one is in use."""
-    trainer = await bench.trainer()
-    base = await bench.base_scores()
-    await bench.step(trainer, policy_data(base))
+    trainer, data = await bench.learner()
     early = await bench.sampler_of(trainer, "early")
     before = await bench.score(early)
-    await bench.step(trainer, policy_data(base), 3)
+    await bench.step(trainer, data, 3)
     late = await bench.sampler_of(trainer, "late")
     await bench.score(late)
     return bench.compare(
@@ -193,7 +191,7 @@ def first_sent_twice(method: Any) -> Any:
 async def a_step(
     bench: Bench,
     path: str,
-    data: list[types.Datum],
+    data: Data,
     first: int = 0,
     beside: int = 0,
     sample: int = 0,

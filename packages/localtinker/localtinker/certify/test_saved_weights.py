@@ -11,7 +11,8 @@ import numpy as np
 from localtinker.certify.bench import LEARNING, SAMPLING, Bench
 from localtinker.certify.cases import case, option
 from localtinker.certify.data import SIGNS
-from localtinker.client.weights import ADAPTER_FILES, download_external, of_run, run_of
+from localtinker.client.weights import ADAPTER_FILES, download_external, of_run
+from localtinker.registry import run_of
 
 
 @case("save_state", needs=LEARNING, without="a run cannot be resumed")
