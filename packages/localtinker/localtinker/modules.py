@@ -29,8 +29,8 @@ _ROTATIONS = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseConfig:
-    """Configuration of a model, under the names of config.json."""
+class DenseSizes:
+    """Sizes of a model, under the names of config.json."""
 
     vocab_size: int
     hidden_size: int
@@ -39,6 +39,12 @@ class DenseConfig:
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseConfig(DenseSizes):
+    """Configuration of a model, under the names of config.json."""
+
     model_type: str
     rms_norm_eps: float
     max_position_embeddings: int
