@@ -109,6 +109,23 @@ def _judged(name: str, **judging: Any) -> Problem:
     )
 
 
+def _header() -> Problem:
+    """A problem that its golden answer judges, of which a header is a part."""
+    golden = INC.design(core="good").replace("+ 1", "+ `STEP")
+    return judged_problem(
+        id="redteam_header",
+        source="redteam",
+        category="cid003",
+        difficulty="easy",
+        prompt="Module inc8: a register that takes d + 1. Inputs clk, d (8 bits). Output q, 8 bits.\n",
+        golden={
+            "rtl/inc8.sv": f'`include "step.vh"\n{golden}',
+            "rtl/step.vh": "`define STEP 1\n",
+        },
+        top="inc8",
+    )
+
+
 def _folder(name: str) -> Problem:
     """A folder with a design, given files and a bench."""
     reading = understand(name, OWN / name, OWN / name / "problem.toml")
@@ -129,6 +146,7 @@ def own() -> dict[str, Problem]:
         "own/judged_proof": _judged("judged_proof", proof="undecided"),
         "own/judged_bus": _judged("judged_bus"),
         "own/judged_valid": _judged("judged_valid", valid="valid"),
+        "own/judged_header": _header(),
         "own/given": _folder("given"),
     }
 

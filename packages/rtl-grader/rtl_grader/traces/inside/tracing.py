@@ -42,7 +42,7 @@ class Design:
         self.files = files
         self.options = options
         digest = hashlib.sha256()
-        for path in files:
+        for path in [*files, *headers()]:
             with open(path, "rb") as file:
                 text = file.read()
             digest.update(b"%d:" % len(text))
@@ -142,14 +142,15 @@ class Design:
         here = os.getcwd()
         os.chdir(self.word)
         gate.stop_if_refused(["sim"], {})
-        with open("log", "wb") as log:
+        with open("log", "w+b") as log:
+            os.remove("log")  # a design could load the mark of the bench's lines from it
             code = subprocess.call(
                 [tool("vvp"), "-n", "sim", "-none"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        with open("log", "rb") as log:
+            log.seek(0)
             text = log.read()
         os.chdir(here)
         ended = f" (the simulator ended with code {code})" if code else ""
@@ -158,6 +159,15 @@ class Design:
     def lines(self, text, number):
         """What the bench of this number printed, one line a step; what the design prints is between the lines."""
         return re.findall(rb"%s%d ([01xz]+)\n" % (self.mark.encode(), number), text)
+
+
+def headers():
+    """Files of the workspace that a design may include: with their text a name could hold the word of the design."""
+    paths = []
+    for folder, _, names in os.walk(WORKSPACE):
+        if not is_hidden(folder):
+            paths += [f"{folder}/{name}" for name in names if not name.endswith((".v", ".sv"))]
+    return sorted(paths)
 
 
 def is_hidden(path):
