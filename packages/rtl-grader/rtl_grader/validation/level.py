@@ -11,7 +11,7 @@ from rtl_grader.grading.cache import GRADER_VERSION
 from rtl_grader.types.problem import Problem
 from rtl_grader.validation.stubs import STUBS, Stub
 
-VALIDATOR_VERSION = 6
+VALIDATOR_VERSION = 7
 """Increase it whenever validation may reach another result than before."""
 
 LevelName = Literal["quick", "full"]

@@ -29,7 +29,7 @@ from rtl_grader.grading.stand_in import stand_in
 from rtl_grader.problems.interface import describe_interface
 from rtl_grader.types.answer import Answer
 from rtl_grader.types.files import Files
-from rtl_grader.types.problem import Problem
+from rtl_grader.types.problem import MASKED, Problem
 from rtl_grader.types.verdict import Outcome, Verdict
 from rtl_grader.validation.level import Level, golden_digest, tools_key
 from rtl_grader.validation.mutants import mutants
@@ -212,7 +212,7 @@ class _Validation:
         return "broken", f"the golden answer fails: {why}"
 
     def _trivial_answers(self) -> Finding | None:
-        """Grade an empty answer, and the unmodified context."""
+        """Grade an empty answer, the unmodified context, and a mask with nothing in its place."""
         empty = self._grade({})
         self.evidence["empty"] = empty.outcome.value
         if empty.passed:
@@ -227,6 +227,20 @@ class _Validation:
             self.evidence["unmodified_context"] = _result(verdict)
             if _accepted(verdict):
                 return "weak", "the unmodified context is paid"
+        return self._empty_mask()
+
+    def _empty_mask(self) -> Finding | None:
+        """A masked part that does nothing for the outputs: a message, an assertion, a branch that is not taken."""
+        for text in ("", ";") if self.problem.frame else ():
+            files = {}
+            for path, frame in self.problem.frame.items():
+                files[path] = frame.replace(MASKED, text)
+            verdict = self._grade(files, self._impatient())
+            self.evidence["empty mask"] = _result(verdict)
+            if _accepted(verdict):
+                return "weak", "nothing in place of the masked part is paid"
+            if verdict.outcome is not Outcome.COMPILE_FAILED:
+                break
         return None
 
     def _stubs(self) -> Finding | None:
