@@ -14,16 +14,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from rtl_grader.types.problem import Problem
 from rtl_grader.words import counted
 
 
-class Erratum(BaseModel):
+class Erratum(BaseModel, frozen=True, extra="forbid"):
     """A known fault of one problem."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     problem: str
     """The problem's id."""
@@ -71,7 +69,7 @@ def edited(problems: Iterable[Problem]) -> list[str]:
 @cache
 def _errata() -> Mapping[str, list[Erratum]]:
     by_problem: dict[str, list[Erratum]] = defaultdict(list)
-    for entry in _table("errata")["erratum"]:
+    for entry in table_of("errata")["erratum"]:
         erratum = Erratum.model_validate(entry)
         by_problem[erratum.problem].append(erratum)
     return by_problem
@@ -81,12 +79,13 @@ def _errata() -> Mapping[str, list[Erratum]]:
 def _editions() -> Mapping[str, list[tuple[str, str]]]:
     """Problem -> (beginning of a digest, version) of each version that has the problem, oldest first."""
     by_problem: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for version, digests in _table("editions").items():
+    for version, digests in table_of("editions").items():
         for problem, start in digests.items():
             by_problem[problem].append((start, version))
     return by_problem
 
 
-def _table(name: str) -> dict[str, Any]:
+def table_of(name: str) -> dict[str, Any]:
+    """A TOML file of this package."""
     path = files("rtl_grader.problems") / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from rtl_grader.errors import ProblemError
+from rtl_grader.problems.errata import table_of
 from rtl_grader.words import command, counted
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 RECORD = "fetched.json"
 
 
-@dataclass(frozen=True)
-class KnownSet:
+class KnownSet(BaseModel, frozen=True):
     """A set with a short name: what to fetch, and where configurations look for it."""
 
     repository: str
@@ -36,7 +35,7 @@ class KnownSet:
     """Names or patterns in the repository; configurations of CVDP read the first by default."""
     folder: Path
     """Target folder, relative to the working directory."""
-    licence: str | None
+    licence: str | None = None
     """None: as the hub states it."""
     kind: str = "pairs"
     """Kind of source that reads it."""
@@ -50,71 +49,12 @@ class KnownSet:
         return self.folder / self.files[0]
 
 
-CVDP = KnownSet(
-    repository="nvidia/cvdp-benchmark-dataset",
-    files=(
-        "cvdp_v1.1.0_nonagentic_code_generation_no_commercial.jsonl",
-        "cvdp_v1.1.0_agentic_code_generation_no_commercial.jsonl",
-    ),
-    folder=Path("data/cvdp"),
-    licence="CC BY 4.0, its code Apache-2.0 and as the NOTICE file of the repository lists",
-    kind="cvdp",
-)
-_PARQUET = "refs/convert/parquet"
-"""The hub's own conversion of a set, whatever its published format is."""
-
-
-def _pairs(
-    name: str, repository: str, licence: str | None, *files: str, **more: Any
-) -> tuple[str, KnownSet]:
-    return name, KnownSet(repository, files, Path("data") / name, licence, **more)
-
-
-KNOWN_SETS = dict(
-    [
-        ("cvdp", CVDP),
-        _pairs(
-            "codev-r1",
-            "zhuyaoyu/CodeV-R1-dataset",
-            "CC BY-SA 4.0",
-            "codev_r1_rl_train.parquet",
-            size=(3_100, 450.0),
-        ),
-        _pairs(
-            "mg-verilog",
-            "GaTech-EIC/MG-Verilog",
-            "CC BY-NC-SA 4.0",
-            "*.parquet",
-            revision=_PARQUET,
-        ),
-        _pairs("notsotiny", "HPAI-BSC/NotSoTiny-25-12", None, "*.parquet", revision=_PARQUET),
-        _pairs(
-            "origen",
-            "henryen/origen_dataset_instruction",
-            None,
-            "*.parquet",
-            revision=_PARQUET,
-        ),
-        _pairs(
-            "pyranet", "bnadimi/PyraNet-Verilog", "CC BY-NC-SA 4.0", "PyraNetOnVeriBest.csv"
-        ),
-        _pairs(
-            "rtl-coder-small",
-            "Nellyw888/RTL-Coder_small",
-            None,
-            "randomized_filtered_data_*.jsonl",
-            size=(1_310, 250.0),
-        ),
-        _pairs(
-            "verithoughts",
-            "wilyub/VeriThoughtsTrainSet",
-            None,
-            "*.parquet",
-            revision=_PARQUET,
-        ),
-    ]
-)
-"""Short name -> set. To add a set, list it here."""
+KNOWN_SETS = {
+    name: KnownSet(folder=Path("data", name), **table)
+    for name, table in table_of("known_sets").items()
+}
+"""Short name -> set. To add a set, list it in `known_sets.toml`."""
+CVDP = KNOWN_SETS["cvdp"]
 
 
 def known_set(path: Path) -> str | None:

@@ -135,11 +135,7 @@ def _in_place(files: Files, module: str, body: str) -> tuple[str, str] | None:
 
 def _named_like(module: str, paths: Iterable[str]) -> str:
     """The path that is named after the module, else the first."""
-    first, *others = paths
-    for path in (first, *others):
-        if basename(path).split(".")[0] == module:
-            return path
-    return first
+    return max(paths, key=lambda path: basename(path).split(".")[0] == module)
 
 
 class AroundGolden:

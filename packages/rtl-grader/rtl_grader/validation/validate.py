@@ -266,12 +266,9 @@ class _Validation:
                 compared = self._compare(every.files["zeros"] if name == "blip" else answer)
                 results[name] += f" ({compared.result}: {compared.detail})" if compared else ""
                 if _counts_as_weak(name, compared):
-                    differs = compared and compared.result == "different"
-                    witness = (
-                        f"; it differs from the golden answer {compared.detail}"
-                        if compared and differs
-                        else ""
-                    )
+                    witness = ""
+                    if compared and compared.result == "different":
+                        witness = f"; it differs from the golden answer {compared.detail}"
                     weak = "weak", f"a stub is paid: {in_words(name)}{witness}"
         self.evidence["stubs"] = results
         return weak

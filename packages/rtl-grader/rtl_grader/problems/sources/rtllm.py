@@ -46,10 +46,9 @@ class RtllmSource(FileSource):
         return read_rtllm(self.path)
 
 
-def read_rtllm(path: Path | str) -> ProblemSet:
+def read_rtllm(root: Path) -> ProblemSet:
     """Read every design below the clone's folder, in the order of their paths. Raises ProblemError when
     there is none."""
-    root = Path(path)
     folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION))
     if not folders:
         raise ProblemError(

@@ -40,10 +40,9 @@ class VerilogEvalSource(FileSource):
         return read_verilog_eval(self.path)
 
 
-def read_verilog_eval(path: Path | str) -> ProblemSet:
+def read_verilog_eval(root: Path) -> ProblemSet:
     """Read the clone's folder, or its `dataset_spec-to-rtl`, in the order of the names. Raises ProblemError
     when there is none."""
-    root = Path(path)
     folder = root / FOLDER if (root / FOLDER).is_dir() else root
     prompts = sorted(folder.glob(f"*{_SUFFIX}"))
     if not prompts:
