@@ -151,7 +151,8 @@ def differences(text: str, macros: Collection[str]) -> Iterator[tuple[int, str]]
         start = hidden.start()
         if _ODD.match(text, start):
             yield start, "an escaped name or a string that preprocessors read differently"
-    for attribute in _ATTRIBUTE.finditer(code):
+    last = code.rfind("*)") + 2  # behind it a search for the end of each would take long
+    for attribute in _ATTRIBUTE.finditer(code, 0, last):
         start, end = attribute.span()
         if "*)" in text[start : end - 1]:
             yield start, "an attribute that preprocessors end differently"

@@ -271,10 +271,11 @@ class _Processes:
         elif label := _ONCE.get(kind):
             for name in early.keys() - assigned.keys():
                 yield label, name
-            if kind == "FunctionDeclaration":
+            if kind in ("FunctionDeclaration", "TaskDeclaration"):
                 yield from _stale(node, body)
-                if assigned or _RETURNS_MORE.search(text):
-                    yield from _changing(node)
+            changes = assigned or _RETURNS_MORE.search(text)
+            if kind == "FunctionDeclaration" and changes:
+                yield from _changing(node)
         else:
             self._wires.append((early.keys(), assigned.keys()))
             yield from _stale(node, body)

@@ -1,6 +1,7 @@
 """What a proof does not see is named, and nothing else is."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from rtl_core.starter import starter_problems
 from rtl_grader.equivalence.differential import compare
 from rtl_grader.equivalence.effort import Effort
+from rtl_grader.hdl.directives import differences
 from rtl_grader.hdl.interface import parse_interface
 from rtl_grader.problems.harness_use import macro_file
 from rtl_grader.traces.unseen import unseen
@@ -124,6 +126,7 @@ UNSEEN = [
     ("reg [7:0] q; function automatic bit f(output [7:0] s, input [7:0] x); s = x; return 1; endfunction\nalways @* begin q = 0; if (RARE || f(q, a)) ; end assign y = q;", "a function that changes signals,"),
     ("reg [7:0] q; always @* begin : late reg [7:0] t; q = t; t = a; end assign y = q;", "a variable that keeps its value,"),
     ("function [7:0] f(input [7:0] x); reg [7:0] t; begin f = t; t = x; end endfunction assign y = f(a);", "a variable that keeps its value,"),
+    ("reg [7:0] q; task f(output [7:0] s, input [7:0] x); reg [7:0] t; begin s = t; t = x; end endtask always @* f(q, a); assign y = q;", "a variable that keeps its value,"),
     ("localparam real U = 1ns; assign y = U > 2.0 ? ~a : a;", "1ns"),
 ]  # fmt: skip
 
@@ -136,6 +139,13 @@ def test_usual_text_is_seen(body):
 @pytest.mark.parametrize(("body", "kind"), UNSEEN)
 def test_what_a_proof_does_not_see_is_named(body, kind):
     assert kind in unseen(FRAME.format(body.replace("RARE", RARE)))
+
+
+def test_an_attribute_that_never_ends_takes_no_time():
+    text = FRAME.format("assign y = a;\n`ifdef NEVER\n" + "(* " * 300_000 + "\n`endif")
+    started = time.process_time()
+    list(differences(text, ()))
+    assert time.process_time() - started < 60
 
 
 def test_no_starter_golden_answer_has_any():
