@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from localtinker.lora import Pair, Pairs
 from localtinker.modules import rotated
-from localtinker.packing import Layout, chunks
+from localtinker.packing import Layout, Sequences, chunks
 
 Function = Callable[[Tensor], Tensor]
 Place = tuple[Tensor, Tensor]
@@ -233,7 +233,7 @@ class DenseTraining:
         self._budget_bytes = budget_bytes
         self._row_bytes, self._key_bytes = layer_bytes(model)
 
-    def logprobs(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor) -> Tensor:
+    def logprobs(self, sequences: Sequences, targets_BLK: Tensor) -> Tensor:
         """Return log p of the targets, [B, L, K].
 
         Common prefixes of the sequences, of at most L tokens, are computed once.

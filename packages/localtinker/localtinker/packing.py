@@ -23,11 +23,12 @@ from torch import Tensor, nn
 BLOCK = 512  # queries per attention call, which bounds the size of the mask
 MIN_PREFIX = 8  # shorter prefixes save less than attention in two parts costs
 Tokens = Sequence[int] | np.ndarray
+Sequences = Sequence[Tokens]
 Passes = list[list[int]]
 """The indices of the sequences of each pass."""
 
 
-def padded_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
+def padded_passes(sequences: Sequences, budget: int) -> Passes:
     """Return the sequence indices of each pass: sorted by length, at most `budget` padded tokens, at least
     one sequence."""
     passes: Passes = []
@@ -41,7 +42,7 @@ def padded_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
     return passes
 
 
-def padded(sequences: Sequence[Tokens]) -> Tensor:
+def padded(sequences: Sequences) -> Tensor:
     """Return right-padded tokens [B, L]."""
     tensors = [torch.as_tensor(tokens) for tokens in sequences]
     return nn.utils.rnn.pad_sequence(tensors, batch_first=True)
@@ -59,7 +60,7 @@ class Family:
         return (len(self.members) - 1) * self.prefix
 
 
-def families_of(sequences: Sequence[Tokens]) -> list[Family]:
+def families_of(sequences: Sequences) -> list[Family]:
     """Group sequences into families. Neighbours in lexicographic order merge, longest common prefix first,
     while that saves rows."""
     arrays = [np.asarray(sequence) for sequence in sequences]
@@ -83,7 +84,7 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
     ]
 
 
-def packed_passes(sequences: Sequence[Tokens], budget: int) -> Passes:
+def packed_passes(sequences: Sequences, budget: int) -> Passes:
     """Return the sequence indices of each pass, of at most `budget` rows.
 
     A pass may be larger for one longer sequence, or for several members of a family with a long prompt: up
@@ -138,7 +139,7 @@ def common_length(a: Tokens, b: Tokens) -> int:
 class Layout:
     """The rows of a pass over sequences, with common prefixes stored once."""
 
-    def __init__(self, sequences: Sequence[Tokens]) -> None:
+    def __init__(self, sequences: Sequences) -> None:
         self.spans: list[tuple[slice, slice]] = []
         """Consecutive rows of a sequence, and those of the shared prefix before them, which may be empty."""
         nothing = np.zeros(0, np.int64)

@@ -24,14 +24,14 @@ from localtinker.errors import NotFoundError, RequestError
 from localtinker.lora import LoraSpec, Tensors, read_adapter, read_tensors, write_adapter
 from localtinker.losses import LOSSES
 from localtinker.models import ServedModel
-from localtinker.packing import packed_passes, padded, padded_passes
+from localtinker.packing import Passes, Sequences, packed_passes, padded, padded_passes
 from localtinker.registry import Registry
 from localtinker.requests import AdamParams
 from localtinker.scoring import gather_logprobs
 from localtinker.wire import TrainDatum, TrainRequest
 
 logger = logging.getLogger(__name__)
-Logprobs = Callable[[Sequence[np.ndarray], Tensor], Tensor]
+Logprobs = Callable[[Sequences, Tensor], Tensor]
 """Maps B sequences of at most L tokens and targets [B, L, K] to log p of the targets, [B, L, K], float32."""
 BatchResult = tuple[dict[str, list[np.ndarray]], dict[str, float]]
 """The outputs of a pass, an array for each datum, and its metrics."""
@@ -97,9 +97,7 @@ class TrainingModel:
                 del logprobs_of
                 give_back_free_memory()
 
-    def _run(
-        self, request: TrainRequest, logprobs_of: Logprobs, passes: list[list[int]]
-    ) -> BatchResult:
+    def _run(self, request: TrainRequest, logprobs_of: Logprobs, passes: Passes) -> BatchResult:
         """Run the passes of a request, given by the indices of their data, and combine their results."""
         count = len(request.data)
         logprobs: list[np.ndarray] = [np.zeros(0)] * count
@@ -142,7 +140,7 @@ class TrainingModel:
             loss_BLK.sum().backward()
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
 
-    def _logprobs(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor) -> Tensor:
+    def _logprobs(self, sequences: Sequences, targets_BLK: Tensor) -> Tensor:
         """Return log p of the targets, [B, L, K], float32.
 
         Right padding needs no attention mask, because attention is causal. With a large vocabulary the head

@@ -296,6 +296,15 @@ class Bench:
             assert status >= 400, f"{what}: accepted ({status}) instead of refused"
         return f"{len(bodies)} refused"
 
+    def demand_described(self, what: str, model: str | None, rank: int | None) -> str:
+        """Assert that something has the student's name and, if it reports one, the rank of the adapters."""
+        server = self.server
+        assert model == server.student, (
+            f"{what} has the base model {model!r}, not {server.student!r}"
+        )
+        assert rank in (None, server.rank), f"{what} has the rank {rank}, not {server.rank}"
+        return f"{model}, rank {rank}"
+
     async def demand_no_client(
         self, of: str, openings: Mapping[str, Awaitable[Any]], kinds: Collection[str]
     ) -> None:

@@ -111,13 +111,7 @@ async def test_weights_info(bench: Bench) -> str:
     """The server reports the base model and the rank of saved weights."""
     path = await bench.save_new("described")
     info = await bench.rest.get_weights_info_by_tinker_path(path)
-    assert info.base_model == bench.server.student, (
-        f"the base model is {info.base_model!r}, not {bench.server.student!r}"
-    )
-    assert info.lora_rank in (None, bench.server.rank), (
-        f"the rank is {info.lora_rank}, not {bench.server.rank}"
-    )
-    return f"{info.base_model}, rank {info.lora_rank}"
+    return bench.demand_described("the description", info.base_model, info.lora_rank)
 
 
 @case(
