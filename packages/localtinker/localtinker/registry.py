@@ -86,7 +86,7 @@ class SavedWeights(Blob):
 
 
 def run_of(path: str) -> str:
-    """Return the id of the training run, at an engine of the client, that saved the weights at `path`."""
+    """Return the id of the training run that saved the weights at `path`; engines call it a client or a model."""
     return path.removeprefix("tinker://").partition("/")[0]
 
 
