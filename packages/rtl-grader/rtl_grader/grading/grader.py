@@ -100,9 +100,7 @@ class Grader:
         """
         start = time.monotonic()
         until = until or self.until
-        cache = None
-        if answer.files:
-            cache = self.cache
+        cache = self.cache if answer.files else None
         key = ""
         earlier = None
         if cache is not None:

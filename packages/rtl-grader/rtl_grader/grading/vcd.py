@@ -54,7 +54,7 @@ class Dump:
 
     def changed(self, variable: Variable) -> bool:
         """Whether the file has a value of a variable."""
-        return self._last(variable, len(self.body)) is not None
+        return self._last(variable, len(self.body)) >= 0
 
     def around(
         self, variables: Collection[Variable], time: int, before: int, after: int
@@ -124,27 +124,23 @@ class Dump:
     def _value_before(self, variable: Variable, place: int) -> dict[int, str]:
         """{time: value} of the last change before an offset; empty if there is none."""
         at = self._last(variable, place)
-        if at is None:
+        if at < 0:
             return {}
         line = self._line(at).decode()
         value = line[1:].partition(" ")[0] if line[0] == "b" else line[0]
         return {self._time_before(at): value}
 
-    def _last(self, variable: Variable, place: int) -> int | None:
-        """Offset of the newline in front of the last change before `place`."""
+    def _last(self, variable: Variable, place: int) -> int:
+        """Offset of the newline in front of the last change before `place`; negative if there is none."""
         code = b"%s\n" % variable.code.encode()
         last = -1
         if variable.width > 1:
             vector = self.body.rfind(b" " + code, 0, place + 1)
-            if vector >= 0:
-                return self.body.rfind(b"\n", 0, vector)
-            return None
+            return vector if vector < 0 else self.body.rfind(b"\n", 0, vector)
         for value in b"01xz":
             change = b"\n%c%s" % (value, code)
             last = max(last, self.body.rfind(change, max(last, 0), place + 1))
-        if last >= 0:
-            return last
-        return None
+        return last
 
 
 def read_vcd(data: bytes) -> Dump:

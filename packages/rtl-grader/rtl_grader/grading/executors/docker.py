@@ -25,12 +25,11 @@ import threading
 import time
 import uuid
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rtl_grader.errors import InfrastructureError, ToolMissingError
-from rtl_grader.grading.executors.base import ExecutorDiedError, Job, Message, StepResult
+from rtl_grader.grading.executors.base import ExecutorDiedError, Job, Message
 from rtl_grader.grading.executors.cells import Cell, CellExecutor
 from rtl_grader.grading.executors.docker_container import Container, Kind, Settings, remove
 from rtl_grader.grading.executors.toolchain import PROBE, SIM_PYTHON, Toolchain
@@ -170,14 +169,14 @@ class DockerExecutor(CellExecutor):
         assert isinstance(cell, Container)
         if not cell.out_of_memory():
             return None
-        result = StepResult(
-            name=job.steps[0].name,
-            exit_code=None,
-            output="",
-            wall_s=time.monotonic() - start,
-            overrun="memory",
-        )
-        return {"steps": [asdict(result)]}
+        result = {
+            "name": job.steps[0].name,
+            "exit_code": None,
+            "output": "",
+            "wall_s": time.monotonic() - start,
+            "overrun": "memory",
+        }
+        return {"steps": [result]}
 
 
 def is_gone(owner: str) -> bool:

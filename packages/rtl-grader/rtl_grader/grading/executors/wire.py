@@ -8,7 +8,6 @@ import socket
 import struct
 import time
 import zlib
-from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -79,7 +78,7 @@ def job_message(job: Job, toolchain: Toolchain) -> Message:
         **vars(job),
         "files": dict(job.files),
         "harness": dict(job.harness),
-        "mounts": [asdict(mount) for mount in job.mounts],
+        "mounts": list(map(vars, job.mounts)),
         "limits": job.limits.model_dump(),
         "steps": [_step(step, job, toolchain) for step in job.steps],
         "prefixes": toolchain.prefixes,
@@ -135,9 +134,7 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> Message:
     environment = _environment(step, job, toolchain)
     ours = toolchain.environment().items()
     return {
-        "name": step.name,
-        "argv": list(step.argv),
-        "cwd": step.cwd,
+        **vars(step),
         "env": environment,
         "warm": job.cocotb == 2 and job.trusted,
         # Our own variables, so that a warm start can tell which ones the harness set.

@@ -21,6 +21,7 @@ import os
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 
@@ -257,19 +258,10 @@ class _Simulations:
             return None
         sys.stdout.flush()
         sys.stderr.flush()
-        out = named.get("stdout")
+        out = _descriptor(named.get("stdout"), 1)
         error = named.get("stderr")
-        if out is None:
-            out = 1
-        elif hasattr(out, "fileno"):
-            out = out.fileno()
-        else:
-            return None
-        if error is None:
-            error = 2
-        elif error == -2:
-            error = out
-        else:
+        error = out if error == subprocess.STDOUT else _descriptor(error, 2)
+        if None in (out, error):
             return None
         variables = (named.get("env") or os.environ).items()
         plan = {
@@ -287,6 +279,13 @@ class _Simulations:
         if answer:
             return int(answer)
         return -signal.SIGKILL
+
+
+def _descriptor(stream, usual):
+    """The descriptor of an argument of `subprocess.run`; None if a request cannot express it."""
+    if stream is None:
+        return usual
+    return stream.fileno() if hasattr(stream, "fileno") else None
 
 
 def _become_simulator(plan, base, place):

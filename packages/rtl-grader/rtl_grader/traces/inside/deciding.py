@@ -119,12 +119,8 @@ def _abc(script: str, cpu_s: float) -> str | None:
 def _cex(latches: int) -> list[str]:
     """The bits of the vector `in` in each step, bit 0 first. In the file, `latches` bits of state come
     before the first step."""
-    order = []
     with open("map.txt") as file:
-        for line in file:
-            if line.startswith("input"):
-                _, _, place, *_ = line.split()
-                order.append(int(place))
+        order = list(map(int, re.findall(r"^input \S+ (\d+)", file.read(), re.M)))
     with open("cex.txt") as file:
         values, _, _ = file.read().partition("#")
     if not order:

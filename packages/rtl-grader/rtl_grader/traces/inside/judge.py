@@ -28,29 +28,28 @@ PROOF_BYTES = 3 << 30
 
 
 def main():
-    settings = object_of("judge.json")
-    plan = object_of("plan.json")
+    plan = {**object_of("judge.json"), **object_of("plan.json")}
     sets = object_of("trace.json")
-    valid = settings["judging"]["valid"]
+    valid = plan["judging"]["valid"]
     for number, each in enumerate(sets):
         each["stimuli"] = text_of(f"stimuli{number}")
         each["valid"] = valid
     options = ["-I", "/code/rtl"]
-    for folder in settings["include"]:
+    for folder in plan["include"]:
         options += ["-I", f"/code/{folder}"]
-    for name, value in settings["define"].items():
+    for name, value in plan["define"].items():
         options.append(f"-D{name}={value}")
-    answer = present(settings, "/code/")
-    design = tracing.Design(compiled(settings) + answer, options)
+    answer = present(plan, "/code/")
+    design = tracing.Design(compiled(plan) + answer, options)
     if plan["role"] == "golden":
-        result = expect(design, sets, settings, plan)
+        result = expect(design, sets, plan)
         print("\n" + json.dumps(result))
         return 0
     if not answer:
         return refuse("the answer has no file that could be simulated")
     if not os.path.exists(SOURCE + "expected"):
-        return judge_by_proof(design, settings, plan, plan["why"])
-    return judge(design, sets, settings, plan)
+        return judge_by_proof(design, plan, plan["why"])
+    return judge(design, sets, plan)
 
 
 def object_of(name):
@@ -63,14 +62,14 @@ def text_of(name):
     return tracing.unpacked(read(SOURCE + name))
 
 
-def compiled(settings):
-    return [f"/code/{path}" for path in settings["compiled"]]
+def compiled(plan):
+    return [f"/code/{path}" for path in plan["compiled"]]
 
 
-def present(settings, place):
+def present(plan, place):
     """The design's HDL files below a folder that exist."""
     paths = []
-    for path in settings["design"]:
+    for path in plan["design"]:
         full = place + path
         if path.endswith((".v", ".sv")) and os.path.isfile(full):
             paths.append(full)
@@ -90,7 +89,7 @@ def compared(golden, other, each):
 # The golden answer
 
 
-def expect(design, sets, settings, plan):
+def expect(design, sets, plan):
     """The golden answer's traces: {why} or {sets: numbers of those that can judge, expected}. With `proof` in the
     plan a proof that it equals itself stands in for a trace."""
     good = {}
@@ -100,7 +99,7 @@ def expect(design, sets, settings, plan):
         if compiles:
             why = trace_weakness(design, number, each)
         if why and number == 0:
-            return proof_instead(design, settings, plan, why)
+            return proof_instead(design, plan, why)
         if not why and not NO_PARAMETER.search(said):
             good[number] = each["stimuli"]
     design.compile(good)
@@ -109,11 +108,11 @@ def expect(design, sets, settings, plan):
     return {"why": "", "sets": list(good), "expected": tracing.packed(text)}
 
 
-def proof_instead(design, settings, plan, why):
+def proof_instead(design, plan, why):
     """What stands in for the golden answer's traces, which cannot judge: see `expect`."""
     if not plan["proof"]:
         return {"why": why}
-    proof = prove(design, settings, plan, design.files)
+    proof = prove(design, plan, design.files)
     if proof["outcome"] == "equal":
         return {"why": why, "proved": True}
     return {"why": f"{why}; not proved: {proof['why']}"}
@@ -151,7 +150,7 @@ def trace_weakness(design, number, each):
 # The answer
 
 
-def judge(design, sets, settings, plan):
+def judge(design, sets, plan):
     """Compare the answer with the golden one, and report each output in each group of steps as a test."""
     stimuli = {number: each["stimuli"] for number, each in enumerate(sets)}
     said, compiles, command = design.compile(stimuli)
@@ -162,7 +161,7 @@ def judge(design, sets, settings, plan):
         stimuli = usual
         said, compiles, command = design.compile(stimuli)
     if not compiles and plan["proof"] == "undecided":
-        return judge_by_proof(design, settings, plan, first_errors(said))
+        return judge_by_proof(design, plan, first_errors(said))
     report_build(command, said, compiles)
     if not compiles:
         return refuse(said)
@@ -181,7 +180,7 @@ def judge(design, sets, settings, plan):
         tests += results(compared(golden, lines, each), each, why)
     more = []
     if plan["proof"] == "passes" and all(step is None for step, _, _ in tests):
-        more.append(proof_test(design, sets[0], settings, plan))
+        more.append(proof_test(design, sets[0], plan))
     return attest(tests, *more, settle=sets[0]["settle"])
 
 
@@ -236,11 +235,11 @@ def refuse(why):
 # The proof
 
 
-def judge_by_proof(design, settings, plan, why):
+def judge_by_proof(design, plan, why):
     """Pass the answer only if it is proved equal, since a simulation gives no result. What Icarus cannot
     read must be legal for slang: Yosys' own front end accepts more."""
-    by_slang = not design.is_read(settings["top"])
-    proof = prove(design, settings, plan, golden_files(settings, plan), by_slang)
+    by_slang = not design.is_read(plan["top"])
+    proof = prove(design, plan, golden_files(plan), by_slang)
     if proof["outcome"] == "equal":
         message = f"proved equal; not simulated: {why}"
         return attest([], entry("proof", "passed", message))
@@ -252,16 +251,16 @@ def judge_by_proof(design, settings, plan, why):
     return refuse(said)
 
 
-def proof_test(design, each, settings, plan):
+def proof_test(design, each, plan):
     """The result of a proof after a simulation that showed no difference, as a test: it fails only if the
     simulator confirms the difference."""
-    golden = golden_files(settings, plan)
-    proof = prove(design, settings, plan, golden)
+    golden = golden_files(plan)
+    proof = prove(design, plan, golden)
     if proof["outcome"] == "equal":
         return entry("proof", "passed", "proved equal")
     why = proof["why"]
     if proof["outcome"] == "different":
-        sides = (compiled(settings) + golden, design.files)
+        sides = (compiled(plan) + golden, design.files)
         designs = [tracing.Design(files, design.options) for files in sides]
         if difference := replayed(designs, each, proof):
             inputs = in_words(proof["trace"])
@@ -299,7 +298,7 @@ def in_words(trace):
     return f"after the inputs {'; '.join(steps)}"
 
 
-def golden_files(settings, plan):
+def golden_files(plan):
     """Unpack the golden answer's files to a folder that the answer could not name; none where nothing is proved."""
     if plan["unproved"]:
         return []
@@ -309,10 +308,10 @@ def golden_files(settings, plan):
         place = folder + path
         os.makedirs(os.path.dirname(place), exist_ok=True)
         tracing.write(place, text.encode())
-    return present(settings, folder)
+    return present(plan, folder)
 
 
-def prove(design, settings, plan, golden, by_slang=False):
+def prove(design, plan, golden, by_slang=False):
     """What `prover.py` says of the design and the golden answer's files: {outcome, why, trace, clock}."""
     if plan["unproved"]:
         return {"outcome": "undecided", "why": plan["unproved"]}
@@ -321,13 +320,13 @@ def prove(design, settings, plan, golden, by_slang=False):
     if why:
         return {"outcome": "undecided", "why": why}
     if golden is not design.files:
-        golden = compiled(settings) + golden
+        golden = compiled(plan) + golden
     spec = {
         **plan["spec"],
         "values": {},
         "golden": golden,
         "other": [text],
-        "top": settings["top"],
+        "top": plan["top"],
         "by_slang": by_slang,
     }
     tracing.write("spec.json", json.dumps(spec).encode())
