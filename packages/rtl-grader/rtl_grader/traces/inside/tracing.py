@@ -117,7 +117,7 @@ class Design:
 
     def run(self, words):
         """Run the compiler in the folder. Returns (what it says, its exit code, its command)."""
-        command = [tool("iverilog"), "-g2012", "-Minclude=included", *self.options, *words]
+        command = [gate.real_program("iverilog"), "-g2012", "-Minclude=included", *self.options, *words]
         done = subprocess.run(
             command,
             cwd=self.word,
@@ -145,7 +145,7 @@ class Design:
         with open("log", "w+b") as log:
             os.remove("log")  # a design could load the mark of the bench's lines from it
             code = subprocess.call(
-                [tool("vvp"), "-n", "sim", "-none"],
+                [gate.real_program("vvp"), "-n", "sim", "-none"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -172,15 +172,6 @@ def headers():
 
 def is_hidden(path):
     return f"{path}/".startswith(HIDDEN)
-
-
-def tool(name):
-    """The program itself: what stands before it in PATH to look at programs is called here by its functions."""
-    for place in os.environ.get("PATH", "").split(":"):
-        program = os.path.join(place, name)
-        if place and not place.startswith("/guard") and os.access(program, os.X_OK):
-            return program
-    return name
 
 
 def read(path):

@@ -40,6 +40,17 @@ def stop_if_refused(paths, environment):
     witness.report({"kind": "started", "programs": count})
 
 
+def real_program(name, with_waves=True):
+    """The first program of this name in PATH that is none of ours; `with_waves`: or the one of ours that dumps waves,
+    whose entry in PATH is written in another way."""
+    for place in os.environ.get("PATH", "").split(":"):
+        program = os.path.join(place, name)
+        plain = place if with_waves else os.path.abspath(place)
+        if place and not plain.startswith("/guard") and os.access(program, os.X_OK):
+            return program
+    sys.exit(f"{name}: not found")
+
+
 def stop_if_refused_text(text, environment):
     """The same for a text that Verilator will compile."""
     _stop(compiled.refusals_of_text(text, _tasks(environment)))
