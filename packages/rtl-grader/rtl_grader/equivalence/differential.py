@@ -115,7 +115,7 @@ def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
     """The result `same` if two clocked designs differ only in latency, or in outputs while a valid-like
     output is 0; else None."""
     outputs = pair.design.outputs
-    single = [port.name for port in outputs if port.width == 1]
+    single = [name for name, bits in outputs if bits == 1]
     valid = next(filter(_VALID.search, single), None)
     if valid is None or len(outputs) < 2 or not pair.design.clocks:
         return None
@@ -225,9 +225,7 @@ def _inputs(wave: Wave, interface: Interface) -> Trace:
     if not scopes:
         return ()
     names = {}
-    for port in interface.ports:
-        if port.direction != "input":
-            continue
+    for port in interface.inputs:
         signal = scopes[0].get(port.name)
         if signal is None or signal.width != port.width:
             return ()

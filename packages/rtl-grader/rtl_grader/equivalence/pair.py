@@ -105,7 +105,7 @@ class Pair:
             raise IncomparableError("the interface of the top module is not known")
         if why := undrivable(interface):
             raise IncomparableError(f"no bench can drive the top module: {why}")
-        if all(port.direction == "input" for port in interface.ports):
+        if not interface.outputs:
             raise IncomparableError(f"{interface.module} has no outputs to compare")
         golden, _ = as_graded(problem, golden)
         other, _ = as_graded(problem, other)

@@ -72,10 +72,8 @@ class Judged:
     """How to drive the golden answer with its default parameters, where it was simulated."""
 
 
-def judging_of(problem: Problem) -> Judging | None:
-    """How the golden answer judges; None if it does not."""
-    if not is_judged(problem.harness):
-        return None
+def judging_of(problem: Problem) -> Judging:
+    """How the golden answer of a judged problem judges."""
     settings = json.loads(problem.harness[JUDGE_FILE])
     return Judging.model_validate(settings["judging"])
 
@@ -134,10 +132,10 @@ def _own_inputs(grader: Grader, problem: Problem, judged: Judged, answer: Files)
 
 def proof_s(problem: Problem) -> float:
     """CPU seconds that a grading may need beside the simulation."""
-    judging = judging_of(problem)
-    if judging is None or judging.proof == "never":
+    if not is_judged(problem.harness):
         return 0.0
-    return judging.proof_cpu_s + PROOF_CPU_S
+    judging = judging_of(problem)
+    return 0.0 if judging.proof == "never" else judging.proof_cpu_s + PROOF_CPU_S
 
 
 def proof_notes(results: Results) -> Reasons:
@@ -149,7 +147,6 @@ def proof_notes(results: Results) -> Reasons:
 def _is_drawn(problem: Problem, answer: Files) -> bool:
     """Whether an answer is among the share that is proved."""
     judging = judging_of(problem)
-    assert judging is not None
     if judging.proof != "passes":
         return judging.proof == "undecided"
     number = int(sha256_of(sorted(answer.items()))[:8], 16)
@@ -203,7 +200,6 @@ def _explained(grader: Grader, problem: Problem, golden: Files, why: str) -> str
 
 def _plan(grader: Grader, problem: Problem, golden: Files, design: Driven) -> Message:
     judging = judging_of(problem)
-    assert judging is not None
     spec = {
         "clocks": list(design.clocks),
         "resets": design.levels,

@@ -43,8 +43,7 @@ def stand_in(problem: Problem) -> dict[str, str]:
     for top in tops if files else ():
         if top.module not in present:
             top = completed(top, problem)
-            outputs = (port.name for port in top.ports if port.direction == "output")
-            body = "".join(f"  assign {name} = ~0;\n" for name in outputs)
+            body = "".join(f"  assign {port.name} = ~0;\n" for port in top.outputs)
             files[_place_of(top.module, files)] += render_module(top, body)
     return {path: text or "// nothing\n" for path, text in files.items()}
 

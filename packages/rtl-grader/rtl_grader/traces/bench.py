@@ -15,7 +15,7 @@ from typing import Any
 from rtl_grader.hdl import text as verilog_text
 from rtl_grader.hdl.text import code_of
 from rtl_grader.traces.inside.comparing import assignments, places
-from rtl_grader.traces.stimuli import Driven, Stimuli, widths
+from rtl_grader.traces.stimuli import Driven, Stimuli
 from rtl_grader.types.files import Files
 from rtl_grader.verilog_templates import verilog_templates
 
@@ -58,8 +58,8 @@ def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) ->
             {
                 "with": f" with {values}" if values else "",
                 "first": stimuli.first,
-                "inputs": widths(design.inputs),
-                "outputs": widths(design.outputs),
+                "inputs": design.inputs,
+                "outputs": design.outputs,
                 "clocks": list(design.clocks),
                 "resets": design.levels,
                 "settle": settle,
@@ -71,8 +71,8 @@ def trace_files(sets: Sequence[tuple[Driven, Stimuli]], settle: int = SETTLE) ->
 
 def bench(design: Driven, number: int = 0, settle: int = SETTLE) -> str:
     """A test bench for a design, with words that the sandbox replaces (benches/trace.sv.jinja)."""
-    inputs = widths(design.inputs)
-    outputs = widths(design.outputs)
+    inputs = design.inputs
+    outputs = design.outputs
     return _TEMPLATES.get_template("trace.sv.jinja").render(
         number=number,
         module=design.interface.module,

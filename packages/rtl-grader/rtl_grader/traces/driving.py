@@ -31,8 +31,7 @@ def driven(golden: Files, context: Files, default: Interface, values: Values) ->
         interface = parse_interface(sources, default.module, InterfaceSource.GOLDEN, values)
     if interface is None or undrivable(interface):
         return None
-    inputs = [port for port in interface.ports if port.direction == "input"]
-    bits = [port.name for port in inputs if port.width == 1]
+    bits = [port.name for port in interface.inputs if port.width == 1]
     return Driven(interface, *clocks_and_resets(golden, bits), values)
 
 

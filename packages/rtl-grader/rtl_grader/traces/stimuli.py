@@ -28,6 +28,8 @@ Values = Mapping[str, int]
 """Parameter -> its value in an instance."""
 Trace = Sequence[Mapping[str, int]]
 """Values of all inputs, by step."""
+Widths = list[tuple[str, int]]
+"""(name, bits) of each port."""
 Clock = tuple[str, bool]
 """(input, whether its rising edge counts)."""
 PHASES = 12
@@ -108,12 +110,12 @@ class Driven:
         return [(name, name in self.low) for name in self.resets]
 
     @property
-    def inputs(self) -> list[Port]:
-        return [port for port in self.interface.ports if port.direction == "input"]
+    def inputs(self) -> Widths:
+        return widths(self.interface.inputs)
 
     @property
-    def outputs(self) -> list[Port]:
-        return [port for port in self.interface.ports if port.direction == "output"]
+    def outputs(self) -> Widths:
+        return widths(self.interface.outputs)
 
 
 def stimuli(design: Driven, effort: Effort, text: str = "") -> Stimuli:
@@ -134,7 +136,7 @@ def stimuli(design: Driven, effort: Effort, text: str = "") -> Stimuli:
 
 def is_exhausted(design: Driven, effort: Effort) -> bool:
     """Whether the inputs for a design are all that there are."""
-    bits = sum(port.width or 0 for port in design.inputs)
+    bits = sum(width for _, width in design.inputs)
     return not design.clocks and bits <= effort.exhaustive_bits
 
 
@@ -145,8 +147,7 @@ def replayed(design: Driven, trace: Trace, clock: Clock | None = None) -> Stimul
         clock: the only clock of the designs, and whether its rising edge counts; then each step of the trace is
             a cycle of it. Else registers sample the inputs before the step in which their clock changes.
     """
-    inputs = widths(design.inputs)
-    return Stimuli(replay_steps(inputs, trace, design.clocks, clock))
+    return Stimuli(replay_steps(design.inputs, trace, design.clocks, clock))
 
 
 class _Inputs:
@@ -157,7 +158,7 @@ class _Inputs:
         self._design = design
         self._random = random.Random(SEED)
         self._word = 0
-        self._places: dict[str, Place] = places(widths(design.inputs))
+        self._places: dict[str, Place] = places(design.inputs)
         self.bits = sum(bits for _, bits in self._places.values())
         controls = {*design.clocks, *design.resets}
         self._data = [name for name in self._places if name not in controls]
@@ -422,6 +423,5 @@ def _corners(width: int) -> Sequence[int]:
     return 0, 1, 2 * sign - 1, sign, sign - 1
 
 
-def widths(ports: Sequence[Port]) -> list[tuple[str, int]]:
-    """(name, bits) of each port."""
+def widths(ports: Sequence[Port]) -> Widths:
     return [(port.name, port.width or 1) for port in ports]

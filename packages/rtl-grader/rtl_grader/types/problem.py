@@ -69,6 +69,14 @@ class Interface(BaseModel, frozen=True):
     exact: bool = True
     """Whether additional ports are an error. False if the source, such as a harness, names only some ports."""
 
+    @property
+    def inputs(self) -> list[Port]:
+        return [port for port in self.ports if port.direction == "input"]
+
+    @property
+    def outputs(self) -> list[Port]:
+        return [port for port in self.ports if port.direction == "output"]
+
 
 class Problem(BaseModel, frozen=True):
     """One problem of any set. All paths are relative to the CVDP workspace (`rtl/x.sv`, ...)."""

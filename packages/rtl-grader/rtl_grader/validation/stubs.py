@@ -98,8 +98,7 @@ def stubs(problem: Problem) -> Stubs:
     if problem.interface is None:
         return Stubs({}, "the interface of the top module is not known")
     interface = completed(problem.interface, problem)
-    outputs = [port for port in interface.ports if port.direction == "output"]
-    inputs = [port for port in interface.ports if port.direction == "input"]
+    outputs, inputs = interface.outputs, interface.inputs
     files = {**problem.context, **(problem.golden or {})}
     rest: dict[str, str] = {}
     for path in problem.targets:
@@ -148,8 +147,7 @@ class AroundGolden:
         interface, golden = problem.interface, problem.golden or {}
         if interface is None:
             raise ValueError("the interface of the top module is not known")
-        self.inputs = [port for port in interface.ports if port.direction == "input"]
-        self.outputs = [port for port in interface.ports if port.direction == "output"]
+        self.inputs, self.outputs = interface.inputs, interface.outputs
         self.module, self._tree, self._path = self._read(problem.targets, golden, interface)
         self._files, self._top = files or golden, interface.module
         ports = ModuleText(self._tree, self.module).ports

@@ -117,7 +117,13 @@ class Design:
 
     def run(self, words):
         """Run the compiler in the folder. Returns (what it says, its exit code, its command)."""
-        command = [gate.real_program("iverilog"), "-g2012", "-Minclude=included", *self.options, *words]
+        command = [
+            gate.real_program("iverilog"),
+            "-g2012",
+            "-Minclude=included",
+            *self.options,
+            *words,
+        ]
         done = subprocess.run(
             command,
             cwd=self.word,
