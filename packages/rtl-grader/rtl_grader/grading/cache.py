@@ -1,4 +1,8 @@
-"""The verdict cache: the same answer to the same problem with the same tools is graded once."""
+"""The verdict cache: the same answer to the same problem with the same tools is graded once.
+
+A run fills a `MemoryCache` from its history and writes there what is new in it. Commands on files and the service
+keep whole records instead (verdict_file.py), whose keys are made of the one here.
+"""
 
 from __future__ import annotations
 
