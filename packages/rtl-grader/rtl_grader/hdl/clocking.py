@@ -62,7 +62,6 @@ def clocks_and_resets(
 ) -> tuple[list[str], list[str], set[str]]:
     """Return (clocks, resets, active-low resets) among the one-bit inputs `bits` of a design, from all its
     files (path -> text)."""
-    trees = []
     readings = []
     every_edge: set[str] = set()
     every_use: set[str] = set()
@@ -70,17 +69,16 @@ def clocks_and_resets(
         if not path.endswith((".v", ".sv")):
             continue
         tree = SourceTree(text)
-        trees.append(tree)  # nodes need their tree
         edges, uses = edges_and_uses(tree.root)
-        readings.append((tree.root, edges, edges.keys() | uses))
+        readings.append((tree, edges, edges.keys() | uses))
         every_edge.update(edges)
         every_use |= uses
     clocks, resets = split_clocks(bits, every_edge, every_use)
 
     def is_low(reset: str) -> bool:
-        for root, edges, names in readings:  # the first file that names it decides
+        for tree, edges, names in readings:  # the first file that names it decides
             if reset in names:
-                return is_active_low(root, reset, edges)
+                return is_active_low(tree.root, reset, edges)
         return bool(_LOW_LIKE.search(reset))
 
     return clocks, resets, set(filter(is_low, resets))

@@ -10,6 +10,7 @@ _FAULTS = {
     "missing": "is missing",
     "string_type": "is {}, not text",
     "dict_type": "is {}, not an object",
+    "model_type": "is {}, not an object",
 }
 """Type of an error of pydantic -> the reason."""
 
@@ -28,12 +29,12 @@ class FieldError(ProblemError):
 
 
 def fault_of(error: ValidationError, *place: str) -> FieldError:
-    """The first field of a validation that is wrong, below `place`."""
+    """The first field of a validation that is wrong, below `place`; `line` for the whole value."""
     first = error.errors()[0]
     names = [*place, *map(str, first["loc"])]
-    if names[-1] == "[key]":
+    if names[-1:] == ["[key]"]:
         names = names[:-2]
     reason = first["msg"].removeprefix("Value error, ")
     if usual := _FAULTS.get(first["type"]):
         reason = usual.format(type(first["input"]).__name__)
-    return FieldError(".".join(names), reason)
+    return FieldError(".".join(names) or "line", reason)

@@ -15,11 +15,13 @@ import pickletools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, BeforeValidator, Field
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES
 from rtl_grader.hdl.text import code_of, emptied, module_names, modules
-from rtl_grader.problems.cvdp import check_text, files_of
+from rtl_grader.problems.cvdp import FilePath, check_text, checked, files_of
 from rtl_grader.problems.faults import FieldError, NotGradableError
 from rtl_grader.problems.judged import Compilation
 from rtl_grader.types.files import Files
@@ -36,7 +38,8 @@ _REMOVED = re.compile(
 _VHDL = re.compile(r"^\s*(?:entity|architecture)\s+\w+\s+(?:is|of)\b", re.I | re.M)
 _CALLS = re.compile(r"GLOBAL|STACK_GLOBAL|INST|OBJ|REDUCE|NEWOBJ\w*|BUILD|EXT\d|(?:BIN)?PERSID")
 """Operations of a pickle that import or call something."""
-_MACRO = re.compile(r"[A-Za-z_]\w*", re.A)
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+_Line = Annotated[str, Field(pattern=r"^\P{C}*$")]
 _BASE64 = re.compile(r"[\w+/\s]+=*\s*")
 _SOURCES = (".v", ".sv")
 
@@ -160,26 +163,23 @@ def difficulty_in(row: Fields) -> Difficulty | None:
     return next((level for level in get_args(Difficulty) if level == stated), None)
 
 
+class _Surroundings(BaseModel, coerce_numbers_to_str=True):
+    """Columns of what the designs of a row are compiled with."""
+
+    include: Annotated[tuple[FilePath, ...], BeforeValidator(lambda value: value or ())] = ()
+    define: Annotated[
+        dict[_Name, _Line], BeforeValidator(lambda value: _structure(value) or {})
+    ] = {}
+
+
 def compilation_in(row: Fields, files: Iterable[str]) -> Compilation:
     """What the designs of a row are compiled with: files of its context, and its columns `include` and `define`.
 
     Raises FieldError when these are no list of folders and no object of macros.
     """
-    include = row.get("include") or []
-    if not isinstance(include, list):
-        raise FieldError("include", "is no list of folders")
-    folders = files_of(dict.fromkeys(map(str, include), ""), "include")
-    define = _structure(row.get("define") or {})
-    if not isinstance(define, Mapping):
-        raise FieldError("define", "is no object of macros and their texts")
-    macros = {str(name): str(text) for name, text in define.items()}
-    for name, text in macros.items():
-        if not _MACRO.fullmatch(name) or not text.isprintable():
-            raise FieldError(
-                "define", f"{ascii(name)[:80]} is no macro with a text of one line"
-            )
+    columns = checked(_Surroundings, row)
     sources = [path for path in files if path.endswith(_SOURCES)]
-    return Compilation(sources, tuple(folders), macros)
+    return Compilation(sources, columns.include, columns.define)
 
 
 def _of_files(row: Fields) -> Pair:

@@ -238,7 +238,7 @@ def test_a_row_may_state_difficulty_folders_and_macros(tmp_path):
 )
 def test_folders_and_macros_that_are_none_are_named(column, tmp_path):
     (line,) = read(written(tmp_path, {**FORMS["own"], **column})).broken
-    assert line.field in column
+    assert line.field.partition(".")[0] in column
 
 
 def test_a_golden_answer_of_several_files_has_their_paths_as_targets(tmp_path):

@@ -11,14 +11,16 @@ import codecs
 import glob
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, Field
 
 from rtl_grader.hdl.interface import HDL_SUFFIXES, HEADER_SUFFIXES
+from rtl_grader.problems.cvdp import checked
+from rtl_grader.problems.faults import FieldError
 
 MAX_FILE_BYTES = 1 << 20
 _VHDL = (".vhd", ".vhdl")
@@ -179,32 +181,39 @@ def _below(folder: Path, name: str) -> Path:
     return Path(os.path.normpath(folder / name))
 
 
+class _FileSet(BaseModel):
+    files: list[str | dict[str, Any]] = []
+    """Each is a name, or a table of names and their settings."""
+
+
+class _Parameter(BaseModel):
+    paramtype: str = ""
+    default: Any = None
+
+
+class _Core(BaseModel):
+    """What is read of a FuseSoC core."""
+
+    version: Any = Field(alias="CAPI=2")
+    filesets: dict[str, _FileSet] = {}
+    parameters: dict[str, _Parameter] = {}
+
+
 def _add_core(listing: Listing, path: Path) -> None:
     try:
-        core = yaml.safe_load(text_of(path))
+        core = checked(_Core, yaml.safe_load(text_of(path)))
+    except FieldError as error:
+        return listing.leave_out(path, f"it is no core of CAPI2: {error.message}")
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         return listing.leave_out(path, f"the core cannot be read: {reason}"[:200])
-    if not isinstance(core, dict) or "CAPI=2" not in core:
-        return listing.leave_out(path, "it is no core of CAPI2")
-    for fileset in _tables(core.get("filesets")).values():
-        for name in _names(fileset.get("files")):
-            if name.lower().endswith((*HDL_SUFFIXES, *_VHDL)):
-                _add(listing, _below(path.parent, name))
-    for name, parameter in _tables(core.get("parameters")).items():
-        value = parameter.get("default")
-        if parameter.get("paramtype") == "vlogdefine" and isinstance(value, (str, int)):
-            listing.define[str(name)] = str(int(value) if value is True else value)
+    for fileset in core.filesets.values():
+        for entry in fileset.files:
+            for name in [entry] if isinstance(entry, str) else entry:
+                if name.lower().endswith((*HDL_SUFFIXES, *_VHDL)):
+                    _add(listing, _below(path.parent, name))
+    for name, parameter in core.parameters.items():
+        value = parameter.default
+        if parameter.paramtype == "vlogdefine" and isinstance(value, (str, int)):
+            listing.define[name] = str(int(value) if value is True else value)
     return None
-
-
-def _names(files: Any) -> Iterator[str]:
-    """Yield the files of a fileset: each is a name, or a table of names and their settings."""
-    for entry in files if isinstance(files, list) else ():
-        names = entry if isinstance(entry, dict) else [entry]
-        yield from filter(lambda name: isinstance(name, str), names)
-
-
-def _tables(value: Any) -> dict[Any, dict[str, Any]]:
-    tables = value if isinstance(value, dict) else {}
-    return {key: entry for key, entry in tables.items() if isinstance(entry, dict)}
