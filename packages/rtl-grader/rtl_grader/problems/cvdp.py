@@ -11,6 +11,7 @@ and a commit.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -326,6 +327,9 @@ def json_lines(file: BinaryIO, most: int) -> Iterator[tuple[int, JsonObject | st
         number += 1
         if number == 1 and line.startswith(b"\x1f\x8b"):
             yield number, "is compressed: unpack the file first (gunzip)"
+            return
+        if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            yield number, "is UTF-16: save the file as UTF-8 (iconv -f utf-16 -t utf-8)"
             return
         if number == 1 and line.strip() == b"[":
             yield number, "begins a JSON array: write one object per line (jq -c '.[]')"

@@ -201,6 +201,9 @@ def test_a_missing_an_empty_and_a_compressed_file_and_an_array_are_reported(tmp_
     (tmp_path / "array.json").write_text(json.dumps([SINGLE], indent=1))
     (broken,) = read_cvdp(tmp_path / "array.json").broken
     assert "begins a JSON array" in broken.reason
+    (tmp_path / "wide.jsonl").write_text('{"id": "a"}\n', encoding="utf-16")
+    (broken,) = read_cvdp(tmp_path / "wide.jsonl").broken
+    assert "is UTF-16: save the file as UTF-8" in broken.reason
 
 
 def test_the_fingerprint_depends_on_the_content_but_not_on_the_id():

@@ -16,6 +16,7 @@ from folders import (
     write_files,
 )
 
+from rtl_grader.problems.folder.description import described
 from rtl_grader.problems.folder.reader import problem_places
 from rtl_grader.problems.judged import is_judged
 from rtl_grader.problems.sources import load_problems
@@ -220,3 +221,9 @@ def test_check_validates_a_new_folder(bench, tmp_path):
     done = invoke("problems", "check", str(folder), "--validate", "--mutants", "2")
     assert done.exit_code == 0, done.output
     assert "fit: the golden answer passes, 2 of 2 mutants fail" in done.stdout
+
+
+def test_one_path_may_stand_without_a_list():
+    one = {"answer": "a.v", "data": "rom.hex", "bench": {"verilog": "tb.v"}}
+    listed = {"answer": ["a.v"], "data": ["rom.hex"], "bench": {"verilog": ["tb.v"]}}
+    assert described(one) == described(listed)

@@ -7,7 +7,14 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from rtl_grader.problems.faults import FieldError, fault_of
 from rtl_grader.types.section import Section
@@ -31,12 +38,21 @@ Value = Annotated[int | str, AfterValidator(_is_word)]
 """A number (true is 1) or a word."""
 
 
+def _in_a_list(value: object) -> object:
+    """A text as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(_in_a_list)]
+"""Paths or globs; one may stand without a list."""
+
+
 class BenchKeys(Section):
     """The bench: one of `cocotb`, `verilog`, `makefile` and `equivalence`."""
 
     cocotb: str = ""
     """A Python file with cocotb tests."""
-    verilog: tuple[str, ...] = ()
+    verilog: Paths = ()
     """Files of a Verilog or SystemVerilog bench, or globs of them, in the order of compilation."""
     makefile: str = ""
     """A cocotb Makefile, or its folder. Its variables are read; it is not run."""
@@ -70,17 +86,17 @@ class Description(Section):
     above the module."""
     top: str = ""
     """The module that an answer defines; by default the one that the bench instantiates."""
-    answer: tuple[str, ...] = ()
+    answer: Paths = ()
     """Files that an answer writes, which hold the golden answer; by default the one that defines `top`."""
-    given: tuple[str, ...] = ()
+    given: Paths = ()
     """Files that are shown and compiled before the answer, in this order; by default those that it uses."""
     filelist: str = ""
     """A file with the names of all sources, `+incdir+` and `+define+`, in place of `given`."""
-    include: tuple[str, ...] = ()
+    include: Paths = ()
     """Folders that are searched for included files."""
     define: dict[Name, Value] = Field(default={})
     """Macros for design, bench, audit and mutants: name -> number or word."""
-    data: tuple[str, ...] = ()
+    data: Paths = ()
     """Files for the bench's working folder; by default those that a text names."""
     simulator: Literal["icarus", "verilator"] = "icarus"
     """The simulator of cocotb tests."""
