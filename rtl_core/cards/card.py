@@ -25,7 +25,7 @@ from pydantic import (
 from rtl_core.config.episode import Bounds
 from rtl_core.errors import ProblemError
 from rtl_core.reporting.breakdown import Slice, slices
-from rtl_core.reporting.text import figure_kind
+from rtl_core.reporting.text import figure_kind, leaves
 from rtl_grader.digest import sha256_of
 from rtl_grader.grading.verdict_record import Record, changed_fields, sealed
 from rtl_grader.types.problem import Problem
@@ -37,11 +37,13 @@ OF_RUN = "the settings of the run"
 """Name of the protocol of a run's own evaluations: it may train, and only a part of its problems is held out."""
 WHOLE = "all: all problems"
 """Name of the figures over all problems."""
+_LABELS = {"source", "category", "difficulty", "family"}
+"""Fields of a problem that stand in its card."""
 _HINT = "`rtl-distill evaluate --card` writes cards as .json; records end in .jsonl"
 
 
-class Labels(BaseModel):
-    """What a card says of a problem besides its verdicts."""
+class GradedProblem(BaseModel):
+    """A problem and the verdicts on its answers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     source: str
@@ -50,15 +52,15 @@ class Labels(BaseModel):
     family: str | None = None
     errata: str = ""
     """Known faults of this version of the problem, when it was evaluated."""
-
-
-class GradedProblem(Labels):
-    """A problem and the verdicts on its answers."""
-
     fingerprint: str
     passed: int
     verdicts: dict[int, str] = Field(min_length=1)
     """Sample -> beginning of the digest of its record."""
+
+    @property
+    def count(self) -> tuple[int, int]:
+        """Numbers of samples and passes."""
+        return len(self.verdicts), self.passed
 
 
 class Protocol(BaseModel):
@@ -112,14 +114,14 @@ class Card(BaseModel):
 
 
 def derived(
-    records: Collection[Record], labels: Mapping[str, Labels], ks: Collection[int]
+    records: Collection[Record], labels: Mapping[str, Mapping[str, Any]], ks: Collection[int]
 ) -> dict[str, Any]:
     """The fields of a card that follow from the verdict records of some problems, of which at least one is there."""
     own: dict[str, dict[int, Record]] = defaultdict(dict)
     for record in records:
         own[record["id"]][record["sample"]] = record
     problems = {name: _graded(labels[name], own[name]) for name in sorted(own)}
-    counts = {name: (len(one.verdicts), one.passed) for name, one in problems.items()}
+    counts = {name: one.count for name, one in problems.items()}
     faulty = {name for name, one in problems.items() if one.errata}
     parts = slices(counts, problems, sorted(ks), faulty)
     prints: dict[str, list[str]] = defaultdict(list)
@@ -136,19 +138,19 @@ def derived(
     }
 
 
-def labels_of(problem: Problem, errata: str) -> Labels:
-    """What a card says of a problem with these known faults."""
-    return Labels(**problem.model_dump(include=set(Labels.model_fields)), errata=errata)
+def labels_of(problem: Problem, errata: str) -> dict[str, str | None]:
+    """What a card says of a problem with these known faults, besides its verdicts."""
+    return {**problem.model_dump(include=_LABELS), "errata": errata}
 
 
-def _graded(labels: Labels, records: Mapping[int, Record]) -> GradedProblem:
+def _graded(labels: Mapping[str, Any], records: Mapping[int, Record]) -> GradedProblem:
     prints = {record["graded"].get("problem", "") for record in records.values()}
-    return GradedProblem(
-        **labels.model_dump(include=set(Labels.model_fields)),
-        fingerprint=" and ".join(sorted(prints)),
-        passed=sum(one["outcome"] == Outcome.PASSED for one in records.values()),
-        verdicts={sample: str(records[sample]["digest"])[:16] for sample in sorted(records)},
-    )
+    follows = {
+        "fingerprint": " and ".join(sorted(prints)),
+        "passed": sum(one["outcome"] == Outcome.PASSED for one in records.values()),
+        "verdicts": {sample: str(records[sample]["digest"])[:16] for sample in sorted(records)},
+    }
+    return GradedProblem(**{**labels, **follows})
 
 
 def _kind(record: Record) -> str:
@@ -166,21 +168,13 @@ def _tools(record: Record) -> str:
 
 def changes(was: Any, now: Any, place: str) -> Iterator[str]:
     """Yield where two JSON values differ, by name, with both values; objects in a list are named by number."""
-    both = [{} if one is None else numbered(one) for one in (was, now)]
-    if was != now and all(isinstance(one, dict) for one in both):
-        for name in {**both[0], **both[1]}:
-            yield from changes(both[0].get(name), both[1].get(name), f"{place}, {name}")
-    elif was != now:
-        numbers = isinstance(was, float) and isinstance(now, float)
-        if not (numbers and math.isclose(was, now, abs_tol=1e-9)):
-            yield f"{place}: {_shown(was)}, {_shown(now)}"
-
-
-def numbered(value: Any) -> Any:
-    """A list of objects, or an empty one, as a mapping from 1, 2, ...; any other value as it is."""
-    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        return dict(enumerate(value, 1))
-    return value
+    ours, theirs = (leaves(value, ", ", place) for value in (was, now))
+    for name in {**ours, **theirs}:
+        before, after = ours.get(name), theirs.get(name)
+        if isinstance(before, float) and isinstance(after, float):
+            before = after if math.isclose(before, after, abs_tol=1e-9) else before
+        if before != after:
+            yield f"{name}: {_shown(before)}, {_shown(after)}"
 
 
 def _shown(value: Any) -> str:
@@ -205,14 +199,18 @@ def read_card(path: Path) -> tuple[Card, list[str]]:
     except OSError as error:
         why = f"cannot read the card {path}: {error.strerror}"
         raise ProblemError(why, "check the path") from error
-    except ValidationError as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ProblemError(f"{path} is no card: {_why_none(error)}", _HINT) from error
+
+
+def _why_none(error: Exception) -> str:
+    """Why a text is no card."""
+    if isinstance(error, ValidationError):
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ProblemError(f"{path} is no card: {place}: {first['msg']}", _HINT) from error
-    except (LookupError, TypeError) as error:
-        raise ProblemError(f"{path} is no card: it has no field `card`", _HINT) from error
-    except (ValueError, RecursionError) as error:
-        raise ProblemError(f"{path} is no card: it is not JSON: {error}", _HINT) from error
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    if isinstance(error, (LookupError, TypeError)):
+        return "it has no field `card`"
+    return f"it is not JSON: {error}"
 
 
 def read_sealed(path: Path) -> Card:

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rtl_core.cards.card import (
     OF_RUN,
     Card,
-    Labels,
     changes,
     derived,
     labels_of,
@@ -76,28 +75,44 @@ def check_card(
     for name, one in card.problems.items():
         missing = [sample for sample in one.verdicts if (name, sample) not in there]
         faults += [f"{name} sample {sample}: its verdict is missing" for sample in missing]
-    faults += [*_samples(card), *_departures(card)]
-    faults += _grading(card, [claim.record.conditions for claim in claims if claim.record])
-    theirs = card.model_copy(update=derived(usable, card.problems, set(card.kinds)))
+    faults += _departures(card)
+    faults += _by_settings(card, [claim.record.conditions for claim in claims if claim.record])
+    labels = {name: dict(problem) for name, problem in card.problems.items()}
+    theirs = card.model_copy(update=derived(usable, labels, set(card.kinds)))
     ours, others = (one.model_dump(mode="json") for one in (card, theirs))
     faults += [f"{words} by the verdicts" for words in changes(ours, others, "card")]
     return verdicts, [*faults, *(_data(card, problems) if problems is not None else ())]
 
 
-def _samples(card: Card) -> Iterator[str]:
+class _Settings(BaseModel):
+    """The settings of a card that decide which verdicts it must have."""
+
+    evaluation: EvaluationSection
+    grading: GradingSection
+
+
+def _by_settings(card: Card, graded: Iterable[Conditions]) -> Iterator[str]:
+    """Where the verdicts are not those that the card's settings ask for."""
+    place = "card, protocol, settings"
+    try:
+        settings = _Settings.model_validate(card.protocol.settings)
+    except ValidationError as error:
+        for one in error.errors():
+            yield f"{place}, {', '.join(map(str, one['loc']))}: {one['msg']}"
+        return
+    yield from _samples(card, settings.evaluation)
+    yield from _grading(settings.grading, graded, f"{place}, grading")
+
+
+def _samples(card: Card, section: EvaluationSection) -> Iterator[str]:
     """An evaluation has all answers of each problem and a figure for each k; a part of them can be chosen so that it
     passes."""
-    try:
-        section = EvaluationSection.model_validate(card.protocol.settings.get("evaluation"))
-    except ValidationError as error:
-        yield f"card, protocol, settings, evaluation: {error.errors()[0]['msg']}"
-        return
     ks = {1, *(k for k in section.k if k <= section.samples)}
     if ks != card.kinds.keys():
         yield f"card, kinds: has k {sorted(card.kinds)}, but the card's settings ask for {sorted(ks)}"
     for name, one in card.problems.items():
         has = sorted(one.verdicts)
-        if len(has) != section.samples or has != [*range(len(has))]:
+        if has != [*range(section.samples)]:
             numbers = ", ".join(map(str, has))
             yield f"{name}: has samples {numbers}, but the card's settings ask for {section.samples}"
 
@@ -114,14 +129,10 @@ def _departures(card: Card) -> Iterator[str]:
                 yield f"card, protocol, departs: {one}: not by its settings"
 
 
-def _grading(card: Card, graded: Iterable[Conditions]) -> Iterator[str]:
+def _grading(
+    section: GradingSection, graded: Iterable[Conditions], place: str
+) -> Iterator[str]:
     """Where verdicts were given under other conditions than the card's, each difference once."""
-    place = "card, protocol, settings, grading"
-    try:
-        section = GradingSection.model_validate(card.protocol.settings.get("grading"))
-    except ValidationError as error:
-        yield f"{place}: {error.errors()[0]['msg']}"
-        return
     stated = {
         "seed": section.seed,
         "limits": limits_of(section),
@@ -147,8 +158,8 @@ def _data(card: Card, problems: Sequence[Problem]) -> Iterator[str]:
         if problem.fingerprint != one.fingerprint:
             yield f"{name}: other data than the card's"
         known = "; ".join(map(str, errata_of(problem)))
-        ours = one.model_dump(include=set(Labels.model_fields))
-        theirs = labels_of(problem, known).model_dump()
+        theirs = labels_of(problem, known)
+        ours = {label: getattr(one, label) for label in theirs}
         for words in changes(ours, theirs, f"card, problems, {name}"):
             yield f"{words} by the data"
     excused = {name for name, why in card.left_out.items() if isinstance(why, str)}

@@ -33,11 +33,10 @@ def comparison(first: Card, second: Card) -> Iterator[str]:
         if names:
             some = ", ".join(sorted(names)[:3])
             yield f"not comparable: data, {counted(len(names), 'problem')} only in the {which}: {some}"
-    same = one.items() & two.items()
     counts = (
         {
-            name: (len(card.problems[name].verdicts), card.problems[name].passed)
-            for name, _ in same
+            f"{name} {problem.fingerprint}": problem.count
+            for name, problem in card.problems.items()
         }
         for card in (first, second)
     )

@@ -111,12 +111,11 @@ def card_of(
         name: labels_of(problem, record.errata.get(name, ""))
         for name, problem in problems.items()
     }
-    named, counted = by_name(record)
     cost = cost_of(history, record)
     card = Card(
         model=_model(config, record),
         protocol=_protocol(config, record, protocol),
-        left_out={**counted, **named},
+        left_out=by_name(record),
         spent={
             "answers": cost["answers"],
             "answers refused by the endpoint": cost["refused"],

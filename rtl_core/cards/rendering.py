@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
-from rtl_core.cards.card import WHOLE, Card, numbered, to_json
+from rtl_core.cards.card import WHOLE, Card, to_json
 from rtl_core.reporting.blocks import Section, Table
 from rtl_core.reporting.report import page
-from rtl_core.reporting.text import rate_in_words
+from rtl_core.reporting.text import leaves, rate_in_words
 from rtl_grader.words import counted, visible
 
 
@@ -42,7 +42,7 @@ def tables(card: Card) -> list[Table]:
     ]
     rest = card.model_dump(mode="json", exclude={"problems", "figures"})
     rest["tools"] = {name: counted(n, "verdict") for name, n in card.tools.items()}
-    about = [row for name, value in rest.items() for row in _rows(name, value)]
+    about = [[name, _text(value)] for name, value in leaves(rest, ": ").items()]
     problems = [
         [name, f"{one.passed} of {len(one.verdicts)}", one.errata, one.fingerprint]
         for name, one in card.problems.items()
@@ -56,18 +56,13 @@ def tables(card: Card) -> list[Table]:
     ]
 
 
-def _rows(name: str, value: Any) -> Iterator[list[str]]:
-    """A row for each value in a section of the card, with the names that lead to it."""
-    value = numbered(value) or value
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _rows(f"{name}: {key}", one)
-    elif value is None:
-        yield [name, "–"]
-    elif isinstance(value, list):
-        yield [name, "; ".join(map(str, value))]
-    else:
-        yield [name, f"{value:.10g}" if isinstance(value, float) else str(value)]
+def _text(value: Any) -> str:
+    """A value of a card as text."""
+    if value is None:
+        return "–"
+    if isinstance(value, list):
+        return "; ".join(map(str, value))
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def markdown(card: Card) -> str:

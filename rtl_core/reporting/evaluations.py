@@ -271,11 +271,12 @@ def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int
     return {r["problem_id"]: (r["samples"], r["passed"]) for r in rows}
 
 
-def by_name(record: EvaluationRecord) -> tuple[dict[str, str], dict[str, int]]:
-    """What an evaluation left out: problem -> why, and why -> how many for those without a name."""
-    reasons = record.left_out.items()
-    named = {one: why for why, ids in reasons if not isinstance(ids, int) for one in ids}
-    return named, {why: count for why, count in reasons if isinstance(count, int)}
+def by_name(record: EvaluationRecord) -> dict[str, str | int]:
+    """What an evaluation left out: problem -> why; and why -> how many, for those without a name."""
+    entries: dict[str, str | int] = {}
+    for why, ids in record.left_out.items():
+        entries |= {why: ids} if isinstance(ids, int) else dict.fromkeys(ids, why)
+    return entries
 
 
 def cost_of(history: History, record: EvaluationRecord) -> Row:

@@ -37,6 +37,19 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def leaves(value: Any, separator: str, place: str = "") -> dict[str, Any]:
+    """The values in a JSON value by `place` and the names that lead to them. Objects in a list have the names
+    1, 2, ...; other lists are values. An empty object or list has none."""
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        value = dict(enumerate(value, 1))
+    if not isinstance(value, dict):
+        return {place: value}
+    found: dict[str, Any] = {}
+    for name, one in value.items():
+        found |= leaves(one, separator, f"{place}{separator}{name}" if place else str(name))
+    return found
+
+
 def rate_in_words(rate: Interval | None) -> str:
     """`92.1 % [88.0, 95.2]`, or a dash."""
     if rate is None:

@@ -3,7 +3,7 @@ and excluded problems."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,7 @@ from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.passk import pass_at_k_interval
 from rtl_core.reporting.blocks import Block, Source, Table, draw
-from rtl_core.reporting.evaluations import COST_SQL, by_name, kind_in_words, run_result
+from rtl_core.reporting.evaluations import COST_SQL, kind_in_words, run_result
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.result import by_label, forest, pass_at_k
 from rtl_core.reporting.text import figure_kind, rate_in_words
@@ -132,10 +132,10 @@ def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
         problems = counted(unanswered, "problem")
         notes += f" Counted as failed without an answer: {problems} whose prompt fills the model's context."
     if record.left_out:
-        named, unnamed = by_name(record)
-        counts = Counter(unnamed) + Counter(named.values())
-        reasons = sorted(counts.items(), key=lambda reason: (-reason[1], reason[0]))
-        excluded = "; ".join(f"{count} ({why})" for why, count in reasons)
+        left_out = record.left_out.items()
+        reasons = [(ids if isinstance(ids, int) else len(ids), why) for why, ids in left_out]
+        reasons.sort(key=lambda reason: (-reason[0], reason[1]))
+        excluded = "; ".join(f"{count} ({why})" for count, why in reasons)
         notes += f" Excluded problems: {excluded}."
     if record.errata:
         faults = "; ".join(f"{problem}: {fault}" for problem, fault in record.errata.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
@@ -32,7 +32,7 @@ from rtl_core.reporting.evaluations import (
 )
 from rtl_core.reporting.figures.gain_parts import causes
 from rtl_core.reporting.figures.held_out import Against, held_out
-from rtl_core.reporting.text import BY_P, gain_in_words, p_in_words, rate_in_words
+from rtl_core.reporting.text import BY_P, gain_in_words, leaves, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, dots, faded, line
 from rtl_grader.words import visible
 
@@ -200,9 +200,13 @@ def failures(sources: list[Source]) -> Table:
 
 
 def differences(sources: list[Source]) -> Table:
-    flat = [_flat(source.history.existing_run(source.run).config) for source in sources]
+    flat = [leaves(source.history.existing_run(source.run).config, ".") for source in sources]
     names = {*itertools.chain(*flat)} - {"run.name"}
-    keys = sorted(key for key in names if len({values.get(key) for values in flat}) > 1)
+    lines = []
+    for name in sorted(names):
+        values = [json.dumps(one[name], default=str) if name in one else "–" for one in flat]
+        if len({*values}) > 1:
+            lines.append([name, *values])
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")
     return Table(
@@ -210,19 +214,8 @@ def differences(sources: list[Source]) -> Table:
         "Settings that differ",
         "Keys of the configuration whose values differ between the runs.",
         " | ".join(["`key`", *(f"`{source.run}`" for source in sources)]),
-        [[key, *[values.get(key, "–") for values in flat]] for key in keys],
+        lines,
     )
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Mapping of `section.key` to the value as text."""
-    flat: dict[str, str] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = json.dumps(value, default=str)
-    return flat
 
 
 def by_step(sources: list[Source], quantity: Quantity) -> Figure:
