@@ -32,8 +32,8 @@ from rtl_grader.words import did_you_mean
 
 Params = Sequence[Any] | Mapping[str, Any] | None
 _METRICS = """
-SELECT step, name, value FROM step_metrics
-WHERE run = $run AND step >= $first AND ($last IS NULL OR step <= $last) ORDER BY step, name
+SELECT step, map_from_entries(list((name, value) ORDER BY name)) AS metrics FROM step_metrics
+WHERE run = $run AND step >= $first AND ($last IS NULL OR step <= $last) GROUP BY step ORDER BY step
 """
 _NEAREST_ROLLOUTS = """
 SELECT rollout FROM rollouts ORDER BY jaro_winkler_similarity(rollout, $key) DESC, rollout LIMIT 3
@@ -121,10 +121,8 @@ class Reading(Transactions):
     ) -> dict[int, dict[str, float]]:
         """Mapping of step to metrics by name, for the trained steps from `first` to `last` (None: the last
         one), in order."""
-        metrics: dict[int, dict[str, float]] = {}
-        for row in self.rows(_METRICS, run=run, first=first, last=last):
-            metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
-        return metrics
+        rows = self.rows(_METRICS, run=run, first=first, last=last)
+        return {row["step"]: dict(row["metrics"]) for row in rows}
 
     def rollouts_of(
         self,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
+from rtl_core.learning.intervals import Interval
 from rtl_core.learning.reward import Reward
 from rtl_core.learning.spans import SpanArray
 from rtl_core.types.numbers import Count, Share
@@ -277,6 +278,13 @@ class EvaluationRecord(Conditions, EvaluationFigures):
     kind: Kind = "single attempt"
     started_at: datetime = Field(default_factory=utc_now)
     finished_at: datetime | None = None
+
+    @property
+    def rate(self) -> Interval | None:
+        """pass@1 with its interval; None without one."""
+        if self.pass_at_1 is None or self.lo is None or self.hi is None:
+            return None
+        return Interval(self.pass_at_1, self.lo, self.hi, self.n_problems)
 
 
 @dataclass(frozen=True, slots=True)

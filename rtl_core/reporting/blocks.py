@@ -127,10 +127,6 @@ class Source:
         """Number of steps per point of a curve, so that a run of any length has at most `most` points."""
         return -(-self._trained["steps"] // most)
 
-    def middle(self, bin_: int) -> float:
-        """Position on the axis of steps of a bar that covers `width` steps."""
-        return (bin_ + 0.5) * self.width() - 0.5
-
     def by_step(
         self,
         id_: str,

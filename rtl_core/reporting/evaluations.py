@@ -5,7 +5,6 @@ A run with problems of several sources has a result for each, since a rate over 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -75,10 +74,7 @@ class EvaluationView:
     @property
     def pass_at_1(self) -> Interval:
         """pass@1 as recorded when the evaluation ended; computed from the rollouts if the record has no interval."""
-        r = self.record
-        if r.pass_at_1 is None or r.lo is None or r.hi is None:
-            return mean_interval(list(self.rates.values()))
-        return Interval(r.pass_at_1, r.lo, r.hi, r.n_problems)
+        return self.record.rate or mean_interval(list(self.rates.values()))
 
     @property
     def faultless(self) -> EvaluationView | None:
@@ -179,16 +175,12 @@ def _by_source(
     history: History, run: str, done: Sequence[EvaluationView]
 ) -> dict[str, list[EvaluationView]]:
     """Mapping of source to the evaluations with problems of it, each restricted to those problems."""
-    problems: dict[str, set[str]] = defaultdict(set)
-    evaluated = {problem for view in done for problem in view.counts}
-    sql = "SELECT problem_id, source FROM run_problems WHERE run = $run"
-    for row in history.rows(sql, run=run):
-        if row["problem_id"] in evaluated:
-            problems[row["source"]].add(row["problem_id"])
+    sql = "SELECT source, list(problem_id) AS ids FROM run_problems WHERE run = $run GROUP BY source ORDER BY source"
     views = {}
-    for source, own in sorted(problems.items()):
-        views[source] = [view.of(own) for view in done if own & view.counts.keys()]
-    return views
+    for row in history.rows(sql, run=run):
+        own = set(row["ids"])
+        views[row["source"]] = [view.of(own) for view in done if own & view.counts.keys()]
+    return {source: own for source, own in views.items() if own}
 
 
 def _result(

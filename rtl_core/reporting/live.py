@@ -17,7 +17,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting.console import sparkline, step_line
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
-from rtl_core.reporting.text import EQUAL_DIFFICULTY
+from rtl_core.reporting.text import EQUAL_DIFFICULTY, rate_in_words
 from rtl_grader.words import counted
 
 _STAGES_SQL = """
@@ -113,9 +113,5 @@ def _evaluations(history: History, run: str) -> Table | None:
     table = Table("evaluation", "steps", "pass@1 [95 %]", box=box.SIMPLE_HEAD)
     for e in evaluations:
         name = ", ".join([e.policy, e.split, *e.conditions])
-        result: str = e.status
-        if e.pass_at_1 is not None:
-            low, high = (100 * (end or 0) for end in (e.lo, e.hi))
-            result = f"{e.pass_at_1:.1%} [{low:.1f}, {high:.1f}]"
-        table.add_row(name, str(e.step), result)
+        table.add_row(name, str(e.step), rate_in_words(e.rate) if e.rate else e.status)
     return table

@@ -31,7 +31,9 @@ SELECT rollout FROM strata ORDER BY place, hash(rollout) LIMIT $most
 _HEADS = """
 SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample,
        coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(m.tokens, r.n_tokens) AS n_tokens,
-       r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward,
+       r.text, v.outcome, v.tests_passed, v.tests_total, [left(one, 600) FOR one IN v.reasons[:8]] AS reasons,
+       v.wall_s, w.total AS reward, coalesce(s.stages, []) AS stages, coalesce(i.mismatches, []) AS mismatches,
+       coalesce(terms, []) AS terms,
        a.reward AS trained, a.advantage, t.k1_mean AS k1, p.difficulty,
        coalesce(p.family, p.category) AS family, q.prompt, q.interface
 FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
@@ -40,6 +42,14 @@ LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 LEFT JOIN (SELECT rollout, ended FROM episodes WHERE rollout IN ({keys})) c USING (rollout)
 LEFT JOIN (SELECT rollout, CAST(sum(n_tokens) AS BIGINT) AS tokens FROM messages
            WHERE rollout IN ({keys}) GROUP BY rollout) m USING (rollout)
+LEFT JOIN (SELECT rollout, list({{'stage': stage, 'status': status,
+                                  'reasons': [left(one, 600) FOR one IN reasons[:4]]}} ORDER BY position) AS stages
+           FROM verdict_stages WHERE rollout IN ({keys}) GROUP BY rollout) s USING (rollout)
+LEFT JOIN (SELECT rollout, list({{'kind': kind, 'name': name, 'expected': expected, 'got': got}} ORDER BY position)
+                           AS mismatches
+           FROM interface_mismatches WHERE rollout IN ({keys}) GROUP BY rollout) i USING (rollout)
+LEFT JOIN (SELECT rollout, list({{'term': term, 'weight': weight, 'value': value}} ORDER BY rowid) AS terms
+           FROM reward_terms WHERE weight <> 0 AND rollout IN ({keys}) GROUP BY rollout) n USING (rollout)
 LEFT JOIN problems q ON q.fingerprint = p.fingerprint WHERE r.rollout IN ({keys})
 """
 
@@ -90,23 +100,9 @@ def cut(text: str | None) -> str:
 def _rows(history: History, keys: Sequence[str]) -> dict[str, Row]:
     if not keys:
         return {}
-    holders = ", ".join("?" * len(keys))
-    heads = history.rows(_HEADS.format(keys=holders), [*keys, *keys, *keys])
-    rows = {r["rollout"]: r for r in heads}
-    for r in heads:
-        r.update(text=cut(r["text"]), stages=[], mismatches=[], terms={})
-    for place, part, columns in (
-        ("stages", "verdict_stages", "stage, status, reasons"),
-        ("mismatches", "interface_mismatches", "kind, name, expected, got"),
-    ):
-        sql = f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
-        for row in history.rows(sql, list(keys)):
-            rows[row.pop("rollout")][place].append(row)
-    sql = f"SELECT rollout, term, weight, value FROM reward_terms WHERE weight <> 0 AND rollout IN ({holders})"
-    for row in history.rows(sql, list(keys)):
-        rows[row["rollout"]]["terms"][row["term"]] = [row["weight"], row["value"]]
-    for row in rows.values():
-        row["reasons"] = [r[:600] for r in row["reasons"][:8]]
-        for stage in row["stages"]:
-            stage["reasons"] = [r[:600] for r in stage["reasons"][:4]]
-    return rows
+    holders = ", ".join(f"${number}" for number in range(1, len(keys) + 1))
+    rows = history.rows(_HEADS.format(keys=holders), list(keys))
+    for row in rows:
+        row["text"] = cut(row["text"])
+        row["terms"] = {one["term"]: [one["weight"], one["value"]] for one in row["terms"]}
+    return {row["rollout"]: row for row in rows}

@@ -13,7 +13,7 @@ from rich.text import Text
 from rtl_core.history.columns import Row
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, mean_interval, wilson
-from rtl_core.reporting.blocks import Block, Source, Table, draw, listed, more, values
+from rtl_core.reporting.blocks import Block, Source, Table, draw, listed, more
 from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import rate_in_words
@@ -26,15 +26,17 @@ JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
 WHERE a.run = $run AND v.outcome = 'passed' ORDER BY a.rollout
 """
 DESERVED_SQL = """
-SELECT e.evaluation, e.policy, e.step, p.problem_id, p.samples, p.passed,
-       count(a.rollout) AS looked_at,
-       count(a.rollout) FILTER (WHERE a.result = 'different') AS doubtful
-FROM evaluation_problems p JOIN evaluations e USING (evaluation)
-LEFT JOIN verdicts v ON v.run = p.run AND v.evaluation = p.evaluation
-    AND v.problem_id = p.problem_id AND v.outcome = 'passed'
-LEFT JOIN audits a ON a.rollout = v.rollout
-WHERE p.run = $run AND e.status = 'done' AND p.samples = e.samples GROUP BY ALL
-ORDER BY e.step, e.policy, e.evaluation, p.problem_id
+WITH audited AS (
+    SELECT e.evaluation, e.policy, e.step, p.problem_id, p.samples, p.passed, count(a.rollout) AS looked_at,
+           count(a.rollout) FILTER (WHERE a.result = 'different') AS doubtful
+    FROM evaluation_problems p JOIN evaluations e USING (evaluation)
+    LEFT JOIN verdicts v ON v.run = p.run AND v.evaluation = p.evaluation
+        AND v.problem_id = p.problem_id AND v.outcome = 'passed'
+    LEFT JOIN audits a ON a.rollout = v.rollout
+    WHERE p.run = $run AND e.status = 'done' AND p.samples = e.samples GROUP BY ALL)
+SELECT policy, step, list(passed / samples) AS every, list((passed - doubtful) / samples) AS sure
+FROM audited GROUP BY evaluation, policy, step
+HAVING sum(passed) = sum(looked_at) AND sum(passed) > 0 ORDER BY step, policy, evaluation
 """
 SIZES_SQL = """
 SELECT coalesce(p.family, p.source) AS problems, count(*) AS passes,
@@ -148,19 +150,10 @@ def corrected(rows: list[Row]) -> list[tuple[str, Interval, Interval]]:
     """(evaluation in words, pass@1, pass@1 without doubtful passes) of each evaluation whose passes were
     all audited, from rows of `DESERVED_SQL`."""
     rates = []
-    for name in dict.fromkeys(row["evaluation"] for row in rows):
-        own = [row for row in rows if row["evaluation"] == name]
-        passed, audited, samples = values(own, "passed", "looked_at", "samples")
-        if not sum(passed) == sum(audited) > 0:
-            continue
-        right = [row["passed"] - row["doubtful"] for row in own]
-        every, sure = (
-            mean_interval([count / n for count, n in zip(counts, samples, strict=True)])
-            for counts in (passed, right)
-        )
-        words: str = own[0]["policy"]
-        words += f" after {counted(own[0]['step'], 'step')}" if words == "student" else ""
-        rates.append((words, every, sure))
+    for row in rows:
+        words: str = row["policy"]
+        words += f" after {counted(row['step'], 'step')}" if words == "student" else ""
+        rates.append((words, mean_interval(row["every"]), mean_interval(row["sure"])))
     return rates
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-
 from rtl_core.reporting.blocks import Block, Figure, Source, curve, draw, values
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import Spec, axis, layout
@@ -29,10 +27,12 @@ tokens_of AS (SELECT quarter, unnest(s.logprobs_T) - unnest(q.logprobs_T) AS k,
                      generate_subscripts(s.logprobs_T, 1) AS position,
                      unnest(coalesce(s.own_T, list_transform(s.tokens_T, lambda token: true))) AS own
               FROM ranked JOIN tokens s USING (rollout) JOIN teacher_tokens q USING (rollout)
-              WHERE quarter IN (0, 3))
-SELECT quarter, position, avg(k) AS k, count(*) AS n FROM tokens_of WHERE own
-GROUP BY quarter, position
-QUALIFY n >= $few * max(n) OVER (PARTITION BY quarter) ORDER BY quarter, position
+              WHERE quarter IN (0, 3)),
+reached AS (SELECT quarter, position, avg(k) AS k, count(*) AS n FROM tokens_of WHERE own
+            GROUP BY quarter, position QUALIFY n >= $few * max(n) OVER (PARTITION BY quarter)),
+bins AS (SELECT ceil(max(position) / 120) AS width FROM reached)
+SELECT quarter, (position - 1) // width * width + 1 AS place, sum(k * n) / sum(n) AS k, CAST(sum(n) AS BIGINT) AS tokens
+FROM reached, bins GROUP BY quarter, place ORDER BY quarter, place
 """
 
 
@@ -76,32 +76,15 @@ def kl_by_position(source: Source) -> Figure | None:
     rows = source.ask(_KL_BY_POSITION, most=POSITION_ROLLOUTS, few=POSITION_SHARE)
     if not rows:
         return None
-    longest = max(r["position"] for r in rows)
-    width = max(1, -(-longest // 120))
     data = []
     for quarter, name, role in (
         (0, "first quarter of the run", "@before"),
         (3, "last quarter", "@after"),
     ):
-        totals: defaultdict[int, float] = defaultdict(float)
-        counts: Counter[int] = Counter()
-        for r in rows:
-            if r["quarter"] == quarter:
-                bin_ = (r["position"] - 1) // width
-                totals[bin_] += r["k"] * r["n"]
-                counts[bin_] += r["n"]
-        x = [bin_ * width + 1 for bin_ in counts]
-        means = [totals[bin_] / n for bin_, n in counts.items()]
-        data.append(
-            curve(
-                name,
-                x,
-                means,
-                role,
-                "%{y:.4f} (%{customdata} tokens)",
-                customdata=list(counts.values()),
-            )
-        )
+        mine = [r for r in rows if r["quarter"] == quarter]
+        x, means, tokens = values(mine, "place", "k", "tokens")
+        hover = "%{y:.4f} (%{customdata} tokens)"
+        data.append(curve(name, x, means, role, hover, customdata=tokens))
     return Figure(
         "kl-position",
         "KL by token position",

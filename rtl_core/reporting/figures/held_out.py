@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from rtl_core.history.columns import Row
 from rtl_core.history.records import EvaluationRecord
-from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import Figure, Source, band, plain
 from rtl_core.reporting.evaluations import scheduled_evaluations
 from rtl_core.reporting.theme import LINES, PERCENT, Spec, axis, layout, line
@@ -83,7 +82,7 @@ def _curves(source: Source, places: dict[str, float], index: int, *, alone: bool
     if source.history.existing_run(source.run).setting("run", "purpose") == "evaluation":
         return []
     scored = scheduled_evaluations(source.history, source.run)
-    done = [e for e in scored if e.pass_at_1 is not None and e.key in places]
+    done = [e for e in scored if e.rate and e.key in places]
     mine = [e for e in done if e.policy == "student"]
     if not mine:
         return []
@@ -105,12 +104,5 @@ def _evaluations(
     x: list[float], records: Sequence[EvaluationRecord], name: str, role: str, **style: Any
 ) -> list[Spec]:
     """The traces of evaluations at these places: their intervals, and their line."""
-    intervals = [_interval(e) for e in records]
+    intervals = [e.rate for e in records if e.rate]
     return band(x, intervals, name, role, ids=[e.key for e in records], **style)
-
-
-def _interval(record: EvaluationRecord) -> Interval:
-    """pass@1 of an evaluation; without a recorded interval, the interval is empty."""
-    rate = record.pass_at_1 or 0.0
-    low, high = (rate if end is None else end for end in (record.lo, record.hi))
-    return Interval(rate, low, high, record.n_problems)

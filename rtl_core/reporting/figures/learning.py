@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
 from rtl_core.learning.equal_difficulty import SUFFIX
@@ -37,15 +35,20 @@ SELECT avg(step) AS step, sum(reward * rollouts) / sum(rollouts) AS reward
 FROM reward_by_step WHERE run = $run GROUP BY step // $width ORDER BY 1
 """
 _PASS_RATE = """
-SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,
-       avg(CAST(outcome = 'passed' AS INTEGER)) AS rate
-FROM verdicts v JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
-WHERE v.run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'
-GROUP BY ALL ORDER BY bin
+SELECT bin, difficulty, avg(step) AS step, list(rate) AS rates FROM (
+    SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,
+           avg(CAST(outcome = 'passed' AS INTEGER)) AS rate
+    FROM verdicts v JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
+    WHERE v.run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY ALL)
+GROUP BY bin, difficulty ORDER BY bin
 """
 _OUTCOMES = """
-SELECT step // $width AS bin, outcome, sum(rollouts) AS n FROM outcomes_by_step
-WHERE run = $run GROUP BY bin, outcome ORDER BY bin
+WITH counts AS (SELECT step // $width AS bin, outcome, CAST(sum(rollouts) AS BIGINT) AS n FROM outcomes_by_step
+                WHERE run = $run GROUP BY ALL)
+SELECT outcome, bin * $width + ($width - 1) / 2 AS middle, coalesce(n, 0) AS answers,
+       coalesce(n, 0) / sum(n) OVER (PARTITION BY bin) AS share
+FROM (SELECT DISTINCT bin FROM counts) CROSS JOIN (SELECT DISTINCT outcome FROM counts)
+LEFT JOIN counts USING (bin, outcome) ORDER BY bin
 """
 # Bars are 1, 2 or 5 in a power of ten wide, and at most 20.
 _REWARDS = """
@@ -57,9 +60,10 @@ SELECT part, round(round(total / size) * size, 6) AS reward, any_value(size) AS 
 FROM mine, bars GROUP BY part, reward ORDER BY part, reward
 """
 _GROUPS = """
-SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good,
-       sum(mixed) AS mixed, sum(all_bad) AS all_bad, sum(no_signal) AS no_signal
-FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin
+SELECT step // $width * $width + ($width - 1) / 2 AS middle, sum(all_good) / sum(groups) AS all_good,
+       sum(mixed) / sum(groups) AS mixed, sum(all_bad) / sum(groups) AS all_bad,
+       sum(no_signal) / sum(groups) AS no_signal
+FROM group_mix WHERE run = $run GROUP BY step // $width ORDER BY middle
 """
 
 
@@ -121,16 +125,11 @@ def pass_rate(source: Source) -> Figure:
     rows = source.ask(_PASS_RATE, width=source.width(10))
     data: list[Spec] = []
     for difficulty in ("easy", "medium", "hard"):
-        rates, steps = defaultdict(list), defaultdict(list)
-        for r in rows:
-            if r["difficulty"] == difficulty:
-                rates[r["bin"]].append(r["rate"])
-                steps[r["bin"]].append(r["step"])
-        if rates:
-            x = [sum(steps[b]) / len(steps[b]) for b in rates]
-            data += band(
-                x, [mean_interval(rates[b]) for b in rates], difficulty, f"@{difficulty}"
-            )
+        steps, rates = values(
+            [r for r in rows if r["difficulty"] == difficulty], "step", "rates"
+        )
+        if steps:
+            data += band(steps, list(map(mean_interval, rates)), difficulty, f"@{difficulty}")
     caption = "Share of training rollouts that pass, with 95 % intervals over the problems of each point."
     yaxis = axis("pass rate", **PERCENT)
     return source.by_step("pass-rate", "Pass rate by difficulty", caption, data, yaxis, most=10)
@@ -138,17 +137,12 @@ def pass_rate(source: Source) -> Figure:
 
 def outcomes(source: Source) -> Figure:
     rows = source.ask(_OUTCOMES)
-    totals: dict[int, float] = defaultdict(float)
-    for r in rows:
-        totals[r["bin"]] += float(r["n"])
     data = []
     for outcome, (role, words) in OUTCOMES.items():
-        counts = {r["bin"]: float(r["n"]) for r in rows if r["outcome"] == outcome}
-        if counts:
-            x = list(map(source.middle, totals))
-            answers = [int(counts.get(b, 0)) for b in totals]
-            shares = [counts.get(b, 0.0) / totals[b] for b in totals]
-            more = {"customdata": answers, "meta": outcome}
+        mine = [r for r in rows if r["outcome"] == outcome]
+        x, shares, answers = values(mine, "middle", "share", "answers")
+        more = {"customdata": answers, "meta": outcome}
+        if mine:
             data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", **more))
     caption = "Outcome of each training rollout, decided by the first stage that fails."
     return source.by_step(
@@ -187,19 +181,13 @@ def rewards(source: Source) -> Figure | None:
 
 def groups(source: Source) -> Figure:
     rows = source.ask(_GROUPS)
-    x = [source.middle(r["bin"]) for r in rows]
-    kinds = (
-        ("all_bad", "all bad", "@bad"),
-        ("mixed", "mixed", "@mixed"),
-        ("all_good", "all good", "@good"),
-    )
-    shares = {
-        kind: [float(r[kind]) / float(r["groups"]) for r in rows]
-        for kind in (*(k for k, _, _ in kinds), "no_signal")
-    }
-    data = [bar(words, x, shares[kind], role, "%{y:.0%}") for kind, words, role in kinds]
+    x, equal = values(rows, "middle", "no_signal")
+    data = []
+    for kind, role in (("all_bad", "@bad"), ("mixed", "@mixed"), ("all_good", "@good")):
+        (shares,) = values(rows, kind)
+        data.append(bar(kind.replace("_", " "), x, shares, role, "%{y:.0%}"))
     style: Spec = {"width": 1.8, "dash": "dot"}
-    data.append(curve("equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", **style))
+    data.append(curve("equal rewards", x, equal, "@ink", "%{y:.0%}", **style))
     repeats = ("env/all/duplicates", "repeated answers", "@ink", "%{y:.0%}", {"width": 1.2})
     caption = (
         "Share of groups (the samples of a problem in a step) in which all, some or no answers "
