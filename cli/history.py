@@ -271,7 +271,9 @@ def export(
         for path in exports.export_parquet(history, name, folder):
             typer.echo(str(path))
     if format_ in ("rollouts", "all"):
-        count = exports.export_rollouts(history, name, folder / "rollouts.jsonl", tokens=tokens)
+        from rtl_core.episodes.exporting import export_rollouts
+
+        count = export_rollouts(history, name, folder / "rollouts.jsonl", tokens=tokens)
         typer.echo(f"{folder / 'rollouts.jsonl'}: {count} rollouts")
     if format_ in ("metrics", "all"):
         count = exports.write_lines(folder / "metrics.jsonl", exports.metrics(history, name))

@@ -96,6 +96,33 @@ class Turn:
         calls = self.reply.calls or [None] * len(self.results)
         return list(zip(calls, self.results, strict=True))
 
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The turn in OpenAI's format, with the tokens of the reply."""
+        reply = self.reply
+        calls = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in reply.calls
+        ]
+        optional = {
+            "tool_calls": calls,
+            "reasoning_content": reply.thought,
+            "tokens": list(reply.tokens_T),
+            "logprobs": list(reply.logprobs_T),
+        }
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+        messages = [message | {key: value for key, value in optional.items() if value}]
+        for call, result in self.by_call:
+            message = {"role": "user", "content": result.text}
+            if call is not None:
+                message |= {"role": "tool", "tool_call_id": call.id, "name": call.name}
+            messages.append(message)
+        return messages
+
 
 @dataclass
 class Episode:
@@ -187,30 +214,9 @@ class Episode:
     def _append(self, turn: Turn) -> None:
         """Add a turn to the conversation, and determine whether it is the last."""
         self.turns.append(turn)
-        reply = turn.reply
-        calls = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in reply.calls
-        ]
-        optional = {
-            "tool_calls": calls,
-            "reasoning_content": reply.thought,
-            "tokens": list(reply.tokens_T),
-            "logprobs": list(reply.logprobs_T),
-        }
-        message: dict[str, Any] = {"role": "assistant", "content": reply.text}
-        self.messages.append(message | {key: value for key, value in optional.items() if value})
+        self.messages += turn.messages
         self.ended = self._why_ended(turn)
-        for call, result in turn.by_call:
-            message = {"role": "user", "content": result.text}
-            if call is not None:
-                message |= {"role": "tool", "tool_call_id": call.id, "name": call.name}
-            self.messages.append(message)
-        if calls and turn.results and self.bounds.explain and self.ended is None:
+        if turn.reply.calls and turn.results and self.bounds.explain and self.ended is None:
             self.messages[-1]["content"] += f"\n({self._remaining()})"
 
     def _why_ended(self, turn: Turn) -> Ended | None:

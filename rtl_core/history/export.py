@@ -1,5 +1,4 @@
-"""The history for other programs: a copy, Parquet tables, rollouts as JSON Lines, metrics in the format of
-common tools.
+"""The history for other programs: a copy, Parquet tables, metrics in the format of common tools.
 
 A snapshot is a consistent copy of the file, taken between two transactions of a writer.
 Exports read each table, and each step's rollouts, in a separate transaction, so that a running run never waits
@@ -14,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ import duckdb
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
 from rtl_core.history.columns import columns_of, table_names
-from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_grader.files import replacing
 
@@ -107,106 +105,6 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
                 ) from error
         written.append(path)
     return written
-
-
-def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
-    """Write all rollouts of a run as JSON Lines, training by step, then evaluations. Returns how many.
-
-    Conversations have their `messages` in OpenAI's format. `tokens` adds the token ids and both models'
-    log-probabilities.
-    """
-    return write_lines(path, _rollout_lines(history, run, tokens))
-
-
-def _rollout_lines(history: History, run: str, tokens: bool) -> Iterator[Line]:
-    prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
-    sql = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
-    conversations = set(history.column(sql, run=run))
-    places: list[int | str] = [s.step for s in history.steps(run)]
-    kinds = {e.key: e.kind for e in history.evaluations(run)}
-    for place in [*places, *kinds]:
-        with history.reading():
-            for stored in history.rollouts_of(run, place):
-                line = _line(stored, prompts, tokens) | {"kind": kinds.get(str(place))}
-                if stored.rollout.key in conversations:
-                    line |= _conversation(
-                        history.messages(stored.rollout.key), line["prompt"], tokens
-                    )
-                yield line
-
-
-def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> Line:
-    r, verdict, reward, teacher = stored.rollout, stored.verdict, stored.reward, stored.teacher
-    line: Line = {
-        "rollout": r.key,
-        **{name: getattr(r, name) for name in columns_of("rollouts") if hasattr(r, name)},
-    }
-    line["prompt"] = prompts.get(r.problem_id)
-    line["n_tokens"] = r.n_own
-    line["verdict"] = verdict.model_dump(mode="json") if verdict else None
-    line["reward"] = reward.total if reward else None
-    line["reward_terms"] = (
-        {t: {"weight": w, "value": v} for t, (w, v) in reward.terms.items()} if reward else None
-    )
-    line["advantage"] = stored.credit.advantage if stored.credit else None
-    line["trained_reward"] = stored.credit.reward if stored.credit else None
-    line["teacher_kl"] = (
-        {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean}
-        if teacher
-        else None
-    )
-    if tokens:
-        line |= {
-            "prompt_tokens": list(r.prompt_P),
-            "tokens": list(r.tokens_T),
-            "logprobs": list(r.logprobs_T),
-        }
-        if r.own_T:
-            line["own"] = list(r.own_T)
-        line["teacher_logprobs"] = [float(v) for v in teacher.logprobs_T] if teacher else None
-    return line
-
-
-def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> Line:
-    """Fields of a line for a conversation: its messages in OpenAI's format, and the number of tokens
-    sampled in all turns."""
-    conversation: list[Line] = [{"role": "user", "content": prompt}]
-    calls: list[Line] = []
-    for message in messages:
-        if message.who == "model":
-            calls = []
-            reply: Line = {
-                "role": "assistant",
-                "content": message.text,
-                "reasoning_content": message.thought or None,
-            }
-            reply["tool_calls"] = calls
-            if tokens:
-                reply |= {
-                    "tokens": list(message.tokens_T),
-                    "logprobs": list(message.logprobs_T),
-                }
-            conversation.append(reply)
-        elif message.call is None:
-            conversation.append({"role": "user", "content": message.text, "ok": message.ok})
-        else:
-            name, id_ = message.call["name"], message.call["id"]
-            function = {"name": name, "arguments": message.call["arguments"]}
-            calls.append({"id": id_, "type": "function", "function": function})
-            conversation.append(
-                {
-                    "role": "tool",
-                    "tool_call_id": id_,
-                    "name": name,
-                    "content": message.text,
-                    "ok": message.ok,
-                }
-            )
-    compact = [
-        {name: value for name, value in one.items() if value not in (None, [])}
-        for one in conversation
-    ]
-    return {"n_tokens": sum(message.n_tokens for message in messages), "messages": compact}
 
 
 def metrics(history: History, run: str) -> Iterator[Line]:

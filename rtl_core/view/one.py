@@ -22,10 +22,11 @@ WHERE r.run = $run AND r.problem_id = $problem AND r.step = $step AND r.evaluati
 AND r.purpose = $purpose ORDER BY r.sample
 """
 _PASSING = """
-SELECT rollout, text FROM rollouts WHERE rollout = coalesce($here, (
+SELECT rollout, text FROM rollouts WHERE rollout = (
     SELECT rollout FROM verdicts
     WHERE run = $run AND problem_id = $problem AND outcome = 'passed' AND rollout <> $rollout
-    ORDER BY abs(step - $step), rollout LIMIT 1))
+    ORDER BY step <> $step OR purpose <> $purpose OR evaluation IS DISTINCT FROM $evaluation,
+             abs(step - $step), rollout LIMIT 1)
 """
 
 
@@ -60,18 +61,21 @@ def details_of(history: History, key: str) -> RolloutDetails:
                 "search by run, problem or text",
             )
         r = stored.rollout
-        place = {"run": r.run, "problem": r.problem_id}
+        place = {
+            "run": r.run,
+            "problem": r.problem_id,
+            "step": r.step,
+            "evaluation": r.evaluation,
+            "purpose": r.purpose,
+        }
         record = history.problem_record(r.run, r.problem_id)
         problem = None if record is None else Problem.model_validate(record)
-        group = history.rows(
-            _GROUP, **place, step=r.step, evaluation=r.evaluation, purpose=r.purpose
-        )
         details = RolloutDetails(
             stored,
             history.run(r.run),
             problem,
             None,
-            group,
+            history.rows(_GROUP, **place),
             history.step_metrics(r.run, r.step, r.step).get(r.step, {}),
             audit_of(history, r.key),
             history.rows(
@@ -81,15 +85,7 @@ def details_of(history: History, key: str) -> RolloutDetails:
             level_of(history, r),
             messages=history.messages(r.key),
         )
-        here = next(
-            (
-                row["rollout"]
-                for row in group
-                if row["outcome"] == "passed" and row["rollout"] != r.key
-            ),
-            None,
-        )
-        for row in history.rows(_PASSING, **place, step=r.step, rollout=r.key, here=here):
+        for row in history.rows(_PASSING, **place, rollout=r.key):
             details.others["passing"] = (row["rollout"], row["text"])
     if problem is not None:
         details.answer = answer_to(problem, r.text)

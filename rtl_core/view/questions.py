@@ -60,12 +60,29 @@ LEFT JOIN (SELECT rollout, CAST(sum(n_tokens) AS BIGINT) AS tokens FROM messages
 WHERE r.rollout IN ({holders})
 """
 
-_MISTAKE = "kind = $kind AND ($name = '' OR name = $name)"
-_CHECK = "outcome <> 'passed' AND contains(array_to_string(reasons, chr(10)), $check)"
-_FAMILY = """
-r.problem_id IN (SELECT problem_id FROM run_problems
-WHERE run = $run AND coalesce(family, category) = $family)
-"""
+_AMONG = "r.rollout IN (SELECT rollout FROM {} WHERE run = $run AND {})"
+_CONDITIONS = {
+    "outcome": _AMONG.format(
+        "verdicts",
+        "(outcome = $outcome OR $outcome = 'failed' AND outcome NOT IN ('passed', 'infrastructure_error'))",
+    ),
+    "level": _AMONG.format("failure_levels", "level = $outcome"),
+    "mistake": _AMONG.format("interface_mismatches", "$mistake IN (kind, kind || ':' || name)"),
+    "check": _AMONG.format(
+        "verdicts",
+        "outcome <> 'passed' AND contains(array_to_string(reasons, chr(10)), $check)",
+    ),
+    "family": "r.problem_id IN (SELECT problem_id FROM run_problems"
+    " WHERE run = $run AND coalesce(family, category) = $family)",
+    "problem": "r.problem_id = $problem",
+    "evaluation": "r.evaluation = $evaluation",
+    "purpose": "r.purpose = $purpose",
+    "episodes": _AMONG.format("episodes", "$purpose IN ('episodes', 'episodes: ' || ended)"),
+    "doubt": f"""({_AMONG.format("audits", "$doubt = 'audit' AND result = 'different'")}
+    OR {_AMONG.format("changed_verdicts", "$doubt = 'regrade'")})""",
+    "q": "(contains(lower(r.text), lower($q)) OR r.rollout = $q)",
+}
+"""Filter -> its condition on `rollouts r`."""
 _CHOICES = {
     "family": """
 SELECT DISTINCT coalesce(family, category) FROM run_problems WHERE run = $run ORDER BY 1
@@ -123,56 +140,27 @@ class Filters(BaseModel):
 
     def where(self) -> tuple[str, dict[str, Any]]:
         """The condition on `rollouts r` and its parameters. Raises HistoryError for an invalid step."""
-        parts, values = ["r.run = $run"], {"run": self.run}
-
-        def ask(condition: str, **parameters: Any) -> None:
-            parts.append(condition)
-            values.update(parameters)
-
-        def among(table: str, condition: str, **parameters: Any) -> None:
-            ask(
-                f"r.rollout IN (SELECT rollout FROM {table} WHERE run = $run AND {condition})",
-                **parameters,
-            )
-
+        parts = ["r.run = $run"]
+        values: dict[str, Any] = {"run": self.run}
         if self.step:
-            first, last = self._steps()
-            ask("r.step BETWEEN $first AND $last", first=first, last=last)
+            values["first"], values["last"] = self._steps()
+            parts.append("r.step BETWEEN $first AND $last")
             if not (self.evaluation or self.purpose):
                 # Evaluations and measurements also have a step: that of their weights.
-                ask("r.evaluation IS NULL AND r.purpose = 'train'")
-        if self.outcome == "failed":
-            among("verdicts", "outcome NOT IN ('passed', 'infrastructure_error')")
-        elif self.outcome in LEVELS:
-            among("failure_levels", "level = $outcome", outcome=self.outcome)
-        elif self.outcome:
-            among("verdicts", "outcome = $outcome", outcome=self.outcome)
-        if self.mistake:
-            kind, _, name = self.mistake.partition(":")
-            among("interface_mismatches", _MISTAKE, kind=kind, name=name)
-        if self.check:
-            among("verdicts", _CHECK, check=self.check)
-        if self.family:
-            ask(_FAMILY, family=self.family)
-        if self.doubt == "audit":
-            among("audits", "result = 'different'")
-        elif self.doubt == "regrade":
-            among("changed_verdicts", "true")
-        if self.purpose.startswith("episodes"):
-            among("episodes", "$ended IN ('', ended)", ended=self.purpose.partition(": ")[2])
-        elif self.purpose:
-            ask("r.purpose = $purpose", purpose=self.purpose)
-        if self.problem:
-            ask("r.problem_id = $problem", problem=self.problem)
-        if self.evaluation:
-            ask("r.evaluation = $evaluation", evaluation=self.evaluation)
-        if self.q:
-            ask(
-                "(contains(lower(r.text), $q) OR r.rollout = $whole)",
-                q=self.q.lower(),
-                whole=self.q,
-            )
+                parts.append("r.evaluation IS NULL AND r.purpose = 'train'")
+        for name, value in self.active().items():
+            if self._kind(name) in _CONDITIONS:
+                parts.append(_CONDITIONS[self._kind(name)])
+                values[name] = value
         return " AND ".join(parts), values
+
+    def _kind(self, name: str) -> str:
+        """The condition of `_CONDITIONS` for a field."""
+        if name == "outcome" and self.outcome in LEVELS:
+            return "level"
+        if name == "purpose" and self.purpose.startswith("episodes"):
+            return "episodes"
+        return name
 
     def _steps(self) -> tuple[int, int]:
         """The first and the last step. Raises HistoryError if `step` is neither a step nor FROM-TO."""

@@ -441,7 +441,7 @@ def test_a_verdict_forged_throughout_is_found_by_grading(folder, history):
     records = [json.loads(line) for line in path.read_text().splitlines()]
 
     def follow(card):
-        labels = read_sealed(folder / "one.json").problems
+        labels = {n: dict(p) for n, p in read_sealed(folder / "one.json").problems.items()}
         fields = derived(records, labels, {1, 2})
         whole = read_sealed(folder / "one.json").model_copy(update=fields)
         card.update(whole.model_dump(mode="json"))

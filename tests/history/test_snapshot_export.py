@@ -9,12 +9,12 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
+from rtl_core.episodes.exporting import export_rollouts
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection
 from rtl_core.history.columns import table_names
 from rtl_core.history.export import (
     export_parquet,
-    export_rollouts,
     metrics,
     take_snapshot,
     write_lines,
